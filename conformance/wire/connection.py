@@ -32,10 +32,11 @@ class ConnectionClosed(Exception):
 class Connection:
     """To one broker; closed at the end of a with block."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, client_id: str = "wire") -> None:
         host, port = bootstrap.rsplit(":", 1)
         self._socket = socket.create_connection((host, int(port)), timeout=TIMEOUT_S)
         self._correlation_ids = itertools.count(7)
+        self._client_id = client_id
 
     def __enter__(self) -> Connection:
         return self
@@ -58,7 +59,10 @@ class Connection:
         """A request of any key and version, with whatever follows its header; returns the correlation id."""
         correlation_id = next(self._correlation_ids)
         header = RequestHeader(
-            request_api_key=api_key, request_api_version=version, correlation_id=correlation_id, client_id="wire"
+            request_api_key=api_key,
+            request_api_version=version,
+            correlation_id=correlation_id,
+            client_id=self._client_id,
         )
         self.send_frame(header.encode(header_version) + body)
         return correlation_id

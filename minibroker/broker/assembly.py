@@ -20,6 +20,7 @@ from minibroker.broker.coordination.coordinators import Coordinators
 from minibroker.broker.metadata import features
 from minibroker.broker.metadata.metadata_log import MetadataError
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, METADATA_TOPIC, TRANSACTIONS_TOPIC
+from minibroker.broker.quotas.quota_manager import QuotaManager
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.messages.metadata_records import RemoveTopicRecord
@@ -40,6 +41,7 @@ class Broker(Cluster):
         super().__init__(settings, clock, logs, source)
         self.controller = Controller(self)
         self.moves = LogMoves(self)
+        self.quotas = QuotaManager(self)
         self.coordinators = Coordinators(self, self.controller)
         self.watchers.append(self.coordinators)
 
@@ -71,7 +73,10 @@ class Broker(Cluster):
             self._check_features()
         self.metadata_log.lead(min(self.nodes, default=self.static_settings["node.id"]), self.clock.wall_ms())
         if is_new:
-            self.commit(self.controller.first_records(self.metadata_log.bootstrap(), self.first_levels))
+            first = self.controller.first_records(self.metadata_log.bootstrap(), self.first_levels)
+            self.commit([*first, *self.first_records])
+        elif self.first_records:
+            log.warning("this cluster has begun already: the credentials for a new one are left out")
         drop_unusable(self.image.configs)
         registration.register(self)
         self.logs.broker_epoch = min((node.broker_epoch for node in self.nodes.values()), default=None)

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import random
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from minibroker.broker.assembly import Broker
@@ -27,6 +27,7 @@ from minibroker.broker.requests.fetch_sessions import FetchSessions
 from minibroker.broker.requests.interceptors import Interceptor
 from minibroker.broker.upkeep.cleaner_statistics import CleanerStatistics
 from minibroker.broker.upkeep.housekeeping import Housekeeping
+from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.primitives import uuid_text
 from minibroker.storage.directories.log_directories import LogDirectories
@@ -60,7 +61,7 @@ class Seams:
     Tests have three more doors, which are methods: `BrokerLifecycle.replace`, `Server.hold`, `MarkerSender.hold`.
 
     `sockets_clock` is for what outlives the cluster, if `clock` does not. `first_levels` are the levels of features
-    that a new cluster begins with.
+    that a new cluster begins with, and `first_records` further records, such as credentials of users.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Seams:
         chance: random.Random | None = None,
         interceptors: list[Interceptor] | None = None,
         first_levels: Mapping[str, int] = INITIAL,
+        first_records: Sequence[Message] = (),
     ) -> None:
         self.clock = clock
         self.sockets_clock = sockets_clock
@@ -78,6 +80,7 @@ class Seams:
         self.random = chance or random.SystemRandom()
         self.interceptors = [] if interceptors is None else interceptors
         self.first_levels = first_levels
+        self.first_records = first_records
 
 
 class BrokerLifecycle:
@@ -103,6 +106,7 @@ class BrokerLifecycle:
             with _understood():
                 self.cluster = Broker(settings, seams.clock, self.logs, seams.random)
                 self.cluster.first_levels = seams.first_levels
+                self.cluster.first_records = seams.first_records
                 self._load()
         except BaseException:
             with contextlib.suppress(UncleanStop):  # the reason why it does not start matters more

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
 from minibroker.broker.clock import SystemClock
@@ -24,18 +24,27 @@ from minibroker.broker.machine import (
 from minibroker.broker.monitoring.line_limit import limited_lines
 from minibroker.broker.monitoring.measured_disk import MeasuredDisk
 from minibroker.broker.monitoring.measuring import bound_metrics, metrics_served
+from minibroker.protocol.declare import Message
 from minibroker.storage.files import Disk
 
 log = logging.getLogger("minibroker")
 
 
-def run(settings: Settings, *, nodes: int, announce: Callable[[str], None], metrics_port: int | None = None) -> int:
+def run(
+    settings: Settings,
+    *,
+    nodes: int,
+    announce: Callable[[str], None],
+    metrics_port: int | None = None,
+    first_records: Sequence[Message] = (),
+) -> int:
     """Serve until SIGTERM or SIGINT; return the exit status. `announce` gets one line once clients can connect.
 
-    Metrics are served on `metrics_port` of the first listener's host; 0 is any free port, None means no metrics.
+    Metrics are served on `metrics_port` of the first listener's host; 0 is any free port, None means no metrics. The
+    metadata of a new cluster begins with `first_records`.
     Raise StartError when an address is taken or a directory cannot be used; then nothing was changed.
     """
-    return run_until_done(_run(settings, nodes, announce, metrics_port))
+    return run_until_done(_run(settings, nodes, announce, metrics_port, first_records))
 
 
 def run_until_done(serving: Coroutine[Any, Any, None]) -> int:
@@ -81,13 +90,20 @@ async def serve_until(stop: asyncio.Event) -> None:
     importing.cancel()
 
 
-async def _run(settings: Settings, nodes: int, announce: Callable[[str], None], metrics_port: int | None) -> None:
+async def _run(
+    settings: Settings,
+    nodes: int,
+    announce: Callable[[str], None],
+    metrics_port: int | None,
+    first_records: Sequence[Message],
+) -> None:
     stop, clock = stop_signal(), SystemClock(asyncio.get_running_loop())
     with bound_listeners(settings, nodes) as bound, bound_metrics(settings, metrics_port, clock.wall_ms) as measured:
         if measured is None:
             seams = Seams(clock, disk=Disk())
         else:
             seams = Seams(clock, disk=MeasuredDisk(measured.syncs), interceptors=[measured.requests])
+        seams.first_records = first_records
         running = BrokerLifecycle(settings, bound, seams)
         try:
             async with metrics_served(measured, lambda: running):

@@ -1,4 +1,4 @@
-"""The metrics as docs/metrics.md, made from the rows in `broker.metrics`; nothing is said here that is not there.
+"""The text of docs/metrics.md, generated from the rows in `broker.monitoring.metrics`.
 
 python3 -m minibroker.cli.metrics_help > docs/metrics.md
 """
@@ -15,28 +15,28 @@ PREAMBLE = """\
 # Metrics
 
 `minibroker serve --metrics-port 9090` serves the metrics in Prometheus's text format at
-`http://127.0.0.1:9090/metrics`, on the host of the first listener. With port 0 a line on stderr says which port was
-free. Without the option nothing is counted and no port is opened. With `--control`, the counters go on where the broker
-is reset, restored or restarted.
+`http://127.0.0.1:9090/metrics`, on the host of the first listener. With port 0, the operating system chooses a free
+port, and a line on stderr names it. Without the option, nothing is counted and no port is opened. With `--control`, the
+counters continue when the broker is reset, restored or restarted.
 
-The label `api` is the name of the API as Kafka's documents spell it, `code` that of the error. The buckets of the
+The label `api` is the API's name as in Kafka's documentation, and `code` the name of the error. The buckets of the
 histograms end at {buckets} seconds.
 
-With more than {partitions} partitions, those of the oldest topics have series of their own. One more series has the sum
-of all others, with `(other)` for topic and partition.
+With more than {partitions} partitions, those of the oldest topics have their own series, and one more series, with
+`(other)` for topic and partition, has the sum of all others.
 
-Made from `minibroker/broker/monitoring/metrics.py`, by `python3 -m minibroker.cli.metrics_help > docs/metrics.md`.
+Generated from `minibroker/broker/monitoring/metrics.py`, by `python3 -m minibroker.cli.metrics_help > docs/metrics.md`.
 """
 
 
 def rows() -> Iterator[list[str]]:
-    """A row of texts for each metric, under HEAD, in the order in which they are scraped."""
+    """Yield the cells of each metric, under HEAD, in the order of a scrape."""
     for row in ROWS:
         yield [f"`{row.full_name}`", _type(row), ", ".join(row.labels), row.help]
 
 
 def markdown() -> str:
-    """The text of docs/metrics.md."""
+    """Return the text of docs/metrics.md."""
     bounds = [f"{bound / 1000:g}" for bound in DURATION_BUCKETS_MS]
     buckets = f"{', '.join(bounds[:-1])} and {bounds[-1]}"
     preamble = PREAMBLE.format(buckets=buckets, partitions=f"{PARTITIONS_TOLD:,}")

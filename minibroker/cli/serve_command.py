@@ -18,6 +18,9 @@ from minibroker.cli.log_format import FORMATS, formatter
 
 if TYPE_CHECKING:
     from minibroker.broker.configs.settings import Settings
+    from minibroker.protocol.declare import Message
+
+    Kit = tuple[str | None, str | None, Path | None, str | None, int | None, list[Message]]
 
 LOG = logging.getLogger("minibroker")
 LEVELS = ("debug", "info", "warning", "error")
@@ -55,6 +58,13 @@ def _print_settings(context: click.Context, _: click.Parameter, wanted: bool) ->
 @click.option("--faults", type=click.Path(path_type=Path), help="Begin with the faults of this YAML file.")
 @click.option("--emulate", metavar="RELEASE", help="Answer as a release of Apache Kafka did, from 0.8.2 to 4.3.")
 @click.option(
+    "--add-scram",
+    "scram",
+    metavar="CREDENTIAL",
+    multiple=True,
+    help="A user of a new cluster, as SCRAM-SHA-256=[name=alice,password=...]; can be repeated.",
+)
+@click.option(
     "--help-settings",
     is_flag=True,
     is_eager=True,
@@ -77,6 +87,7 @@ def serve(
     control_token: str | None,
     faults: Path | None,
     emulate: str | None,
+    scram: tuple[str, ...],
     log_level: str,
     log_format: str,
 ) -> None:
@@ -106,18 +117,38 @@ def serve(
         settings, warnings = load_settings(properties, os.environ, assignments)
         for warning in warnings:
             LOG.warning(warning)
+        _warn_of_strangers(settings)
+        users = _credentials(scram)
         if control is None and faults is None and emulate is None:
-            status = run(settings, nodes=nodes, announce=_announce, metrics_port=metrics_port)
+            status = run(settings, nodes=nodes, announce=_announce, metrics_port=metrics_port, first_records=users)
         else:
-            status = _run_kit(settings, nodes, (control, control_token, faults, emulate, metrics_port))
+            status = _run_kit(settings, nodes, (control, control_token, faults, emulate, metrics_port, users))
     except (SettingsError, StartError) as error:
         raise click.UsageError(str(error)) from None
     sys.exit(status)
 
 
-def _run_kit(
-    settings: Settings, nodes: int, wishes: tuple[str | None, str | None, Path | None, str | None, int | None]
-) -> int:
+def _warn_of_strangers(settings: Settings) -> None:
+    from minibroker.broker.network.listeners import open_to_all
+
+    open_listeners = ", ".join(listener.name for listener in open_to_all(settings))
+    if open_listeners:
+        LOG.warning("other machines reach %s without authentication, and may read and change all", open_listeners)
+
+
+def _credentials(arguments: tuple[str, ...]) -> list[Message]:
+    """Return the records of the users of a new cluster. Raise click.UsageError."""
+    if not arguments:
+        return []
+    from minibroker.broker.security.scram_arguments import ScramArgumentError, scram_credential
+
+    try:
+        return [scram_credential(argument) for argument in arguments]
+    except ScramArgumentError as error:
+        raise click.UsageError(f"--add-scram: {error}") from None
+
+
+def _run_kit(settings: Settings, nodes: int, wishes: Kit) -> int:
     from minibroker.testing import serving
 
     try:

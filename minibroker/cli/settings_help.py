@@ -1,8 +1,8 @@
-"""The settings as help: a text for `minibroker serve --help-settings`, and docs/settings.md.
+"""The help for settings: the text of `minibroker serve --help-settings`, and docs/settings.md.
 
     python3 -m minibroker.cli.settings_help > docs/settings.md
 
-Both are made from the table in `broker.settings_table`; nothing is said here that is not there.
+Both are generated from the table in `broker.configs.settings_table`.
 """
 
 from __future__ import annotations
@@ -12,38 +12,45 @@ from collections.abc import Iterator
 from minibroker.broker.configs.settings_table import (
     SETTINGS,
     AnyCaseOf,
+    AuthorizerClass,
+    ConnectionCounts,
     FormatVersion,
     NonEmpty,
     OneOf,
+    Principals,
     Range,
     ReplicaList,
     Scope,
     Setting,
 )
 from minibroker.broker.configs.settings_values import format_value
+from minibroker.broker.security.authorizer import STANDARD_AUTHORIZER
 
 HEAD = ("setting", "of a topic", "type", "default", "values", "changes", "meaning")
 PREAMBLE = """\
 # Settings
 
-Names, types, defaults and meaning are those of Apache Kafka 4.3. Where ours differ, the default says so. A setting
-comes from `server.properties`, then from the environment (`MINIBROKER_LOG_SEGMENT_BYTES` is `log.segment.bytes`; two
-underscores are one, three a dash), then from `--set` on the command line; the later wins. Under "of a topic" stands the
-name by which a topic can have a value of its own, given to CreateTopics and IncrementalAlterConfigs. "Changes" is
-whether a running broker takes a new value, from IncrementalAlterConfigs. With `--nodes` each node has its own id, rack
-and ports, and takes changes for itself: a log goes by what its leader's node has, and what the process has but once,
-such as the cleaner, by what the first node has.
+Names, types, defaults and meanings are those of Apache Kafka 4.3, except where the default column says otherwise.
+Settings come from `server.properties`, from the environment, and from `--set` on the command line; a later source
+overrides an earlier one. In the environment, `MINIBROKER_LOG_SEGMENT_BYTES` is `log.segment.bytes`; two underscores
+stand for one, three for a dash.
 
-A name that Kafka does not know is refused at the start. A name that Kafka knows and that changes nothing here yet is
-accepted with a warning that names it, and so is any name that is set while the broker runs, as in Kafka.
-DescribeConfigs lists all of them, and says "No effect yet"; those of them that a topic can have stand in this table.
+The column "of a topic" has the topic's name for the setting, for CreateTopics and IncrementalAlterConfigs. "Changes"
+says whether IncrementalAlterConfigs can change it while the broker runs. With `--nodes`, each node has its own id,
+rack, ports and dynamic settings. A log uses the settings of its leader's node; what exists once per process, such as
+the cleaner, uses those of the first node.
 
-Made from `minibroker/broker/configs/settings_table.py`: `python3 -m minibroker.cli.settings_help > docs/settings.md`.
+The broker does not start with a name that Kafka does not know. It accepts Kafka's settings that have no effect here
+yet, and logs a warning. While it runs, it accepts any name, as Kafka does. DescribeConfigs lists all settings, and
+says "No effect yet" where that is so. Of the settings without effect, this table has only those of topics.
+
+Generated from `minibroker/broker/configs/settings_table.py` by
+`python3 -m minibroker.cli.settings_help > docs/settings.md`.
 """
 
 
 def rows() -> Iterator[list[str]]:
-    """A row of texts for each setting, under HEAD, in the order of the table."""
+    """Yield the cells of each setting, under HEAD, in the order of the table."""
     for row in SETTINGS:
         if not row.internal:
             yield [
@@ -58,7 +65,7 @@ def rows() -> Iterator[list[str]]:
 
 
 def help_text() -> str:
-    """Two lines for each setting: what it is, and what it means."""
+    """Return two lines for each setting: its facts and its meaning."""
     return "".join(f"{', '.join(filter(None, _labelled(cells)))}\n    {cells[-1]}\n" for cells in rows())
 
 
@@ -74,22 +81,22 @@ def _labelled(cells: list[str]) -> list[str]:
 
 
 def markdown() -> str:
-    """The text of docs/settings.md."""
+    """Return the text of docs/settings.md."""
     lines = [HEAD, tuple("---" for _ in HEAD), *map(_marked, rows())]
     return PREAMBLE + "\n" + "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
 def _marked(cells: list[str]) -> list[str]:
-    """Names as code, and nothing that Markdown would read as its own."""
+    """Mark names as code, and escape what Markdown would interpret."""
     escaped = [cell.replace("|", "\\|").replace("*", "\\*") for cell in cells]
     return [f"`{cell}`" if cell and index < 2 else cell for index, cell in enumerate(escaped)]
 
 
 def _default(row: Setting) -> str:
-    """The default, the fallback for want of one, and Kafka's where it is another."""
+    """Return the default, or the fallback if there is none, and Kafka's default where it differs."""
     text = format_value(row.default)
     if not row.in_kafka:
-        return f"{text} (Kafka 4: no such setting)"
+        return f"{text} (Kafka 4: {row.kafka_default or 'no such setting'})".lstrip()
     if text is None:
         text = " or ".join(name for name, _ in row.fallbacks)
     if row.kafka_default is None:
@@ -108,7 +115,13 @@ def _values(row: Setting) -> str:
         return "a version of Kafka, from 0.8.0 on"
     if isinstance(valid, ReplicaList):
         return "*, or partition:broker pairs"
-    return _range(valid) if valid is not None else ""
+    if isinstance(valid, ConnectionCounts):
+        return "address:number pairs"
+    if isinstance(valid, AuthorizerClass):
+        return STANDARD_AUTHORIZER
+    if isinstance(valid, Principals):
+        return "type:name, with semicolons between them"
+    return _range(valid) if isinstance(valid, Range) else ""
 
 
 def _range(valid: Range) -> str:

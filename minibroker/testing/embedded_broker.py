@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
@@ -44,6 +44,7 @@ from minibroker.testing.ports import Ports, close_all
 
 if TYPE_CHECKING:
     from minibroker.broker.monitoring.measuring import Measurements
+    from minibroker.protocol.declare import Message
 
 log = logging.getLogger("minibroker")
 
@@ -90,6 +91,7 @@ class EmbeddedBroker:
         self._texts |= {name: text_of_setting(value) for name, value in (settings or {}).items()}
         _check(self._texts)
         self.nodes: Final = nodes
+        self.first_records: Sequence[Message] = ()  # of the metadata of each new cluster
         self._random = random.SystemRandom() if seed is None else random.Random(seed)
         self.interceptors: Final[list[Interceptor]] = []  # in every life; while empty, requests pay nothing
         self.measured: Measurements | None = None
@@ -293,7 +295,7 @@ class EmbeddedBroker:
         self._life = LifeClock(clock)
         disk = self._directories.disk(None if self.measured is None else self.measured.syncs)
         levels = INITIAL if self.emulated is None else first_levels_of(self.emulated)
-        return Seams(self._life, clock, disk, self._random, self.interceptors, levels)
+        return Seams(self._life, clock, disk, self._random, self.interceptors, levels, self.first_records)
 
     def _end_life(self) -> None:
         """Cancel all timers of the last life: a broker that has crashed does nothing more."""

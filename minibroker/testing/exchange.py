@@ -19,6 +19,8 @@ from minibroker.protocol.legible import legible
 from minibroker.protocol.primitives import MalformedMessage, uuid_text
 from minibroker.protocol.response_errors import error_codes
 
+# Of these only the header is kept: passwords, and what is as good as one.
+SECRET: Final = (ApiKey.SASL_AUTHENTICATE, ApiKey.ALTER_USER_SCRAM_CREDENTIALS)
 SIZE_BYTES = 4
 LINE_CHARACTERS = 900
 UUID_CODE = "16s"
@@ -110,6 +112,14 @@ class Exchange:
         return legible(line, LINE_CHARACTERS)
 
     __repr__ = __str__
+
+
+def kept_frame(api_key: ApiKey, version: int, frame: memoryview) -> bytes:
+    """Return the frame of a request as the journal keeps it: without the content of one that holds secrets."""
+    if api_key not in SECRET:
+        return bytes(frame)
+    _, position = RequestHeader.decode_from(frame, request_header_version(api_key, version))
+    return bytes(frame[:position]) + request_class(api_key)().encode(version)
 
 
 def api_key_of(name: str) -> ApiKey:

@@ -9,9 +9,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-from minibroker.broker.groups.classic import rebalance
 from minibroker.broker.groups.classic.group import ClassicGroup
-from minibroker.broker.groups.consumer import leaving
 from minibroker.broker.groups.consumer.group import ConsumerGroup
 from minibroker.broker.groups.consumer.updating import Update
 from minibroker.broker.requests.interceptors import Call, Interceptor
@@ -48,7 +46,7 @@ class GroupVerbs(WaitVerbs):
         found = _group(self.running.cluster, group)
         if isinstance(found, ClassicGroup):
             if not found.is_empty:
-                rebalance.prepare_or_complete(found, REASON)
+                found.rebalance(REASON)
         elif isinstance(found, ConsumerGroup):
             update = Update(found)
             update.look_at_topics(changed=True)
@@ -63,7 +61,7 @@ class GroupVerbs(WaitVerbs):
         assert isinstance(found, ConsumerGroup)
         members = [each for each in found.members.values() if member in (None, each.member_id)]
         _check_member(members, group, member)
-        leaving.fence(found, members)
+        found.remove(members)
         return [each.member_id for each in members]
 
     def slow_joins(self, group: str, delay: Duration) -> Fault:
@@ -161,7 +159,7 @@ def _evict_classic(group: ClassicGroup, member: str | None) -> list[str]:
     _check_member(gone, group.group_id, member)
     for each in gone:
         group.remove(each)
-    rebalance.after_removal(group, REASON)
+    group.after_removal(REASON)
     return gone
 
 

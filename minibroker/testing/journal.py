@@ -18,7 +18,7 @@ from minibroker.broker.requests.interceptors import Call, Interceptor
 from minibroker.protocol import errors
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.testing.exchange import SIZE_BYTES, Exchange, api_key_of, names_of
+from minibroker.testing.exchange import SIZE_BYTES, Exchange, api_key_of, kept_frame, names_of
 
 if TYPE_CHECKING:
     from minibroker.testing.embedded_broker import EmbeddedBroker
@@ -169,7 +169,8 @@ class Journal(Interceptor):
         self._thread = threading.current_thread()
         context = call.context
         self._number += 1
-        exchange = Exchange(self._number, call.api_key, context.version, call.correlation_id, bytes(call.frame))
+        frame = kept_frame(call.api_key, context.version, call.frame)
+        exchange = Exchange(self._number, call.api_key, context.version, call.correlation_id, frame)
         exchange.client_id, exchange.node_id = context.client_id, context.node.node_id
         exchange.connection, exchange.software = context.connection.peer, context.connection.software
         exchange.started_ms = context.cluster.clock.wall_ms()

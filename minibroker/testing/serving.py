@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from minibroker.broker.configs.settings import Settings
 from minibroker.broker.lifecycle import StartError
 from minibroker.broker.monitoring.measuring import bound_metrics, metrics_served
 from minibroker.broker.process import run_until_done, serve_until, stop_signal
+from minibroker.protocol.declare import Message
 from minibroker.testing.broker import Broker
 from minibroker.testing.embedded_broker import DEFAULTS
 
@@ -28,6 +29,7 @@ class Wishes(NamedTuple):
     faults: Path | None = None
     emulate: str | None = None
     metrics_port: int | None = None
+    first_records: Sequence[Message] = ()
 
 
 def run(settings: Settings, *, nodes: int, announce: Callable[[str], None], wishes: Wishes) -> int:
@@ -49,6 +51,7 @@ async def _run(settings: Settings, nodes: int, announce: Callable[[str], None], 
     texts = {name: settings[name] for name in DEFAULTS} | settings.given
     auto_create = settings["auto.create.topics.enable"]
     broker = Broker(texts, nodes=nodes, auto_create=auto_create, directory=directory, emulate=wishes.emulate)
+    broker.first_records = wishes.first_records
     if wishes.faults is not None:
         broker.faults.load(wishes.faults)
     async with contextlib.AsyncExitStack() as serving:

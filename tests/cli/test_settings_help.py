@@ -34,6 +34,6 @@ def test_serve_lists_them_and_does_not_serve(run: Run) -> None:
     assert result.exit_code == 0
     expected = (
         "log.segment.bytes (of a topic: segment.bytes): int, default 1073741824, from 1048576, changes while running\n"
-        "    A segment file that would grow beyond this is closed and a new one begun.\n"
+        "    The largest size of a segment file; the append that would exceed it begins a new segment.\n"
     )
     assert expected in result.stdout

@@ -224,3 +224,19 @@ def test_a_broker_that_was_stopped_is_not_kept_for_its_journal() -> None:
     del broker
     gc.collect()
     assert gone() is None
+
+
+def test_the_journal_keeps_no_passwords() -> None:
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    settings = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{module} required user_alice="alice-secret";',
+    }
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "alice"}
+    with Broker(settings) as broker:
+        broker.journal.on()
+        produce(broker, "v", **login, **{"sasl.password": "alice-secret"})
+        (kept, *_) = broker.journal.requests("SaslAuthenticate")
+        assert (kept.outcome, kept.request.auth_bytes) == ("answered", b"")
+        assert all(b"secret" not in each.request_bytes for each in broker.journal.requests())

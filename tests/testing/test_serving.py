@@ -91,7 +91,7 @@ def test_a_broker_that_is_down_has_no_metrics_and_they_go_on_when_it_is_back(tmp
     with controlled(tmp_path) as (control, metrics):
         produce(control.bootstrap_servers)
         control.post("/v1/kill", status=204)
-        assert metrics.status() == (503, "The broker does not run.\n")
+        assert metrics.status() == (503, "The broker is not running.\n")
         control.post("/v1/restart", status=204)
         assert metrics.value("requests_total", api="Produce") == 1
         assert metrics.value("connections") == 0 < metrics.value("connections_accepted_total")

@@ -1,6 +1,6 @@
-"""Where settings come from: `server.properties`, then the environment, then the command line; the last one wins.
+"""The sources of settings: `server.properties`, the environment, the command line; later ones override earlier ones.
 
-Names are checked here, so that an error can say where a setting was given; what the values mean is in `settings`.
+Names are checked here, so that an error can name the source; `settings` interprets the values.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from minibroker.broker.configs.properties import MalformedProperties, parse_prop
 from minibroker.broker.configs.settings import Settings, SettingsError, broker_setting
 from minibroker.broker.configs.settings_table import BROKER_SETTINGS, LEADER_ONLY, RACK_AWARE, TOPIC_SETTINGS
 from minibroker.broker.configs.settings_values import InvalidValue, parse_value
-from minibroker.broker.network.listeners import broker_listeners, controller_listeners
+from minibroker.broker.network.listeners import Listener, broker_listeners, controller_listeners
 
 ENVIRONMENT_PREFIX = "MINIBROKER_"
 # A properties file has a few KiB; a larger file, such as a log, was named by mistake.
@@ -22,23 +22,23 @@ FILE_SIZE_MAX = 1 << 20
 
 
 class Loaded(NamedTuple):
-    """The settings of a start, and a warning for each one that does not do what a person may expect."""
+    """The settings of a start, and a warning for each setting without the expected effect."""
 
     settings: Settings
     warnings: tuple[str, ...]
 
 
 class _Given(NamedTuple):
-    """A text, and where it was given, for error messages."""
+    """A text and its source, for error messages."""
 
     text: str
     origin: str
 
 
 def load_settings(file: Path | None, environment: Mapping[str, str], assignments: Iterable[str]) -> Loaded:
-    """Read settings from a properties file (or None), environment variables and `key=value` texts; the last one wins.
+    """Read settings from a properties file (or None), environment variables and `key=value` texts; later ones override.
 
-    Raise SettingsError with one line that says where the mistake is. Only the file is touched.
+    Raise SettingsError with one line that names the source of the mistake. Only the file is accessed.
     """
     given: dict[str, _Given] = {}
     if file is not None:
@@ -48,10 +48,25 @@ def load_settings(file: Path | None, environment: Mapping[str, str], assignments
     inert = [name for name in sorted(given) if _is_inert(name, given[name].origin)]
     texts = {name: _checked(name, *given[name]) for name in given}
     settings = Settings(texts)
-    broker_listeners(settings)
-    more = (_controller_warnings(settings), _state_topic_warnings(settings), _selector_warnings(settings))
+    listeners = broker_listeners(settings)
+    _check_tls(listeners, settings)
+    more = (
+        _listener_warnings(given, settings),
+        _controller_warnings(settings),
+        _state_topic_warnings(settings),
+        _selector_warnings(settings),
+    )
     warnings = (*map(_warning, inert), *chain.from_iterable(more))
     return Loaded(settings, warnings)
+
+
+def _check_tls(listeners: Iterable[Listener], settings: Settings) -> None:
+    """Raise SettingsError for keys and certificates with which a listener cannot be opened."""
+    for listener in listeners:
+        if listener.has_tls:
+            from minibroker.broker.security.tls import tls_settings  # a plain start does without it
+
+            tls_settings(listener.name, listener.security_protocol, settings)
 
 
 def _from_file(file: Path) -> dict[str, _Given]:
@@ -91,7 +106,9 @@ def _from_assignments(assignments: Iterable[str]) -> dict[str, _Given]:
         name, separator, text = assignment.partition("=")
         if not separator:
             raise SettingsError(f"--set {assignment}: not of the form key=value")
-        given[name.strip()] = _Given(text, f"--set {assignment}")
+        name = name.strip()
+        shown = name if broker_setting(name).sensitive else assignment
+        given[name] = _Given(text, f"--set {shown}")
     return given
 
 
@@ -111,7 +128,7 @@ def _is_inert(name: str, origin: str) -> bool:
     from minibroker.broker.configs.settings_without_effect import KNOWN_WITHOUT_EFFECT, LISTENER_PREFIX
 
     if name in KNOWN_WITHOUT_EFFECT or name.startswith(LISTENER_PREFIX):
-        return True
+        return not broker_setting(name).acts
     raise SettingsError(f"{origin}: unknown setting {name}{_suggestion(name, KNOWN_WITHOUT_EFFECT)}")
 
 
@@ -126,6 +143,18 @@ def _suggestion(name: str, others: Iterable[str]) -> str:
 
 def _warning(name: str) -> str:
     return f"{name} is accepted by Kafka but has no effect here yet"
+
+
+def _listener_warnings(given: Iterable[str], settings: Settings) -> Iterator[str]:
+    """Warn of settings for listeners that there are not."""
+    if any(name.startswith("listener.name.") for name in given):
+        from minibroker.broker.configs.settings_without_effect import listener_of
+
+        names = {listener.name.lower() for listener in broker_listeners(settings)}
+        names |= {name.lower() for name in controller_listeners(settings)}
+        for name in sorted(given):
+            if listener_of(name) not in (None, *names):
+                yield f"{name} has no effect: listeners has no {(listener_of(name) or '').upper()}"
 
 
 def _controller_warnings(settings: Settings) -> list[str]:

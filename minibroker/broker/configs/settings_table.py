@@ -1,22 +1,24 @@
-"""Every setting the broker knows, a line each: Kafka's name, type, default, allowed values, scope and meaning.
+"""The table of settings, one line each: Kafka's name, type, default, allowed values, scope and meaning.
 
-Only facts, and the rules for single values: `configuration` knows where values come from, `settings` which one is in
-force. Names and defaults are those of Apache Kafka 4.3; `kafka_default` marks where ours differ.
+It has facts, and the rules for single values. `configuration` reads values from their sources, and `settings` decides
+which one applies. Names and defaults are those of Apache Kafka 4.3; `kafka_default` marks where ours differ.
 """
 
 from __future__ import annotations
 
 from enum import Enum, IntEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from minibroker.broker.configs.format_versions import format_of_version
+from minibroker.broker.security.authorizer import STANDARD_AUTHORIZER
+from minibroker.broker.security.principals import super_users
 
 # The typed value of a setting: bool, int, float, str, a tuple of str, or None where a setting has no default.
 Value = bool | int | float | str | tuple[str, ...] | None
 
 
 class ConfigType(IntEnum):
-    """The type of a setting, with its number in DescribeConfigs (KIP-569). Unknown names have the type UNKNOWN."""
+    """The type of a setting, numbered as in DescribeConfigs (KIP-569); UNKNOWN for names that the table lacks."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -31,7 +33,7 @@ class ConfigType(IntEnum):
 
 
 class Scope(Enum):
-    """Where a setting can be given: for the broker, for a topic, or for both under two names."""
+    """Where a setting can be set: for the broker, for a topic, or for both under two names."""
 
     BROKER = "broker"
     TOPIC = "topic"
@@ -39,15 +41,22 @@ class Scope(Enum):
 
 
 class UpdateMode(Enum):
-    """Whether, and for whom, a broker's setting can change while it runs (KIP-226)."""
+    """Whether a broker setting can change at run time, and if so, for one broker or for all (KIP-226)."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
     CLUSTER_WIDE = "cluster-wide"
 
 
+class Valid(Protocol):
+    """What a value may be."""
+
+    def objection(self, value: Any) -> str | None:
+        """Return Kafka's objection to the value, or None."""
+
+
 class Range(NamedTuple):
-    """Numbers from `minimum` to `maximum`, both included; `or_equal_to` is one more that is allowed."""
+    """Numbers from `minimum` to `maximum` inclusive, and `or_equal_to`, if set."""
 
     minimum: float | None = None
     maximum: float | None = None
@@ -67,7 +76,7 @@ class Range(NamedTuple):
 
 
 class OneOf(NamedTuple):
-    """One of some words; each element of a list is one, and with `some` the list is not empty."""
+    """One of `choices`, or a list of them; with `some`, the list must not be empty."""
 
     choices: tuple[str, ...]
     some: bool = False
@@ -83,7 +92,7 @@ class OneOf(NamedTuple):
 
 
 class AnyCaseOf(NamedTuple):
-    """One of some words, in small or capital letters."""
+    """One of `choices`, in any case."""
 
     choices: tuple[str, ...]
 
@@ -105,7 +114,7 @@ class ReplicaList(NamedTuple):
 
 
 class FormatVersion(NamedTuple):
-    """A version of Kafka, as in `message.format.version` until Kafka 4; it stands for the format of that version."""
+    """A version of Kafka, as in `message.format.version` before Kafka 4; it selects that version's message format."""
 
     def objection(self, value: Any) -> str | None:
         """Return Kafka's objection to the value, or None."""
@@ -120,27 +129,66 @@ class NonEmpty(NamedTuple):
         return None if value else "must not be empty"
 
 
+class ConnectionCounts(NamedTuple):
+    """`address:number` pairs."""
+
+    def objection(self, value: Any) -> str | None:
+        """Return an objection to the value, or None."""
+        try:
+            counts_of_addresses(value)
+        except ValueError as error:
+            return f"must be a list of address:number, and {error}"
+        return None
+
+
+def counts_of_addresses(text: str) -> dict[str, int]:
+    """Return a comma-separated list of address:number as a dict. Raise ValueError."""
+    import ipaddress  # which hardly a broker needs
+
+    found = {}
+    for pair in filter(None, (part.strip() for part in text.split(","))):
+        address, _, number = pair.rpartition(":")
+        found[str(ipaddress.ip_address(address.strip("[]")))] = int(number)
+    return found
+
+
+class AuthorizerClass(NamedTuple):
+    """The name of Kafka's own authorizer, or nothing."""
+
+    def objection(self, value: Any) -> str | None:
+        """Return an objection to the value, or None."""
+        return None if value in ("", STANDARD_AUTHORIZER) else f"The only authorizer is {STANDARD_AUTHORIZER}"
+
+
+class Principals(NamedTuple):
+    """Principals as type:name, with semicolons between them."""
+
+    def objection(self, value: Any) -> str | None:
+        """Return Kafka's objection to the value, or None."""
+        wrong = next((text for text in sorted(super_users(value)) if ":" not in text), None)
+        return wrong and f"expected a string in format principalType:principalName but got {wrong}"
+
+
 def _is_replica(pair: str) -> bool:
     partition, separator, broker = pair.partition(":")
     return bool(separator) and partition.isdecimal() and broker.isdecimal()
 
 
 class Setting(NamedTuple):
-    """One line of the table.
+    """A line of the table.
 
     `name` is the broker's name, or the topic's if the scope is TOPIC; `topic` is the topic's name, or None if the scope
-    is BROKER. `fallbacks` are broker settings consulted, in order, while this one is unset: (name, factor that turns
-    theirs into this one's unit). `acts` is False for a setting that is checked, kept and described, but has no effect
-    yet: setting it is answered with a warning. `kafka_default` is Kafka's default where ours differs, "required" if Kafka
-    has none and insists on a value. `in_kafka` is False for what Apache Kafka 4.3 does not know, as it was removed or is
-    only planned.
+    is BROKER. `fallbacks` are broker settings to use, in order, while this one is unset: (name, factor to this one's
+    unit). If `acts` is False, the setting is validated, stored and described, but has no effect yet; setting it logs a
+    warning. `kafka_default` is Kafka's default where ours differs, or "required" if Kafka requires a value. `in_kafka`
+    is False if Apache Kafka 4.3 does not have the setting.
     """
 
     name: str
     type: ConfigType
     default: Value
     documentation: str
-    valid: Range | OneOf | AnyCaseOf | ReplicaList | FormatVersion | NonEmpty | None = None
+    valid: Valid | None = None
     scope: Scope = Scope.BROKER
     topic: str | None = None
     fallbacks: tuple[tuple[str, int], ...] = ()
@@ -152,18 +200,19 @@ class Setting(NamedTuple):
 
     @property
     def sensitive(self) -> bool:
-        """Whether the value is never shown; what is not known may be a password, too."""
+        """Whether the value is hidden; that of an unknown name is, as it may be a password."""
         return self.type in (ConfigType.PASSWORD, ConfigType.UNKNOWN)
 
     @property
     def dynamic(self) -> bool:
-        """Whether the broker's setting can change while it runs."""
+        """Whether the setting can change at run time."""
         return self.update is not UpdateMode.READ_ONLY
 
 
 BOOLEAN, STRING, INT, LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
 SHORT, DOUBLE, LIST = ConfigType.SHORT, ConfigType.DOUBLE, ConfigType.LIST
-CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
+PASSWORD, CLASS = ConfigType.PASSWORD, ConfigType.CLASS
+CLUSTER_WIDE, PER_BROKER = UpdateMode.CLUSTER_WIDE, UpdateMode.PER_BROKER
 
 FROM_ZERO: Final = Range(0)
 FROM_ONE: Final = Range(1)
@@ -185,146 +234,192 @@ PROTOCOL_MAP: Final = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINT
 def _both(
     topic: str, broker: str, type: ConfigType, default: Value, text: str, valid: Any = None, **more: Any
 ) -> Setting:
-    """Return a setting of topics whose default is a setting of the broker that can change at run time."""
+    """Return a topic setting whose default is a dynamic broker setting."""
     return Setting(broker, type, default, text, valid, Scope.BOTH, topic, update=CLUSTER_WIDE, **more)
 
 
 def _topic(name: str, type: ConfigType, default: Value, text: str, valid: Any = None, **more: Any) -> Setting:
-    """Return a setting that only topics have."""
+    """Return a setting of topics only."""
     return Setting(name, type, default, text, valid, Scope.TOPIC, name, **more)
 
 
 # fmt: off
 SETTINGS: Final[tuple[Setting, ...]] = (
     # Who this broker is and where it listens.
-    Setting("node.id", INT, 1, "The id of this broker; with several nodes, of the first of them.", FROM_ZERO, kafka_default="required"),
-    Setting("broker.id", INT, -1, "An older name of node.id; if both are set they must agree."),
-    Setting("broker.rack", STRING, None, "The rack that Metadata and DescribeCluster report for this broker; with several nodes one each, with commas between them."),
-    Setting("replica.selector.class", STRING, None, "Which replica a consumer should read from: the leader, or with RackAwareReplicaSelector one in its own rack (KIP-392)."),
-    Setting("listeners", LIST, ("PLAINTEXT://127.0.0.1:9092",), "The addresses to listen on, as NAME://host:port; port 0 takes a free one.", NON_EMPTY, kafka_default=("PLAINTEXT://:9092",)),
-    Setting("advertised.listeners", LIST, None, "The addresses that clients connect to; those of listeners, if unset.", NON_EMPTY),
-    Setting("listener.security.protocol.map", STRING, PROTOCOL_MAP, "The security protocol of each listener name; only PLAINTEXT is served."),
-    Setting("controller.listener.names", LIST, None, "Listeners of a KRaft controller, which are not opened: the controller is part of the process.", NON_EMPTY, kafka_default="required"),
+    Setting("node.id", INT, 1, "The id of this broker; with several nodes, the id of the first.", FROM_ZERO, kafka_default="required"),
+    Setting("broker.id", INT, -1, "An older name of node.id; if both are set, they must be equal."),
+    Setting("broker.rack", STRING, None, "The rack that Metadata and DescribeCluster report for this broker; with several nodes, a comma-separated list with one rack per node."),
+    Setting("replica.selector.class", STRING, None, "Which replica consumers read from: the leader or, with RackAwareReplicaSelector, a replica in their own rack (KIP-392)."),
+    Setting("listeners", LIST, ("PLAINTEXT://127.0.0.1:9092",), "The addresses to listen on, as NAME://host:port; with port 0 the operating system chooses a free port.", NON_EMPTY, kafka_default=("PLAINTEXT://:9092",)),
+    Setting("advertised.listeners", LIST, None, "The addresses that clients connect to; by default those of listeners.", NON_EMPTY),
+    Setting("listener.security.protocol.map", STRING, PROTOCOL_MAP, "The security protocol of each listener name: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."),
+    Setting("controller.listener.names", LIST, None, "The listeners of a KRaft controller. They are not opened: the controller is part of this process.", NON_EMPTY, kafka_default="required"),
     # Connections.
-    Setting("connections.max.idle.ms", LONG, 600_000, "A connection on which nothing happens for this long is closed."),
-    Setting("connections.max.stall.ms", LONG, 30_000, "A connection that sends nothing more of a request it has begun, or takes nothing of answers above 64 KiB, for this long is closed.", FROM_ONE, in_kafka=False),
-    Setting("socket.listen.backlog.size", INT, 50, "How many connections may wait to be accepted on a listener.", FROM_ONE),
-    Setting("socket.receive.buffer.bytes", INT, 102_400, "SO_RCVBUF of the sockets; -1 leaves the operating system's."),
-    Setting("socket.send.buffer.bytes", INT, 102_400, "SO_SNDBUF of the sockets; -1 leaves the operating system's."),
-    Setting("socket.request.max.bytes", INT, 104_857_600, "A request larger than this closes its connection.", FROM_ONE),
-    Setting("queued.max.request.bytes", LONG, -1, "How many bytes of unfinished requests above 64 KiB are held before further ones are left unread; -1 for 256 MiB."),
+    Setting("connections.max.idle.ms", LONG, 600_000, "Connections that are idle for this long are closed."),
+    Setting("connections.max.stall.ms", LONG, 30_000, "Connections are closed when for this long they send no more of a request that they have begun, read nothing of answers above 64 KiB, or do not authenticate.", FROM_ONE, in_kafka=False),
+    Setting("max.connections", INT, 2_147_483_647, "The largest number of connections of a broker; further ones wait until others are closed.", FROM_ZERO, update=CLUSTER_WIDE),
+    Setting("max.connections.per.ip", INT, 2_147_483_647, "The largest number of connections from one address; further ones are closed.", FROM_ZERO, update=CLUSTER_WIDE),
+    Setting("max.connections.per.ip.overrides", STRING, "", "Other such numbers for some addresses, as a comma-separated list of address:number.", ConnectionCounts(), update=CLUSTER_WIDE),
+    Setting("max.connection.creation.rate", INT, 2_147_483_647, "The largest number of new connections a second; further ones wait.", FROM_ZERO, update=CLUSTER_WIDE),
+    Setting("socket.listen.backlog.size", INT, 50, "The largest number of connections that wait to be accepted on a listener.", FROM_ONE),
+    Setting("socket.receive.buffer.bytes", INT, 102_400, "SO_RCVBUF of the sockets; -1 for the operating system's default."),
+    Setting("socket.send.buffer.bytes", INT, 102_400, "SO_SNDBUF of the sockets; -1 for the operating system's default."),
+    Setting("socket.request.max.bytes", INT, 104_857_600, "The largest size of a request; a larger one closes its connection.", FROM_ONE),
+    Setting("queued.max.request.bytes", LONG, -1, "How many bytes of incomplete requests above 64 KiB are held in memory before the broker stops reading more; -1 for 256 MiB."),
+    # Authentication by SASL. A listener, or a mechanism of it, may have its own: listener.name.<listener>.<mechanism>.<setting>.
+    Setting("sasl.enabled.mechanisms", LIST, ("GSSAPI",), "By what clients may authenticate: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. GSSAPI is not there.", update=PER_BROKER),
+    Setting("sasl.server.max.receive.size", INT, 524_288, "The largest request of a client that has not authenticated."),
+    Setting("connection.failed.authentication.delay.ms", INT, 100, "How much later a client is told that it has not authenticated, and disconnected.", FROM_ZERO),
+    Setting("connections.max.reauth.ms", LONG, 0, "After what time a client has to authenticate anew (KIP-368); 0 never, unless its token expires."),
+    Setting("sasl.server.callback.handler.class", CLASS, None, "Of OAUTHBEARER: org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler for signed tokens; without it, unsecured ones are taken."),
+    Setting("sasl.oauthbearer.jwks.endpoint.url", STRING, None, "Where the keys are that sign tokens (JWKS), as file:, http: or https:."),
+    Setting("sasl.oauthbearer.jwks.endpoint.refresh.ms", LONG, 3_600_000, "After what time these keys are read again."),
+    Setting("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", LONG, 100, "The pause before keys that could not be read, or found, are looked for again; it doubles with each failure."),
+    Setting("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", LONG, 10_000, "The longest such pause."),
+    Setting("sasl.oauthbearer.expected.audience", LIST, (), "Of these a token's audience (aud) must name one; if there is none, it must not have any."),
+    Setting("sasl.oauthbearer.expected.issuer", STRING, None, "What the issuer (iss) of a token must be."),
+    Setting("sasl.oauthbearer.clock.skew.seconds", INT, 30, "How far the clocks of the broker and of the issuer may differ."),
+    Setting("sasl.oauthbearer.sub.claim.name", STRING, "sub", "The claim of a token that names the principal."),
+    Setting("sasl.oauthbearer.scope.claim.name", STRING, "scope", "The claim of a token that has its scope."),
+    # Quotas of clients.
+    Setting("quota.window.num", INT, 11, "The number of windows for measuring a client's bytes and request time.", FROM_ONE),
+    Setting("quota.window.size.seconds", INT, 1, "The length of each of these windows.", FROM_ONE),
+    Setting("controller.quota.window.num", INT, 11, "The number of windows for which a client may save up partition changes.", FROM_ONE),
+    Setting("controller.quota.window.size.seconds", INT, 1, "The length of each of these windows.", FROM_ONE),
+    # Rights.
+    Setting("authorizer.class.name", STRING, "", "The authorizer, which lets clients do only what ACLs allow; if it is unset, they may do everything.", AuthorizerClass()),
+    Setting("super.users", STRING, "", "Principals that may do everything, whatever the ACLs are: User:a;User:b.", Principals(), in_kafka=False, kafka_default="a setting of its authorizer"),
+    Setting("allow.everyone.if.no.acl.found", BOOLEAN, False, "Whether a principal may do everything with a resource that no ACL is about.", in_kafka=False, kafka_default="a setting of its authorizer"),
+    # TLS. Each of these can be given for one listener, as listener.name.<listener>.<setting>, the listener in small letters.
+    Setting("ssl.keystore.type", STRING, "JKS", "The format of the key store: PEM or PKCS12. JKS stands for PKCS12, too, which is what Java writes since version 9; a true JKS is refused.", update=PER_BROKER),
+    Setting("ssl.keystore.location", STRING, None, "The file with the broker's private key and certificates.", update=PER_BROKER),
+    Setting("ssl.keystore.password", PASSWORD, None, "The password of the key store file; PEM has none.", update=PER_BROKER),
+    Setting("ssl.keystore.key", PASSWORD, None, "The broker's private key itself, in PEM, instead of a file.", update=PER_BROKER),
+    Setting("ssl.keystore.certificate.chain", PASSWORD, None, "The certificates that go with ssl.keystore.key, in PEM, the broker's own first.", update=PER_BROKER),
+    Setting("ssl.key.password", PASSWORD, None, "The password of an encrypted private key in PEM.", update=PER_BROKER),
+    Setting("ssl.truststore.type", STRING, "JKS", "The format of the trust store: PEM or PKCS12, or JKS, which stands for PKCS12, too.", update=PER_BROKER),
+    Setting("ssl.truststore.location", STRING, None, "The file with the certificates that clients' certificates are checked against; if unset, those of the machine.", update=PER_BROKER),
+    Setting("ssl.truststore.password", PASSWORD, None, "The password of the trust store file; PEM has none.", update=PER_BROKER),
+    Setting("ssl.truststore.certificates", PASSWORD, None, "The trusted certificates themselves, in PEM, instead of a file.", update=PER_BROKER),
+    Setting("ssl.client.auth", STRING, "none", "Whether clients present a certificate: required, requested (a client may have none), or none. On SASL_SSL only a listener's own value counts.", OneOf(("required", "requested", "none")), update=PER_BROKER),
+    Setting("ssl.enabled.protocols", LIST, ("TLSv1.2", "TLSv1.3"), "The versions of TLS that are spoken; older ones than these are refused.", update=PER_BROKER),
+    Setting("ssl.protocol", STRING, "TLSv1.3", "The highest version of TLS, where ssl.enabled.protocols is empty.", update=PER_BROKER),
+    Setting("ssl.cipher.suites", LIST, (), "The cipher suites that are offered, by their names in Java; if empty, those of OpenSSL's default.", update=PER_BROKER),
+    Setting("ssl.principal.mapping.rules", STRING, "DEFAULT", "How the name in a client's certificate becomes that of its principal: DEFAULT, or RULE:pattern/replacement/[LU], the first that matches."),
+    Setting("ssl.allow.dn.changes", BOOLEAN, False, "Whether a key store that is replaced while the broker runs may be for another name."),
+    Setting("ssl.allow.san.changes", BOOLEAN, False, "Whether it may lack alternative names of the one before."),
     # Topics.
-    Setting("auto.create.topics.enable", BOOLEAN, True, "Whether a topic that a client asks for and that does not exist is created."),
+    Setting("auto.create.topics.enable", BOOLEAN, True, "Whether topics are created when a client first uses them."),
     Setting("delete.topic.enable", BOOLEAN, True, "Whether topics can be deleted."),
-    Setting("num.partitions", INT, 1, "Partitions of a topic created without a count.", FROM_ONE),
-    Setting("default.replication.factor", INT, 1, "Replicas of a topic created without a count."),
-    Setting("max.request.partition.size.limit", INT, 2000, "How many partitions one DescribeTopicPartitions answer lists at most.", FROM_ONE),
+    Setting("num.partitions", INT, 1, "The number of partitions of a topic that is created without one.", FROM_ONE),
+    Setting("default.replication.factor", INT, 1, "The number of replicas of a topic that is created without one."),
+    Setting("max.request.partition.size.limit", INT, 2000, "The largest number of partitions in one answer to DescribeTopicPartitions.", FROM_ONE),
     # Fetch.
-    Setting("fetch.max.bytes", INT, 57_671_680, "How many bytes of records one Fetch answer holds at most, whatever the client asks for.", Range(1024)),
-    Setting("max.incremental.fetch.session.cache.slots", INT, 1000, "How many fetch sessions are kept, as long as they have no more than about a million partitions together.", FROM_ZERO),
+    Setting("fetch.max.bytes", INT, 57_671_680, "The largest number of bytes of records in one answer to Fetch, whatever the client asks for.", Range(1024)),
+    Setting("max.incremental.fetch.session.cache.slots", INT, 1000, "The largest number of fetch sessions; fewer, if together they have more than about a million partitions.", FROM_ZERO),
     # The log.
-    Setting("log.dir", LIST, ("minibroker-data",), "The directory of the data, if log.dirs is unset.", NON_EMPTY, kafka_default=("/tmp/kafka-logs",)),
-    Setting("log.dirs", LIST, None, "The directories of the data; a new log goes to the one with the fewest. Several nodes share them, as they share their logs.", NON_EMPTY),
-    Setting("accept.lost.metadata", BOOLEAN, False, "Whether to start although the metadata log is damaged or has lost its end: logs that it no longer knows keep their files under other names and are not served, see docs/durability.md.", in_kafka=False),
-    _both("segment.bytes", "log.segment.bytes", INT, 1 << 30, "A segment file that would grow beyond this is closed and a new one begun.", Range(1 << 20)),
-    _both("segment.ms", "log.roll.ms", LONG, None, "A segment whose first record is older than this is closed at the next append.", FROM_ONE, fallbacks=(("log.roll.hours", HOUR_MS),)),
-    Setting("log.roll.hours", INT, 168, "log.roll.ms in hours, for when that is unset.", FROM_ONE),
-    _both("segment.jitter.ms", "log.roll.jitter.ms", LONG, None, "Up to how much earlier, at random, a segment is closed.", FROM_ZERO, fallbacks=(("log.roll.jitter.hours", HOUR_MS),)),
-    Setting("log.roll.jitter.hours", INT, 0, "log.roll.jitter.ms in hours, for when that is unset.", FROM_ZERO),
+    Setting("log.dir", LIST, ("minibroker-data",), "The data directory, if log.dirs is unset.", NON_EMPTY, kafka_default=("/tmp/kafka-logs",)),
+    Setting("log.dirs", LIST, None, "The data directories; a new log goes to the one with the fewest logs. Several nodes share the directories, as they share the logs.", NON_EMPTY),
+    Setting("accept.lost.metadata", BOOLEAN, False, "Whether to start although the metadata log is damaged or has lost its end. Logs that it no longer knows are renamed and not served, see docs/durability.md.", in_kafka=False),
+    _both("segment.bytes", "log.segment.bytes", INT, 1 << 30, "The largest size of a segment file; the append that would exceed it begins a new segment.", Range(1 << 20)),
+    _both("segment.ms", "log.roll.ms", LONG, None, "The age of a segment's first record at which the next append begins a new segment.", FROM_ONE, fallbacks=(("log.roll.hours", HOUR_MS),)),
+    Setting("log.roll.hours", INT, 168, "log.roll.ms in hours, if that is unset.", FROM_ONE),
+    _both("segment.jitter.ms", "log.roll.jitter.ms", LONG, None, "The largest random time by which a segment is closed earlier.", FROM_ZERO, fallbacks=(("log.roll.jitter.hours", HOUR_MS),)),
+    Setting("log.roll.jitter.hours", INT, 0, "log.roll.jitter.ms in hours, if that is unset.", FROM_ZERO),
     _both("segment.index.bytes", "log.index.size.max.bytes", INT, 10_485_760, "The size of an index at which its segment is closed.", Range(4)),
-    _both("index.interval.bytes", "log.index.interval.bytes", INT, 4096, "How many bytes of records lie between two index entries at least.", FROM_ZERO),
+    _both("index.interval.bytes", "log.index.interval.bytes", INT, 4096, "The least number of bytes of records between two index entries.", FROM_ZERO),
     _both("file.delete.delay.ms", "log.segment.delete.delay.ms", LONG, 60_000, "How long a deleted segment's files stay on the disk.", FROM_ZERO),
-    _both("preallocate", "log.preallocate", BOOLEAN, False, "Whether a segment's file has its full size from the beginning, zeros at its end, until the segment is closed."),
-    _both("flush.messages", "log.flush.interval.messages", LONG, LONG_MAX, "After how many records the log is forced to the disk; the producer of the last one is answered then.", FROM_ONE),
-    _both("flush.ms", "log.flush.interval.ms", LONG, None, "After how long records that were appended are forced to the disk.", FROM_ZERO, fallbacks=(("log.flush.scheduler.interval.ms", 1),)),
-    Setting("log.flush.scheduler.interval.ms", LONG, LONG_MAX, "How often logs are checked for a sync that is due; if unset, as often as the shortest flush.ms needs."),
-    Setting("log.flush.offset.checkpoint.interval.ms", INT, 60_000, "How often the offsets are noted up to which logs are synced; a start after a crash need not read what is below.", FROM_ZERO),
-    Setting("log.flush.start.offset.checkpoint.interval.ms", INT, 60_000, "How often the start offsets of logs are noted from which records were deleted.", FROM_ZERO),
-    Setting("replica.high.watermark.checkpoint.interval.ms", LONG, 5000, "How often the high watermarks are noted."),
+    _both("preallocate", "log.preallocate", BOOLEAN, False, "Whether a segment's file is created at its full size, filled with zeros, until the segment is closed."),
+    _both("flush.messages", "log.flush.interval.messages", LONG, LONG_MAX, "The number of records after which the log is flushed; the producer of the last one is answered after the flush.", FROM_ONE),
+    _both("flush.ms", "log.flush.interval.ms", LONG, None, "The time after which appended records are flushed.", FROM_ZERO, fallbacks=(("log.flush.scheduler.interval.ms", 1),)),
+    Setting("log.flush.scheduler.interval.ms", LONG, LONG_MAX, "How often logs are checked for a due flush; by default as often as the shortest flush.ms requires."),
+    Setting("log.flush.offset.checkpoint.interval.ms", INT, 60_000, "How often the offsets up to which logs are flushed are recorded; a start after a crash reads only what follows them.", FROM_ZERO),
+    Setting("log.flush.start.offset.checkpoint.interval.ms", INT, 60_000, "How often the start offsets of logs with deleted records are recorded.", FROM_ZERO),
+    Setting("replica.high.watermark.checkpoint.interval.ms", LONG, 5000, "How often the high watermarks are recorded."),
     Setting("log.initial.task.delay.ms", LONG, 30_000, "How long after the start retention, flushing and checkpoints begin.", FROM_ZERO, internal=True),
-    Setting("producer.id.expiration.ms", INT, 86_400_000, "How long a partition remembers a producer that is silent, to recognise repetitions.", FROM_ONE, update=CLUSTER_WIDE),
+    Setting("producer.id.expiration.ms", INT, 86_400_000, "How long a partition remembers an inactive producer, to recognise duplicates.", FROM_ONE, update=CLUSTER_WIDE),
     Setting("producer.id.expiration.check.interval.ms", INT, 600_000, "How often silent producers are looked for.", FROM_ONE, internal=True),
     # Records.
-    _both("max.message.bytes", "message.max.bytes", INT, 1_048_588, "The largest record batch that is accepted, as compressed by the producer.", FROM_ZERO),
-    _both("compression.type", "compression.type", STRING, "producer", "The codec batches are stored in; producer keeps each as it came.", CODECS),
-    _both("compression.gzip.level", "compression.gzip.level", INT, -1, "The level for gzip when the broker compresses; -1 for the codec's own.", Range(1, 9, or_equal_to=-1)),
+    _both("max.message.bytes", "message.max.bytes", INT, 1_048_588, "The largest record batch that is accepted, after the producer's compression.", FROM_ZERO),
+    _both("compression.type", "compression.type", STRING, "producer", "The codec in which batches are stored; producer keeps the producer's codec.", CODECS),
+    _both("compression.gzip.level", "compression.gzip.level", INT, -1, "The level for gzip when the broker compresses; -1 for the codec's default.", Range(1, 9, or_equal_to=-1)),
     _both("compression.lz4.level", "compression.lz4.level", INT, 9, "The level for lz4 when the broker compresses.", Range(1, 17)),
     _both("compression.zstd.level", "compression.zstd.level", INT, 3, "The level for zstd when the broker compresses.", Range(-131_072, 22)),
-    _both("message.format.version", "log.message.format.version", STRING, "3.0-IV1", "The version of Kafka whose message format records are stored in: 0 before 0.10.0, 1 before 0.11.0, 2 since.", FormatVersion(), in_kafka=False),
-    _both("message.timestamp.type", "log.message.timestamp.type", STRING, "CreateTime", "Whether a record has the producer's time or that of its append.", TIMESTAMP_TYPES),
+    _both("message.format.version", "log.message.format.version", STRING, "3.0-IV1", "The version of Kafka whose message format is used to store records: format 0 before 0.10.0, 1 before 0.11.0, 2 since.", FormatVersion(), in_kafka=False),
+    _both("message.timestamp.type", "log.message.timestamp.type", STRING, "CreateTime", "Whether a record's timestamp is set by the producer or is the time of the append.", TIMESTAMP_TYPES),
     _both("message.timestamp.before.max.ms", "log.message.timestamp.before.max.ms", LONG, LONG_MAX, "How far a record's timestamp may lie in the past.", FROM_ZERO),
     _both("message.timestamp.after.max.ms", "log.message.timestamp.after.max.ms", LONG, HOUR_MS, "How far a record's timestamp may lie in the future.", FROM_ZERO),
-    _both("message.timestamp.difference.max.ms", "log.message.timestamp.difference.max.ms", LONG, LONG_MAX, "An older name for both of these, for where they have their defaults.", FROM_ZERO, in_kafka=False),
-    _topic("record.attributes.elide", BOOLEAN, False, "Whether batches are stored without the attributes byte of each record, which says nothing. Once set it can be false, but not be removed.", in_kafka=False),
-    _both("min.insync.replicas", "min.insync.replicas", INT, 1, "How many replicas must be in sync for a produce with acks=all.", FROM_ONE),
+    _both("message.timestamp.difference.max.ms", "log.message.timestamp.difference.max.ms", LONG, LONG_MAX, "An older name for both of these; applies where they have their defaults.", FROM_ZERO, in_kafka=False),
+    _topic("record.attributes.elide", BOOLEAN, False, "Whether batches are stored without the unused attributes byte of each record. Once set, it can be set to false, but not removed.", in_kafka=False),
+    _both("min.insync.replicas", "min.insync.replicas", INT, 1, "The number of replicas that must be in sync for a produce with acks=all.", FROM_ONE),
     # Retention and compaction. The policy also decides whether records need keys.
     _both("cleanup.policy", "log.cleanup.policy", LIST, ("delete",), "What is done with old records: delete, compact, or both; with compact, records need keys.", POLICIES),
     _both("retention.ms", "log.retention.ms", LONG, None, "How long records are kept; -1 for ever.", Range(-1), fallbacks=(("log.retention.minutes", MINUTE_MS), ("log.retention.hours", HOUR_MS))),
-    Setting("log.retention.minutes", INT, None, "log.retention.ms in minutes, for when that is unset."),
-    Setting("log.retention.hours", INT, 168, "log.retention.ms in hours, for when minutes are unset too."),
-    _both("retention.bytes", "log.retention.bytes", LONG, -1, "How many bytes of a partition are kept; -1 for all."),
-    Setting("log.retention.check.interval.ms", LONG, 300_000, "How often expired segments are looked for; in a compacted log the cleaner does that.", FROM_ONE),
+    Setting("log.retention.minutes", INT, None, "log.retention.ms in minutes, if that is unset."),
+    Setting("log.retention.hours", INT, 168, "log.retention.ms in hours, if the minutes are unset too."),
+    _both("retention.bytes", "log.retention.bytes", LONG, -1, "How many bytes of a partition are kept; -1 for no limit."),
+    Setting("log.retention.check.interval.ms", LONG, 300_000, "How often the broker looks for expired segments; in compacted logs the cleaner does that.", FROM_ONE),
     _both("delete.retention.ms", "log.cleaner.delete.retention.ms", LONG, 24 * HOUR_MS, "How long a compacted topic keeps its tombstones.", FROM_ZERO),
-    _both("min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio", DOUBLE, 0.5, "The share of uncompacted bytes from which a log is compacted.", Range(0, 1)),
-    _both("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms", LONG, 0, "How long a record stays uncompacted at least.", FROM_ZERO),
-    _both("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms", LONG, LONG_MAX, "How long a record stays uncompacted at most.", FROM_ONE),
-    Setting("log.cleaner.enable", BOOLEAN, True, "Whether logs are compacted; if not, nothing is deleted from logs with that policy either."),
-    Setting("log.cleaner.threads", INT, 1, "How many logs are compacted at a time, each by a thread of its own; they share the interpreter.", FROM_ZERO, update=CLUSTER_WIDE),
-    Setting("log.cleaner.backoff.ms", LONG, 15_000, "How long the cleaner waits when it has found no log to compact.", FROM_ZERO, update=CLUSTER_WIDE),
-    Setting("log.cleaner.dedupe.buffer.size", LONG, 128 << 20, "The memory for the keys of the logs being compacted, 24 bytes each, taken while it is needed.", update=CLUSTER_WIDE),
-    Setting("log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, "The share of that memory that is filled with keys.", update=CLUSTER_WIDE),
+    _both("min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio", DOUBLE, 0.5, "The share of uncompacted bytes above which a log is compacted.", Range(0, 1)),
+    _both("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms", LONG, 0, "The least time for which a record stays uncompacted.", FROM_ZERO),
+    _both("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms", LONG, LONG_MAX, "The longest time for which a record stays uncompacted.", FROM_ONE),
+    Setting("log.cleaner.enable", BOOLEAN, True, "Whether logs are compacted; if false, compacted topics are not subject to retention either."),
+    Setting("log.cleaner.threads", INT, 1, "How many logs are compacted at a time, each in its own thread; the threads share the interpreter.", FROM_ZERO, update=CLUSTER_WIDE),
+    Setting("log.cleaner.backoff.ms", LONG, 15_000, "How long the cleaner waits when there is no log to compact.", FROM_ZERO, update=CLUSTER_WIDE),
+    Setting("log.cleaner.dedupe.buffer.size", LONG, 128 << 20, "The memory for the keys of the logs being compacted, 24 bytes each, allocated only while needed.", update=CLUSTER_WIDE),
+    Setting("log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, "How full that memory gets before a log is cleaned in several rounds.", update=CLUSTER_WIDE),
     Setting("log.cleaner.io.buffer.size", INT, 512 << 10, "The memory for reading and writing the logs being compacted.", FROM_ZERO, update=CLUSTER_WIDE),
-    Setting("log.cleaner.io.max.bytes.per.second", DOUBLE, DOUBLE_MAX, "How much the compaction reads and writes on average.", update=CLUSTER_WIDE),
+    Setting("log.cleaner.io.max.bytes.per.second", DOUBLE, DOUBLE_MAX, "The largest average rate at which compaction reads and writes.", update=CLUSTER_WIDE),
     # Transactions.
-    Setting("transaction.max.timeout.ms", INT, 900_000, "The longest transaction.timeout.ms that a producer may ask for.", FROM_ONE),
+    Setting("transaction.max.timeout.ms", INT, 900_000, "The longest transaction.timeout.ms that a producer may request.", FROM_ONE),
     Setting("transactional.id.expiration.ms", INT, 604_800_000, "How long an unused transactional id is remembered.", FROM_ONE),
-    Setting("transaction.abort.timed.out.transaction.cleanup.interval.ms", INT, 10_000, "How often transactions that last too long are looked for.", FROM_ONE),
-    Setting("transaction.remove.expired.transaction.cleanup.interval.ms", INT, 3_600_000, "How often unused transactional ids are looked for.", FROM_ONE),
-    Setting("transaction.partition.verification.enable", BOOLEAN, True, "Whether a partition must be part of the transaction before its records are taken, from clients that add it themselves.", update=CLUSTER_WIDE),
-    Setting("transaction.state.log.num.partitions", INT, 50, "Partitions of __transaction_state, when it is created.", FROM_ONE),
-    Setting("transaction.state.log.replication.factor", SHORT, 3, "Replicas of __transaction_state, when it is created; at most as many as there are nodes.", FROM_ONE),
-    Setting("transaction.state.log.min.isr", INT, 2, "min.insync.replicas of __transaction_state, when it is created; at most its replicas.", FROM_ONE),
-    Setting("transaction.state.log.segment.bytes", INT, 104_857_600, "segment.bytes of __transaction_state, when it is created, which needs 1048576 or more.", FROM_ONE),
-    Setting("transaction.state.log.load.buffer.size", INT, 5_242_880, "How many bytes of __transaction_state are read at a time at the start.", FROM_ONE),
+    Setting("transaction.abort.timed.out.transaction.cleanup.interval.ms", INT, 10_000, "How often the broker looks for transactions that have timed out.", FROM_ONE),
+    Setting("transaction.remove.expired.transaction.cleanup.interval.ms", INT, 3_600_000, "How often the broker looks for expired transactional ids.", FROM_ONE),
+    Setting("transaction.partition.verification.enable", BOOLEAN, True, "Whether clients that add partitions themselves must have added a partition to the transaction before they produce to it.", update=CLUSTER_WIDE),
+    Setting("transaction.state.log.num.partitions", INT, 50, "The number of partitions of __transaction_state when it is created.", FROM_ONE),
+    Setting("transaction.state.log.replication.factor", SHORT, 3, "The number of replicas of __transaction_state when it is created; at most the number of nodes.", FROM_ONE),
+    Setting("transaction.state.log.min.isr", INT, 2, "min.insync.replicas of __transaction_state when it is created; at most its number of replicas.", FROM_ONE),
+    Setting("transaction.state.log.segment.bytes", INT, 104_857_600, "segment.bytes of __transaction_state when it is created, which then needs 1048576 or more.", FROM_ONE),
+    Setting("transaction.state.log.load.buffer.size", INT, 5_242_880, "How many bytes of __transaction_state are read at a time when it is loaded.", FROM_ONE),
     # Groups.
-    Setting("offsets.topic.num.partitions", INT, 50, "Partitions of __consumer_offsets, when it is created.", FROM_ONE),
-    Setting("offsets.topic.replication.factor", SHORT, 3, "Replicas of __consumer_offsets, when it is created; at most as many as there are nodes.", FROM_ONE),
-    Setting("offsets.topic.segment.bytes", INT, 104_857_600, "segment.bytes of __consumer_offsets, when it is created, which needs 1048576 or more.", FROM_ONE),
-    Setting("offsets.load.buffer.size", INT, 5_242_880, "How many bytes of __consumer_offsets are read at a time at the start.", FROM_ONE),
-    Setting("offsets.topic.compression.codec", INT, 0, "The codec of what is written to __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.", Range(0, 4)),
-    Setting("offset.metadata.max.bytes", INT, 4096, "The longest note that a client may store with a committed offset, in characters."),
+    Setting("offsets.topic.num.partitions", INT, 50, "The number of partitions of __consumer_offsets when it is created.", FROM_ONE),
+    Setting("offsets.topic.replication.factor", SHORT, 3, "The number of replicas of __consumer_offsets when it is created; at most the number of nodes.", FROM_ONE),
+    Setting("offsets.topic.segment.bytes", INT, 104_857_600, "segment.bytes of __consumer_offsets when it is created, which then needs 1048576 or more.", FROM_ONE),
+    Setting("offsets.load.buffer.size", INT, 5_242_880, "How many bytes of __consumer_offsets are read at a time when it is loaded.", FROM_ONE),
+    Setting("offsets.topic.compression.codec", INT, 0, "The codec of batches in __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.", Range(0, 4)),
+    Setting("offset.metadata.max.bytes", INT, 4096, "The longest metadata that a client may store with a committed offset, in characters."),
     Setting("offsets.retention.minutes", INT, 10_080, "How long committed offsets are kept once their group has no members or no longer reads the topic.", FROM_ONE),
-    Setting("offsets.retention.check.interval.ms", LONG, 600_000, "How often expired offsets are looked for.", FROM_ONE),
-    Setting("offsets.commit.timeout.ms", INT, 5000, "How long a commit waits for the disk, if flush.messages of __consumer_offsets demands it.", FROM_ONE),
-    Setting("group.min.session.timeout.ms", INT, 6000, "The shortest session timeout that a member of a classic group may ask for."),
-    Setting("group.max.session.timeout.ms", INT, 1_800_000, "The longest session timeout that a member of a classic group may ask for."),
-    Setting("group.initial.rebalance.delay.ms", INT, 0, "How long a classic group that was empty waits for further members before its first generation; tests should not wait.", kafka_default=3000),
-    Setting("group.max.size", INT, 2_147_483_647, "How many members a classic group has at most.", FROM_ONE),
+    Setting("offsets.retention.check.interval.ms", LONG, 600_000, "How often the broker looks for expired offsets.", FROM_ONE),
+    Setting("offsets.commit.timeout.ms", INT, 5000, "How long a commit waits for a flush, if flush.messages of __consumer_offsets requires one.", FROM_ONE),
+    Setting("group.min.session.timeout.ms", INT, 6000, "The shortest session timeout that a member of a classic group may request."),
+    Setting("group.max.session.timeout.ms", INT, 1_800_000, "The longest session timeout that a member of a classic group may request."),
+    Setting("group.initial.rebalance.delay.ms", INT, 0, "How long an empty classic group waits for more members before its first generation; 0, so that tests do not wait.", kafka_default=3000),
+    Setting("group.max.size", INT, 2_147_483_647, "The largest number of members of a classic group.", FROM_ONE),
     # Consumer groups of the next generation (KIP-848).
-    Setting("group.coordinator.rebalance.protocols", LIST, ("classic", "consumer"), "The protocols of groups that are served; share and streams are not, whatever stands here.", REBALANCE_PROTOCOLS, kafka_default=("classic", "consumer", "streams")),
-    Setting("group.consumer.assignors", LIST, ("uniform", "range"), "The assignors that members may ask for; the first is that of members who ask for none.", NON_EMPTY),
-    Setting("group.consumer.migration.policy", STRING, "bidirectional", "Whether groups with members may go over from the classic protocol (upgrade), back to it (downgrade), both, or neither (disabled).", MIGRATION_POLICIES),
-    Setting("group.consumer.max.size", INT, 2_147_483_647, "How many members a consumer group has at most.", FROM_ONE),
-    Setting("group.consumer.session.timeout.ms", INT, 45_000, "After what time a silent member is removed from its consumer group.", FROM_ONE),
-    Setting("group.consumer.min.session.timeout.ms", INT, 45_000, "The shortest session timeout a consumer group can be given.", FROM_ONE),
-    Setting("group.consumer.max.session.timeout.ms", INT, 60_000, "The longest session timeout a consumer group can be given.", FROM_ONE),
-    Setting("group.consumer.heartbeat.interval.ms", INT, 5000, "How often the members of consumer groups send heartbeats, which is also how soon they learn of changes.", FROM_ONE),
-    Setting("group.consumer.min.heartbeat.interval.ms", INT, 5000, "The shortest heartbeat interval a consumer group can be given.", FROM_ONE),
-    Setting("group.consumer.max.heartbeat.interval.ms", INT, 15_000, "The longest heartbeat interval a consumer group can be given.", FROM_ONE),
-    Setting("group.consumer.assignment.interval.ms", INT, 0, "How long a consumer group's target assignment stays at least before the next is made; tests should not wait for it.", FROM_ZERO, update=CLUSTER_WIDE, kafka_default=1000),
-    Setting("group.consumer.min.assignment.interval.ms", INT, 0, "The shortest assignment interval a consumer group can be given.", FROM_ZERO),
-    Setting("group.consumer.max.assignment.interval.ms", INT, 15_000, "The longest assignment interval a consumer group can be given.", FROM_ZERO),
+    Setting("group.coordinator.rebalance.protocols", LIST, ("classic", "consumer"), "The group protocols that are enabled; share and streams are not supported, even if listed.", REBALANCE_PROTOCOLS, kafka_default=("classic", "consumer", "streams")),
+    Setting("group.consumer.assignors", LIST, ("uniform", "range"), "The assignors that members may choose; the first is the default.", NON_EMPTY),
+    Setting("group.consumer.migration.policy", STRING, "bidirectional", "Whether groups with members may migrate from the classic protocol (upgrade), back to it (downgrade), both, or neither (disabled).", MIGRATION_POLICIES),
+    Setting("group.consumer.max.size", INT, 2_147_483_647, "The largest number of members of a consumer group.", FROM_ONE),
+    Setting("group.consumer.session.timeout.ms", INT, 45_000, "The time without heartbeats after which a member is removed from its consumer group.", FROM_ONE),
+    Setting("group.consumer.min.session.timeout.ms", INT, 45_000, "The shortest session timeout that can be set for a consumer group.", FROM_ONE),
+    Setting("group.consumer.max.session.timeout.ms", INT, 60_000, "The longest session timeout that can be set for a consumer group.", FROM_ONE),
+    Setting("group.consumer.heartbeat.interval.ms", INT, 5000, "How often members of consumer groups send heartbeats, and so how soon they learn of changes.", FROM_ONE),
+    Setting("group.consumer.min.heartbeat.interval.ms", INT, 5000, "The shortest heartbeat interval that can be set for a consumer group.", FROM_ONE),
+    Setting("group.consumer.max.heartbeat.interval.ms", INT, 15_000, "The longest heartbeat interval that can be set for a consumer group.", FROM_ONE),
+    Setting("group.consumer.assignment.interval.ms", INT, 0, "The least time between two target assignments of a consumer group; 0, so that tests do not wait.", FROM_ZERO, update=CLUSTER_WIDE, kafka_default=1000),
+    Setting("group.consumer.min.assignment.interval.ms", INT, 0, "The shortest assignment interval that can be set for a consumer group.", FROM_ZERO),
+    Setting("group.consumer.max.assignment.interval.ms", INT, 15_000, "The longest assignment interval that can be set for a consumer group.", FROM_ZERO),
     # Replication and tiered storage: replicas share one log in this process, and there is no second tier.
-    Setting("auto.leader.rebalance.enable", BOOLEAN, True, "Whether leadership goes back to the preferred replicas by itself."),
-    Setting("leader.imbalance.check.interval.seconds", LONG, 300, "How often partitions are looked for whose preferred replica could lead and does not.", FROM_ONE),
-    _both("unclean.leader.election.enable", "unclean.leader.election.enable", BOOLEAN, False, "Whether a replica that is not in sync may lead if there is no other."),
+    Setting("auto.leader.rebalance.enable", BOOLEAN, True, "Whether leadership returns to the preferred replicas automatically."),
+    Setting("leader.imbalance.check.interval.seconds", LONG, 300, "How often the broker looks for partitions that could be led by their preferred replica and are not.", FROM_ONE),
+    _both("unclean.leader.election.enable", "unclean.leader.election.enable", BOOLEAN, False, "Whether an out-of-sync replica may become leader if no replica is in sync."),
     _both("local.retention.ms", "log.local.retention.ms", LONG, -2, "How long a tiered topic keeps records on the local disk.", Range(-2), acts=False),
     _both("local.retention.bytes", "log.local.retention.bytes", LONG, -2, "How many bytes a tiered topic keeps on the local disk.", Range(-2), acts=False),
-    _topic("remote.storage.enable", BOOLEAN, False, "Whether a topic is tiered; true is refused, as by a broker without tiered storage."),
+    _topic("remote.storage.enable", BOOLEAN, False, "Whether a topic is tiered; true is rejected, as by a Kafka broker without tiered storage."),
     _topic("remote.log.copy.disable", BOOLEAN, False, "Whether a tiered topic stops copying to the second tier.", acts=False),
-    _topic("remote.log.delete.on.disable", BOOLEAN, False, "Whether ending the tiering of a topic deletes its second tier.", acts=False),
-    _topic("leader.replication.throttled.replicas", LIST, (), "Replicas whose leaders send at a limited rate.", ReplicaList(), acts=False),
-    _topic("follower.replication.throttled.replicas", LIST, (), "Replicas whose followers fetch at a limited rate.", ReplicaList(), acts=False),
+    _topic("remote.log.delete.on.disable", BOOLEAN, False, "Whether disabling tiering deletes the topic's data in the second tier.", acts=False),
+    _topic("leader.replication.throttled.replicas", LIST, (), "The replicas whose leaders are throttled.", ReplicaList(), acts=False),
+    _topic("follower.replication.throttled.replicas", LIST, (), "The replicas whose followers are throttled.", ReplicaList(), acts=False),
     _topic("internal.segment.bytes", INT, None, "segment.bytes without its lower bound, for tests.", internal=True),
 )
 # fmt: on

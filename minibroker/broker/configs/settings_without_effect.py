@@ -1,4 +1,4 @@
-"""The broker settings of Apache Kafka 4.3 that have no effect here, so that they can be set and listed.
+"""The broker settings of Apache Kafka 4.3 that have no effect here, but can be set and listed.
 
 A `server.properties` from production may contain them, a running broker accepts those that Kafka accepts, and
 DescribeConfigs lists them; a warning or a note names each. Names, types, defaults and bounds are Kafka's. Settings with
@@ -13,6 +13,7 @@ from typing import Any, Final
 from minibroker.broker.configs.settings_table import (
     BOOLEAN,
     BROKER_SETTINGS,
+    CLASS,
     CLUSTER_WIDE,
     DOUBLE,
     FROM_ONE,
@@ -22,6 +23,8 @@ from minibroker.broker.configs.settings_table import (
     LONG,
     LONG_MAX,
     NON_EMPTY,
+    PASSWORD,
+    PER_BROKER,
     SHORT,
     STRING,
     AnyCaseOf,
@@ -32,9 +35,6 @@ from minibroker.broker.configs.settings_table import (
     UpdateMode,
     Value,
 )
-
-CLASS, PASSWORD = ConfigType.CLASS, ConfigType.PASSWORD
-PER_BROKER = UpdateMode.PER_BROKER
 
 
 def _kept(name: str, type: ConfigType, default: Value, valid: Any = None, **more: Any) -> Setting:
@@ -48,14 +48,11 @@ _ROWS: Final[tuple[Setting, ...]] = (
     _kept("alter.config.policy.class.name", CLASS, None),
     _kept("alter.log.dirs.replication.quota.window.num", INT, 11, FROM_ONE),
     _kept("alter.log.dirs.replication.quota.window.size.seconds", INT, 1, FROM_ONE),
-    _kept("authorizer.class.name", STRING, ""),
     _kept("background.threads", INT, 10, FROM_ONE, update=CLUSTER_WIDE),
     _kept("broker.heartbeat.interval.ms", INT, 2000),
     _kept("broker.session.timeout.ms", INT, 9000),
     _kept("client.quota.callback.class", CLASS, None),
     _kept("config.providers", LIST, (), update=CLUSTER_WIDE),
-    _kept("connection.failed.authentication.delay.ms", INT, 100, FROM_ZERO),
-    _kept("connections.max.reauth.ms", LONG, 0),
     _kept("controlled.shutdown.enable", BOOLEAN, True),
     _kept("controller.performance.always.log.threshold.ms", LONG, 2000, FROM_ZERO, internal=True),
     _kept("controller.performance.sample.period.ms", LONG, 60_000, Range(100), internal=True),
@@ -70,8 +67,6 @@ _ROWS: Final[tuple[Setting, ...]] = (
     _kept("controller.quorum.request.timeout.ms", INT, 2000, FROM_ZERO),
     _kept("controller.quorum.retry.backoff.ms", INT, 20, FROM_ZERO),
     _kept("controller.quorum.voters", LIST, ()),
-    _kept("controller.quota.window.num", INT, 11, FROM_ONE),
-    _kept("controller.quota.window.size.seconds", INT, 1, FROM_ONE),
     _kept("controller.socket.timeout.ms", INT, 30_000),
     _kept("cordoned.log.dirs", LIST, (), update=PER_BROKER),
     _kept("create.topic.policy.class.name", CLASS, None),
@@ -134,10 +129,6 @@ _ROWS: Final[tuple[Setting, ...]] = (
     _kept("kafka.metrics.reporters", LIST, ()),
     _kept("leader.replication.throttled.rate", LONG, None, FROM_ZERO, update=CLUSTER_WIDE, internal=True),
     _kept("log.dir.failure.timeout.ms", LONG, 30_000, FROM_ONE),
-    _kept("max.connection.creation.rate", INT, 2_147_483_647, FROM_ZERO, update=CLUSTER_WIDE),
-    _kept("max.connections", INT, 2_147_483_647, FROM_ZERO, update=CLUSTER_WIDE),
-    _kept("max.connections.per.ip", INT, 2_147_483_647, FROM_ZERO, update=CLUSTER_WIDE),
-    _kept("max.connections.per.ip.overrides", STRING, "", update=CLUSTER_WIDE),
     _kept("metadata.log.dir", STRING, None),
     _kept("metadata.log.max.record.bytes.between.snapshots", LONG, 20_971_520, FROM_ONE),
     _kept("metadata.log.max.snapshot.interval.ms", LONG, 3_600_000, FROM_ZERO),
@@ -159,8 +150,6 @@ _ROWS: Final[tuple[Setting, ...]] = (
     _kept("process.roles", LIST, None, OneOf(("broker", "controller"), some=True), kafka_default="required"),
     _kept("producer.purgatory.purge.interval.requests", INT, 1000),
     _kept("queued.max.requests", INT, 500, FROM_ONE),
-    _kept("quota.window.num", INT, 11, FROM_ONE),
-    _kept("quota.window.size.seconds", INT, 1, FROM_ONE),
     _kept("remote.fetch.max.wait.ms", INT, 500, FROM_ONE, update=CLUSTER_WIDE),
     _kept("remote.list.offsets.request.timeout.ms", LONG, 30_000, FROM_ONE, update=CLUSTER_WIDE),
     _kept("remote.log.index.file.cache.total.size.bytes", LONG, 1_073_741_824, FROM_ONE, update=CLUSTER_WIDE),
@@ -203,7 +192,6 @@ _ROWS: Final[tuple[Setting, ...]] = (
     _kept("replication.quota.window.size.seconds", INT, 1, FROM_ONE),
     _kept("request.timeout.ms", INT, 30_000),
     _kept("sasl.client.callback.handler.class", CLASS, None),
-    _kept("sasl.enabled.mechanisms", LIST, ("GSSAPI",), update=PER_BROKER),
     _kept("sasl.jaas.config", PASSWORD, None, update=PER_BROKER),
     _kept("sasl.kerberos.kinit.cmd", STRING, "/usr/bin/kinit", update=PER_BROKER),
     _kept("sasl.kerberos.min.time.before.relogin", LONG, 60_000, update=PER_BROKER),
@@ -236,21 +224,10 @@ _ROWS: Final[tuple[Setting, ...]] = (
     _kept("sasl.oauthbearer.assertion.template.file", STRING, None),
     _kept("sasl.oauthbearer.client.credentials.client.id", STRING, None),
     _kept("sasl.oauthbearer.client.credentials.client.secret", PASSWORD, None),
-    _kept("sasl.oauthbearer.clock.skew.seconds", INT, 30),
-    _kept("sasl.oauthbearer.expected.audience", LIST, ()),
-    _kept("sasl.oauthbearer.expected.issuer", STRING, None),
-    _kept("sasl.oauthbearer.jwks.endpoint.refresh.ms", LONG, 3_600_000),
-    _kept("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", LONG, 10_000),
-    _kept("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", LONG, 100),
-    _kept("sasl.oauthbearer.jwks.endpoint.url", STRING, None),
     _kept("sasl.oauthbearer.jwt.retriever.class", CLASS, "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever"),
     _kept("sasl.oauthbearer.jwt.validator.class", CLASS, "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator"),
     _kept("sasl.oauthbearer.scope", STRING, None),
-    _kept("sasl.oauthbearer.scope.claim.name", STRING, "scope"),
-    _kept("sasl.oauthbearer.sub.claim.name", STRING, "sub"),
     _kept("sasl.oauthbearer.token.endpoint.url", STRING, None),
-    _kept("sasl.server.callback.handler.class", CLASS, None),
-    _kept("sasl.server.max.receive.size", INT, 524_288),
     _kept("security.inter.broker.protocol", STRING, "PLAINTEXT", OneOf(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"))),
     _kept("security.providers", STRING, None),
     _kept("server.max.startup.time.ms", LONG, LONG_MAX, FROM_ZERO, internal=True),
@@ -270,29 +247,12 @@ _ROWS: Final[tuple[Setting, ...]] = (
     _kept("share.fetch.purgatory.purge.interval.requests", INT, 1000),
     _kept("socket.connection.setup.timeout.max.ms", LONG, 30_000),
     _kept("socket.connection.setup.timeout.ms", LONG, 10_000),
-    _kept("ssl.allow.dn.changes", BOOLEAN, False),
-    _kept("ssl.allow.san.changes", BOOLEAN, False),
-    _kept("ssl.cipher.suites", LIST, (), update=PER_BROKER),
-    _kept("ssl.client.auth", STRING, "none", OneOf(("required", "requested", "none")), update=PER_BROKER),
-    _kept("ssl.enabled.protocols", LIST, ("TLSv1.2", "TLSv1.3"), update=PER_BROKER),
     _kept("ssl.endpoint.identification.algorithm", STRING, "https", update=PER_BROKER),
     _kept("ssl.engine.factory.class", CLASS, None, update=PER_BROKER),
-    _kept("ssl.key.password", PASSWORD, None, update=PER_BROKER),
     _kept("ssl.keymanager.algorithm", STRING, "SunX509", update=PER_BROKER),
-    _kept("ssl.keystore.certificate.chain", PASSWORD, None, update=PER_BROKER),
-    _kept("ssl.keystore.key", PASSWORD, None, update=PER_BROKER),
-    _kept("ssl.keystore.location", STRING, None, update=PER_BROKER),
-    _kept("ssl.keystore.password", PASSWORD, None, update=PER_BROKER),
-    _kept("ssl.keystore.type", STRING, "JKS", update=PER_BROKER),
-    _kept("ssl.principal.mapping.rules", STRING, "DEFAULT"),
-    _kept("ssl.protocol", STRING, "TLSv1.3", update=PER_BROKER),
     _kept("ssl.provider", STRING, None, update=PER_BROKER),
     _kept("ssl.secure.random.implementation", STRING, None, update=PER_BROKER),
     _kept("ssl.trustmanager.algorithm", STRING, "PKIX", update=PER_BROKER),
-    _kept("ssl.truststore.certificates", PASSWORD, None, update=PER_BROKER),
-    _kept("ssl.truststore.location", STRING, None, update=PER_BROKER),
-    _kept("ssl.truststore.password", PASSWORD, None, update=PER_BROKER),
-    _kept("ssl.truststore.type", STRING, "JKS", update=PER_BROKER),
     _kept("telemetry.max.bytes", INT, 1_048_576, FROM_ONE),
     _kept("transaction.two.phase.commit.enable", BOOLEAN, False),
     _kept("unclean.leader.election.interval.ms", LONG, 300_000, FROM_ONE, internal=True),
@@ -304,9 +264,9 @@ _ROWS: Final[tuple[Setting, ...]] = (
 WITHOUT_EFFECT: Final = {row.name: row for row in _ROWS}
 KNOWN_WITHOUT_EFFECT: Final = frozenset(WITHOUT_EFFECT)
 
-# `listener.name.<listener>.<setting>` gives one listener its own value, of SASL also to one mechanism; none acts yet.
+# `listener.name.<listener>.<setting>` gives one listener its own value, of SASL also to one mechanism.
 LISTENER_PREFIX: Final = "listener.name."
-_LISTENER = re.compile(r"listener\.name\.[^.]*\.(.*)")
+_LISTENER = re.compile(r"listener\.name\.([^.]*)\.(.*)")
 _OF_MECHANISMS = (
     "connections.max.reauth.ms",
     "sasl.jaas.config",
@@ -314,6 +274,25 @@ _OF_MECHANISMS = (
     "sasl.login.class",
     "sasl.server.callback.handler.class",
 )
+# Those that act so, besides those of TLS. The login module of a mechanism is nobody else's.
+_ACTING: Final = frozenset(
+    [
+        "connections.max.reauth.ms",
+        "sasl.enabled.mechanisms",
+        "sasl.oauthbearer.clock.skew.seconds",
+        "sasl.oauthbearer.expected.audience",
+        "sasl.oauthbearer.expected.issuer",
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+        "sasl.oauthbearer.jwks.endpoint.url",
+        "sasl.oauthbearer.scope.claim.name",
+        "sasl.oauthbearer.sub.claim.name",
+        "sasl.server.callback.handler.class",
+        "sasl.server.max.receive.size",
+    ]
+)
+_JAAS: Final = "sasl.jaas.config"
 _OF_ALL_BROKERS = ("max.connection.creation.rate", "max.connections", "num.network.threads")
 _OF_LISTENERS_ONLY = frozenset(
     [
@@ -332,27 +311,43 @@ _OF_LISTENERS_ONLY = frozenset(
 
 
 def row_of(name: str) -> Setting:
-    """Return the row of a broker's setting of any name: from the table, from this one, of a listener, or unknown.
+    """Return the row of a broker setting: from either table, for a listener, or for an unknown name.
 
-    A name that Kafka does not know either is kept, as it may be meant for a plugin. Its type is UNKNOWN.
+    A name that Kafka does not know may be meant for a plugin; its type is UNKNOWN.
     """
     row = BROKER_SETTINGS.get(name) or WITHOUT_EFFECT.get(name)
     if row is not None:
         return row
     base = _base_of(name)
     if base is None:
-        return Setting(name, ConfigType.UNKNOWN, None, "", acts=False, in_kafka=False)
+        # Kafka lets each mechanism have its own, but knows no type for such a name.
+        acts = _LISTENER.sub(r"\2", name).removeprefix("oauthbearer.") in _ACTING
+        return Setting(name, ConfigType.UNKNOWN, None, "", acts=acts, in_kafka=False)
+    acts = base in _ACTING or base.startswith("ssl.") and row_of(base).acts
+    acts = acts or (base == _JAAS and not name.endswith(f"{name.split('.')[2]}.{_JAAS}"))
     return row_of(base)._replace(
-        name=name, default=None, documentation="", fallbacks=((base, 1),), update=UpdateMode.READ_ONLY, acts=False
+        name=name, default=None, documentation="", fallbacks=((base, 1),), update=UpdateMode.READ_ONLY, acts=acts
     )
 
 
 def _base_of(name: str) -> str | None:
     """Return the name of the known setting that `name` sets for one listener, or None."""
     match = _LISTENER.fullmatch(name)
-    rest = match[1] if match else ""
+    rest = match[2] if match else ""
     rest = next((base for base in _OF_MECHANISMS if rest.endswith(base)), rest)
     return rest if rest in BROKER_SETTINGS or rest in WITHOUT_EFFECT else None
+
+
+def listener_of(name: str) -> str | None:
+    """Return the listener, in small letters, for which `name` sets something, or None."""
+    match = _LISTENER.fullmatch(name)
+    return match[1] if match else None
+
+
+def is_fixed_once_open(name: str) -> bool:
+    """Return whether this sets something for one listener that cannot change while that listener is open."""
+    match = _LISTENER.fullmatch(name)
+    return match is not None and match[2] not in _OF_LISTENERS_ONLY and match[2] not in _OF_ALL_BROKERS
 
 
 def is_fixed(name: str) -> bool:
@@ -362,11 +357,11 @@ def is_fixed(name: str) -> bool:
 
 
 def is_of_listeners_only(name: str) -> bool:
-    """Return whether this can change for one listener only, as `listener.name.<listener>.<name>`."""
+    """Return whether the setting can change only per listener, as `listener.name.<listener>.<name>`."""
     return name in _OF_LISTENERS_ONLY
 
 
 def is_per_broker(name: str) -> bool:
-    """Return whether this can change for one broker, but not for all of them."""
+    """Return whether the setting can change only per broker, not for all brokers."""
     match = _LISTENER.fullmatch(name)
-    return match[1] not in _OF_ALL_BROKERS if match else row_of(name).update is PER_BROKER
+    return match[2] not in _OF_ALL_BROKERS if match else row_of(name).update is PER_BROKER

@@ -1,26 +1,27 @@
-"""What the coordinator, the committed offsets and the administrators ask of a group, whatever its kind.
+"""The interface of a group, whatever its type, and what a group needs of its coordinator.
 
-How members join and leave is each kind's own business, in `classic/` and `consumer/`.
+How members join and leave is in `classic/` and `consumer/`.
 
-A kind of group is a subclass of `Group`, with a folder of its own and
+A type of group is a subclass of `Group`, with a package of its own and
 
-- an entry in `coordinator.REPLAYED` for each of its records, which folds one record (or its tombstone) into the
-  coordinator: the same function that changes the group while the broker runs, or at least with the same outcome;
-- `loaded()`, which is called once after a start, when all records are in: sessions begin anew, nothing is waited for
-  yet. What is appended from here on must be appended by a timer (`clock.call_later`);
+- an entry in `coordinator.REPLAYED` for each of its records. The entry's function folds one record or tombstone into
+  the coordinator, with the same outcome as the change that wrote the record;
+- `loaded()`, which is called once after a start, when all records are folded in. Sessions begin anew. It may not append
+  at once, only from a timer (`clock.call_later`);
 - the order append, then apply: a record that cannot be appended changes nothing, and its KafkaError has the code for
-  the client (`GroupCoordinator.append`);
-- all time from `cluster.clock`, every timer cancelled in `close`.
+  the client (`GroupContext.append`);
+- all time from `clock`, and every timer cancelled in `close`.
 
-The offsets belong to the group's id, not to its kind: a group that takes the place of another takes over its `offsets`.
+The offsets belong to the group's id, not to its type: a group that replaces another one takes over its `offsets`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from uuid import UUID
 
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.groups import (
@@ -32,19 +33,44 @@ from minibroker.protocol.messages.groups import (
 )
 
 if TYPE_CHECKING:
+    from minibroker.broker.cluster import Cluster
     from minibroker.broker.coordination.coordinator_logs import Entry
-    from minibroker.broker.groups.callers import Caller
     from minibroker.broker.groups.offsets import CommittedOffset, CommittedOffsets
 
 # (topic, topic id of 16 bytes, partition): raises KafkaError for a partition that must not be committed.
 CheckPartition = Callable[[str, bytes, int], None]
+Respond = Callable[[Any], None]  # takes the response message of a request, now or later
 
 
 class GroupType(StrEnum):
-    """The kinds of groups, by the names that ListGroups has for them (KIP-848)."""
+    """The types of groups, by their names in ListGroups (KIP-848)."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
+
+
+class Caller(NamedTuple):
+    """The client that sent a request, and the version of the request. `client_host` is as in Kafka: "/127.0.0.1"."""
+
+    client_id: str
+    client_host: str
+    version: int
+
+
+class GroupContext(Protocol):
+    """What a group needs of its coordinator: the cluster, the table of groups, and the log."""
+
+    cluster: Cluster
+
+    @property
+    def groups(self) -> MutableMapping[str, Group]:
+        """All groups by id."""
+
+    def append(self, key: str, entries: Iterable[Entry]) -> None:
+        """Append records of a group, all or none. Raises KafkaError with the code for the client."""
+
+    def when_durable(self, key: str, then: Callable[[KafkaError | None], None]) -> None:
+        """Call `then` once the group's records are durable, or with the failure. Raises KafkaError."""
 
 
 class Group(ABC):
@@ -52,7 +78,9 @@ class Group(ABC):
 
     type: ClassVar[GroupType]
 
-    def __init__(self, group_id: str, offsets: CommittedOffsets) -> None:
+    def __init__(self, context: GroupContext, group_id: str, offsets: CommittedOffsets) -> None:
+        self.context = context
+        self.clock = context.cluster.clock
         self.group_id = group_id
         self.offsets = offsets
 
@@ -62,31 +90,34 @@ class Group(ABC):
     @property
     @abstractmethod
     def state_name(self) -> str:
-        """The state, as ListGroups and DescribeGroups call it."""
+        """The name of the state in ListGroups and DescribeGroups."""
 
     @property
     @abstractmethod
     def protocol_type(self) -> str:
-        """What the members are, "consumer" for consumers; "" for a group that only commits offsets."""
+        """The members' protocol type: "consumer" for consumers, "" for a group that only commits offsets."""
 
     @property
     @abstractmethod
     def is_empty(self) -> bool:
-        """Whether it has no members, so that it may be deleted, and its offsets set from outside."""
+        """Whether it has no members: then it may be deleted, and anybody may commit offsets."""
 
     @abstractmethod
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether its members read this topic, as far as is known."""
+        """Whether its members read this topic, as far as the coordinator knows."""
+
+    def new_uuid(self) -> UUID:
+        """Return a random UUID of version 4."""
+        return UUID(bytes=self.context.cluster.random.randbytes(16), version=4)
 
     # --- requests of members that speak the classic protocol ----------------------------------------
-    # `respond` takes the response message, now or later. A KafkaError is answered with its code by the caller.
 
-    def join(self, caller: Caller, request: JoinGroupRequest, respond: Callable[[Any], None]) -> None:
-        """Let a member join. Raises KafkaError."""
+    def join(self, caller: Caller, request: JoinGroupRequest, respond: Respond) -> None:
+        """Add a member, or let it join again. Raises KafkaError."""
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
-    def sync(self, caller: Caller, request: SyncGroupRequest, respond: Callable[[Any], None]) -> None:
-        """Tell a member its assignment. Raises KafkaError."""
+    def sync(self, request: SyncGroupRequest, respond: Respond) -> None:
+        """Answer a member with its assignment. Raises KafkaError."""
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
 
     def heartbeat(self, request: HeartbeatRequest) -> None:
@@ -94,47 +125,51 @@ class Group(ABC):
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
 
     def leave(self, members: Sequence[LeaveGroupRequest.MemberIdentity]) -> list[LeaveGroupResponse.MemberResponse]:
-        """Take members out; each is answered for itself. Raises KafkaError."""
+        """Remove members; there is one answer for each. Raises KafkaError."""
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
 
-    # --- what may be done with its offsets ------------------------------------------------------
+    # --- its offsets ---------------------------------------------------------------------------
 
     @abstractmethod
     def check_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, transactional: bool, version: int
     ) -> CheckPartition | None:
-        """Whether this member may commit offsets now; what is to be checked of each partition too, or None.
+        """Check that this member may commit offsets now; return the check for each partition, or None.
 
-        `epoch` is the generation or the member epoch, -1 from whoever is no member; `version` that of OffsetCommit or
-        TxnOffsetCommit. Raises KafkaError with the code of the request. A commit shows that the member is alive.
+        `epoch` is the generation or the member epoch, -1 from a client that is not a member. `version` is that of
+        OffsetCommit or TxnOffsetCommit. A commit keeps the member's session alive. Raises KafkaError with the code for
+        the client.
         """
 
     @abstractmethod
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Whether this member may fetch offsets now; -1 from whoever is no member. Raises KafkaError."""
+        """Check that this member may fetch offsets now; `epoch` is -1 from a client that is not a member.
+
+        Raises KafkaError.
+        """
 
     @abstractmethod
     def check_offset_deletion(self) -> None:
-        """Whether offsets of topics that it is not subscribed to may be deleted. Raises KafkaError."""
+        """Check that offsets of topics that the group does not read may be deleted. Raises KafkaError."""
 
     @abstractmethod
     def expires_since(self, committed: CommittedOffset) -> int | None:
-        """From when on (ms since 1970) `offsets.retention.minutes` counts for this offset; None: it does not expire."""
+        """Return since when (ms since 1970) `offsets.retention.minutes` counts; None if the offset does not expire."""
 
     # --- its end --------------------------------------------------------------------------------
 
     @abstractmethod
     def check_deletion(self) -> None:
-        """Whether the group may be deleted. Raises KafkaError(NON_EMPTY_GROUP)."""
+        """Check that the group may be deleted. Raises KafkaError(NON_EMPTY_GROUP)."""
 
     @abstractmethod
     def tombstones(self) -> list[Entry]:
-        """The records that take back all that was ever recorded of the group, its offsets excepted."""
+        """Return the tombstones of all records of the group, except those of its offsets."""
 
     @abstractmethod
     def loaded(self) -> None:
-        """All records are replayed: begin the sessions of its members."""
+        """Begin the members' sessions, after all records are replayed."""
 
     @abstractmethod
     def close(self, code: ErrorCode) -> None:
-        """The coordinator no longer looks after it: cancel timers, answer those who wait with `code`."""
+        """Cancel all timers, and answer all waiting requests with `code`: the coordinator gives the group up."""

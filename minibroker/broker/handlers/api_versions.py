@@ -23,13 +23,15 @@ FIRST_WITH_SOFTWARE = 3
 FIRST_WITH_LEVEL_0 = 4
 
 
-@handles(ApiKey.API_VERSIONS, authenticated=False)
+@handles(ApiKey.API_VERSIONS)
 def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
     if context.version >= FIRST_WITH_SOFTWARE:
         texts = (request.client_software_name, request.client_software_version)
         if not all(SOFTWARE_NAME.fullmatch(text) for text in texts):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         context.connection.software = f"{texts[0]} {texts[1]}"
+    if context.connection.authenticator is not None:
+        context.connection.authenticator.versions_told()
     levels = {**context.cluster.image.features, KRAFT_VERSION: context.cluster.metadata_log.kraft_version}
     return ApiVersionsResponse(
         api_keys=[

@@ -5,13 +5,11 @@ alone; one that stands twice, or has a key twice, is refused.
 
 Versions: 1 of both has flexible fields.
 
-Not implemented: holding anybody to a quota, of which the log warns; names of hosts for an ip, which would have to be
-looked up.
+Not implemented: names of hosts for an ip, which would have to be looked up.
 """
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 
 from minibroker.broker.metadata.image import QuotaEntity
@@ -29,8 +27,6 @@ from minibroker.protocol.messages.quotas import (
     DescribeClientQuotasResponse,
 )
 from minibroker.protocol.steps import Steps, counted, each
-
-log = logging.getLogger("minibroker.quotas")
 
 Described = DescribeClientQuotasResponse.EntryData
 Asked = AlterClientQuotasRequest.EntryData
@@ -83,7 +79,6 @@ def alter_client_quotas(context: RequestContext, request: AlterClientQuotasReque
             decided = _decided(context, entry)
             if decided and not request.validate_only:
                 context.cluster.commit(decided)
-                log.warning("the quotas of %s are kept, but nobody is held to them here yet", _text(parts))
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, error.message
     return AlterClientQuotasResponse(entries=list(answers.values()))

@@ -15,7 +15,10 @@ Not implemented: nothing.
 
 from __future__ import annotations
 
-from minibroker.broker.groups.callers import Caller
+from functools import partial
+
+from minibroker.broker.groups.classic.group import ClassicGroup
+from minibroker.broker.groups.group import Caller
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.parked import Parked
 from minibroker.broker.requests.served import handles
@@ -60,6 +63,8 @@ def join_group(context: RequestContext, request: JoinGroupRequest) -> Parked:
         _check_session_timeout(context, request.session_timeout_ms)
         groups.check(context.node, request.group_id)
         group = groups.to_join(request.group_id, create=member_id == UNKNOWN_MEMBER)
+        if isinstance(group, ClassicGroup):
+            parked.on_give_up = partial(group.remove_joining, respond)
         group.join(caller_of(context), request, respond)
     except KafkaError as error:
         respond(JoinGroupResponse(member_id=member_id, protocol_name=None, error_code=error.code))
@@ -81,7 +86,7 @@ def sync_group(context: RequestContext, request: SyncGroupRequest) -> Parked:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     context.authorize(READ_GROUP, request.group_id)
     group = context.cluster.groups.of_members(context.node, request.group_id)
-    group.sync(caller_of(context), request, parked.complete)
+    group.sync(request, parked.complete)
     return parked
 
 

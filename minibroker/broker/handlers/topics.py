@@ -7,16 +7,20 @@ done about it. Which node is asked does not matter: the controller is in the sam
 Versions: CreateTopics 1 brought validate_only and error messages, 5 the settings of the new topic, 7 its id;
 DeleteTopics 3 the code TOPIC_DELETION_DISABLED (INVALID_REQUEST before), 5 error messages, 6 topic ids.
 
-Not implemented: quotas on how many partitions may change.
+A quota on how many partitions a client creates and deletes (KIP-599) refuses from CreateTopics 6, DeleteTopics 5 and
+CreatePartitions 3 on; older clients wait.
+
+Not implemented: nothing.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
 from minibroker.broker.control.placement import DEFAULT, MAXIMUM_PARTITIONS_PER_REQUEST
 from minibroker.broker.metadata.leaders import NOT_HOSTED
-from minibroker.broker.metadata.partitions import Topic
+from minibroker.broker.metadata.partitions import METADATA_TOPIC, Topic
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import (
@@ -24,6 +28,7 @@ from minibroker.broker.security.operations import (
     CREATE_CLUSTER,
     CREATE_TOPIC,
     DELETE_TOPIC,
+    DESCRIBE_TOPIC,
     DESCRIBE_TOPIC_CONFIGS,
 )
 from minibroker.protocol.apis import ApiKey
@@ -46,6 +51,7 @@ Grown = CreatePartitionsResponse.CreatePartitionsTopicResult
 
 FIRST_DELETION_BY_ID = 6
 FIRST_WITH_DELETION_DISABLED = 3
+FIRST_STRICT_CREATION, FIRST_STRICT_DELETION, FIRST_STRICT_GROWTH = 6, 5, 3  # which KIP-599 refuses over a quota
 
 
 @handles(ApiKey.CREATE_TOPICS, durable=True)
@@ -80,7 +86,7 @@ def _repeated(names: list[str]) -> Steps[dict[str, None]]:
 
 def _created(context: RequestContext, topic: CreateTopicsRequest.CreatableTopic, validate_only: bool) -> Steps[Created]:
     try:
-        if not context.allows(CREATE_CLUSTER):
+        if topic.name != METADATA_TOPIC and not context.allows(CREATE_CLUSTER):  # to nobody is that one allowed
             context.authorize(CREATE_TOPIC, topic.name)
         overrides = {config.name: config.value for config in topic.configs}
         topic_id, replicas = yield from context.cluster.controller.create_topic_in_steps(
@@ -90,6 +96,7 @@ def _created(context: RequestContext, topic: CreateTopicsRequest.CreatableTopic,
             assignment=[(given.partition_index, given.broker_ids) for given in topic.assignments],
             overrides=overrides,
             validate_only=validate_only,
+            charge=partial(context.charge_mutations, strict=context.version >= FIRST_STRICT_CREATION),
         )
     except KafkaError as error:
         return _refused(topic.name, error)
@@ -134,6 +141,8 @@ def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> Step
             _check_deletion(context, name, topic_id, count > 1)
             found[_existing(context, name, topic_id)] += 1
         except KafkaError as error:
+            if error.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                name, topic_id = _told(context, name, topic_id)
             refused.append(_not_deleted(name, topic_id, error))
         yield
     deleted = yield from each_in_steps(lambda topic: _deleted(context, topic, found[topic] > 1), found)
@@ -151,6 +160,7 @@ def _deleted(context: RequestContext, topic: Topic, twice: bool) -> Steps[Delete
             message = "The provided topic name maps to an ID that was already supplied."
             raise KafkaError(ErrorCode.INVALID_REQUEST, message)
         _existing(context, None, topic.topic_id)  # somebody else may have deleted it meanwhile
+        context.charge_mutations(len(topic.partitions), strict=context.version >= FIRST_STRICT_DELETION)
         yield from context.cluster.controller.delete_topic_in_steps(topic)
     except KafkaError as error:
         return _not_deleted(topic.name, topic.topic_id, error)
@@ -170,11 +180,21 @@ def _check_deletion(context: RequestContext, name: str | None, topic_id: bytes, 
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate topic {which}.")
 
 
+def _told(context: RequestContext, name: str | None, topic_id: bytes) -> tuple[str | None, bytes]:
+    """Return name and id for the answer: as in the request, or both to a client that may describe the topic."""
+    topic = context.find_topic(topic_id if name is None else name)
+    if topic is None or not context.allows(DESCRIBE_TOPIC, topic.name):
+        return name, topic_id
+    return topic.name, topic.topic_id
+
+
 def _existing(context: RequestContext, name: str | None, topic_id: bytes) -> Topic:
     """The topic, if it is there and may be deleted. Raises KafkaError."""
     if name is not None:
+        context.authorize(DESCRIBE_TOPIC, name)
+        topic = context.topic(name, NOT_HOSTED)
         context.authorize(DELETE_TOPIC, name)
-        return context.topic(name, NOT_HOSTED)
+        return topic
     topic = context.topic(topic_id, "This server does not host this topic ID.")
     context.authorize(DELETE_TOPIC, topic.name)
     return topic
@@ -199,7 +219,10 @@ def _grown(
     controller = context.cluster.controller
     try:
         context.authorize(ALTER_TOPIC, topic.name)
-        yield from controller.add_partitions_in_steps(topic.name, topic.count, assignment, validate_only=validate_only)
+        charge = partial(context.charge_mutations, strict=context.version >= FIRST_STRICT_GROWTH)
+        yield from controller.add_partitions_in_steps(
+            topic.name, topic.count, assignment, validate_only=validate_only, charge=charge
+        )
     except KafkaError as error:
         return Grown(name=topic.name, error_code=error.code, error_message=error.message)
     return Grown(name=topic.name)

@@ -16,21 +16,22 @@ from minibroker.broker.requests.slices import Sliced
 from minibroker.protocol.steps import Steps
 
 if TYPE_CHECKING:
-    from minibroker.broker.handlers.fetch import Reading
+    from minibroker.broker.handlers.fetch_reading import LongReading, Reading
+    from minibroker.broker.requests.fetch_sessions import FetchedPartition
 
-WAITED_FOR_MAX = 500_000  # partitions of fetches of many, on a node: some 400 MB
+WAITED_FOR_MAX = 500_000  # partitions of fetches of many, on a node: 100 to 200 MB
 
 
 class WaitingFetch:
     """A fetch with less than min_bytes to read: it looks again once appends made up for that, or time is up."""
 
-    __slots__ = ("_missing_bytes", "_partitions", "_reading", "_timer", "_unknown", "parked")
+    __slots__ = ("_missing_bytes", "_partitions", "_reading", "_timer", "_unreadable", "parked")
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
         self._partitions = list(self._waited_for())
         self._missing_bytes = reading.min_bytes - reading.size_bytes
-        self._unknown = reading.unknown
+        self._unreadable = reading.unreadable
         self.parked = Parked(self._forget)
         for partition in self._partitions:
             partition.waiters.add(self)
@@ -58,7 +59,7 @@ class WaitingFetch:
     def _look(self) -> None:
         if not self._read():
             return
-        if self._reading.enough() or self._reading.unknown > self._unknown:
+        if self._reading.enough() or self._reading.unreadable > self._unreadable:
             self._answer()
         else:
             self._missing_bytes = self._reading.min_bytes - self._reading.size_bytes
@@ -90,7 +91,7 @@ class WaitingFetch:
             except Exception as error:
                 parked.fail(error)
 
-        work = self._reading.context.slicer.start(self._reading.read_for_response())
+        work = self._reading.context.slicer.start(self._reading.in_steps().read_for_response())
         parked.on_cancel = work.drop
         if work.done:
             ended(work)
@@ -127,22 +128,22 @@ class WaitingInSteps:
         "_changed",
         "_grown",
         "_missing_bytes",
-        "_numbers",
         "_reading",
         "_slicer",
         "_timer",
-        "_unknown",
+        "_unreadable",
+        "_waited_for",
         "_work",
         "parked",
     )
 
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: LongReading) -> None:
         self._reading = reading
         self._slicer = reading.context.slicer
-        self._numbers: dict[Partition, list[int]] = {}  # of its answers
+        self._waited_for: dict[Partition, list[FetchedPartition]] = {}
         self._grown: set[Partition] = set()
         self._missing_bytes = reading.min_bytes - reading.size_bytes
-        self._unknown = reading.unknown
+        self._unreadable = reading.unreadable
         self._booked = 0  # of the partitions that the node's fetches wait for
         self._begun = False  # before, whatever happens at a partition is seen by the look that follows
         self._changed = False  # something has, since the last look at all of them began
@@ -151,7 +152,7 @@ class WaitingInSteps:
         self.parked.is_long = True
 
     @staticmethod
-    def has_room(reading: Reading) -> bool:
+    def has_room(reading: LongReading) -> bool:
         """Whether one more may wait."""
         return reading.context.node.waited_for + len(reading.wanted) <= WAITED_FOR_MAX
 
@@ -170,10 +171,10 @@ class WaitingInSteps:
         self.changed()
 
     def _join(self) -> Steps[None]:
-        for number, fetched in enumerate(self._reading.wanted):
+        for fetched in self._reading.wanted:
             partition = self._reading.context.find_partition(fetched.topic, fetched.index)
             if partition is not None:
-                self._numbers.setdefault(partition, []).append(number)
+                self._waited_for.setdefault(partition, []).append(fetched)
                 partition.waiters.add(self)
             yield
 
@@ -191,8 +192,8 @@ class WaitingInSteps:
         """Look at the partitions that have got records, as often as the fetch names them."""
         grown, self._grown = self._grown, set()
         for partition in grown:
-            for number in self._numbers.get(partition, ()):
-                yield from self._reading.read_again(number)
+            for fetched in self._waited_for.get(partition, ()):
+                yield from self._reading.read_again(fetched)
                 yield
 
     def changed(self) -> None:
@@ -204,7 +205,7 @@ class WaitingInSteps:
 
     def _answer_if_enough(self) -> None:
         """Answer, or look again at what has changed while others had their turn, or wait."""
-        if self._reading.enough() or self._reading.unknown > self._unknown:
+        if self._reading.enough() or self._reading.unreadable > self._unreadable:
             self._answer()
         elif self._changed:
             self.changed()
@@ -252,6 +253,6 @@ class WaitingInSteps:
     def _forget(self) -> Steps[None]:
         self._reading.context.node.waited_for -= self._booked
         self._booked = 0
-        for partition in self._numbers:
+        for partition in self._waited_for:
             partition.waiters.discard(self)
             yield

@@ -1,6 +1,6 @@
-"""The metadata image, a fold over the metadata log: brokers, topics, configs, features, quotas, credentials.
+"""The metadata image, a fold over the metadata log: brokers, topics, configs, features, quotas, credentials, ACLs.
 
-Only `Image.apply` changes it, at the start and later; the controller decides on the records.
+Only `Image.apply` changes it; the controller decides on the records.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minibroker.broker.metadata.partitions import Partition, Topic, colliding_name
+from minibroker.broker.security.acls import Acl, Acls
 from minibroker.protocol.declare import Message
 from minibroker.protocol.messages import metadata_records as records
 from minibroker.protocol.primitives import uuid_text
@@ -23,7 +24,7 @@ LEADER_UNCHANGED = -2  # PartitionChangeRecord's default
 
 
 class InconsistentMetadata(ValueError):
-    """A record about something that no record before it has created."""
+    """A record that refers to something that does not exist."""
 
 
 class Image:
@@ -38,22 +39,23 @@ class Image:
         self.features: dict[str, int] = {}
         self.quotas: dict[QuotaEntity, dict[str, float]] = {}
         self.scram_credentials: dict[tuple[str, int], records.UserScramCredentialRecord] = {}  # (user, mechanism)
+        self.acls = Acls()
         self.next_producer_id = 0
 
     def apply(self, record: Message) -> None:
-        """Fold one record in, and ignore kinds that concern nothing here. Raise InconsistentMetadata."""
+        """Apply a record; ignore kinds that this broker does not use. Raise InconsistentMetadata."""
         apply = APPLY.get(type(record))
         if apply is not None:
             apply(self, record)
 
     def add(self, topic: Topic) -> None:
-        """Add a topic whose records have been folded."""
+        """Add a topic whose records have been applied."""
         self.topics[topic.name] = topic
         self.topics_by_id[topic.topic_id] = topic
         self.topics_by_colliding_name.setdefault(colliding_name(topic.name), {})[topic.name] = topic
 
     def take_over(self, topic: Topic, beside: Image) -> None:
-        """Take a topic, or its additional partitions, from an image in which the records were folded."""
+        """Take a topic, or its new partitions, from an image to which their records were applied."""
         known = self.topics_by_id.get(topic.topic_id)
         if known is None:
             topic.overrides = self.config(TOPIC_RESOURCE, topic.name)
@@ -107,7 +109,7 @@ def _partition(image: Image, record: records.PartitionRecord) -> None:
     partition.adding_replicas = record.adding_replicas
     partition.removing_replicas = record.removing_replicas
     partition.directories = record.directories
-    if record.partition_id < len(topic.partitions):  # a snapshot may tell again what the log told
+    if record.partition_id < len(topic.partitions):  # a snapshot may repeat records of the log
         topic.partitions[record.partition_id] = partition
     else:
         topic.partitions.append(partition)
@@ -218,6 +220,25 @@ def _remove_scram_credential(image: Image, record: records.RemoveUserScramCreden
     image.scram_credentials.pop((record.name, record.mechanism), None)
 
 
+def _acl(image: Image, record: records.AccessControlEntryRecord) -> None:
+    acl = Acl(
+        record.resource_type,
+        record.resource_name,
+        record.pattern_type,
+        record.principal,
+        record.host,
+        record.operation,
+        record.permission_type,
+    )
+    image.acls.add(record.id, acl)
+
+
+def _remove_acl(image: Image, record: records.RemoveAccessControlEntryRecord) -> None:
+    if record.id not in image.acls.by_id:
+        raise InconsistentMetadata(f"there is no ACL with the id {uuid_text(record.id)}")
+    image.acls.remove(record.id)
+
+
 APPLY: dict[type[Message], Callable[[Image, Any], None]] = {
     records.TopicRecord: _topic,
     records.RemoveTopicRecord: _remove_topic,
@@ -235,4 +256,6 @@ APPLY: dict[type[Message], Callable[[Image, Any], None]] = {
     records.ClientQuotaRecord: _quota,
     records.UserScramCredentialRecord: _scram_credential,
     records.RemoveUserScramCredentialRecord: _remove_scram_credential,
+    records.AccessControlEntryRecord: _acl,
+    records.RemoveAccessControlEntryRecord: _remove_acl,
 }

@@ -1,1 +1,1 @@
-"""What the broker counts, and how it is shown."""
+"""Counters of the broker, metrics, and limits on log lines."""

@@ -1,6 +1,6 @@
-"""A limit for the log lines that clients cause: `LINES` a second of each kind, and then one that counts the others.
+"""A limit on the log lines that clients cause: `LINES` per second of each kind, then one line that counts the rest.
 
-A bad request is worth a line. A client that sends only bad requests must not fill the disk.
+A bad request is worth a line, but a client that sends only bad requests must not fill the disk.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from minibroker.broker.clock import Clock, Timer
 
 LINES = 20
 WINDOW_MS = 1000
-# The loggers whose lines are caused by requests and connections. Lines about files and damage are never left out.
+# Loggers whose lines are caused by requests and connections. Lines about files and damage are never left out.
 LIMITED = tuple(
     f"minibroker.{name}"
     for name in (
@@ -36,7 +36,7 @@ LIMITED = tuple(
 
 
 class Kind(NamedTuple):
-    """Lines that say the same of different clients: `code` is the name of the error, if the line has one."""
+    """Lines that differ only in their client; `code` is the name of the error, if the line has one."""
 
     logger: str
     level: int
@@ -45,13 +45,13 @@ class Kind(NamedTuple):
 
 
 class LineLimit(logging.Filter):
-    """Lets `LINES` lines of a kind pass in a second, in the thread that made it, and all that are critical."""
+    """Passes `LINES` lines of a kind per second, and all critical lines; limits only the thread that made it."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__()
         self._clock = clock
         self._thread = threading.get_ident()
-        self._seen: Counter[Kind] = Counter()  # in the present second only, and so it stays small
+        self._seen: Counter[Kind] = Counter()  # only of the current second, so it stays small
         self._until_ms = 0.0
         self._timer: Timer | None = None
 

@@ -1,7 +1,4 @@
-"""A disk that measures fsync: how often it is called, how long it takes, how often it fails.
-
-It is the real disk otherwise. `metrics` shows the numbers.
-"""
+"""A disk that counts and times calls of fsync, and their failures. `metrics` shows the numbers."""
 
 from __future__ import annotations
 
@@ -15,9 +12,9 @@ from minibroker.storage.files import Disk, File
 
 
 class SyncStatistics:
-    """All syncs of files and directories since it was made; may be used from any thread.
+    """All syncs of files and directories since it was created. Thread-safe.
 
-    `durations` counts them by the first of `DURATION_BUCKETS_MS` that is not exceeded; the last counts the rest.
+    `durations` counts syncs by the smallest bound in `DURATION_BUCKETS_MS` they stay within; the last has the rest.
     """
 
     __slots__ = ("duration_ms", "durations", "failures", "_lock")
@@ -29,7 +26,7 @@ class SyncStatistics:
         self._lock = Lock()
 
     def measure(self, sync: Callable[[], None]) -> None:
-        """Run `sync` and note its time. Raise `OSError` as it does."""
+        """Run `sync` and count its time. Raise the OSError that it raises."""
         began_ns, failed = time.monotonic_ns(), True
         try:
             sync()
@@ -43,7 +40,7 @@ class SyncStatistics:
 
 
 class MeasuredFile(File):
-    """One open file of such a disk."""
+    """An open file whose syncs are measured."""
 
     __slots__ = ("_syncs",)
 
@@ -56,7 +53,7 @@ class MeasuredFile(File):
 
 
 class MeasuredDisk(Disk):
-    """The disk, with the times of its syncs in `syncs`."""
+    """The disk, with measured syncs."""
 
     def __init__(self, syncs: SyncStatistics | None = None) -> None:
         self.syncs = syncs or SyncStatistics()

@@ -1,4 +1,4 @@
-"""What a process counts for its metrics, in all lives of its broker, and the address that serves them.
+"""The counters of a process, which outlive restarts of its broker, and the address of the metrics.
 
 The metrics are in `metrics`, their server in `metrics_server`.
 """
@@ -18,13 +18,13 @@ from minibroker.broker.network.listeners import Listener, broker_listeners
 from minibroker.broker.network.server import BindError, BoundListener, bind
 from minibroker.broker.upkeep.cleaner_statistics import CleanerStatistics
 
-DOWN = "The broker does not run."
+DOWN = "The broker is not running."
 
 
 class Measurements(NamedTuple):
     """The counters, and the address that serves them.
 
-    `started_s` is when the process began, in seconds since 1970. `accepted` is that of `Server`.
+    `started_s` is when the process started, in seconds since 1970. `accepted` is passed to `Server`.
     """
 
     bound: BoundListener
@@ -37,9 +37,9 @@ class Measurements(NamedTuple):
 
 @contextlib.contextmanager
 def bound_metrics(settings: Settings, port: int | None, wall_ms: Callable[[], int]) -> Iterator[Measurements | None]:
-    """Bind the address of the metrics on the host of the first listener, and release it at the end.
+    """Bind the metrics' address, on the host of the first listener, for the duration of the block.
 
-    Port 0 is any free one; with None there are no metrics. Raise StartError.
+    With port 0 the operating system chooses a port; with None there are no metrics. Raise StartError.
     """
     if port is None:
         yield None
@@ -59,7 +59,7 @@ def bound_metrics(settings: Settings, port: int | None, wall_ms: Callable[[], in
 async def metrics_served(
     measured: Measurements | None, present: Callable[[], BrokerLifecycle | None]
 ) -> AsyncIterator[None]:
-    """Serve the metrics inside the block, if they are asked for; `present` is the broker's life, None if it is down."""
+    """Serve the metrics, if any, for the duration of the block; `present` returns the broker, or None if it is down."""
     if measured is None:
         yield
         return

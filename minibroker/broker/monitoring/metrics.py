@@ -1,7 +1,7 @@
-"""The metrics: a row each, and their text in Prometheus's format, made in slices that leave the event loop responsive.
+"""The table of metrics, and their text in Prometheus's format, made in slices so that the event loop stays responsive.
 
-Most are looked up in the cluster on request; `request_statistics`, `measured_disk` and `cleaner_statistics` count the
-others. `metrics_server` serves the text.
+Most values are read from the cluster at each scrape; `request_statistics`, `measured_disk` and `cleaner_statistics`
+count the others. `metrics_server` serves the text.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from minibroker.storage.log import Log
 
 PREFIX = "minibroker_"
-# About one millisecond's work; a slow reader of Kafka's protocol would notice ten of them.
+# About one millisecond of work; ten would delay other clients noticeably.
 LINES_PER_SLICE = 150
 KNOWN_CODES = frozenset(ErrorCode)
-# Clients create topics, and each adds five lines to a scrape. No topic can have the name that the others share.
+# Clients create topics, and each adds five lines to a scrape. `OTHERS` is no valid name of a topic.
 PARTITIONS_TOLD = 10_000
 OTHERS = ("(other)", "(other)")
 
@@ -42,7 +42,7 @@ Sample = tuple[tuple[str, ...], Any]  # the values of the labels, and the value
 
 
 class Observed(NamedTuple):
-    """What the metrics are read from. `started_s` is when the broker started, in seconds since 1970."""
+    """The sources of the metrics. `started_s` is when the broker started, in seconds since 1970."""
 
     cluster: Cluster
     server: Server
@@ -53,7 +53,7 @@ class Observed(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One metric. `name` lacks the prefix, and that of a counter the ending _total, which Prometheus demands."""
+    """A metric. `name` lacks the prefix, and for a counter the suffix _total, which Prometheus requires."""
 
     name: str
     kind: Kind
@@ -63,17 +63,17 @@ class Row(NamedTuple):
 
     @property
     def full_name(self) -> str:
-        """The name as it is scraped."""
+        """Return the name in a scrape."""
         return f"{PREFIX}{self.name}" + ("_total" if self.kind is CounterMetricFamily else "")
 
     @property
     def lines_each(self) -> int:
-        """How many lines of text a sample makes: those of a histogram are its buckets, count and sum."""
+        """Return the number of lines of a sample; a histogram has its buckets, count and sum."""
         return len(DURATION_BUCKETS_MS) + 3 if self.kind is HistogramMetricFamily else 1
 
 
 async def exposition(observed: Observed) -> bytes:
-    """Return all metrics as text. The loop serves others between slices, so they are not of a single moment."""
+    """Return all metrics as text. They are not an atomic snapshot, as the loop serves others between slices."""
     parts = []
     for row in ROWS:
         samples = iter(row.samples(observed))
@@ -89,7 +89,7 @@ async def exposition(observed: Observed) -> bytes:
 
 
 class _Registry:
-    """One metric in the form that `generate_latest` takes."""
+    """A metric in the form that `generate_latest` takes."""
 
     def __init__(self, metric: Metric) -> None:
         self._metric = metric
@@ -158,7 +158,7 @@ def _parked(observed: Observed) -> Iterator[Sample]:
 
 
 def _of_logs(value: Callable[[Log], int]) -> Callable[[Observed], Iterator[Sample | None]]:
-    """Return samples of each partition, up to `PARTITIONS_TOLD`, and the sum of the others."""
+    """Return samples of up to `PARTITIONS_TOLD` partitions, and the sum of the others."""
 
     def samples(observed: Observed) -> Iterator[Sample | None]:
         count = rest = 0
@@ -175,7 +175,7 @@ def _of_logs(value: Callable[[Log], int]) -> Callable[[Observed], Iterator[Sampl
 
 
 def _partitions(cluster: Cluster) -> Iterator[Partition]:
-    """Yield the partitions that have a log; topics may come and go in between."""
+    """Yield the partitions that have a log; topics may be created and deleted meanwhile."""
     for topic in list(cluster.image.topics.values()):
         yield from (partition for partition in list(topic.partitions) if hasattr(partition, "log"))
 
@@ -206,25 +206,29 @@ def _one(value: Callable[[Observed], float]) -> Callable[[Observed], Iterator[Sa
 
 API, VERSION, CODE, NODE, LISTENER = ("api",), ("version",), ("code",), ("node",), ("listener",)
 LOG = ("topic", "partition")
-DURATION_HELP = "Time from reading a request until its answer was sent; that of a Fetch includes its wait for records."
-DIRTY_HELP = (
-    "The share of the dirtiest compacted log that is dirty, 0 to 1, as the cleaner found it when it looked last."
-)
-UNCLEANABLE_HELP = "Partitions that are not compacted any more, as something is wrong with their logs."
-LOOKED_HELP = "When the cleaner looked for dirty logs last, seconds since 1970; 0 if it never has."
+DURATION_HELP = "Time from reading a request until its answer was sent; for Fetch including the wait for records."
+DIRTY_HELP = "The dirty share of the dirtiest compacted log, 0 to 1, when the cleaner last looked."
+UNCLEANABLE_HELP = "Partitions that are no longer compacted, because their logs cannot be read."
+LOOKED_HELP = "When the cleaner last looked for dirty logs, seconds since 1970; 0 if it never has."
 COUNTER, GAUGE, HISTOGRAM = CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 ROWS: tuple[Row, ...] = (
     Row("requests", COUNTER, API + VERSION, "Requests that could be read.", _requests),
-    Row("request_errors", COUNTER, API + CODE, "Error codes in answers, each as often as it is in one.", _errors),
-    Row("requests_lost", COUNTER, API, "Requests that failed, or whose client left before.", _by_api(lambda s: s.lost)),
+    Row("request_errors", COUNTER, API + CODE, "Error codes in answers; each occurrence counts.", _errors),
+    Row(
+        "requests_lost",
+        COUNTER,
+        API,
+        "Requests that failed, or whose client left before the answer.",
+        _by_api(lambda s: s.lost),
+    ),
     Row("request_bytes", COUNTER, API, "Bytes of requests that could be read.", _by_api(lambda s: s.received_bytes)),
     Row("response_bytes", COUNTER, API, "Bytes of answers that were sent.", _by_api(lambda s: s.sent_bytes)),
     Row("request_duration_seconds", HISTOGRAM, API, DURATION_HELP, _by_api(_durations)),
-    Row("requests_parked", GAUGE, (), "Requests that wait for something, as a Fetch for records.", _parked),
+    Row("requests_parked", GAUGE, (), "Requests that wait for something, such as a Fetch for records.", _parked),
     Row("connections", GAUGE, NODE + LISTENER, "Open connections.", _connections),
-    Row("connections_accepted", COUNTER, NODE + LISTENER, "Connections that were accepted.", _accepted),
-    Row("fetch_sessions", GAUGE, NODE, "Fetch sessions that are kept.", _fetch_sessions),
+    Row("connections_accepted", COUNTER, NODE + LISTENER, "Accepted connections.", _accepted),
+    Row("fetch_sessions", GAUGE, NODE, "Fetch sessions in the cache.", _fetch_sessions),
     Row("fsync_duration_seconds", HISTOGRAM, (), "Time of each fsync of a file or directory.", _syncs),
     Row("fsync_failures", COUNTER, (), "Calls of fsync that failed.", _one(lambda o: o.syncs.failures)),
     Row("topics", GAUGE, (), "Topics.", _one(lambda o: len(o.cluster.image.topics))),
@@ -233,18 +237,28 @@ ROWS: tuple[Row, ...] = (
     Row("log_start_offset", GAUGE, LOG, "First offset of a partition.", _of_logs(lambda log: log.log_start_offset)),
     Row("log_end_offset", GAUGE, LOG, "Offset of a partition's next record.", _of_logs(lambda log: log.log_end_offset)),
     Row("log_segments", GAUGE, LOG, "Segments of a partition.", _of_logs(lambda log: len(log.segments))),
-    Row("log_producer_ids", GAUGE, LOG, "Producer ids that are known.", _of_logs(lambda log: len(log.producers))),
-    Row("cleaner_cleanings", COUNTER, (), "Cleanings of a log that were completed.", _cleaner("cleanings")),
-    Row("cleaner_seconds", COUNTER, (), "Time that cleanings took, of all threads.", _cleaner("seconds")),
+    Row(
+        "log_producer_ids", GAUGE, LOG, "Producer ids that a partition knows.", _of_logs(lambda log: len(log.producers))
+    ),
+    Row("cleaner_cleanings", COUNTER, (), "Completed cleanings of logs.", _cleaner("cleanings")),
+    Row("cleaner_seconds", COUNTER, (), "Time that cleanings took, summed over all threads.", _cleaner("seconds")),
     Row("cleaner_last_seconds", GAUGE, (), "Time that the last cleaning took.", _cleaner("last_seconds")),
-    Row("cleaner_read_bytes", COUNTER, (), "Bytes of the logs that were cleaned.", _cleaner("read_bytes")),
-    Row("cleaner_written_bytes", COUNTER, (), "Bytes that were left of them.", _cleaner("written_bytes")),
-    Row("cleaner_read_records", COUNTER, (), "Records of the logs that were cleaned.", _cleaner("read_records")),
-    Row("cleaner_written_records", COUNTER, (), "Records that were left of them.", _cleaner("written_records")),
+    Row("cleaner_read_bytes", COUNTER, (), "Bytes that the cleaner has read.", _cleaner("read_bytes")),
+    Row("cleaner_written_bytes", COUNTER, (), "Bytes that the cleaner has written.", _cleaner("written_bytes")),
+    Row("cleaner_read_records", COUNTER, (), "Records that the cleaner has read.", _cleaner("read_records")),
+    Row(
+        "cleaner_written_records",
+        COUNTER,
+        (),
+        "Records that the cleaner has written.",
+        _cleaner("written_records"),
+    ),
     Row("cleaner_running", GAUGE, (), "Logs that are being cleaned.", _cleaner("running")),
     Row("cleaner_max_dirty_ratio", GAUGE, (), DIRTY_HELP, _cleaner("max_dirty_ratio")),
     Row("cleaner_uncleanable_partitions", GAUGE, (), UNCLEANABLE_HELP, _cleaner("uncleanable")),
     Row("cleaner_last_look_time_seconds", GAUGE, (), LOOKED_HELP, _one(lambda o: o.cleaner.looked_ms / 1000)),
     Row("start_time_seconds", GAUGE, (), "When the broker started, seconds since 1970.", _one(lambda o: o.started_s)),
-    Row("info", GAUGE, VERSION, "1, with the version of minibroker.", lambda observed: [((__version__,), 1)]),
+    Row(
+        "info", GAUGE, VERSION, "Always 1; the label has minibroker's version.", lambda observed: [((__version__,), 1)]
+    ),
 )

@@ -1,6 +1,6 @@
-"""The metrics over HTTP, on the broker's own event loop: GET /metrics, and nothing else.
+"""The HTTP server of the metrics, on the broker's event loop: GET /metrics, one request per connection.
 
-One request a connection, as a scraper sends it every few seconds. What the metrics are is in `metrics`.
+`metrics` makes the text.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ PATH = "/metrics"
 
 
 class Unavailable(Exception):
-    """There are no metrics now; the message says why, in one line."""
+    """There are currently no metrics; the message says why, in one line."""
 
 
 class MetricsServer:
-    """Answers with what `exposition` gives, one client at a time; with status 503 if that raises Unavailable."""
+    """Serves the result of `exposition`, one client at a time; status 503 if it raises Unavailable."""
 
     def __init__(self, exposition: Callable[[], Awaitable[bytes]]) -> None:
         self._exposition = exposition
@@ -35,13 +35,13 @@ class MetricsServer:
         self._server: asyncio.Server | None = None
 
     async def serve(self, bound: BoundListener) -> None:
-        """Accept scrapers from now on."""
+        """Start to accept scrapers."""
         self._server = await asyncio.start_server(self._accept, sock=bound.socket, limit=REQUEST_BYTES)
         host, port = bound.endpoint
         log.info("metrics are at http://%s:%d%s", f"[{host}]" if ":" in host else host, port, PATH)
 
     async def close(self) -> None:
-        """Stop accepting scrapers, and disconnect those that are there."""
+        """Stop accepting scrapers, and disconnect them all."""
         if self._server is not None:
             self._server.close()
         for client in self._clients:

@@ -1,7 +1,4 @@
-"""Counters of requests by API: number, size, duration and errors.
-
-An interceptor that only counts; `metrics` shows the numbers.
-"""
+"""An interceptor that counts requests by API: number, size, duration and errors. `metrics` shows the numbers."""
 
 from __future__ import annotations
 
@@ -17,10 +14,10 @@ DURATION_BUCKETS_MS = (0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 25
 
 
 class ApiStatistics:
-    """What was counted of one API.
+    """The counters of an API.
 
-    `requests` is by version, `errors` by code. `durations` counts the answered requests by the first of
-    `DURATION_BUCKETS_MS` that is not exceeded; the last counts the rest. `lost` counts requests without an answer.
+    `requests` is by version, `errors` by code. `durations` counts answered requests by the smallest bound in
+    `DURATION_BUCKETS_MS` that they stay within; the last counts the rest. `lost` counts requests without an answer.
     """
 
     __slots__ = ("duration_ms", "durations", "errors", "lost", "received_bytes", "requests", "sent_bytes")
@@ -36,7 +33,7 @@ class ApiStatistics:
 
 
 class RequestStatistics(Interceptor):
-    """All requests since it was made, by API. It counts only what it sees, so it must be the first interceptor."""
+    """Counts all requests since it was created, by API. It must be the first interceptor, to see them all."""
 
     def __init__(self) -> None:
         self.by_api: dict[ApiKey, ApiStatistics] = {}

@@ -1,6 +1,6 @@
 """The listeners that a broker opens and advertises, from `listeners` and related settings.
 
-Text in, `Listener` out; sockets are opened elsewhere, and only there is a port 0 replaced by the one that was free.
+This parses texts to `Listener`s. `server` opens the sockets, and replaces port 0 with the port that was chosen.
 """
 
 from __future__ import annotations
@@ -9,17 +9,20 @@ import re
 from collections.abc import Collection
 from typing import NamedTuple
 
+from minibroker.broker.configs.listener_settings import listener_setting
 from minibroker.broker.configs.settings import Settings, SettingsError
 
 # NAME://host:port, the host empty for all addresses, an IPv6 address in brackets or not, as in Kafka's Endpoint.
 LISTENER = re.compile(r"(?P<name>[^:/]+)://\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>-?[0-9]{1,10})")
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+LOOPBACK = re.compile(r"localhost|127(\.[0-9]+){3}|::1")
+SASL_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
 META_ADDRESSES = ("0.0.0.0", "::")
 PORT_MAX = 65_535
 
 
 class Listener(NamedTuple):
-    """One address to listen on.
+    """An address to listen on.
 
     `host` is empty for all addresses, `port` 0 for any free one. `advertised_host` is empty for this machine's own
     name, `advertised_port` 0 for the port that was bound.
@@ -31,6 +34,16 @@ class Listener(NamedTuple):
     port: int
     advertised_host: str
     advertised_port: int
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether its clients speak TLS."""
+        return self.security_protocol in ("SSL", "SASL_SSL")
+
+    @property
+    def authenticates(self) -> bool:
+        """Whether its clients have to authenticate by SASL before anything else."""
+        return self.security_protocol in SASL_PROTOCOLS
 
 
 def broker_listeners(settings: Settings) -> tuple[Listener, ...]:
@@ -44,13 +57,34 @@ def broker_listeners(settings: Settings) -> tuple[Listener, ...]:
     if not clients:
         raise SettingsError("listeners has no listener for clients")
     _check_advertised(opened, clients, advertised)
-    return tuple(_listener(name, clients[name], advertised, protocols) for name in clients)
+    listeners = tuple(_listener(name, clients[name], advertised, protocols) for name in clients)
+    _check_mechanisms(settings, [each.name for each in listeners if each.security_protocol in SASL_PROTOCOLS])
+    return listeners
+
+
+def _check_mechanisms(settings: Settings, names: list[str]) -> None:
+    """Check that clients can authenticate where they have to. Raise SettingsError."""
+    if names:
+        from minibroker.broker.security.mechanisms import enabled_mechanisms  # not needed for most starts
+
+        for name in names:
+            enabled_mechanisms(settings, name)
 
 
 def controller_listeners(settings: Settings) -> tuple[str, ...]:
     """Return the names in `listeners` that belong to a KRaft controller, and are not opened."""
     controllers = {name.upper() for name in settings["controller.listener.names"] or ()}
     return tuple(name for name in _endpoints("listeners", settings["listeners"]) if name in controllers)
+
+
+def open_to_all(settings: Settings) -> tuple[Listener, ...]:
+    """Return the listeners that other machines reach, and that ask nobody who they are."""
+    return tuple(
+        listener
+        for listener in broker_listeners(settings)
+        if not (LOOPBACK.fullmatch(listener.host) or listener.authenticates)
+        and not (listener.has_tls and listener_setting(settings, "ssl.client.auth", listener.name) == "required")
+    )
 
 
 def listeners_of_node(listeners: tuple[Listener, ...], index: int) -> tuple[Listener, ...]:
@@ -157,8 +191,6 @@ def _listener(name: str, endpoint: _Endpoint, advertised: dict[str, _Endpoint], 
     protocol = protocols.get(name)
     if protocol is None:
         raise SettingsError(f"listeners: {name} has no protocol in listener.security.protocol.map")
-    if protocol != "PLAINTEXT":
-        raise SettingsError(f"listeners: {endpoint.text} needs {protocol}, and only PLAINTEXT is served yet")
     told = advertised.get(name, endpoint)
     if told.host in META_ADDRESSES:
         raise SettingsError(

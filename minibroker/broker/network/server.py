@@ -1,6 +1,6 @@
 """The server: opens the listeners of all nodes, and ties each client's socket to a connection and the dispatcher.
 
-How bytes move is in `sockets`, how requests run is in `dispatch`; starting and stopping the process is in `process`.
+`sockets` moves bytes, `dispatch` runs requests, and `process` starts and stops the process.
 """
 
 from __future__ import annotations
@@ -9,30 +9,32 @@ import asyncio
 import logging
 import socket
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from minibroker.broker.assembly import Broker
 from minibroker.broker.clock import Clock
 from minibroker.broker.cluster import Endpoint, Node
 from minibroker.broker.network.connection import Connection
+from minibroker.broker.network.connection_limits import ConnectionLimits
 from minibroker.broker.network.listeners import Listener
-from minibroker.broker.network.sockets import Shared, SocketProtocol
+from minibroker.broker.network.sockets import Shared, SocketProtocol, host_name, peer_name
 from minibroker.broker.network.unread import Reader
 from minibroker.broker.requests.dispatch import Dispatcher, client_id_in, log_fields, report
 from minibroker.broker.requests.interceptors import Interceptor
 from minibroker.broker.requests.slices import Slicer, in_slices
+from minibroker.broker.security.principals import ANONYMOUS
 
 log = logging.getLogger("minibroker.connections")
 
 IDLE_SWEEP_MS = 10_000
 STALL_SWEEP_MS = 5_000
-BUSY_SWEEP_MS = 1_000  # while there are clients that may get nowhere
+BUSY_SWEEP_MS = 1_000  # while there are clients that may stall
 DRAIN_SECONDS = 5.0
 
 
 class BoundListener(NamedTuple):
-    """A listener whose port is bound, although no client is accepted yet."""
+    """A listener whose port is bound, but does not accept clients yet."""
 
     listener: Listener
     socket: socket.socket
@@ -40,7 +42,7 @@ class BoundListener(NamedTuple):
 
 
 class BindError(Exception):
-    """An address that cannot be listened on; one line."""
+    """An address on which the broker cannot listen; the message is one line."""
 
 
 def bind(listener: Listener, settings: Any) -> BoundListener:
@@ -60,7 +62,7 @@ def bind(listener: Listener, settings: Any) -> BoundListener:
         if not listener.host and bound.family == socket.AF_INET6:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         bound.bind((host, listener.port))
-        # The backlog exists before the address is announced, so that no client is refused in between.
+        # The backlog exists before the address is announced, so that no client is rejected meanwhile.
         bound.listen(settings["socket.listen.backlog.size"])
     except OSError as error:
         bound.close()
@@ -91,7 +93,7 @@ class Server:
         interceptors: list[Interceptor] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """`clock` is the cluster's by default; a server that outlives its cluster needs another one."""
+        """`clock` is by default the cluster's; a server that outlives its cluster needs its own."""
         self._loop = loop
         self._clock = clock = clock or cluster.clock
         self._cluster = cluster
@@ -103,47 +105,106 @@ class Server:
             self._shared.budget.large.limit_bytes = cluster.settings["queued.max.request.bytes"]
         self._servers: list[tuple[int, asyncio.Server]] = []  # each with its node's id
         self.accepted: Counter[tuple[int, str]] = Counter()
+        self._limits: dict[int, ConnectionLimits] = {}  # by node
+        self._shared.lost = self._lost
 
     async def serve(self, node: Node, bound: BoundListener) -> None:
-        """Accept clients for `node`."""
-        name = bound.listener.name
-        self.accepted[node.node_id, name] += 0  # a node that returns goes on counting
+        """Accept clients for `node`. Raise SettingsError for keys that cannot be used any more."""
+        listener = bound.listener
+        self.accepted[node.node_id, listener.name] += 0  # a node that returns goes on counting
+        if node.node_id not in self._limits:
+            self._limits[node.node_id] = ConnectionLimits(self._cluster, node.node_id, self._clock)
+        authenticate = self._authentication(listener)
+
+        def attach(outlet: SocketProtocol, transport: asyncio.BaseTransport) -> Connection:
+            connection = self._attach(node, listener.name, outlet, transport)
+            if authenticate is not None:
+                authenticate(connection)
+            return connection
 
         def protocol() -> SocketProtocol:
-            return SocketProtocol(self._loop, self._shared, lambda outlet, peer: self._attach(node, name, outlet, peer))
+            return SocketProtocol(self._loop, self._shared, attach)
 
         backlog = self._cluster.settings["socket.listen.backlog.size"]
-        server = await self._loop.create_server(protocol, sock=bound.socket, backlog=backlog)
+        accepted = self._with_tls(node, listener, protocol) if listener.has_tls else protocol
+        server = await self._loop.create_server(accepted, sock=bound.socket, backlog=backlog)
         self._servers.append((node.node_id, server))
 
+    def _with_tls(
+        self, node: Node, listener: Listener, protocol: Callable[[], SocketProtocol]
+    ) -> Callable[[], asyncio.BaseProtocol]:
+        """Return what makes the protocol of a client that speaks TLS. Raise SettingsError."""
+        # Needed only here; a plain start does without them and what they import.
+        from minibroker.broker.network.tls_layer import TlsLayer
+        from minibroker.broker.security.tls import listener_tls
+
+        static, settings = self._cluster.static_settings, self._cluster.settings_of(node.node_id)
+        tls = node.tls[listener.name] = listener_tls(listener.name, listener.security_protocol, static, settings)
+
+        def with_tls() -> asyncio.BaseProtocol:
+            limit_ms = self._cluster.settings["connections.max.stall.ms"]
+            return TlsLayer(self._loop, self._shared, tls.current, protocol, limit_ms, node.node_id)
+
+        return with_tls
+
+    def _authentication(self, listener: Listener) -> Callable[[Connection], None] | None:
+        """Return what makes a new connection authenticate by SASL, if the listener asks for that."""
+        if not listener.authenticates:
+            return None
+        from minibroker.broker.security.authenticator import Authenticator, SaslListener  # not needed for most starts
+
+        sasl = SaslListener(listener.name, lambda: self._cluster, self._clock)
+
+        def authenticate(connection: Connection) -> None:
+            connection.authenticator = Authenticator(sasl, connection)
+
+        return authenticate
+
     def leave(self, node_id: int, *, cleanly: bool) -> None:
-        """Stop accepting clients for this node and close its connections; `cleanly`, once their answers have left."""
+        """Stop accepting clients for this node and close its connections; `cleanly` sends their answers first."""
         for of_node, server in self._servers:
             if of_node == node_id:
                 server.close()
         self._servers = [(of_node, server) for of_node, server in self._servers if of_node != node_id]
         for client in self._clients_of(node_id):
             client.close() if cleanly else client.abort()
+        for handshake in [one for one in self._shared.handshakes if one.node_id == node_id]:
+            handshake.abort()
 
     def hold(self, node_id: int) -> None:
-        """Send nothing to the clients of this node that are connected now, until `let_go`."""
+        """Hold back output to this node's current clients until `let_go`."""
         for client in self._clients_of(node_id):
             client.hold()
 
     def let_go(self, node_id: int) -> None:
-        """Send what was held back for clients of this node."""
+        """Send the output that was held back for this node's clients."""
         for client in self._clients_of(node_id):
             client.let_go()
 
     def _clients_of(self, node_id: int) -> list[SocketProtocol]:
         return [client for client in self._shared.sockets if client.connection.node.node_id == node_id]
 
-    def _attach(self, node: Node, listener: str, outlet: SocketProtocol, peer: str) -> Connection:
+    def _attach(
+        self, node: Node, listener: str, outlet: SocketProtocol, transport: asyncio.BaseTransport
+    ) -> Connection:
         self.accepted[node.node_id, listener] += 1
-        limit_bytes = self._cluster.settings["socket.request.max.bytes"]
-        return Connection(
-            node, listener, outlet, self._execute, self._tell_at_end, self._shared.budget, limit_bytes, peer
+        connection = Connection(
+            node,
+            listener,
+            outlet,
+            self._execute,
+            self._tell_at_end,
+            self._shared.budget,
+            self._cluster.settings["socket.request.max.bytes"],
+            peer_name(transport),
+            host_name(transport),
+            transport.get_extra_info("principal", ANONYMOUS),
         )
+        self._limits[node.node_id].came(connection, outlet.abort_soon)
+        return connection
+
+    def _lost(self, connection: Connection) -> None:
+        self._limits[connection.node.node_id].gone(connection)
 
     def _execute(self, connection: Connection, frame: memoryview) -> Any:
         try:
@@ -161,7 +222,7 @@ class Server:
         return [client.connection for client in self._shared.sockets]
 
     def sweep_idle(self) -> None:
-        """Close connections that were silent for connections.max.idle.ms, now and every ten seconds."""
+        """Close connections that were idle for connections.max.idle.ms, now and every ten seconds."""
         limit_ms = self._cluster.settings["connections.max.idle.ms"]
         now_ms = self._clock.monotonic_ms()
         for client in list(self._shared.sockets):
@@ -176,9 +237,9 @@ class Server:
         self._slicer.drop_all()
 
     def sweep_stalled(self) -> None:
-        """Close the connections that get nowhere and hold memory, now and every second or five.
+        """Close stalled connections that hold memory, now and every one or five seconds.
 
-        These are those that sent nothing more of a request, or took nothing of their answers, for
+        These are those that sent nothing more of a request, took nothing of their answers, or did not authenticate for
         connections.max.stall.ms, and those that hardly go on with a request while others wait for its memory.
         """
         limit_ms = self._cluster.settings["connections.max.stall.ms"]
@@ -187,21 +248,32 @@ class Server:
         silent = [client for client in begun if client.progress_ms <= since_ms]
         crawling = [client for client in begun if client.progress_ms > since_ms and client.connection.crawls]
         self._give_up(silent, f"sent nothing more of a request for {limit_ms} ms")
+        strangers = [
+            client
+            for client in self._shared.sockets
+            if client.connection.must_authenticate and client.connection.principal is ANONYMOUS
+        ]
+        late = [client for client in strangers if client.connected_ms <= since_ms]
+        self._give_up(late, f"did not authenticate within {limit_ms} ms")
         self._give_up(crawling, "sends hardly anything of a request for whose memory others wait")
         self._give_up(self._shared.unread.stalled(limit_ms), f"took nothing of its answers for {limit_ms} ms")
-        pause_ms = BUSY_SWEEP_MS if begun or self._shared.unread.held_bytes else STALL_SWEEP_MS
+        for limits in self._limits.values():
+            limits.admit_waiting()  # more may be allowed now
+        pause_ms = BUSY_SWEEP_MS if begun or strangers or self._shared.unread.held_bytes else STALL_SWEEP_MS
         self._clock.call_later(min(pause_ms, limit_ms), self.sweep_stalled)
 
     def _give_up(self, clients: Sequence[Reader], reason: str) -> None:
-        """Close the clients, with one line in the log for all."""
+        """Close the clients' connections, with one log line for all."""
         if clients:
             others = f" and {len(clients) - 1} others" if len(clients) > 1 else ""
             log.warning("closing %s%s: it %s", clients[0].peer, others, reason)
             in_slices(self._cluster, lambda client: client.abort(), iter(clients), lambda: None)
 
     def go_on_with(self, cluster: Broker) -> None:
-        """Serve the same clients from another cluster, and run the requests that wait once more on it."""
+        """Serve the same clients from another cluster, and run waiting requests again on it."""
         self._cluster = self._dispatcher.cluster = cluster
+        for limits in self._limits.values():
+            limits.cluster = cluster
         cluster.turn.bind(self._loop.call_soon)
         for client in list(self._shared.sockets):
             client.connection.ask_again()
@@ -210,6 +282,8 @@ class Server:
         """Stop accepting clients, send the queued answers, and close all connections."""
         for _, server in self._servers:
             server.close()
+        for handshake in list(self._shared.handshakes):
+            handshake.abort()
         for client in list(self._shared.sockets):
             client.let_go()
             client.close()
@@ -225,5 +299,7 @@ class Server:
         self._shared.closed = True
         for _, server in self._servers:
             server.close()
+        for handshake in list(self._shared.handshakes):
+            handshake.abort()
         for client in list(self._shared.sockets):
             client.abort()

@@ -1,6 +1,7 @@
-"""The socket's side of a connection: reading into shared buffers, and writing bytes and file regions in order.
+"""The sockets of connections: read into shared buffers, and write bytes and file regions in order.
 
-The same class serves uvloop and asyncio, plaintext and TLS. Frames and requests are the connection's business.
+The same class serves uvloop and asyncio, plaintext and TLS (`tls_layer` then stands between it and the socket). Frames
+and requests are the connection's business.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ import logging
 import socket
 from collections import deque
 from collections.abc import Callable
-from struct import pack
-from typing import Any, cast
+from struct import pack, unpack
+from typing import TYPE_CHECKING, Any, cast
 
 from minibroker.broker.clock import Clock
 from minibroker.broker.network.connection import Connection
@@ -19,34 +20,40 @@ from minibroker.broker.network.framing import FrameBudget
 from minibroker.broker.network.output_items import BYTES, CLOSE, JOINED, Mark
 from minibroker.broker.network.unread import Unread
 
+if TYPE_CHECKING:
+    from minibroker.broker.network.tls_layer import TlsLayer
+
 log = logging.getLogger("minibroker.connections")
 
 SCRATCH_BYTES = 256 << 10
-JOINED_REGION_BYTES = 16 << 10  # up to here one copy is cheaper than a sendfile of its own
-PILOT_BYTES = 16 << 10  # written through the transport when the socket is full, so that it tells when there is room
+JOINED_REGION_BYTES = 16 << 10  # up to this size a copy is cheaper than a separate sendfile
+PILOT_BYTES = 16 << 10  # written through the transport when the socket is full, so that it reports when there is room
 COPY_BYTES = 64 << 10  # above this, fresh memory for every read costs page faults
 TURN_BYTES = 1 << 20
-TLS_HIGH_WATER_BYTES = 64 << 10  # with 0, a TLS transport pauses for ever
 
 AT_ONCE = pack("ii", 1, 0)  # on, for 0 seconds
+IPV4_MAPPED = bytes(10) + b"\xff\xff"  # how IPv6 writes an address of IPv4 begins
 
-Attach = Callable[["SocketProtocol", str], Connection]
+Attach = Callable[["SocketProtocol", asyncio.BaseTransport], Connection]
 
 
 class Shared:
-    """What all sockets of one event loop share: the clock, buffers and their limits, and the set of open sockets."""
+    """The shared state of all sockets of an event loop: clock, buffers and their limits, and the open sockets."""
 
     def __init__(self, clock: Clock) -> None:
+        self.clock = clock
         self.now_ms = clock.monotonic_ms
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.budget = FrameBudget()
         self.unread = Unread(self.now_ms)
         self.sockets: set[SocketProtocol] = set()
-        self.closed = False  # also for clients that are accepted in the meantime
+        self.handshakes: set[TlsLayer] = set()  # of clients that are no sockets yet
+        self.lost: Callable[[Connection], None] = lambda _: None  # called with each that has been closed
+        self.closed = False  # also for clients that are accepted meanwhile
 
 
 class SocketProtocol(asyncio.BufferedProtocol):
-    """One client's socket. `attach(protocol, peer)` makes its connection once the client is there."""
+    """A client's socket. `attach(protocol, transport)` creates its connection once the client has connected."""
 
     __slots__ = (
         "_attach",
@@ -59,10 +66,11 @@ class SocketProtocol(asyncio.BufferedProtocol):
         "_paused_reading",
         "_pump_due",
         "_queue",
-        "_region_sent_bytes",
+        "_sent_bytes",
         "_shared",
         "_transport",
         "_write_paused",
+        "connected_ms",
         "progress_ms",
     )
 
@@ -71,13 +79,13 @@ class SocketProtocol(asyncio.BufferedProtocol):
         self._shared = shared
         self._attach = attach
         self._queue: deque[Any] = deque()  # bytes, storage regions and marks, in the order in which they leave
-        self._region_sent_bytes = 0  # of the region at the head of the queue
+        self._sent_bytes = 0  # of the region, or the long bytes, at the head of the queue
         self._write_paused = False  # the transport takes no more (`_is_full`), or nothing is to leave (`_held`)
         self._is_full = False
         self._held = False
         self._pump_due = False
         self._paused_reading = False
-        self.progress_ms = shared.now_ms()
+        self.progress_ms = self.connected_ms = shared.now_ms()
 
     # --- life -----------------------------------------------------------------------------------
 
@@ -88,8 +96,8 @@ class SocketProtocol(asyncio.BufferedProtocol):
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._descriptor = connected.fileno()
         self._copies = transport.get_extra_info("ssl_object") is not None
-        self._transport.set_write_buffer_limits(high=TLS_HIGH_WATER_BYTES if self._copies else 0)
-        self._connection = self._attach(self, peer_name(transport))
+        self._transport.set_write_buffer_limits(high=0)
+        self._connection = self._attach(self, transport)
         self._shared.sockets.add(self)
         if self._shared.closed:
             self.abort()
@@ -98,13 +106,14 @@ class SocketProtocol(asyncio.BufferedProtocol):
         self._shared.sockets.discard(self)
         self._drop_queue()
         self._connection.lost()
-        del self._connection  # which knows this socket, too
+        self._shared.lost(self._connection)
+        del self._connection  # which refers to this socket, too
 
     def eof_received(self) -> bool:
-        return False  # a client that sends no more gets no more: close
+        return False  # a client that has closed its side gets no more: close
 
     def close(self) -> None:
-        """Close once everything that is queued has left."""
+        """Close once all queued output is sent."""
         if self._queue:
             self._queue.append(CLOSE)
         else:
@@ -114,7 +123,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
         """Close at once."""
         self._drop_queue()
         if self._is_full and not self._transport.is_closing():
-            # Or the kernel would go on offering what the client does not take.
+            # Otherwise the kernel would keep offering data that the client does not read.
             self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
         self._transport.abort()
 
@@ -147,14 +156,14 @@ class SocketProtocol(asyncio.BufferedProtocol):
     def resume_reading(self) -> None:
         if self._paused_reading and not self._transport.is_closing():
             self._paused_reading = False
-            self.progress_ms = self._shared.now_ms()  # the client was silent because we did not read
+            self.progress_ms = self._shared.now_ms()  # the client was idle because the broker did not read
             self._transport.resume_reading()
 
     # --- writing --------------------------------------------------------------------------------
 
     @property
     def congested(self) -> bool:
-        """Whether output waits for the client to take it."""
+        """Return whether output waits for the client to read it."""
         return bool(self._queue) or self._write_paused
 
     def call_soon(self, callback: Callable[[], None]) -> None:
@@ -165,6 +174,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
             len(items) == 1
             and not (self._queue or self._write_paused or self._pump_due)
             and items[0].__class__ in BYTES
+            and not self._copies
             and not self._transport.is_closing()
         ):
             self._transport.write(items[0])  # as below; most answers are one, alone
@@ -176,7 +186,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
             self._count_unread()
 
     def untaken_bytes(self) -> int:
-        """Return how many written bytes the client has not taken; while it is not 0, nothing more is written."""
+        """Return how many written bytes the client has not read; while it is not 0, nothing more is written."""
         return self._transport.get_write_buffer_size()
 
     def _count_unread(self) -> None:
@@ -184,11 +194,11 @@ class SocketProtocol(asyncio.BufferedProtocol):
         self._shared.unread.book(self, self.untaken_bytes() + queued_bytes)
 
     def hold(self) -> None:
-        """Send nothing more, as if the process stood still."""
+        """Hold back all output, as if the process were stopped."""
         self._held = self._write_paused = True
 
     def let_go(self) -> None:
-        """Send what was held back."""
+        """Send the output that was held back."""
         if self._held:
             self._held = False
             self._may_write()
@@ -199,14 +209,14 @@ class SocketProtocol(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._is_full = False
-        self._shared.unread.forget(self)  # it took all; what is left will be booked again
+        self._shared.unread.forget(self)  # it read everything; what is left is booked again
         self._may_write()
 
     def _may_write(self) -> None:
-        """Go on writing, unless the transport is full or output is held back."""
+        """Continue to write, unless the transport is full or output is held back."""
         self._write_paused = self._is_full or self._held
         if not self._write_paused:
-            # It may be called from inside of transport.write: never pump here.
+            # It may be called inside transport.write: never pump here.
             self._pump_soon()
 
     def _pump_soon(self) -> None:
@@ -225,7 +235,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
             self._connection.resume()
 
     def _pump(self) -> None:
-        """Hand as much to the kernel as it takes, about TURN_BYTES at most; the only place that writes."""
+        """Pass as much to the kernel as it accepts, at most about TURN_BYTES; the only place that writes."""
         budget_bytes = TURN_BYTES
         queue = self._queue
         while queue and not self._write_paused:
@@ -233,7 +243,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
                 self._drop_queue()
                 return
             if queue[0].__class__ in BYTES:
-                budget_bytes -= self._write_joined()
+                budget_bytes -= self._write_piece() if self._is_long(queue[0]) else self._write_joined()
             elif queue[0] is CLOSE:
                 self._drop_queue()
                 self._transport.close()
@@ -250,13 +260,14 @@ class SocketProtocol(asyncio.BufferedProtocol):
         """Write the bytes at the head of the queue and a small region behind them at once: each write costs 10 us."""
         queue = self._queue
         joined = [queue.popleft()]
-        while queue and queue[0].__class__ in JOINED:
+        while queue and queue[0].__class__ in JOINED and not self._is_long(queue[0]):
             joined.append(queue.popleft())
-        if queue and queue[0] is not CLOSE and queue[0].size_bytes <= JOINED_REGION_BYTES:
+        is_region = queue and queue[0] is not CLOSE and queue[0].__class__ not in BYTES
+        if is_region and queue[0].size_bytes <= JOINED_REGION_BYTES:
             region = queue[0]
             data = self._read(region, region.position, region.size_bytes)
             if len(data) != region.size_bytes:
-                queue.extendleft(reversed(joined))  # nothing of it has left
+                queue.extendleft(reversed(joined))  # nothing of it is sent
                 self._promise_broken(region)
                 return 0
             queue.popleft()
@@ -272,14 +283,30 @@ class SocketProtocol(asyncio.BufferedProtocol):
             mark.reached()
         return len(data)
 
+    def _is_long(self, item: Any) -> bool:
+        """Return whether these are bytes that take too long to be encrypted at once."""
+        return self._copies and item.__class__ in BYTES and len(item) > TURN_BYTES
+
+    def _write_piece(self) -> int:
+        """Write a part of the long bytes at the head of the queue; return how many bytes."""
+        data = self._queue[0]
+        with memoryview(data) as view:
+            piece = view[self._sent_bytes : self._sent_bytes + TURN_BYTES]
+            self._transport.write(piece)
+            self._sent_bytes += len(piece)
+        if self._sent_bytes == len(data):
+            self._queue.popleft()
+            self._sent_bytes = 0
+        return TURN_BYTES
+
     def _send_region(self, region: Any) -> int:
         """Send a part of the region at the head of the queue; return how many bytes."""
-        position = region.position + self._region_sent_bytes
-        left = region.size_bytes - self._region_sent_bytes
+        position = region.position + self._sent_bytes
+        left = region.size_bytes - self._sent_bytes
         try:
             sent = self._copy(region, position, left) if self._copies else self._sendfile(region, position, left)
         except ConnectionError:
-            self.abort()  # the client is gone
+            self.abort()  # the client has disconnected
             return 0
         except OSError as error:
             log.error("reading %s at %d failed: %s", region.file.path, position, error)
@@ -288,9 +315,9 @@ class SocketProtocol(asyncio.BufferedProtocol):
             self._promise_broken(region)
         elif sent == left:
             self._queue.popleft()
-            self._region_sent_bytes = 0
+            self._sent_bytes = 0
         else:
-            self._region_sent_bytes += sent
+            self._sent_bytes += sent
         return sent
 
     def _sendfile(self, region: Any, position: int, left: int) -> int:
@@ -298,7 +325,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
             sent: int = region.file.sendfile(self._descriptor, position, min(left, TURN_BYTES))
             return sent
         except (BlockingIOError, InterruptedError):
-            # The transport has no "tell me when there is room", but it waits for room after a write that did not fit.
+            # The transport cannot report when there is room, except after a write that did not fit.
             return self._copy(region, position, min(left, PILOT_BYTES))
 
     def _copy(self, region: Any, position: int, left: int) -> int:
@@ -325,7 +352,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
                 item.lost()
 
     def _promise_broken(self, region: Any) -> None:
-        """Close the connection: the length has left already, and the bytes that it promised are not there."""
+        """Close the connection, as the length was already sent and the bytes are missing."""
         log.error("%s ends before the %d bytes at %d", region.file.path, region.size_bytes, region.position)
         self.abort()
 
@@ -334,3 +361,19 @@ def peer_name(transport: asyncio.BaseTransport) -> str:
     """Return the address of the client, for people."""
     name = transport.get_extra_info("peername")
     return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name or "?")
+
+
+def host_name(transport: asyncio.BaseTransport) -> str:
+    """Return the address of the client as Java writes it, with which rules about hosts are compared as texts.
+
+    IPv6 has all of its eight numbers; IPv4 in it is IPv4.
+    """
+    name = transport.get_extra_info("peername")
+    host = name[0] if isinstance(name, tuple) else ""
+    if ":" not in host:
+        return host
+    address, percent, scope = host.partition("%")
+    packed = socket.inet_pton(socket.AF_INET6, address)
+    if packed.startswith(IPV4_MAPPED):
+        return socket.inet_ntop(socket.AF_INET, packed[len(IPV4_MAPPED) :])
+    return ":".join(f"{number:x}" for number in unpack(">8H", packed)) + percent + scope

@@ -1,6 +1,6 @@
 """The quotas of clients (KIP-546): which entities can have which, valid values, and filters.
 
-Pure. `handlers/client_quotas` reads and answers requests; no quota is enforced yet.
+Pure. `handlers/client_quotas` reads and answers requests; `quota_manager` holds clients to their quotas.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The APIs that are served: in which versions, and which file of `handlers` has what they do.
+"""The table of supported APIs: their versions, and the files of their handlers.
 
-A file is imported with the first request for one of its APIs, or in idle time before that (`late_imports`): no start is
-to wait for all of them.
+A file is imported with the first request for one of its APIs, or earlier in idle time (`late_imports`), so that the
+start is fast.
 """
 
 from __future__ import annotations
@@ -79,7 +79,6 @@ AnyHandler = TypeVar("AnyHandler", bound=Callable[..., Any])
 
 class _Handling(NamedTuple):
     handler: Handler
-    authenticated: bool
     durable: bool
     lasting: bool
 
@@ -88,7 +87,7 @@ _HANDLINGS: dict[ApiKey, _Handling] = {}
 
 
 class Served:
-    """One API as we serve it. Its handler's file is imported when something but the versions is asked for."""
+    """A supported API. Its handler's file is imported when anything but the versions is used."""
 
     def __init__(self, key: ApiKey, served: range, family: str) -> None:
         self.key = key
@@ -105,10 +104,6 @@ class Served:
         return self._handling.handler
 
     @property
-    def authenticated(self) -> bool:
-        return self._handling.authenticated
-
-    @property
     def durable(self) -> bool:
         return self._handling.durable
 
@@ -122,14 +117,11 @@ SERVED: Final[dict[int, Served]] = {
 }
 
 
-def handles(
-    key: ApiKey, *, authenticated: bool = True, durable: bool = False, lasting: bool = False
-) -> Callable[[AnyHandler], AnyHandler]:
+def handles(key: ApiKey, *, durable: bool = False, lasting: bool = False) -> Callable[[AnyHandler], AnyHandler]:
     """Register a handler for `key`, which has a row in `FAMILIES`.
 
-    `authenticated` says whether a client has to be authenticated first, where its listener asks for that. `durable`
-    says that the request may change the cluster's metadata: then it is answered once the change is synced, as Kafka's
-    controller does, and if that fails, when nobody knows whether a start will find it, its connection is closed.
+    `durable` says that the request may change the cluster's metadata: then it is answered once the change is synced, as
+    Kafka's controller does. If that fails, nobody knows whether a start will find it, and its connection is closed.
     `lasting` says that the same bytes get the same answer as long as nothing has changed, where the handler says so of
     an answer by `context.lasts`.
     """
@@ -137,7 +129,7 @@ def handles(
     def register(handler: AnyHandler) -> AnyHandler:
         if key in _HANDLINGS:
             raise ValueError(f"{key.name} has a handler already")
-        _HANDLINGS[key] = _Handling(handler, authenticated, durable, lasting)
+        _HANDLINGS[key] = _Handling(handler, durable, lasting)
         return handler
 
     return register

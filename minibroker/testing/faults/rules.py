@@ -55,38 +55,47 @@ class Rule:
     None is not given. Raises FaultError.
     """
 
-    api: Annotated[str | Collection[str] | None, match("The API by Kafka's name, or several APIs.")] = None
+    api: Annotated[str | Collection[str] | None, match("The API's name in Kafka, or a list of names.")] = None
     version: Annotated[int | str | None, match('Versions of the API: `9`, `"3-9"`, `"12+"`.')] = None
-    node: Annotated[int | None, match("The broker that gets the request.", minimum=0)] = None
-    client_id: Annotated[str | None, match("The client that sends it.")] = None
-    topic: Annotated[str | None, match("Requests about the topic; only this part of them fails.")] = None
-    partition: Annotated[int | None, match("Requests about it; only this part of them fails.", minimum=0)] = None
-    group: Annotated[str | None, match("Requests about the group.")] = None
-    transactional_id: Annotated[str | None, match("Requests about the transactional id.")] = None
+    node: Annotated[int | None, match("The broker that receives the request.", minimum=0)] = None
+    client_id: Annotated[str | None, match("The client id of the sender.")] = None
+    topic: Annotated[str | None, match("Requests that name the topic; only that part of them fails.")] = None
+    partition: Annotated[
+        int | None, match("Requests that name the partition; only that part of them fails.", minimum=0)
+    ] = None
+    group: Annotated[str | None, match("Requests that name the group.")] = None
+    transactional_id: Annotated[str | None, match("Requests that name the transactional id.")] = None
     where: Annotated[
         Callable[[Any], object] | None,
         match(
             "Called with the decoded request. If it raises, the request passes, and `wait_for_hits` raises the same."
         ),
     ] = None
-    error: Annotated[str | None, act("Answers with this error, by Kafka's name.")] = None
+    error: Annotated[str | None, act("Answers with this error, given by its name in Kafka.")] = None
     when: Annotated[
-        When | None, act("Whether `error` or silence comes before the effect of the request (the default) or after it.")
+        When | None,
+        act("Whether `error` or silence replaces the request's effect (`before`, the default) or follows it."),
     ] = None
-    level: Annotated[Level | None, act("Where in the answer `error` is; the deepest level by default.")] = None
+    level: Annotated[Level | None, act("The level of the answer that has `error`; by default the deepest.")] = None
     close: Annotated[When | None, act("Disconnects the client without an answer, before or after the effect.")] = None
-    answer: Annotated[Answer | None, act("Sends half and disconnects, nothing, or another correlation id.")] = None
+    answer: Annotated[
+        Answer | None, act("Sends half the answer and disconnects, sends nothing, or sends a wrong correlation id.")
+    ] = None
     corrupt: Annotated[
-        Corruption | None, act("Damages the first batch of a Fetch: checksum, length, codec, end, or order.")
+        Corruption | None, act("Damages the first batch of a Fetch: its checksum, length, codec, end, or offsets.")
     ] = None
     delay: Annotated[Duration | None, act("Holds the request back, in the broker's time.")] = None
-    throttle: Annotated[Duration | None, act("Asks the client for a pause, by the throttle time in the answer.")] = None
-    nth: Annotated[int | None, trigger("Strikes only at the match with this number.", minimum=1)] = None
-    times: Annotated[int | None, trigger("How often it strikes at most; without limit by default.", minimum=1)] = None
+    throttle: Annotated[
+        Duration | None, act("Sets the throttle time in the answer, which asks the client to pause.")
+    ] = None
+    nth: Annotated[int | None, trigger("Strikes only on the match with this number.", minimum=1)] = None
+    times: Annotated[int | None, trigger("Strikes at most this often; by default without limit.", minimum=1)] = None
     once: Annotated[bool | None, trigger("The same as `times=1`.")] = None
-    probability: Annotated[float | None, trigger("How likely it strikes at a match.", minimum=0, maximum=1)] = None
-    seed: Annotated[int | None, trigger("With the same seed, `probability` draws the same.")] = None
-    name: Annotated[str | None, trigger("What reports call the fault.")] = None
+    probability: Annotated[
+        float | None, trigger("The probability that it strikes on a match.", minimum=0, maximum=1)
+    ] = None
+    seed: Annotated[int | None, trigger("Makes `probability` repeatable.")] = None
+    name: Annotated[str | None, trigger("The fault's name in reports.")] = None
 
     def __post_init__(self) -> None:
         for word, (kinds, (_, _, minimum, maximum)) in WORDS.items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import pytest
@@ -140,9 +139,3 @@ def test_an_entity_or_a_key_that_stands_twice_changes_nothing(harness: Harness) 
     twice.ops *= 2
     ((code, _),) = alter(harness, twice)
     assert (code, describe(harness)) == (INVALID, {})
-
-
-def test_who_sets_a_quota_is_told_that_nobody_is_held_to_it(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        alter(harness, entry(ANN_APP, producer_byte_rate=1.0))
-    assert "the quotas of client-id app, user ann are kept, but nobody is held to them here yet" in caplog.text

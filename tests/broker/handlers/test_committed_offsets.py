@@ -226,9 +226,7 @@ def loop(tmp_path: Path) -> Iterator[Loop]:
 def of_group_g(harness: Harness, version: int) -> OffsetFetchRequest:
     """Return the question for partition 0 of topic t."""
     if version < FIRST_WITH_SEVERAL_GROUPS:
-        asked: OffsetFetchRequest = OffsetFetchRequest(
-            group_id="g", topics=[Topic(name="t", partition_indexes=[0])]
-        )
+        asked: OffsetFetchRequest = OffsetFetchRequest(group_id="g", topics=[Topic(name="t", partition_indexes=[0])])
         return asked
     topic_id = harness.cluster.image.topics["t"].topic_id
     return of_groups("g", topics=[GroupTopic(name="t", topic_id=topic_id, partition_indexes=[0])])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.groups.classic import rebalance
+from minibroker.broker.groups.classic.group import ClassicGroup
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.groups import (
     HeartbeatRequest,
@@ -99,7 +99,7 @@ def test_an_answer_that_cannot_be_encoded_keeps_no_other_member_out(
     for client in clients:
         client.send(join(), 3)
     spoilt = list(driver.group.members)[1]
-    monkeypatch.setattr(rebalance, "join_answer", spoiling(spoilt, rebalance.join_answer))
+    monkeypatch.setattr(ClassicGroup, "join_answer", spoiling(spoilt, ClassicGroup.join_answer))
     driver.turn()
     assert [client.closed for client in clients] == [False, True, False]
     answers = [[answer for _, answer in client.responses()] for client in clients]

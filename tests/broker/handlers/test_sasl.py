@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
-from minibroker.protocol.messages.cluster import ApiVersionsRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
 from tests.broker.harness import Harness, served_versions
@@ -33,31 +31,3 @@ def test_the_connection_goes_on(harness: Harness) -> None:
         assert client.sent_bytes()
     client.send(MetadataRequest(topics=[]))
     assert client.sent_bytes() and not client.closed
-
-
-@pytest.mark.parametrize("request_class", [ApiVersionsRequest, SaslHandshakeRequest, SaslAuthenticateRequest])
-def test_who_must_authenticate_first_may_ask_for_what_that_takes(
-    harness: Harness, request_class: type[Message]
-) -> None:
-    client = harness.client()
-    client.connection.must_authenticate = True
-    client.send(request_class(), 0)
-    assert len(list(client.responses())) == 1
-    assert not client.closed
-
-
-def test_who_must_authenticate_first_and_asks_for_anything_else_is_cut_off(harness: Harness) -> None:
-    client = harness.client()
-    client.connection.must_authenticate = True
-    client.send(MetadataRequest(topics=None))
-    assert (list(client.responses()), client.closed) == ([], True)
-    assert client.failure == "Metadata before the client has authenticated"
-
-
-def test_who_has_authenticated_may_ask_for_anything(harness: Harness) -> None:
-    client = harness.client()
-    client.connection.must_authenticate = True
-    client.send(ApiVersionsRequest(), 0)
-    client.connection.must_authenticate = False
-    client.send(MetadataRequest(topics=None))
-    assert len(list(client.responses())) == 2

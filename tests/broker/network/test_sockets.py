@@ -18,7 +18,7 @@ import uvloop
 
 from minibroker.broker.clock import SystemClock
 from minibroker.broker.network.connection import Connection
-from minibroker.broker.network.sockets import Shared, SocketProtocol
+from minibroker.broker.network.sockets import Shared, SocketProtocol, host_name
 from minibroker.storage.files import Disk, File
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
@@ -53,14 +53,14 @@ class Harness:
         port: int = self.server.sockets[0].getsockname()[1]
         return port
 
-    def attach(self, outlet: SocketProtocol, peer: str) -> Connection:
+    def attach(self, outlet: SocketProtocol, transport: asyncio.BaseTransport) -> Connection:
         outlet._copies = self.copies
 
         def execute(connection: Connection, frame: memoryview) -> list[Any]:
             return self.answer(bytes(frame))
 
         node: Any = None
-        return Connection(node, "PLAINTEXT", outlet, execute, lambda: None, self.shared.budget, 1 << 20, peer)
+        return Connection(node, "PLAINTEXT", outlet, execute, lambda: None, self.shared.budget, 1 << 20)
 
     async def stop(self) -> None:
         self.server.close()
@@ -341,3 +341,22 @@ def test_a_region_that_nobody_reads_counts_for_nothing(run: Any, tmp_path: Path,
         assert harness.shared.unread.held_bytes == 0
 
     run(with_client(lambda request: [b"head", Piece(file, 0, FILE_BYTES)], talk, receive_buffer_bytes=8192))
+
+
+@pytest.mark.parametrize(
+    ("address", "as_java_writes_it"),
+    [
+        ("127.0.0.1", "127.0.0.1"),
+        ("::1", "0:0:0:0:0:0:0:1"),
+        ("2001:db8::00ff:1", "2001:db8:0:0:0:0:ff:1"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("fe80::1%eth0", "fe80:0:0:0:0:0:0:1%eth0"),
+    ],
+)
+def test_the_host_of_a_client_is_written_as_by_java(address: str, as_java_writes_it: str) -> None:
+    transport = asyncio.Transport(extra={"peername": (address, 50_000)})
+    assert host_name(transport) == as_java_writes_it
+
+
+def test_a_client_without_an_address_has_no_host() -> None:
+    assert host_name(asyncio.Transport(extra={"peername": ""})) == ""

@@ -89,9 +89,9 @@ def test_a_right_that_is_missing_has_the_code_of_its_type_of_resource(
         assert of_topic.value.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def test_an_answer_says_for_how_long_its_client_is_throttled(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RequestContext, "throttle", lambda _: 250)
-    assert harness.request(HeartbeatRequest(group_id="g")).throttle_time_ms == 250
-    assert harness.request(MetadataRequest(topics=[])).throttle_time_ms == 250
-    assert harness.request(ApiVersionsRequest(), 1).throttle_time_ms == 250
+def test_an_answer_says_for_how_long_its_client_is_throttled(harness: Harness) -> None:
+    harness.cluster.image.quotas[frozenset({("client-id", None)})] = {"request_percentage": 1e-6}
+    assert harness.request(HeartbeatRequest(group_id="g")).throttle_time_ms == 1000
+    assert harness.request(MetadataRequest(topics=[])).throttle_time_ms == 1000
+    assert harness.request(ApiVersionsRequest(), 1).throttle_time_ms == 1000
     assert harness.request(SaslHandshakeRequest()).error_code == ErrorCode.ILLEGAL_SASL_STATE  # it has no such field

@@ -1,4 +1,1 @@
-"""Classic groups: their members agree on who reads what, and the coordinator keeps the generations apart.
-
-What is common to all kinds of groups is in the folder above.
-"""
+"""Classic groups: one member, the leader, assigns the partitions; the coordinator keeps the generations apart."""

@@ -1,38 +1,52 @@
-"""The members of a classic group: who they are, which protocols they understand, which of them waits for an answer.
+"""The members of a classic group: who they are, which protocols they support, which of their requests wait.
 
-What a member's coming and going sets in motion is the business of `rebalance`.
+What follows when a member comes or goes is in `rebalance`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from minibroker.broker.clock import Timer
+from minibroker.broker.groups.group import Respond
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.messages.groups import JoinGroupResponse, SyncGroupResponse
+from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from minibroker.protocol.messages.group_records import GroupMetadataValue
+from minibroker.protocol.messages.groups import JoinGroupRequest, JoinGroupResponse, SyncGroupResponse
 
-Respond = Callable[[Any], None]  # takes the response message of a request that waits
+CONSUMER_PROTOCOL = "consumer"
+VERSION_BYTES = 2
+COMMON_VERSION = 0  # all versions of a subscription begin with the fields of this one
+NOT_SET = -1
 
 
 class Protocol(NamedTuple):
-    """A way of assigning partitions that a member understands, and what it tells the leader for it."""
+    """An assignment strategy that a member supports, and the member's metadata for it, which the leader reads."""
 
     name: str
     metadata: bytes
 
 
+def protocols_of(request: JoinGroupRequest) -> list[Protocol]:
+    """Return the protocols of a request; of several with one name, the first."""
+    protocols: dict[str, Protocol] = {}
+    for protocol in request.protocols:
+        protocols.setdefault(protocol.name, Protocol(protocol.name, protocol.metadata))
+    return list(protocols.values())
+
+
 def join_error(code: ErrorCode, member_id: str = "") -> JoinGroupResponse:
-    """The answer to a JoinGroup that is refused."""
+    """Return the answer to a JoinGroup that is refused."""
     return JoinGroupResponse(member_id=member_id, protocol_name=None, error_code=code)
 
 
 class Member:
     """One member. `instance_id` is that of a static member (KIP-345), None for a dynamic one.
 
-    `is_new` is true while its first JoinGroup waits: it cannot send heartbeats yet. `session` runs out when nothing has
-    been heard of it for `session_timeout_ms`.
+    `is_new` is true while its first JoinGroup waits: it cannot send heartbeats yet. `session` expires
+    `session_timeout_ms` after its last request.
     """
 
     __slots__ = (
@@ -71,27 +85,61 @@ class Member:
         self.session: Timer | None = None
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What it tells the leader for a protocol; empty if it does not understand it."""
+        """Return its metadata for a protocol; empty if it does not support it."""
         return next((each.metadata for each in self.protocols if each.name == protocol), b"")
 
     def vote(self, candidates: set[str]) -> str | None:
-        """The protocol that it likes best of the candidates."""
+        """Return the candidate that it prefers."""
         return next((each.name for each in self.protocols if each.name in candidates), None)
 
+    def topics(self, protocol: str | None) -> list[str]:
+        """Return the topics that it subscribes to, as a consumer. Raises MalformedMessage."""
+        metadata = self.metadata(protocol)
+        return ConsumerProtocolSubscription.decode_from(metadata, COMMON_VERSION, VERSION_BYTES)[0].topics
+
     def end_session(self) -> None:
-        """Wait for its heartbeats no longer."""
+        """Stop waiting for its heartbeats."""
         if self.session is not None:
             self.session.cancel()
             self.session = None
 
+    # --- its record -------------------------------------------------------------------------------
+
+    def record_value(self, protocol: str | None, assignment: bytes) -> GroupMetadataValue.MemberMetadata:
+        """Return its part of the group's record, with this assignment."""
+        return GroupMetadataValue.MemberMetadata(
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            rebalance_timeout=self.rebalance_timeout_ms,
+            session_timeout=self.session_timeout_ms,
+            subscription=self.metadata(protocol),
+            assignment=assignment,
+        )
+
+    @classmethod
+    def from_record(cls, protocol: str | None, value: GroupMetadataValue.MemberMetadata) -> Member:
+        """Return the member of a group's record."""
+        return cls(
+            value.member_id,
+            value.group_instance_id,
+            value.client_id,
+            value.client_host,
+            value.session_timeout if value.rebalance_timeout == NOT_SET else value.rebalance_timeout,
+            value.session_timeout,
+            [Protocol(protocol or "", value.subscription)],
+            value.assignment,
+        )
+
 
 class Membership:
-    """Who belongs to a classic group, in the order in which they came.
+    """The members of a classic group, in the order in which they joined.
 
-    `kind` is the protocol type that all members share, None as long as there was none. `static` has the member id of
-    each instance id. `pending` are the ids that were given out, and whose members have not joined with them yet
-    (KIP-394), with the timers after which they are forgotten. `joining` and `syncing` answer the requests that wait, by
-    member id. `unsynced` are the members from whom a SyncGroup is still expected.
+    `kind` is the protocol type that all members share, None if there was no member yet. `static` has the member id of
+    each instance id. `pending` has the ids that were given out and that nobody has joined with yet (KIP-394), with the
+    timers after which they are forgotten. `joining` and `syncing` answer the requests that wait, by member id.
+    `unsynced` are the members whose SyncGroup is still expected.
     """
 
     def __init__(self) -> None:
@@ -107,16 +155,16 @@ class Membership:
 
     @property
     def have_all_joined(self) -> bool:
-        """Whether nobody is missed in the rebalance that goes on."""
+        """Whether the present rebalance waits for nobody."""
         return len(self.joining) == len(self.members) and not self.pending
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """How long a rebalance waits for the members: as long as the slowest asks for."""
+        """How long a rebalance waits for the members: the longest timeout of all."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def check_member(self, member_id: str, instance_id: str | None) -> Member:
-        """The member of this id. Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+        """Return the member of this id. Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
         if instance_id is not None:
             present = self.static.get(instance_id)
             if present is None:
@@ -131,7 +179,7 @@ class Membership:
     # --- coming and going -------------------------------------------------------------------------
 
     def add(self, member: Member) -> None:
-        """Take a member in; the first is the leader, until it leaves or does not join in time."""
+        """Add a member; the first is the leader, until it leaves or does not join in time."""
         self.members[member.member_id] = member
         if member.instance_id is not None:
             self.static[member.instance_id] = member.member_id
@@ -141,7 +189,7 @@ class Membership:
         self.forget_pending(member.member_id)
 
     def remove(self, member_id: str) -> None:
-        """Take a member out; one that waits to join is told that it is none, and may come again."""
+        """Remove a member, or an id that was given out; answer its waiting requests with UNKNOWN_MEMBER_ID."""
         member = self.members.pop(member_id, None)
         if member is not None:
             member.end_session()
@@ -157,7 +205,7 @@ class Membership:
         self.answer_sync(member_id, SyncGroupResponse(error_code=code))
 
     def replace(self, old: Member, member_id: str) -> Member:
-        """Give a static member another id; whoever waits under the old one is fenced, and its session ends."""
+        """Give a static member another id; fence the requests that wait under the old one, and end its session."""
         code = ErrorCode.FENCED_INSTANCE_ID
         self.answer_join(old.member_id, join_error(code, old.member_id))
         self.answer_sync(old.member_id, SyncGroupResponse(error_code=code))
@@ -182,20 +230,24 @@ class Membership:
             self.static[old.instance_id] = member_id
         return member
 
-    def change_protocols(self, member: Member, protocols: Iterable[Protocol]) -> None:
-        """Have a member understand other protocols, or tell other things for them."""
+    def update(
+        self, member: Member, protocols: Iterable[Protocol], rebalance_timeout_ms: int, session_timeout_ms: int
+    ) -> None:
+        """Give a member other protocols and timeouts."""
         self._supported.subtract(protocol.name for protocol in member.protocols)
         member.protocols = list(protocols)
         self._supported.update(protocol.name for protocol in member.protocols)
+        member.rebalance_timeout_ms = rebalance_timeout_ms
+        member.session_timeout_ms = session_timeout_ms
 
     def forget_pending(self, member_id: str) -> None:
-        """Expect nobody of this id any more."""
+        """Stop waiting for somebody to join with this id."""
         timer = self.pending.pop(member_id, None)
         if timer is not None:
             timer.cancel()
 
     def elect_joined_leader(self) -> bool:
-        """Have a leader that has joined, the present one if it has; False if nobody has."""
+        """Keep the leader if it has joined, else elect a member that has; return False if nobody has."""
         if self.leader_id is None:
             return False
         if self.leader_id not in self.joining:
@@ -208,11 +260,11 @@ class Membership:
     # --- protocols --------------------------------------------------------------------------------
 
     def have_in_common(self, names: Iterable[str]) -> bool:
-        """Whether all members understand one of these protocols."""
+        """Whether all members support one of these protocols."""
         return any(self._supported[name] == len(self.members) for name in names)
 
     def select_protocol(self) -> str | None:
-        """The protocol that most members like best, of those that all understand; None if there are no members."""
+        """Return the protocol with the most votes, of those that all members support; None without members."""
         candidates = {name for name, count in self._supported.items() if count == len(self.members)}
         votes = Counter(filter(None, (member.vote(candidates) for member in self.members.values())))
         return votes.most_common(1)[0][0] if votes else None
@@ -220,13 +272,13 @@ class Membership:
     # --- answers ----------------------------------------------------------------------------------
 
     def answer_join(self, member_id: str, response: JoinGroupResponse) -> None:
-        """Answer the JoinGroup of a member, if one waits."""
+        """Answer the waiting JoinGroup of a member, if there is one."""
         respond = self.joining.pop(member_id, None)
         if respond is not None:
             respond(response)
 
     def answer_sync(self, member_id: str, response: SyncGroupResponse) -> bool:
-        """Answer the SyncGroup of a member; whether one has waited."""
+        """Answer the waiting SyncGroup of a member; return whether there was one."""
         respond = self.syncing.pop(member_id, None)
         if respond is not None:
             respond(response)

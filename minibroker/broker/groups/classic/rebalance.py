@@ -1,197 +1,329 @@
-"""From one generation of a classic group to the next: who is waited for, for how long, and what the members are told.
+"""How a classic group gets from one generation to the next: who is waited for, for how long, and who is answered.
 
-Which state follows on which is in `states`; what the single requests ask for is in the files named after them.
+A rebalance begins when a member comes, goes or changes (`rebalance`). All members must join again, within the longest
+of their rebalance timeouts. Then the next generation begins without those who have not joined (`complete`), and its
+leader has the same time to send the assignment. The first rebalance of an empty group waits for
+`group.initial.rebalance.delay.ms` instead, and again whenever a member has joined meanwhile.
 
-A rebalance begins (`prepare`) when somebody comes, goes or changes. All members must join again, within the longest of
-their rebalance timeouts; then the next generation begins without those who have not (`complete`), and its leader has
-as long to bring the assignment. The first rebalance of an empty group waits for `group.initial.rebalance.delay.ms`
-instead, and as long again whenever somebody has come meanwhile.
+Which state may follow which is in `states`, what the members ask for in `group`.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
-from minibroker.broker.groups.classic.recording import record
-from minibroker.broker.groups.classic.states import CAN_REBALANCE, State
+from minibroker.broker.clock import Timer
+from minibroker.broker.coordination.coordinator_logs import Entry
+from minibroker.broker.groups.classic.members import CONSUMER_PROTOCOL, NOT_SET, Member, Membership
+from minibroker.broker.groups.classic.states import CAN_REBALANCE, FOLLOWING, State
+from minibroker.broker.groups.group import Group, GroupContext
+from minibroker.broker.groups.offsets import CommittedOffsets
+from minibroker.broker.groups.records import group_metadata_entry
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.legible import few
+from minibroker.protocol.messages.group_records import GroupMetadataValue
 from minibroker.protocol.messages.groups import JoinGroupResponse, SyncGroupResponse
-
-if TYPE_CHECKING:
-    from minibroker.broker.groups.classic.group import ClassicGroup
+from minibroker.protocol.primitives import MalformedMessage
 
 log = logging.getLogger("minibroker.groups")
 
 INITIAL_DELAY = "group.initial.rebalance.delay.ms"
 
 
-# --- the members join -------------------------------------------------------------------------------
+class RebalancingGroup(Membership, Group):
+    """A classic group as far as rebalances go: its state, its generation, and the timers of both.
 
+    `protocol` is the one that the generation has agreed on. `topics` are those that its members read, None if that is
+    not known. `is_first_rebalance` says that the present rebalance began with an empty group, `has_new_member` that a
+    member has joined since. `_deadline` is the end of the time for joining, or for syncing.
+    """
 
-def prepare_or_complete(group: ClassicGroup, reason: str) -> None:
-    """Begin a rebalance, or, if one goes on, see whether all have joined now."""
-    if group.state in CAN_REBALANCE:
-        prepare(group, reason)
-    else:
-        complete_if_all_joined(group)
+    def __init__(self, context: GroupContext, group_id: str, offsets: CommittedOffsets) -> None:
+        Membership.__init__(self)
+        Group.__init__(self, context, group_id, offsets)
+        self.state = State.EMPTY
+        self.state_since_ms: int | None = self.clock.wall_ms()
+        self.generation = 0
+        self.protocol: str | None = None
+        self.topics: frozenset[str] | None = None
+        self.is_first_rebalance = False
+        self.has_new_member = False
+        self._deadline: Timer | None = None
 
+    def become(self, state: State) -> None:
+        """Change to a state that may follow the present one."""
+        if state not in FOLLOWING[self.state]:
+            raise AssertionError(f"{self} cannot become {state}")
+        self.state = state
+        self.state_since_ms = self.clock.wall_ms()
 
-def prepare(group: ClassicGroup, reason: str) -> None:
-    """Have all members join again."""
-    if group.state is State.COMPLETING_REBALANCE:
-        propagate_error(group, ErrorCode.REBALANCE_IN_PROGRESS)
-    expect_no_syncs(group)
-    group.is_first_rebalance = group.state is State.EMPTY
-    group.become(State.PREPARING_REBALANCE)
-    log.info("group %s rebalances after generation %d: %s", group.group_id, group.generation, reason)
-    if group.is_first_rebalance:
-        delay_ms = group.setting(INITIAL_DELAY)
-        _wait_for_first(group, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
-    elif group.have_all_joined:
-        complete(group)
-    else:
-        group.wait_for_joins(group.rebalance_timeout_ms, lambda: complete(group))
+    def learn_topics(self) -> None:
+        """Find out what the members read, after they or the protocol have changed.
 
+        The broker reads the metadata of consumers for nothing else, and that of other protocol types not at all.
+        """
+        self.topics = None
+        if self.kind == CONSUMER_PROTOCOL and (self.protocol is not None or not self.members):
+            try:
+                self.topics = frozenset(
+                    each for member in self.members.values() for each in member.topics(self.protocol)
+                )
+            except MalformedMessage as error:
+                log.warning("what the members of group %s read is not known: %s", self.group_id, error)
 
-def complete_if_all_joined(group: ClassicGroup) -> None:
-    """Begin the next generation if nobody is missed; the first one of an empty group always has its delay."""
-    if group.state is State.PREPARING_REBALANCE and not group.is_first_rebalance and group.have_all_joined:
-        complete(group)
+    # --- the members join -------------------------------------------------------------------------
 
+    def rebalance(self, reason: str) -> None:
+        """Begin a rebalance; if one goes on, end it if all members have joined."""
+        if self.state in CAN_REBALANCE:
+            self.begin_rebalance(reason)
+        else:
+            self.complete_if_all_joined()
 
-def _wait_for_first(group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
-    def is_over() -> None:
-        if not group.has_new_member or not remaining_ms:
-            complete(group)
+    def begin_rebalance(self, reason: str) -> None:
+        """Require all members to join again."""
+        if self.state is State.COMPLETING_REBALANCE:
+            self.refuse_assignments(ErrorCode.REBALANCE_IN_PROGRESS)
+        self._expect_no_syncs()
+        self.is_first_rebalance = self.state is State.EMPTY
+        self.become(State.PREPARING_REBALANCE)
+        log.info("group %s rebalances after generation %d: %s", self.group_id, self.generation, reason)
+        if self.is_first_rebalance:
+            delay_ms: int = self.context.cluster.settings[INITIAL_DELAY]
+            self._wait_for_first(delay_ms, max(self.rebalance_timeout_ms - delay_ms, 0))
+        elif self.have_all_joined:
+            self.complete()
+        else:
+            self._wait(self.rebalance_timeout_ms, self.complete)
+
+    def complete_if_all_joined(self) -> None:
+        """Begin the next generation if all members have joined; that of an empty group waits for its delay."""
+        if self.state is State.PREPARING_REBALANCE and not self.is_first_rebalance and self.have_all_joined:
+            self.complete()
+
+    def _wait_for_first(self, delay_ms: int, remaining_ms: int) -> None:
+        def is_over() -> None:
+            if not self.has_new_member or not remaining_ms:
+                self.complete()
+                return
+            self.has_new_member = False
+            again_ms = min(self.context.cluster.settings[INITIAL_DELAY], remaining_ms)
+            self._wait_for_first(again_ms, max(remaining_ms - delay_ms, 0))
+
+        self._wait(delay_ms, is_over)
+
+    def complete(self) -> None:
+        """Begin the next generation with the members who have joined, and the static ones, who may come back later."""
+        self.stop_waiting()
+        missed = [
+            member_id
+            for member_id, member in self.members.items()
+            if member_id not in self.joining and member.instance_id is None
+        ]
+        for member_id in missed:
+            self.remove(member_id)
+        if missed:
+            log.info("group %s goes on without %s, which have not joined in time", self.group_id, few(missed))
+        if self.elect_joined_leader() or not self.members:
+            self._begin_generation()
+        else:
+            log.warning("group %s waits on: none of its %d static members has joined", self.group_id, len(self.members))
+            self._wait(self.rebalance_timeout_ms, self.complete)
+
+    def _begin_generation(self) -> None:
+        self.generation += 1
+        self.protocol = self.select_protocol()
+        self.learn_topics()
+        self.unsynced.clear()
+        if not self.members:
+            self._become_empty()
             return
-        group.has_new_member = False
-        again_ms = min(group.setting(INITIAL_DELAY), remaining_ms)
-        _wait_for_first(group, again_ms, max(remaining_ms - delay_ms, 0))
+        self.become(State.COMPLETING_REBALANCE)
+        log.info("group %s is in generation %d with %d members", self.group_id, self.generation, len(self.members))
+        for member_id, member in self.members.items():
+            self.answer_join(member_id, self.join_answer(member_id))
+            self.keep_alive(member)
+            member.is_new = False
+            self.unsynced.add(member_id)
+        self._wait(self.rebalance_timeout_ms, self._expire_syncs)
 
-    group.wait_for_joins(delay_ms, is_over)
+    def _become_empty(self) -> None:
+        self.become(State.EMPTY)
+        log.info("group %s is empty after generation %d", self.group_id, self.generation)
+        try:
+            self.record()
+        except KafkaError as error:
+            # After a start the members of the generation before are waited for again, and time out.
+            log.warning("it is not recorded that group %s is empty: %s", self.group_id, error)
 
+    def join_answer(self, member_id: str, *, skip_assignment: bool = False) -> JoinGroupResponse:
+        """Return the answer to a JoinGroup in the present generation; the leader's has the list of members."""
+        told = self.members.values() if member_id == self.leader_id else ()
+        return JoinGroupResponse(
+            generation_id=self.generation,
+            protocol_type=self.kind,
+            protocol_name=self.protocol,
+            leader=self.leader_id or "",
+            skip_assignment=skip_assignment,
+            member_id=member_id,
+            members=[
+                JoinGroupResponse.JoinGroupResponseMember(
+                    member_id=member.member_id,
+                    group_instance_id=member.instance_id,
+                    metadata=member.metadata(self.protocol),
+                )
+                for member in told
+            ],
+        )
 
-def complete(group: ClassicGroup) -> None:
-    """Begin the next generation with the members who have joined, and the static ones, who may come back later."""
-    group.stop_waiting_for_joins()
-    missed = [
-        member_id
-        for member_id, member in group.members.items()
-        if member_id not in group.joining and member.instance_id is None
-    ]
-    for member_id in missed:
-        group.remove(member_id)
-    if missed:
-        log.info("group %s goes on without %s, which have not joined in time", group.group_id, few(missed))
-    if group.elect_joined_leader() or not group.members:
-        _begin_generation(group)
-    else:
-        log.warning("group %s waits on: none of its %d static members has joined", group.group_id, len(group.members))
-        group.wait_for_joins(group.rebalance_timeout_ms, lambda: complete(group))
+    # --- the members sync -------------------------------------------------------------------------
 
+    def assign(self, assignments: Mapping[str, bytes]) -> None:
+        """Record the leader's assignment, by member id, then answer the members; those left out get an empty one."""
+        generation = self.generation
 
-def _begin_generation(group: ClassicGroup) -> None:
-    group.generation += 1
-    group.protocol = group.select_protocol()
-    group.learn_topics()
-    group.unsynced.clear()
-    if not group.members:
-        _become_empty(group)
-        return
-    group.become(State.COMPLETING_REBALANCE)
-    log.info("group %s is in generation %d with %d members", group.group_id, group.generation, len(group.members))
-    for member_id, member in group.members.items():
-        group.answer_join(member_id, join_answer(group, member_id))
-        group.keep_alive(member)
-        member.is_new = False
-        group.unsynced.add(member_id)
-    group.wait_for_syncs(group.rebalance_timeout_ms, lambda: _expire_syncs(group))
+        def recorded(failure: KafkaError | None) -> None:
+            if self.state is not State.COMPLETING_REBALANCE or self.generation != generation:
+                return  # a member has come or gone meanwhile
+            if failure is not None:
+                self.refuse_assignments(failure.code)
+                self.begin_rebalance(f"the assignment of generation {generation} could not be kept: {failure}")
+                return
+            for member_id, member in self.members.items():
+                member.assignment = assignments.get(member_id, b"")
+            self.become(State.STABLE)
+            self._answer_syncs()
 
+        left_out = [member_id for member_id in self.members if member_id not in assignments]
+        if left_out:
+            log.warning("the leader of group %s assigns nothing to %s", self.group_id, few(left_out))
+        self.record_durably(recorded, assignments)
 
-def _become_empty(group: ClassicGroup) -> None:
-    group.become(State.EMPTY)
-    log.info("group %s is empty after generation %d", group.group_id, group.generation)
-    try:
-        record(group)
-    except KafkaError as error:
-        # After a start the members of the generation before are waited for again, and time out.
-        log.warning("it is not recorded that group %s is empty: %s", group.group_id, error)
+    def _answer_syncs(self) -> None:
+        for member_id, member in list(self.members.items()):
+            if self.answer_sync(member_id, self.sync_answer(member)):
+                # While its request waited, its session could not expire, and no timer ran.
+                self.keep_alive(member)
 
+    def refuse_assignments(self, code: ErrorCode) -> None:
+        """Take all assignments back, and answer the waiting SyncGroups with an error."""
+        for member_id, member in list(self.members.items()):
+            member.assignment = b""
+            if self.answer_sync(member_id, SyncGroupResponse(error_code=code)):
+                self.keep_alive(member)
 
-def join_answer(group: ClassicGroup, member_id: str, *, skip_assignment: bool = False) -> JoinGroupResponse:
-    """What a member is told of the present generation; the leader also learns who is in it."""
-    told = group.members.values() if member_id == group.leader_id else ()
-    return JoinGroupResponse(
-        generation_id=group.generation,
-        protocol_type=group.kind,
-        protocol_name=group.protocol,
-        leader=group.leader_id or "",
-        skip_assignment=skip_assignment,
-        member_id=member_id,
-        members=[
-            JoinGroupResponse.JoinGroupResponseMember(
-                member_id=member.member_id,
-                group_instance_id=member.instance_id,
-                metadata=member.metadata(group.protocol),
-            )
-            for member in told
-        ],
-    )
+    def sync_answer(self, member: Member) -> SyncGroupResponse:
+        """Return the answer to a SyncGroup, with the member's assignment."""
+        return SyncGroupResponse(protocol_type=self.kind, protocol_name=self.protocol, assignment=member.assignment)
 
+    def has_synced(self, member_id: str) -> None:
+        """Note that a member has asked for its assignment; after the last one, nobody is waited for."""
+        self.unsynced.discard(member_id)
+        if not self.unsynced:
+            self._expect_no_syncs()
 
-# --- the members sync -------------------------------------------------------------------------------
+    def _expect_no_syncs(self) -> None:
+        self.unsynced.clear()
+        self.stop_waiting()
 
+    def _expire_syncs(self) -> None:
+        """Go on without the members that have joined and then not asked for their assignment."""
+        silent = list(self.unsynced)
+        for member_id in silent:
+            self.remove(member_id)
+        self.begin_rebalance(f"{few(silent)} joined and did not ask for their assignment")
 
-def propagate(group: ClassicGroup) -> None:
-    """Give each member that waits for it its assignment."""
-    for member_id, member in list(group.members.items()):
-        if group.answer_sync(member_id, sync_answer(group, member.assignment)):
-            # While it waited its session could not run out, and nothing would notice from now on that it is silent.
-            group.keep_alive(member)
+    # --- members go -------------------------------------------------------------------------------
 
+    def after_removal(self, reason: str) -> None:
+        """Begin another generation for the members that are left, or stop waiting for those that are gone."""
+        if self.state in (State.STABLE, State.COMPLETING_REBALANCE):
+            self.begin_rebalance(reason)
+        else:
+            self.complete_if_all_joined()
 
-def propagate_error(group: ClassicGroup, code: ErrorCode) -> None:
-    """Tell each member that waits for its assignment that there is none."""
-    for member_id, member in list(group.members.items()):
-        member.assignment = b""
-        if group.answer_sync(member_id, SyncGroupResponse(error_code=code)):
-            group.keep_alive(member)
+    # --- time -------------------------------------------------------------------------------------
 
+    def _wait(self, timeout_ms: int, then: Callable[[], None]) -> None:
+        """Call `then` when the time for joining or syncing is up."""
+        self.stop_waiting()
+        self._deadline = self.clock.call_later(timeout_ms, then)
 
-def sync_answer(group: ClassicGroup, assignment: bytes) -> SyncGroupResponse:
-    """What a member is told that has an assignment."""
-    return SyncGroupResponse(protocol_type=group.kind, protocol_name=group.protocol, assignment=assignment)
+    def stop_waiting(self) -> None:
+        """Wait for no request any more."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
+    def keep_alive(self, member: Member, timeout_ms: int | None = None) -> None:
+        """Restart a member's session, with its session timeout or another one."""
+        if member.session is not None:
+            member.session.cancel()
+        timeout_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
+        member.session = self.clock.call_later(timeout_ms, lambda: self._expire(member))
 
-def has_synced(group: ClassicGroup, member_id: str) -> None:
-    """A member has asked for its assignment; once all have, nobody is waited for."""
-    group.unsynced.discard(member_id)
-    if not group.unsynced:
-        expect_no_syncs(group)
+    def _expire(self, member: Member) -> None:
+        """Remove a member whose session has expired, unless its request waits here: its answer restarts the session."""
+        waits = member.member_id in self.joining or member.member_id in self.syncing
+        if waits and not member.is_new:
+            return
+        log.info("group %s: %s has not been heard of for its session timeout", self.group_id, member.member_id)
+        self.remove(member.member_id)
+        self.after_removal(f"{member.member_id} fell silent")
 
+    def expect(self, member_id: str, timeout_ms: int) -> None:
+        """Wait for a member to join with an id that was given out, and hold the next generation back for so long."""
 
-def expect_no_syncs(group: ClassicGroup) -> None:
-    """Wait for no SyncGroup any more."""
-    group.unsynced.clear()
-    group.stop_waiting_for_syncs()
+        def expire() -> None:
+            log.info("group %s: nobody has joined as %s", self.group_id, member_id)
+            self.forget_pending(member_id)
+            if self.state is State.PREPARING_REBALANCE and self.have_all_joined:
+                self.complete()
 
+        self.pending[member_id] = self.clock.call_later(timeout_ms, expire)
 
-def _expire_syncs(group: ClassicGroup) -> None:
-    """Go on without those who have joined and then not asked for their assignment."""
-    silent = list(group.unsynced)
-    for member_id in silent:
-        group.remove(member_id)
-    prepare(group, f"{few(silent)} joined and did not ask for their assignment")
+    # --- its record -------------------------------------------------------------------------------
 
+    def entry(self, assignments: Mapping[str, bytes] | None = None) -> Entry:
+        """Return the record of the group, with these assignments by member id, or those that it has."""
+        value = GroupMetadataValue(
+            protocol_type=self.protocol_type,
+            generation=self.generation,
+            protocol=self.protocol,
+            leader=self.leader_id,
+            current_state_timestamp=NOT_SET if self.state_since_ms is None else self.state_since_ms,
+            members=[
+                member.record_value(
+                    self.protocol, member.assignment if assignments is None else assignments.get(member_id, b"")
+                )
+                for member_id, member in self.members.items()
+            ],
+        )
+        return group_metadata_entry(self.group_id, value)
 
-# --- members go -------------------------------------------------------------------------------------
+    def record(self, assignments: Mapping[str, bytes] | None = None) -> None:
+        """Append the record of the group, as `entry` makes it. Raises KafkaError with the code for the client."""
+        self.context.append(self.group_id, [self.entry(assignments)])
 
+    def record_durably(
+        self, then: Callable[[KafkaError | None], None], assignments: Mapping[str, bytes] | None = None
+    ) -> None:
+        """Append the record of the group, then call `then` once it is durable, or with the failure."""
+        try:
+            self.record(assignments)
+            self.context.when_durable(self.group_id, then)
+        except KafkaError as error:
+            then(error)
 
-def after_removal(group: ClassicGroup, reason: str) -> None:
-    """Somebody has gone: those who stay need another generation, or do not wait for him any more."""
-    if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
-        prepare(group, reason)
-    else:
-        complete_if_all_joined(group)
+    def restore(self, value: GroupMetadataValue) -> None:
+        """Take over the state of a record: that at the last SyncGroup of a leader."""
+        self.kind = value.protocol_type or None
+        self.protocol = value.protocol
+        self.generation = value.generation
+        self.state = State.STABLE if value.members else State.EMPTY
+        self.state_since_ms = None if value.current_state_timestamp == NOT_SET else value.current_state_timestamp
+        for member in value.members:
+            self.add(Member.from_record(value.protocol, member))
+        self.leader_id = value.leader
+        self.learn_topics()

@@ -1,0 +1,35 @@
+"""Settings that one listener, or one SASL mechanism of it, may have of its own, as in Kafka.
+
+listener.name.<listener>.<mechanism>.<setting>      both in small letters; this one first, then
+listener.name.<listener>.<setting>
+<setting>
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minibroker.broker.configs.settings import Settings, SettingsError, broker_setting
+from minibroker.broker.configs.settings_table import ConfigType
+from minibroker.broker.configs.settings_values import InvalidValue, parse_value
+
+
+def listener_setting(settings: Settings, name: str, listener: str, mechanism: str | None = None) -> Any:
+    """Return the typed value of a setting that a listener has, or a mechanism of it. Raise SettingsError."""
+    own = f"listener.name.{listener.lower()}."
+    prefixes = (own,) if mechanism is None else (f"{own}{mechanism.lower()}.", own)
+    for prefix in prefixes:
+        value = settings.kept(prefix + name)
+        if value is not None:
+            return _typed(name, prefix + name, value)
+    return settings.kept(name)
+
+
+def _typed(name: str, full_name: str, value: Any) -> Any:
+    """Return the value as its setting has it: of a name that nobody has a row for, the text is kept."""
+    if broker_setting(full_name).type is not ConfigType.UNKNOWN:
+        return value
+    try:
+        return parse_value(broker_setting(name), full_name, value)
+    except InvalidValue as error:
+        raise SettingsError(str(error)) from None

@@ -1,0 +1,200 @@
+"""Hold clients to their quotas: for how long each has to wait (KIP-13, KIP-124, KIP-219, KIP-546, KIP-599).
+
+    request --> handler --> what was used is recorded --> over the quota? --> answered at once, with the time
+                                                                              --> the connection is muted that long
+
+A quota of a user, a client id or both binds whom it names; of several the first in `_LEVELS` counts. Those whom one
+quota of a default binds have a window each. Produce is charged its request's bytes, Fetch its answer's, everything the
+time of its handler, and what creates or deletes partitions their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from minibroker.broker.quotas.client_quotas import CLIENT_ID, INT_MAX, USER
+from minibroker.broker.quotas.windows import Rate, TokenBucket, Windows
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.steps import Steps
+
+if TYPE_CHECKING:
+    from minibroker.broker.cluster import Cluster, Node
+    from minibroker.broker.metadata.image import QuotaEntity
+    from minibroker.broker.security.principals import Principal
+
+PRODUCED, FETCHED = "producer_byte_rate", "consumer_byte_rate"
+REQUESTS, MUTATIONS = "request_percentage", "controller_mutation_rate"
+PERCENT_A_NS = 100 / 1e9
+KEPT_MAX = 10_000  # rates, and buckets; beyond it those that are idle go, or else the oldest
+
+Who = tuple[str, str]  # user and client id, "" for one that the quota does not name
+
+
+class Quota(NamedTuple):
+    """A limit a second, and for whom it counts together."""
+
+    bound: float
+    who: Who
+
+
+class Usage:
+    """What one request has used so far, and for how long its client is to wait for it."""
+
+    __slots__ = ("_since_ns", "frame_bytes", "run_ns", "throttle_ms")
+
+    def __init__(self, frame_bytes: int) -> None:
+        self.frame_bytes = frame_bytes
+        self.throttle_ms = 0
+        self.run_ns = 0
+        self._since_ns = perf_counter_ns()
+
+    def stop(self) -> None:
+        """End the time that is charged."""
+        self.run_ns += perf_counter_ns() - self._since_ns
+
+    def timed(self, steps: Steps[Any]) -> Steps[Any]:
+        """Run the steps, and charge the time of each."""
+        try:
+            while True:
+                self._since_ns = perf_counter_ns()
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    return end.value
+                finally:
+                    self.stop()
+                yield
+        finally:
+            steps.close()
+
+
+class Client(Protocol):
+    """Who has sent a request, and what it has used so far, if anybody has a quota."""
+
+    node: Node
+    client_id: str | None
+    usage: Usage | None
+
+    @property
+    def principal(self) -> Principal:
+        """Who the client has authenticated as."""
+
+
+def quota_for(quotas: Mapping[QuotaEntity, Mapping[str, float]], key: str, user: str, client_id: str) -> Quota | None:
+    """Return the quota of this kind that binds the client, or None."""
+    for entity, who in _levels(user, client_id):
+        bound = quotas.get(entity, {}).get(key)
+        if bound is not None:
+            return Quota(bound, who)
+    return None
+
+
+def _levels(user: str, client_id: str) -> Iterator[tuple[QuotaEntity, Who]]:
+    """Yield the entities that the client belongs to, the one that counts first at the front."""
+    for named_user in (user, None):
+        for named_client in (client_id, None):
+            yield frozenset({(USER, named_user), (CLIENT_ID, named_client)}), (user, client_id)
+        yield frozenset({(USER, named_user)}), (user, "")
+    for named_client in (client_id, None):
+        yield frozenset({(CLIENT_ID, named_client)}), ("", client_id)
+
+
+class QuotaManager:
+    """What the clients of a cluster have used lately. Byte rates and times count for each node, mutations for all."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._rates: dict[tuple[int, str, Who], Rate] = {}
+        self._buckets: dict[Who, TokenBucket] = {}
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether anybody has a quota."""
+        return bool(self._cluster.image.quotas)
+
+    def charge_request(self, client: Client, usage: Usage, *, produced: bool) -> int:
+        """Charge a request that is about to be answered; return for how many ms its client has to wait."""
+        if produced:
+            throttle_ms = self._charge(client, PRODUCED, usage.frame_bytes)
+            usage.throttle_ms = max(usage.throttle_ms, throttle_ms)
+        throttle_ms = self._charge(client, REQUESTS, usage.run_ns * PERCENT_A_NS)
+        return max(usage.throttle_ms, min(throttle_ms, self._windows().size_ms))
+
+    def charge_bytes(self, client: Client, key: str, size_bytes: int) -> bool:
+        """Charge bytes of an answer; return whether the client has to wait for it."""
+        throttle_ms = self._charge(client, key, size_bytes)
+        if client.usage is not None:
+            client.usage.throttle_ms = max(client.usage.throttle_ms, throttle_ms)
+        return throttle_ms > 0
+
+    def take_back(self, client: Client, key: str, size_bytes: int) -> None:
+        """Undo a charge, as the bytes are not sent after all."""
+        quota = self._quota(client, key)
+        rate = None if quota is None else self._rates.get((client.node.node_id, key, quota.who))
+        if rate is not None:
+            rate.take_back(size_bytes)
+
+    def most_bytes(self, client: Client, key: str) -> int:
+        """Return how many bytes are within the quota at best: no answer needs to be larger."""
+        quota = self._quota(client, key)
+        if quota is None:
+            return INT_MAX
+        windows = self._windows()
+        return int(quota.bound * (windows.number - 1) * windows.size_ms / 1000)
+
+    def charge_mutations(self, client: Client, usage: Usage, count: int, *, strict: bool) -> None:
+        """Charge partitions that are about to be created or deleted.
+
+        Raise KafkaError(THROTTLING_QUOTA_EXCEEDED) if it is `strict` and others have used up the quota; else the
+        client has to wait.
+        """
+        quota = self._quota(client, MUTATIONS)
+        if quota is None:
+            return
+        now_ms = int(self._cluster.clock.monotonic_ms())
+        bucket = self._buckets.get(quota.who)
+        if bucket is None:
+            if len(self._buckets) >= KEPT_MAX:
+                del self._buckets[next(iter(self._buckets))]
+            bucket = self._buckets[quota.who] = TokenBucket(self._saved_windows())
+        if strict:
+            throttle_ms = bucket.throttle_ms(quota.bound, now_ms)
+            if throttle_ms:
+                usage.throttle_ms = max(usage.throttle_ms, throttle_ms)
+                raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+        bucket.record(count, quota.bound, now_ms)
+        if not strict:
+            usage.throttle_ms = max(usage.throttle_ms, bucket.throttle_ms(quota.bound, now_ms))
+
+    def _charge(self, client: Client, key: str, value: float) -> int:
+        quota = self._quota(client, key)
+        if quota is None:
+            return 0
+        now_ms = int(self._cluster.clock.monotonic_ms())
+        place = client.node.node_id, key, quota.who
+        rate = self._rates.get(place)
+        if rate is None:
+            self._make_room(now_ms)
+            rate = self._rates[place] = Rate(self._windows())
+        rate.record(value, now_ms)
+        return rate.throttle_ms(quota.bound, now_ms)
+
+    def _quota(self, client: Client, key: str) -> Quota | None:
+        return quota_for(self._cluster.image.quotas, key, client.principal.name, client.client_id or "")
+
+    def _windows(self) -> Windows:
+        settings = self._cluster.settings
+        return Windows(settings["quota.window.num"], 1000 * settings["quota.window.size.seconds"])
+
+    def _saved_windows(self) -> Windows:
+        settings = self._cluster.settings
+        size_s: int = settings["controller.quota.window.size.seconds"]
+        return Windows(settings["controller.quota.window.num"], 1000 * size_s)
+
+    def _make_room(self, now_ms: int) -> None:
+        if len(self._rates) >= KEPT_MAX:
+            self._rates = {place: rate for place, rate in self._rates.items() if not rate.is_idle(now_ms)}
+        if len(self._rates) >= KEPT_MAX:
+            del self._rates[next(iter(self._rates))]

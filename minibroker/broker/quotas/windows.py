@@ -1,0 +1,102 @@
+"""How much was used in the last seconds: what quotas are compared with. Pure; time is passed in, in ms.
+
+Both count as Apache Kafka's metrics do, so that a client is throttled for as long as by Kafka: `Rate` as `Rate` over a
+`SampledStat`, `TokenBucket` as `TokenBucket` (KIP-599).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Windows(NamedTuple):
+    """How many windows are kept, and how long one is."""
+
+    number: int
+    size_ms: int
+
+
+@dataclass(slots=True)
+class _Sample:
+    start_ms: int
+    last_ms: int
+    total: float = 0.0
+
+
+class Rate:
+    """The use a second, over windows of which the oldest ones are forgotten."""
+
+    __slots__ = ("_samples", "_windows")
+
+    def __init__(self, windows: Windows) -> None:
+        self._windows = windows
+        self._samples: list[_Sample] = []  # in the order of their starts
+
+    def record(self, value: float, now_ms: int) -> None:
+        """Add to what was used."""
+        samples = self._samples
+        if not samples or now_ms - samples[-1].start_ms >= self._windows.size_ms:
+            self._purge(now_ms)
+            samples.append(_Sample(now_ms, now_ms))
+        samples[-1].total += value
+        samples[-1].last_ms = now_ms
+
+    def take_back(self, value: float) -> None:
+        """Undo a record."""
+        self._samples[-1].total -= value
+
+    def measure(self, now_ms: int) -> float:
+        """Return the use a second."""
+        self._purge(now_ms)
+        return sum(sample.total for sample in self._samples) * 1000 / self.window_ms(now_ms)
+
+    def window_ms(self, now_ms: int) -> int:
+        """Return over how much time the use is spread: at least all windows but one."""
+        self._purge(now_ms)
+        number, size_ms = self._windows
+        elapsed_ms = now_ms - self._samples[0].start_ms if self._samples else 0
+        return max(elapsed_ms + max(number - 1 - elapsed_ms // size_ms, 0) * size_ms, 1)
+
+    def is_idle(self, now_ms: int) -> bool:
+        """Return whether nothing is left that counts."""
+        self._purge(now_ms)
+        return not self._samples
+
+    def _purge(self, now_ms: int) -> None:
+        limit_ms = now_ms - self._windows.number * self._windows.size_ms
+        self._samples[:] = [sample for sample in self._samples if sample.last_ms > limit_ms]
+
+    def throttle_ms(self, bound: float, now_ms: int) -> int:
+        """Return how long to wait until the use is within `bound` a second, 0 if it is."""
+        value = self.measure(now_ms)
+        return round((value - bound) / bound * self.window_ms(now_ms)) if value > bound else 0
+
+
+class TokenBucket:
+    """Tokens that come back steadily, as many as the windows hold: bursts are allowed, and a debt is waited for."""
+
+    __slots__ = ("_last_ms", "_tokens", "_windows")
+
+    def __init__(self, windows: Windows) -> None:
+        self._windows = windows
+        self._tokens: float | None = None  # None: full
+        self._last_ms = 0
+
+    def record(self, value: float, bound: float, now_ms: int) -> None:
+        """Take tokens, also those that are not there."""
+        self._tokens = self.measure(bound, now_ms) - value
+
+    def measure(self, bound: float, now_ms: int) -> float:
+        """Return how many tokens there are, negative if they are owed; `bound` come back a second."""
+        number, size_ms = self._windows
+        most = number * size_ms / 1000 * bound
+        come_back = bound * (now_ms - self._last_ms) / 1000
+        self._tokens = most if self._tokens is None else min(most, self._tokens + come_back)
+        self._last_ms = now_ms
+        return self._tokens
+
+    def throttle_ms(self, bound: float, now_ms: int) -> int:
+        """Return how long to wait until nothing is owed, 0 if nothing is."""
+        tokens = self.measure(bound, now_ms)
+        return round(-tokens / bound * 1000) if tokens < 0 else 0

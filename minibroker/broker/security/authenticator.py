@@ -1,0 +1,348 @@
+"""Who is at the other end of a connection, by SASL: the order of its requests, its session, and how it ends.
+
+    FIRST --ApiVersions--> VERSIONS_TOLD --SaslHandshake--> EXCHANGE --SaslAuthenticate...--> AUTHENTICATED
+      +------------------- SaslHandshake ---------------------^  ^           |                 |        |
+                                                                 |           v                 |    session over
+                                                                 |         FAILED              |        v
+                                                                 +------ SaslHandshake --------+---- EXPIRED
+
+A session ends with the token that began it, or after `connections.max.reauth.ms`; before and after that, the client may
+authenticate anew (KIP-368), as the same principal and by the same mechanism. An expired connection is closed with its
+next request for anything else. What fails is answered after `connection.failed.authentication.delay.ms`, and closed.
+
+After a handshake of version 0 tokens come as frames without headers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, Final
+
+from minibroker.broker.configs.listener_settings import listener_setting
+from minibroker.broker.configs.settings import Settings, SettingsError
+from minibroker.broker.network.framing import PREFIX
+from minibroker.broker.requests.parked import Parked
+from minibroker.broker.security.exchanges import (
+    Authenticated,
+    AuthenticationFailed,
+    Exchange,
+    InvalidCredentials,
+    Reply,
+    Wait,
+)
+from minibroker.broker.security.mechanisms import enabled_mechanisms
+from minibroker.broker.security.principals import USER, Principal
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.legible import MESSAGE_CHARACTERS, cut
+
+if TYPE_CHECKING:
+    from minibroker.broker.clock import Clock, Timer
+    from minibroker.broker.cluster import Cluster
+    from minibroker.broker.network.connection import Connection
+    from minibroker.protocol.messages.metadata_records import UserScramCredentialRecord
+
+log = logging.getLogger("minibroker.connections")
+
+LEAST_BETWEEN_REAUTHENTICATIONS_MS: Final = 1000
+LONGEST_TIMER_MS: Final = 10 * 365 * 86_400_000  # a session that lasts longer does not end
+NONCE_BITS: Final = 160
+LONG_MAX: Final = (1 << 63) - 1
+
+
+class State(Enum):
+    """Where a connection stands; see above."""
+
+    FIRST = auto()
+    VERSIONS_TOLD = auto()
+    EXCHANGE = auto()
+    AUTHENTICATED = auto()
+    EXPIRED = auto()
+    FAILED = auto()
+
+
+# What may be asked for before a client has authenticated, and once its session is over.
+ADMITTED: Final = {
+    State.FIRST: (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE),
+    State.VERSIONS_TOLD: (ApiKey.SASL_HANDSHAKE,),
+    State.EXCHANGE: (ApiKey.SASL_AUTHENTICATE,),
+    State.AUTHENTICATED: (),
+    State.EXPIRED: (ApiKey.SASL_HANDSHAKE,),
+    State.FAILED: (),
+}
+
+
+Answer = Callable[[Reply], Any]
+
+
+class SaslListener:
+    """The mechanisms of one listener, as the settings in force have them."""
+
+    def __init__(self, name: str, cluster: Callable[[], Cluster], clock: Clock) -> None:
+        """Read the settings. Raise SettingsError."""
+        self.clock = clock
+        self.run_aside = clock.run_aside
+        self._name = name
+        self._cluster = cluster
+        self._read_from = cluster().settings
+        self._read(self._read_from)
+
+    def read_again(self) -> None:
+        """Read the settings, if they have changed; what nobody could use is logged, and all stays as it was."""
+        settings = self._cluster().settings
+        if self._read_from is settings:
+            return
+        self._read_from = settings
+        try:
+            self._read(settings)
+        except SettingsError as error:
+            log.error("clients authenticate as before: %s", error)
+
+    def credential(self, name: str, mechanism: int) -> UserScramCredentialRecord | None:
+        """Return the SCRAM credential of a user, or None."""
+        return self._cluster().image.scram_credentials.get((name, mechanism))
+
+    def nonce(self) -> str:
+        """Return a text that nobody can foresee."""
+        return f"{self._cluster().random.getrandbits(NONCE_BITS):x}"
+
+    def now_ms(self) -> int:
+        """Return ms since 1970."""
+        return self.clock.wall_ms()
+
+    def monotonic_ms(self) -> float:
+        """Return ms that never go back."""
+        return self.clock.monotonic_ms()
+
+    def _read(self, settings: Settings) -> None:
+        self.mechanisms = enabled_mechanisms(settings, self._name)
+        self.limit_bytes: int = listener_setting(settings, "sasl.server.max.receive.size", self._name)
+        self.failure_delay_ms: int = settings["connection.failed.authentication.delay.ms"]
+
+
+class Authenticator:
+    """The authentication of one client, again and again if its sessions end."""
+
+    __slots__ = (
+        "_connection",
+        "_exchange",
+        "_failure",
+        "_limit_bytes",
+        "_listener",
+        "_mechanism",
+        "_previous",
+        "_reauthenticated_ms",
+        "_state",
+        "_timer",
+        "_unwanted",
+    )
+
+    def __init__(self, listener: SaslListener, connection: Connection) -> None:
+        self._listener = listener
+        self._connection = connection
+        self._limit_bytes = connection.limit_bytes
+        self._state = State.FIRST
+        self._mechanism = ""
+        self._exchange: Exchange | None = None
+        self._previous: Principal | None = None  # who the client was before it began to authenticate anew
+        self._unwanted: str | None = None  # what is wrong with the mechanism by which it wants to do that
+        self._failure: Reply | None = None
+        self._timer: Timer | None = None  # for the end of the session
+        self._reauthenticated_ms = -float("inf")
+        listener.read_again()
+        self._must()
+
+    # --- the order of requests ------------------------------------------------------------------
+
+    def admits(self, key: int) -> bool:
+        """Return whether a client that must authenticate may send a request of this API now."""
+        return key in ADMITTED[self._state]
+
+    def versions_told(self) -> None:
+        """Note that the client has asked for the versions, which it may do once and first."""
+        if self._state is State.FIRST:
+            self._state = State.VERSIONS_TOLD
+
+    def may_begin(self) -> bool:
+        """Return whether the client may say by which mechanism it authenticates, or does so anew.
+
+        Only sessions that end are begun anew, and at most once a second.
+        """
+        if self._state in (State.FIRST, State.VERSIONS_TOLD, State.FAILED):
+            return True  # of what has failed, the request runs once more
+        if self._timer is None and self._state is not State.EXPIRED:
+            return False
+        return self._now_ms() - self._reauthenticated_ms >= LEAST_BETWEEN_REAUTHENTICATIONS_MS
+
+    def begin(self, mechanism: str, version: int, answer: Callable[[ErrorCode, list[str]], Any]) -> Any:
+        """Begin the exchange by a mechanism: what `answer` makes of it, or a Parked of that."""
+        self._listener.read_again()
+        if self._state in (State.AUTHENTICATED, State.EXPIRED):
+            self._begin_anew(mechanism)
+        enabled = self._listener.mechanisms
+        if mechanism not in enabled:
+            refused = answer(ErrorCode.UNSUPPORTED_SASL_MECHANISM, list(enabled))
+            return self._refuse("asked for a SASL mechanism that is not enabled", lambda: refused)
+        self._state = State.EXCHANGE
+        if self._unwanted is None:
+            self._mechanism = mechanism
+            self._exchange = enabled[mechanism].begin(self._listener)
+        if version == 0:
+            self._connection.divert(self._take_frame)
+        return answer(ErrorCode.NONE, list(enabled))
+
+    def _begin_anew(self, mechanism: str) -> None:
+        self._stop_timer()
+        self._previous = self._connection.principal
+        self._reauthenticated_ms = self._now_ms()
+        if mechanism != self._mechanism:
+            self._unwanted = (
+                f"SASL mechanism '{mechanism}' requested by client is not supported for re-authentication of "
+                f"mechanism '{self._mechanism}'"
+            )
+        self._must()
+
+    def _must(self) -> None:
+        """Let the client do nothing but authenticate, in small frames."""
+        self._connection.must_authenticate = True
+        self._connection.known = None
+        self._connection.limit_bytes = self._listener.limit_bytes
+
+    # --- the exchange ---------------------------------------------------------------------------
+
+    def evaluate(self, token: bytes, answer: Answer) -> Any:
+        """Take the client's next token: what `answer` makes of the reply, or a Parked of that."""
+        if self._failure is not None:  # the request runs once more
+            return self._fail(self._failure, answer)
+        if self._unwanted is not None:
+            return self._fail(_refusal(self._unwanted), answer)
+        if self._exchange is None:
+            raise ValueError("a token without a handshake before it")
+        try:
+            challenge = self._exchange.send(token)
+        except StopIteration as end:
+            return self._authenticated(end.value, answer)
+        except AuthenticationFailed as error:
+            return self._fail(_refusal(str(error)), answer)
+        except InvalidCredentials as error:
+            doing = "authentication" if self._previous is None else "re-authentication"
+            told = f"Authentication failed during {doing} due to invalid credentials with SASL mechanism"
+            log.debug("%s: %s", self._connection.peer, error)
+            return self._fail(_refusal(f"{told} {self._mechanism}"), answer)
+        if not isinstance(challenge, bytes):
+            return self._go_on_later(challenge, token, answer)
+        return answer(Reply(ErrorCode.NONE, None, challenge, 0))
+
+    def _go_on_later(self, wait: Wait, token: bytes, answer: Answer) -> Parked:
+        """Let the request wait for what the exchange waits for."""
+        parked = Parked()
+
+        def go_on() -> None:
+            outcome = self.evaluate(token, answer)
+            if isinstance(outcome, Parked):
+                parked.follow(outcome)
+            else:
+                parked.complete(outcome)
+
+        wait(lambda: None if parked.done else parked.attempt(go_on))
+        return parked
+
+    def _authenticated(self, end: Authenticated, answer: Answer) -> Any:
+        principal = Principal(USER, end.name)
+        if self._previous not in (None, principal):
+            before = self._previous
+            return self._fail(
+                _refusal(
+                    f"Cannot change principals during re-authentication from {before.type}.{before.name}: "
+                    f"{principal.type}.{principal.name}"
+                ),
+                answer,
+            )
+        self._state = State.AUTHENTICATED
+        self._exchange = None
+        connection = self._connection
+        connection.principal = principal
+        connection.known = None
+        connection.must_authenticate = False
+        connection.limit_bytes = self._limit_bytes
+        connection.divert(None)
+        return answer(Reply(ErrorCode.NONE, None, end.token, self._begin_session(end.expires_ms)))
+
+    def _begin_session(self, expires_ms: int | None) -> int:
+        """Begin the time after which the client must authenticate anew; return it in ms, 0 for ever."""
+        limits = [] if expires_ms is None else [expires_ms - self._listener.clock.wall_ms()]
+        mechanism = self._listener.mechanisms.get(self._mechanism)
+        if mechanism is not None and mechanism.max_reauth_ms > 0:
+            limits.append(mechanism.max_reauth_ms)
+        if not limits:
+            return 0
+        lifetime_ms = min(max(0, min(limits)), LONG_MAX)
+        self._timer = self._listener.clock.call_later(min(lifetime_ms, LONGEST_TIMER_MS), self._expire)
+        return lifetime_ms
+
+    def _expire(self) -> None:
+        self._timer = None
+        self._state = State.EXPIRED
+        self._connection.must_authenticate = True
+        self._connection.known = None
+
+    # --- tokens without headers -----------------------------------------------------------------
+
+    def _take_frame(self, _: Connection, frame: memoryview) -> Any:
+        """Take a token that came as a frame of its own: the items to send, a Parked, or None."""
+        try:
+            outcome = self.evaluate(bytes(frame), _bare)
+        except Exception:
+            log.exception("closing %s: a SASL token failed", self._connection.peer, extra=self._connection.log_fields)
+            self._connection.end()
+            return None
+        if isinstance(outcome, Parked):
+            outcome.attach(self._connection.answered, lambda error: self._connection.fail())
+            return None if outcome.done else outcome
+        return outcome
+
+    # --- failure --------------------------------------------------------------------------------
+
+    def _fail(self, reply: Reply, answer: Answer) -> Any:
+        self._failure = reply
+        return self._refuse(reply.message or "", lambda: answer(reply))
+
+    def _refuse(self, reason: str, answer: Callable[[], Any]) -> Any:
+        """Answer after the delay for failures, and close the connection."""
+        connection = self._connection
+        log.info("closing %s: %s", connection.peer, reason, extra=connection.log_fields)
+        self._state = State.FAILED
+        if self._listener.failure_delay_ms == 0:
+            connection.end()
+            return answer()
+
+        def late() -> None:
+            parked.complete(answer())
+            connection.fail()
+
+        timer = self._listener.clock.call_later(self._listener.failure_delay_ms, late)
+        parked = Parked(timer.cancel)
+        return parked
+
+    def lost(self) -> None:
+        """Forget the client, which has gone."""
+        self._stop_timer()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _now_ms(self) -> float:
+        return self._listener.clock.monotonic_ms()
+
+
+def _refusal(message: str) -> Reply:
+    return Reply(ErrorCode.SASL_AUTHENTICATION_FAILED, cut(message, MESSAGE_CHARACTERS), b"", 0)
+
+
+def _bare(reply: Reply) -> list[Any]:
+    """Return the frame of a reply without a header; a failure has none."""
+    return [] if reply.error_code else [PREFIX.pack(len(reply.token)) + reply.token]

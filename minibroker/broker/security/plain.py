@@ -1,0 +1,48 @@
+"""PLAIN (RFC 4616): a client says its name and its password.
+
+Passwords are compared as UTF-8, without SASLprep, as Kafka does. An unknown name takes the time of a known one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from minibroker.broker.security.exchanges import (
+    Authenticated,
+    AuthenticationFailed,
+    Exchange,
+    InvalidCredentials,
+    equal,
+)
+
+USER_PREFIX: Final = "user_"
+INVENTED: Final = "the password of nobody"
+
+
+def plain_users(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the passwords by name that the options of a PlainLoginModule give."""
+    return {key.removeprefix(USER_PREFIX): value for key, value in options.items() if key.startswith(USER_PREFIX)}
+
+
+def plain(users: Mapping[str, str]) -> Exchange:
+    """Let a client in that knows the password of one of these users."""
+    identity, name, password = _fields((yield b""))
+    if not name:
+        raise InvalidCredentials("username not specified")
+    if not password:
+        raise InvalidCredentials("password not specified")
+    known = equal(password.encode(), users.get(name, INVENTED).encode("utf-8", "surrogatepass"))
+    if not known or name not in users:
+        raise AuthenticationFailed("Authentication failed: Invalid username or password")
+    if identity not in ("", name):
+        raise AuthenticationFailed(
+            "Authentication failed: Client requested an authorization id that is different from username"
+        )
+    return Authenticated(b"", name)
+
+
+def _fields(token: bytes) -> tuple[str, str, str]:
+    """Return authorization id, name and password. What follows a third NUL is ignored, as by Kafka."""
+    fields = [*token.decode("utf-8", "replace").split("\0", 3), "", ""][:3]
+    return fields[0], fields[1], fields[2]

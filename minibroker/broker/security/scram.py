@@ -1,0 +1,148 @@
+"""SCRAM (RFC 5802, RFC 7677) by SHA-256 and SHA-512: a client proves that it knows a password, and so does the broker.
+
+    client   n,,n=alice,r=CLIENT                the name, and a nonce
+    broker   r=CLIENTSERVER,s=SALT,i=4096       the nonce goes on; what salts the password, and how often
+    client   c=biws,r=CLIENTSERVER,p=PROOF
+    broker   v=SIGNATURE
+
+As in Kafka, names and passwords are not prepared by SASLprep, names are ASCII, and there is no channel binding. Other
+than in Kafka, a name that nobody has gets a salt and fails with its proof: nobody learns so which names there are.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import os
+import re
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Final
+
+from minibroker.broker.security.exchanges import Authenticated, AuthenticationFailed, Exchange, InvalidCredentials
+from minibroker.protocol.messages.metadata_records import UserScramCredentialRecord
+
+MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384
+MESSAGE_BYTES_MAX: Final = 16 << 10  # of any message; a longer one is no client's
+INVENTED_SALT_BYTES: Final = 24
+_KEY: Final = os.urandom(32)  # of this process, for salts that are the same each time and nobody can foresee
+
+SAFE: Final = r"[\x01-\x2b\x2d-\x7f]+"  # a value: ASCII without commas
+NONCE: Final = r"[\x21-\x2b\x2d-\x7e]+"
+NAME: Final = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
+EXTENSIONS: Final = rf"(?:,[A-Za-z]+={SAFE})*"
+FIRST: Final = re.compile(
+    rf"(?P<header>n,(?:a=(?P<identity>{NAME}))?,)"
+    rf"(?P<bare>n=(?P<name>{NAME}),r=(?P<nonce>{NONCE})(?P<extensions>{EXTENSIONS}))"
+)
+FINAL: Final = re.compile(
+    rf"(?P<without_proof>c=(?P<channel>[a-zA-Z0-9/+=]+),r=(?P<nonce>{NONCE}){EXTENSIONS}),p=(?P<proof>[a-zA-Z0-9/+=]+)"
+)
+
+
+class ScramMechanism(IntEnum):
+    """Kafka's ScramMechanism, by number."""
+
+    SCRAM_SHA_256 = 1
+    SCRAM_SHA_512 = 2
+
+    @property
+    def text(self) -> str:
+        """The name of the mechanism."""
+        return self.name.replace("_", "-")
+
+    @property
+    def hash_name(self) -> str:
+        """The name of its hash function, for hashlib."""
+        return "sha256" if self is ScramMechanism.SCRAM_SHA_256 else "sha512"
+
+
+BY_NAME: Final = {mechanism.text: mechanism for mechanism in ScramMechanism}
+
+Lookup = Callable[[str, int], UserScramCredentialRecord | None]
+
+
+def salted_password(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> bytes:
+    """Return what is made of a password, and as good as it."""
+    return hashlib.pbkdf2_hmac(mechanism.hash_name, password.encode(), salt, iterations)
+
+
+def credential(
+    name: str, mechanism: ScramMechanism, salt: bytes, iterations: int, salted: bytes
+) -> UserScramCredentialRecord:
+    """Return the record of a user, from which nobody gets the salted password back."""
+    client_key = hmac.digest(salted, b"Client Key", mechanism.hash_name)
+    return UserScramCredentialRecord(
+        name=name,
+        mechanism=mechanism,
+        salt=salt,
+        stored_key=hashlib.new(mechanism.hash_name, client_key).digest(),
+        server_key=hmac.digest(salted, b"Server Key", mechanism.hash_name),
+        iterations=iterations,
+    )
+
+
+def scram(mechanism: ScramMechanism, find: Lookup, server_nonce: str) -> Exchange:
+    """Let a client in that proves to know the password of a user whom `find` knows."""
+    first = _matched(FIRST, (yield b""))
+    if "tokenauth=true" in first["extensions"].lower().split(","):
+        raise InvalidCredentials("there are no delegation tokens")
+    name = first["name"].replace("=2C", ",").replace("=3D", "=")
+    found = find(name, mechanism)
+    if first["identity"] and first["identity"] != name and found is not None:
+        raise AuthenticationFailed(
+            "Authentication failed: Client requested an authorization id that is different from username"
+        )
+    known = found or _invented(name, mechanism)
+    if known.iterations < MIN_ITERATIONS:
+        raise InvalidCredentials(f"{known.iterations} iterations are less than {MIN_ITERATIONS}")
+    nonce = first["nonce"] + server_nonce
+    challenge = f"r={nonce},s={base64.b64encode(known.salt).decode()},i={known.iterations}"
+    final = _matched(FINAL, (yield challenge.encode()))
+    if final["nonce"] != nonce:
+        raise InvalidCredentials("the nonce is not that of the challenge")
+    if _decoded(final["channel"]) != first["header"].encode():
+        raise InvalidCredentials("the channel binding is not that of the first message")
+    said = f"{first['bare']},{challenge},{final['without_proof']}".encode()
+    if not _proves(mechanism, known, said, _decoded(final["proof"])) or found is None:
+        raise InvalidCredentials("the client does not prove that it knows the password")
+    signature = hmac.digest(known.server_key, said, mechanism.hash_name)
+    return Authenticated(b"v=" + base64.b64encode(signature), name)
+
+
+def _proves(mechanism: ScramMechanism, known: UserScramCredentialRecord, said: bytes, proof: bytes) -> bool:
+    """Return whether a proof is that of somebody who knows the password."""
+    signature = hmac.digest(known.stored_key, said, mechanism.hash_name)
+    if len(proof) != len(signature):
+        return False
+    client_key = bytes(part ^ key for part, key in zip(signature, proof, strict=True))
+    return hmac.compare_digest(hashlib.new(mechanism.hash_name, client_key).digest(), known.stored_key)
+
+
+def _invented(name: str, mechanism: ScramMechanism) -> UserScramCredentialRecord:
+    """Return the credential of a user that is not there: no password fits it."""
+    salt = hmac.digest(_KEY, f"{mechanism} {name}".encode(), "sha256")[:INVENTED_SALT_BYTES]
+    key = bytes(hashlib.new(mechanism.hash_name).digest_size)
+    return UserScramCredentialRecord(
+        name=name, mechanism=mechanism, salt=salt, stored_key=key, server_key=key, iterations=MIN_ITERATIONS
+    )
+
+
+def _matched(pattern: re.Pattern[str], token: bytes) -> re.Match[str]:
+    """Return the parts of a message. Raise InvalidCredentials."""
+    try:
+        match = pattern.fullmatch(token.decode("ascii")) if len(token) <= MESSAGE_BYTES_MAX else None
+    except UnicodeDecodeError:
+        match = None
+    if match is None:
+        raise InvalidCredentials("the message is none of SCRAM")
+    return match
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise InvalidCredentials("the message is not in base64") from None

@@ -1,0 +1,95 @@
+"""SCRAM credentials as Kafka's kafka-storage takes them for a new cluster, one an argument.
+
+SCRAM-SHA-256=[name=alice,password=alice-secret]
+SCRAM-SHA-512=[name=alice,iterations=8192,salt="N3E=",saltedpassword="YCE="]
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from typing import Final
+
+from minibroker.broker.security.scram import (
+    BY_NAME,
+    MAX_ITERATIONS,
+    MIN_ITERATIONS,
+    ScramMechanism,
+    credential,
+    salted_password,
+)
+from minibroker.protocol.messages.metadata_records import UserScramCredentialRecord
+
+SALT_BYTES: Final = 20
+DEFAULT_ITERATIONS: Final = "4096"
+
+
+class ScramArgumentError(ValueError):
+    """An argument that kafka-storage would refuse too; one line without any secret."""
+
+
+def scram_credential(argument: str) -> UserScramCredentialRecord:
+    """Return the record for an argument. Raise ScramArgumentError."""
+    mechanism, parts = _parts(argument)
+    name, salt_text, password, salted_text = (
+        parts.pop(key, None) for key in ("name", "salt", "password", "saltedpassword")
+    )
+    iterations = _iterations(mechanism, parts.pop("iterations", DEFAULT_ITERATIONS))
+    if parts:
+        raise ScramArgumentError(f"Unknown SCRAM configurations: {', '.join(sorted(parts))}")
+    if not name:
+        raise ScramArgumentError("You must supply 'name' to add-scram")
+    salt = os.urandom(SALT_BYTES) if salt_text is None else _decoded("salt", salt_text)
+    if password is not None:
+        salted = salted_password(mechanism, password, salt, iterations)
+    elif salted_text is None:
+        raise ScramArgumentError("You must supply one of 'password' or 'saltedpassword' to add-scram")
+    elif salt_text is None:
+        raise ScramArgumentError("You must supply 'salt' with 'saltedpassword' to add-scram")
+    else:
+        salted = _decoded("saltedpassword", salted_text)
+    return credential(name, mechanism, salt, iterations, salted)
+
+
+def _parts(argument: str) -> tuple[ScramMechanism, dict[str, str]]:
+    name, equals, config = argument.strip().partition("=")
+    if not equals:
+        raise ScramArgumentError("Failed to find equals sign in SCRAM argument")
+    if name not in BY_NAME:
+        raise ScramArgumentError(f"The add-scram mechanism {name} is not supported.")
+    if not config.startswith("["):
+        raise ScramArgumentError("Expected configuration string to start with [")
+    if not config.endswith("]"):
+        raise ScramArgumentError("Expected configuration string to end with ]")
+    parts = {}
+    for part in config[1:-1].rstrip(",").split(","):
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise ScramArgumentError("No equals sign found in SCRAM component")
+        parts[key] = value[1:-1] if len(value) >= 2 and value[0] == value[-1] == '"' else value
+    return BY_NAME[name], parts
+
+
+def _iterations(mechanism: ScramMechanism, text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise ScramArgumentError("Failed to parse iterations count")
+    if int(text) < MIN_ITERATIONS:
+        raise ScramArgumentError(
+            f"The 'iterations' value must be >= {MIN_ITERATIONS} for add-scram using {mechanism.text}"
+        )
+    if int(text) > MAX_ITERATIONS:
+        raise ScramArgumentError(
+            f"The 'iterations' value must be <= {MAX_ITERATIONS} for add-scram using {mechanism.text}"
+        )
+    return int(text)
+
+
+def _decoded(name: str, text: str) -> bytes:
+    try:
+        decoded = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise ScramArgumentError(f"Failed to decode given {name}") from None
+    if not decoded:
+        raise ScramArgumentError(f"The given {name} is empty")
+    return decoded

@@ -1,0 +1,399 @@
+"""The order of requests with which a client authenticates, its sessions, and how failures end."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from jwt.algorithms import ECAlgorithm
+
+from minibroker.broker.network.framing import PREFIX
+from minibroker.protocol.declare import Message
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.cluster import ApiVersionsRequest
+from minibroker.protocol.messages.metadata import MetadataRequest
+from minibroker.protocol.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
+from tests.broker.harness import Harness, frame_of, served_versions
+from tests.broker.security.sasl import ALICE, LISTENER, PLAIN, SaslClient, sasl_client, sasl_harness
+
+VERSIONS = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+ANYTHING = MetadataRequest(topics=[])
+DELAY_MS = 100
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Iterator[Harness]:
+    with sasl_harness(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def client(harness: Harness) -> SaslClient:
+    return sasl_client(harness)
+
+
+def principal(client: SaslClient) -> str:
+    return str(client.connection.principal)
+
+
+def asks(client: SaslClient, request: Message) -> bool:
+    """Whether the client gets an answer, and is not cut off instead."""
+    client.send(request)
+    return len(list(client.responses())) == 1 and not client.closed
+
+
+# --- who is let in ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", served_versions(SaslAuthenticateRequest))
+def test_a_client_authenticates_and_is_served(client: SaslClient, version: int) -> None:
+    client.send(VERSIONS)
+    assert client.answer().error_code == 0
+    hello = client.handshake()
+    assert (hello.error_code, hello.mechanisms) == (0, ["PLAIN"])
+    assert client.connection.must_authenticate and principal(client) == "User:ANONYMOUS"
+    answer = client.authenticate(ALICE, version)
+    assert (answer.error_code, answer.error_message, answer.auth_bytes) == (0, None, b"")
+    assert answer.session_lifetime_ms == 0
+    assert principal(client) == "User:alice" and not client.connection.must_authenticate
+    assert asks(client, ANYTHING)
+
+
+def test_a_client_need_not_ask_for_the_versions(client: SaslClient) -> None:
+    client.log_in()
+    assert asks(client, ANYTHING)
+
+
+def test_tokens_come_without_headers_after_a_handshake_of_version_0(client: SaslClient) -> None:
+    assert client.handshake(version=0).error_code == 0
+    before = len(client.sent_bytes())
+    client.send_token(ALICE)
+    assert client.sent_bytes()[before:] == PREFIX.pack(0)
+    client._read = len(client.sent_bytes())
+    assert principal(client) == "User:alice"
+    assert asks(client, ANYTHING)
+
+
+def test_a_token_and_what_follows_it_may_come_byte_by_byte(client: SaslClient) -> None:
+    assert client.handshake(version=0).error_code == 0
+    frames = PREFIX.pack(len(ALICE)) + ALICE + frame_of(ANYTHING, 9)
+    before = len(client.sent_bytes())
+    for byte in frames:
+        client.send_bytes(bytes([byte]))
+    answers = client.sent_bytes()[before:]
+    assert answers.startswith(PREFIX.pack(0)) and len(answers) > 20
+
+
+def test_a_token_may_be_shorter_than_a_request(harness: Harness, client: SaslClient) -> None:
+    assert client.handshake(version=0).error_code == 0
+    client.send_token(b"\0bob\0b"[:6])
+    assert principal(client) == "User:bob"
+
+
+# --- who is not ---------------------------------------------------------------------------------
+
+
+def test_a_wrong_password_is_answered_after_a_delay_and_then_the_connection_is_closed(
+    harness: Harness, client: SaslClient
+) -> None:
+    client.handshake()
+    client.send(SaslAuthenticateRequest(auth_bytes=b"\0alice\0wrong"))
+    harness.clock.advance(DELAY_MS - 1)
+    assert list(client.responses()) == [] and not client.closed
+    harness.clock.advance(1)
+    answer = client.answer()
+    assert (answer.error_code, answer.auth_bytes) == (ErrorCode.SASL_AUTHENTICATION_FAILED, b"")
+    assert answer.error_message == "Authentication failed: Invalid username or password"
+    assert client.closed and principal(client) == "User:ANONYMOUS"
+
+
+def test_what_follows_a_wrong_password_is_not_served(harness: Harness, client: SaslClient) -> None:
+    client.handshake()
+    client.send(SaslAuthenticateRequest(auth_bytes=b"\0alice\0wrong"))
+    client.send(SaslAuthenticateRequest(auth_bytes=ALICE))
+    client.send(ANYTHING)
+    harness.clock.advance(DELAY_MS)
+    client.outlet.run_soon()
+    assert len(list(client.responses())) == 1
+    assert client.closed and principal(client) == "User:ANONYMOUS"
+
+
+def test_without_a_delay_a_failure_is_answered_at_once(tmp_path: Path) -> None:
+    with sasl_harness(tmp_path, connection_failed_authentication_delay_ms="0") as harness:
+        client = sasl_client(harness)
+        client.handshake()
+        assert client.authenticate(b"\0alice\0wrong").error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert client.closed
+
+
+def test_a_client_that_leaves_before_its_failure_is_told_is_forgotten(harness: Harness, client: SaslClient) -> None:
+    client.handshake()
+    client.send(SaslAuthenticateRequest(auth_bytes=b"\0alice\0wrong"))
+    client.connection.lost()
+    harness.clock.advance(DELAY_MS)
+    assert list(client.responses()) == []
+
+
+def test_a_token_that_cannot_be_understood_tells_nothing(harness: Harness, client: SaslClient) -> None:
+    client.handshake()
+    client.send(SaslAuthenticateRequest(auth_bytes=b"\0alice"))
+    harness.clock.advance(DELAY_MS)
+    told = "Authentication failed during authentication due to invalid credentials with SASL mechanism PLAIN"
+    assert client.answer().error_message == told
+
+
+def test_a_wrong_password_without_a_header_only_closes(harness: Harness, client: SaslClient) -> None:
+    client.handshake(version=0)
+    before = client.sent_bytes()
+    client.send_token(b"\0alice\0wrong")
+    harness.clock.advance(DELAY_MS - 1)
+    assert not client.closed
+    harness.clock.advance(1)
+    assert client.closed and client.sent_bytes() == before
+
+
+@pytest.mark.parametrize("mechanism", ["GSSAPI", "plain", "SCRAM-SHA-256", ""])
+@pytest.mark.parametrize("version", served_versions(SaslHandshakeRequest))
+def test_a_mechanism_that_is_not_enabled_is_refused(
+    harness: Harness, client: SaslClient, mechanism: str, version: int
+) -> None:
+    client.send(SaslHandshakeRequest(mechanism=mechanism), version)
+    assert list(client.responses()) == []
+    harness.clock.advance(DELAY_MS)
+    answer = client.answer()
+    assert (answer.error_code, answer.mechanisms) == (ErrorCode.UNSUPPORTED_SASL_MECHANISM, ["PLAIN"])
+    assert client.closed
+
+
+@pytest.mark.parametrize(
+    ("before", "request_of_the_client"),
+    [
+        ([], ANYTHING),
+        ([], SaslAuthenticateRequest(auth_bytes=ALICE)),
+        ([VERSIONS], VERSIONS),
+        ([VERSIONS], ANYTHING),
+        ([VERSIONS], SaslAuthenticateRequest(auth_bytes=ALICE)),
+        ([SaslHandshakeRequest(mechanism="PLAIN")], VERSIONS),
+        ([SaslHandshakeRequest(mechanism="PLAIN")], SaslHandshakeRequest(mechanism="PLAIN")),
+        ([SaslHandshakeRequest(mechanism="PLAIN")], ANYTHING),
+    ],
+)
+def test_who_asks_for_something_out_of_turn_is_cut_off(
+    client: SaslClient, before: list[Message], request_of_the_client: Message
+) -> None:
+    for request in before:
+        assert asks(client, request)
+    assert not asks(client, request_of_the_client)
+    assert client.closed
+    assert client.failure is not None and client.failure.endswith("before the client has authenticated")
+
+
+def test_versions_may_be_asked_for_again_in_a_version_that_is_known(client: SaslClient) -> None:
+    client._asked.append((ApiVersionsRequest.api_key, 0))
+    client.send_bytes(frame_of(ApiVersionsRequest(), 0).replace(b"\0\x12\0\0", b"\0\x12\0\x63", 1))
+    assert client.answer().error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert asks(client, VERSIONS)
+    assert client.handshake().error_code == 0
+
+
+def test_a_large_request_is_refused_until_the_client_has_authenticated(client: SaslClient) -> None:
+    assert client.connection.limit_bytes == 512 << 10
+    client.log_in()
+    assert client.connection.limit_bytes == 1 << 20
+
+
+def test_a_request_above_the_limit_is_cut_off(client: SaslClient) -> None:
+    client.send_bytes(PREFIX.pack((512 << 10) + 1) + bytes(8))
+    assert client.closed
+
+
+def test_who_has_authenticated_for_good_may_not_do_it_again(client: SaslClient) -> None:
+    client.log_in()
+    hello = client.handshake()
+    assert (hello.error_code, hello.mechanisms) == (ErrorCode.ILLEGAL_SASL_STATE, [])
+    assert client.authenticate().error_code == ErrorCode.ILLEGAL_SASL_STATE
+    assert asks(client, ANYTHING)
+
+
+# --- sessions that end --------------------------------------------------------------------------
+
+REAUTH_MS = 60_000
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[tuple[Harness, SaslClient]]:
+    """A client that has authenticated for a minute."""
+    with sasl_harness(tmp_path, connections_max_reauth_ms=str(REAUTH_MS)) as harness:
+        client = sasl_client(harness)
+        assert client.log_in().session_lifetime_ms == REAUTH_MS
+        yield harness, client
+
+
+def test_a_client_that_has_not_authenticated_anew_is_cut_off_at_its_next_request(
+    session: tuple[Harness, SaslClient],
+) -> None:
+    harness, client = session
+    harness.clock.advance(REAUTH_MS - 1)
+    assert asks(client, ANYTHING)
+    harness.clock.advance(1)
+    assert not client.closed
+    assert not asks(client, ANYTHING) and client.closed
+
+
+@pytest.mark.parametrize("after_ms", [2000, REAUTH_MS - 1, REAUTH_MS, 10 * REAUTH_MS])
+def test_a_client_authenticates_anew_before_or_after_the_end(
+    session: tuple[Harness, SaslClient], after_ms: int
+) -> None:
+    harness, client = session
+    harness.clock.advance(after_ms)
+    client.log_in()
+    assert principal(client) == "User:alice"
+    harness.clock.advance(REAUTH_MS - 1)
+    assert asks(client, ANYTHING)
+    harness.clock.advance(1)
+    assert not asks(client, ANYTHING)
+
+
+def test_nothing_else_is_served_while_a_client_authenticates_anew(session: tuple[Harness, SaslClient]) -> None:
+    _, client = session
+    assert client.handshake().error_code == 0
+    assert not asks(client, ANYTHING) and client.closed
+
+
+def test_a_session_does_not_end_in_the_middle_of_the_next_one(session: tuple[Harness, SaslClient]) -> None:
+    harness, client = session
+    harness.clock.advance(REAUTH_MS - 1)
+    assert client.handshake().error_code == 0
+    harness.clock.advance(1)
+    assert client.authenticate().session_lifetime_ms == REAUTH_MS
+    assert asks(client, ANYTHING)
+
+
+def test_nobody_authenticates_anew_twice_within_a_second(session: tuple[Harness, SaslClient]) -> None:
+    harness, client = session
+    client.log_in()
+    assert client.handshake().error_code == ErrorCode.ILLEGAL_SASL_STATE
+    assert asks(client, ANYTHING)
+    harness.clock.advance(1000)
+    client.log_in()
+
+
+def test_the_principal_cannot_change(session: tuple[Harness, SaslClient]) -> None:
+    harness, client = session
+    client.handshake()
+    client.send(SaslAuthenticateRequest(auth_bytes=b"\0bob\0b"))
+    harness.clock.advance(DELAY_MS)
+    answer = client.answer()
+    assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert answer.error_message == "Cannot change principals during re-authentication from User.alice: User.bob"
+    assert client.closed and principal(client) == "User:alice"
+
+
+def test_who_fails_to_authenticate_anew_is_cut_off(session: tuple[Harness, SaslClient]) -> None:
+    harness, client = session
+    client.handshake()
+    client.send(SaslAuthenticateRequest(auth_bytes=b"alice"))
+    harness.clock.advance(DELAY_MS)
+    told = "Authentication failed during re-authentication due to invalid credentials with SASL mechanism PLAIN"
+    assert client.answer().error_message == told
+    assert client.closed
+
+
+def test_a_listener_and_a_mechanism_have_their_own_limit_of_a_session(tmp_path: Path) -> None:
+    own = {"listener.name.sasl_plaintext.plain.connections.max.reauth.ms": "7000", "connections.max.reauth.ms": "9000"}
+    with Harness(tmp_path, settings={**PLAIN, **own}) as harness:
+        assert sasl_client(harness).log_in().session_lifetime_ms == 7000
+
+
+# --- tokens -------------------------------------------------------------------------------------
+
+OAUTH = {
+    "sasl.enabled.mechanisms": "OAUTHBEARER",
+    f"{LISTENER}oauthbearer.sasl.jaas.config": (
+        "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;"
+    ),
+}
+SIGNED = {
+    **OAUTH,
+    f"{LISTENER}oauthbearer.sasl.server.callback.handler.class": (
+        "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
+    ),
+}
+
+
+def unsecured(harness: Harness, seconds: int, name: str = "alice") -> bytes:
+    """The first message of a client whose token lasts for this long."""
+    claims = {"sub": name, "exp": harness.clock.wall_ms() // 1000 + seconds}
+    parts = [base64.urlsafe_b64encode(json.dumps(each).encode()).decode() for each in ({"alg": "none"}, claims)]
+    return f"n,,\x01auth=Bearer {'.'.join(part.rstrip('=') for part in parts)}.\x01\x01".encode()
+
+
+@pytest.mark.parametrize(("max_reauth_ms", "lifetime_ms"), [("0", 30_000), ("60000", 30_000), ("7000", 7000)])
+def test_a_session_lasts_as_long_as_the_token_at_most(tmp_path: Path, max_reauth_ms: str, lifetime_ms: int) -> None:
+    with Harness(tmp_path, settings={**OAUTH, "connections.max.reauth.ms": max_reauth_ms}) as harness:
+        client = sasl_client(harness)
+        client.handshake("OAUTHBEARER")
+        assert client.authenticate(unsecured(harness, 30)).session_lifetime_ms == lifetime_ms
+        harness.clock.advance(lifetime_ms - 1)
+        client.handshake("OAUTHBEARER")
+        assert client.authenticate(unsecured(harness, 5)).session_lifetime_ms == 5000 - (lifetime_ms - 1) % 1000
+        harness.clock.advance(5000)
+        assert not asks(client, ANYTHING)
+
+
+def test_a_token_that_has_expired_is_refused_with_two_answers(tmp_path: Path) -> None:
+    with Harness(tmp_path, settings=OAUTH) as harness:
+        client = sasl_client(harness)
+        client.handshake("OAUTHBEARER")
+        answer = client.authenticate(unsecured(harness, -1))
+        assert (answer.error_code, answer.auth_bytes) == (0, b'{"status":"invalid_token"}')
+        client.send(SaslAuthenticateRequest(auth_bytes=b"\x01"))
+        harness.clock.advance(DELAY_MS)
+        assert client.answer().error_message == '{"status":"invalid_token"}'
+        assert client.closed
+
+
+def test_the_mechanism_of_a_session_cannot_change(tmp_path: Path) -> None:
+    settings = {**PLAIN, **OAUTH, "sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER"}
+    with Harness(tmp_path, settings=settings) as harness:
+        client = sasl_client(harness)
+        client.handshake("OAUTHBEARER")
+        client.authenticate(unsecured(harness, 30))
+        assert client.handshake("PLAIN").error_code == 0
+        client.send(SaslAuthenticateRequest(auth_bytes=ALICE))
+        harness.clock.advance(DELAY_MS)
+        assert client.answer().error_message == (
+            "SASL mechanism 'PLAIN' requested by client is not supported for re-authentication of mechanism "
+            "'OAUTHBEARER'"
+        )
+        assert client.closed
+
+
+@pytest.mark.parametrize("version", served_versions(SaslHandshakeRequest))
+def test_a_client_waits_for_the_keys_of_the_issuer(tmp_path: Path, version: int) -> None:
+    private = ec.generate_private_key(ec.SECP256R1())
+    file = tmp_path / "jwks.json"
+    file.write_text(json.dumps({"keys": [ECAlgorithm.to_jwk(private.public_key(), as_dict=True)]}))
+    url = {f"{LISTENER}oauthbearer.sasl.oauthbearer.jwks.endpoint.url": file.as_uri()}
+    with Harness(tmp_path, settings={**SIGNED, **url}) as harness:
+        harness.clock.holds_aside = True
+        clients = [sasl_client(harness) for _ in range(3)]
+        now_s = harness.clock.wall_ms() // 1000
+        token = jwt.encode({"sub": "alice", "iat": now_s, "exp": now_s + 60}, private, algorithm="ES256")
+        first = f"n,,\x01auth=Bearer {token}\x01\x01".encode()
+        for client in clients:
+            client.handshake("OAUTHBEARER", version)
+            if version == 0:
+                client.send_token(first)
+            else:
+                client.send(SaslAuthenticateRequest(auth_bytes=first))
+            assert principal(client) == "User:ANONYMOUS"
+        clients[0].connection.lost()
+        harness.clock.do_aside()
+        assert [principal(client) for client in clients] == ["User:ANONYMOUS", "User:alice", "User:alice"]
+        assert clients[1].connection.waiting is False

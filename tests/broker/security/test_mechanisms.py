@@ -1,0 +1,89 @@
+"""What a listener has enabled, and what a start refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+from minibroker.broker.configs.configuration import load_settings
+from minibroker.broker.configs.settings import Settings, SettingsError
+from minibroker.broker.security.mechanisms import enabled_mechanisms
+from tests.broker.security.sasl import LISTENER, PLAIN, USERS
+
+JAAS = f"{LISTENER}plain.sasl.jaas.config"
+OAUTH = f"{LISTENER}oauthbearer."
+MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;"
+TOKENS = {"sasl.enabled.mechanisms": "OAUTHBEARER", f"{OAUTH}sasl.jaas.config": MODULE}
+HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
+SIGNED = {**TOKENS, f"{OAUTH}sasl.server.callback.handler.class": HANDLER}
+
+
+def test_a_listener_enables_what_the_settings_name() -> None:
+    assert list(enabled_mechanisms(Settings(PLAIN), "SASL_PLAINTEXT")) == ["PLAIN"]
+
+
+def test_gssapi_may_stand_among_others_and_is_not_enabled() -> None:
+    settings = Settings({**PLAIN, "sasl.enabled.mechanisms": "GSSAPI,PLAIN"})
+    assert list(enabled_mechanisms(settings, "SASL_PLAINTEXT")) == ["PLAIN"]
+
+
+def test_a_listener_may_enable_other_mechanisms_than_the_rest() -> None:
+    settings = Settings({JAAS: USERS, f"{LISTENER}sasl.enabled.mechanisms": "PLAIN"})
+    assert list(enabled_mechanisms(settings, "SASL_PLAINTEXT")) == ["PLAIN"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "complaint"),
+    [
+        ({"sasl.enabled.mechanisms": "GSSAPI"}, "sasl.enabled.mechanisms must name one of PLAIN"),
+        ({"sasl.enabled.mechanisms": "PLAIN,DIGEST-MD5"}, "DIGEST-MD5 is none of PLAIN"),
+        ({"sasl.enabled.mechanisms": "OAUTHBEARER"}, f"{OAUTH}sasl.jaas.config is missing, which OAUTHBEARER needs"),
+        ({**TOKENS, f"{OAUTH}sasl.server.callback.handler.class": "x.Y"}, "handler.class=x.Y is not there"),
+        ({**TOKENS, f"{OAUTH}sasl.oauthbearer.jwks.endpoint.url": "http://x/"}, "or nobody checks signatures"),
+        ({**SIGNED, f"{OAUTH}sasl.oauthbearer.jwks.endpoint.url": "x"}, "jwks.endpoint.url must be a URL"),
+        (SIGNED, "jwks.endpoint.url must be a URL"),
+        (
+            {
+                **SIGNED,
+                f"{OAUTH}sasl.oauthbearer.jwks.endpoint.url": "file:///x",
+                f"{OAUTH}sasl.oauthbearer.clock.skew.seconds": "x",
+            },
+            "Not a number of type INT",
+        ),
+        ({f"{LISTENER}plain.sasl.server.callback.handler.class": "x.Y"}, "is not there for PLAIN"),
+        ({JAAS: "x"}, f"{JAAS}: Login module control flag not specified"),
+        ({JAAS: "x required;"}, f"{JAAS}: the login module of PLAIN is org.apache.kafka"),
+        ({JAAS: "x required user_alice;"}, f"{JAAS}: Value not specified for a key"),
+    ],
+)
+def test_what_no_client_could_use_is_refused_at_the_start(changed: dict[str, str], complaint: str) -> None:
+    given = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0", **PLAIN, **changed}
+    with pytest.raises(SettingsError, match=complaint) as refused:
+        load_settings(None, {}, [f"{name}={value}" for name, value in given.items()])
+    assert "secret" not in str(refused.value)
+
+
+def test_a_mechanism_without_users_is_refused_at_the_start() -> None:
+    with pytest.raises(SettingsError, match=f"{JAAS} is missing, which PLAIN needs"):
+        load_settings(None, {}, ["listeners=SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms=PLAIN"])
+
+
+def test_a_start_with_users_warns_of_nothing() -> None:
+    given = ["listeners=SASL_PLAINTEXT://127.0.0.1:0", *(f"{name}={value}" for name, value in PLAIN.items())]
+    assert load_settings(None, {}, given).warnings == ()
+
+
+def test_a_misspelt_name_does_not_tell_its_value() -> None:
+    with pytest.raises(SettingsError, match="unknown setting listner.name.x.sasl.jaas.config") as refused:
+        load_settings(None, {}, [f"listner.name.x.sasl.jaas.config={USERS}"])
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("prefix", [OAUTH, LISTENER, ""])
+def test_settings_of_tokens_may_be_of_a_mechanism_a_listener_or_all(prefix: str) -> None:
+    more = {
+        f"{prefix}sasl.oauthbearer.jwks.endpoint.url": "file:///keys.json",
+        f"{prefix}sasl.oauthbearer.clock.skew.seconds": "7",
+    }
+    given = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0", **SIGNED, **more}
+    settings, warnings = load_settings(None, {}, [f"{name}={value}" for name, value in given.items()])
+    assert (list(enabled_mechanisms(settings, "SASL_PLAINTEXT")), warnings) == (["OAUTHBEARER"], ())

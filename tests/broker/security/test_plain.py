@@ -1,0 +1,71 @@
+"""PLAIN as the broker speaks it: RFC 4616, and Kafka's words."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minibroker.broker.security.exchanges import Authenticated, AuthenticationFailed, InvalidCredentials, begun
+from minibroker.broker.security.plain import plain, plain_users
+
+USERS = {"alice": "alice-secret", "tom": "pässwörd", "empty": ""}
+
+
+def answer(token: bytes) -> Authenticated:
+    """The end of the exchange that a client begins with this token."""
+    with pytest.raises(StopIteration) as ended:
+        begun(plain(USERS)).send(token)
+    end: Authenticated = ended.value.value
+    return end
+
+
+@pytest.mark.parametrize(
+    ("token", "name"),
+    [
+        (b"\0alice\0alice-secret", "alice"),
+        (b"alice\0alice\0alice-secret", "alice"),
+        ("\0tom\0pässwörd".encode(), "tom"),
+        (b"\0alice\0alice-secret\0what follows is ignored", "alice"),
+    ],
+)
+def test_who_knows_its_password_is_let_in(token: bytes, name: str) -> None:
+    assert answer(token) == Authenticated(b"", name, None)
+
+
+@pytest.mark.parametrize(
+    ("token", "message"),
+    [
+        (b"\0alice\0bob-secret", "Authentication failed: Invalid username or password"),
+        (b"\0alice\0alice-secret ", "Authentication failed: Invalid username or password"),
+        (b"\0nobody\0alice-secret", "Authentication failed: Invalid username or password"),
+        (b"\0nobody\0the password of nobody", "Authentication failed: Invalid username or password"),
+        (b"tom\0alice\0wrong", "Authentication failed: Invalid username or password"),
+        (
+            b"tom\0alice\0alice-secret",
+            "Authentication failed: Client requested an authorization id that is different from username",
+        ),
+    ],
+)
+def test_who_does_not_is_told_so_in_kafkas_words(token: bytes, message: str) -> None:
+    with pytest.raises(AuthenticationFailed) as refused:
+        begun(plain(USERS)).send(token)
+    assert str(refused.value) == message
+
+
+@pytest.mark.parametrize("token", [b"", b"alice", b"\0alice", b"\0\0alice-secret", b"\0empty\0", b"\0\0"])
+def test_what_lacks_a_name_or_a_password_is_refused(token: bytes) -> None:
+    with pytest.raises(InvalidCredentials):
+        begun(plain(USERS)).send(token)
+
+
+@given(st.binary(max_size=100))
+def test_any_bytes_are_refused_without_a_word_of_them(token: bytes) -> None:
+    with pytest.raises((AuthenticationFailed, InvalidCredentials)) as refused:
+        begun(plain(USERS)).send(b"\0" + token)
+    assert "secret" not in str(refused.value)
+
+
+def test_users_are_named_by_the_options_of_the_login_module() -> None:
+    options = {"username": "admin", "password": "x", "user_alice": "1", "user_user_bob": "2"}
+    assert plain_users(options) == {"alice": "1", "user_bob": "2"}

@@ -1,0 +1,198 @@
+"""SCRAM as the broker speaks it: the examples of the RFCs, Kafka's rules, and what is refused."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minibroker.broker.security.exchanges import (
+    Authenticated,
+    AuthenticationFailed,
+    Exchange,
+    InvalidCredentials,
+    begun,
+)
+from minibroker.broker.security.scram import ScramMechanism, credential, salted_password, scram
+from minibroker.client.client_errors import AuthenticationFailed as ClientRefuses
+from minibroker.client.mechanisms import scram as client_scram
+from minibroker.protocol.messages.metadata_records import UserScramCredentialRecord
+
+SHA_256, SHA_512 = ScramMechanism
+
+
+def record(
+    name: str,
+    password: str,
+    mechanism: ScramMechanism = SHA_256,
+    salt: bytes = b"salt of alice",
+    iterations: int = 4096,
+) -> UserScramCredentialRecord:
+    salted = salted_password(mechanism, password, salt, iterations)
+    return credential(name, mechanism, salt, iterations, salted)
+
+
+def exchange(*known: UserScramCredentialRecord, mechanism: ScramMechanism = SHA_256, nonce: str = "server") -> Exchange:
+    found = {(each.name, each.mechanism): each for each in known}
+    return begun(scram(mechanism, lambda name, wanted: found.get((name, wanted)), nonce))
+
+
+def finished(running: Exchange, token: bytes) -> Authenticated:
+    with pytest.raises(StopIteration) as ended:
+        running.send(token)
+    end: Authenticated = ended.value.value
+    return end
+
+
+def run(running: Exchange, client: Exchange) -> Authenticated:
+    """Let our own client talk to the broker's exchange, to the end of both."""
+    challenge = running.send(next(client))
+    assert challenge is not None
+    end = finished(running, client.send(challenge))  # type: ignore[arg-type]
+    with pytest.raises(StopIteration):
+        client.send(end.token)
+    return end
+
+
+def test_the_example_of_rfc_7677() -> None:
+    salt = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
+    running = exchange(record("user", "pencil", salt=salt), nonce="%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0")
+    challenge = running.send(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO")
+    assert challenge == b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+    proof = (
+        b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
+    )
+    end = finished(running, proof)
+    assert end == Authenticated(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=", "user", None)
+
+
+@pytest.mark.parametrize("mechanism", ScramMechanism)
+@pytest.mark.parametrize("name", ["alice", "a,b=c", "=2C", "x" * 300])
+def test_who_knows_the_password_is_let_in(mechanism: ScramMechanism, name: str) -> None:
+    running = exchange(record(name, "pässwörd", mechanism), mechanism=mechanism)
+    end = run(running, client_scram(mechanism.hash_name, name, "pässwörd"))  # type: ignore[arg-type]
+    assert end.name == name
+
+
+@pytest.mark.parametrize("mechanism", ScramMechanism)
+@pytest.mark.parametrize("name", ["alice", "nobody"])
+def test_a_wrong_password_and_an_unknown_name_fail_alike_with_the_proof(mechanism: ScramMechanism, name: str) -> None:
+    running = exchange(record("alice", "right", mechanism), mechanism=mechanism)
+    client = client_scram(mechanism.hash_name, name, "wrong")
+    challenge = running.send(next(client))
+    assert challenge is not None
+    with pytest.raises(InvalidCredentials, match="^the client does not prove that it knows the password$"):
+        running.send(client.send(challenge))
+
+
+def test_an_unknown_name_has_the_same_salt_each_time() -> None:
+    first = [exchange(nonce="n").send(b"n,,n=nobody,r=c") for _ in range(2)]
+    assert first[0] == first[1] != exchange(nonce="n").send(b"n,,n=somebody,r=c")
+
+
+def test_a_credential_of_one_mechanism_is_none_of_the_other() -> None:
+    running = exchange(record("alice", "right", SHA_512))
+    client = client_scram("sha256", "alice", "right")
+    challenge = running.send(next(client))
+    assert challenge is not None
+    with pytest.raises(InvalidCredentials):
+        running.send(client.send(challenge))
+
+
+def test_nobody_acts_for_somebody_else() -> None:
+    with pytest.raises(AuthenticationFailed, match="Client requested an authorization id that is different"):
+        exchange(record("alice", "x")).send(b"n,a=bob,n=alice,r=c")
+    challenge = exchange(record("alice", "x")).send(b"n,a=alice,n=alice,r=c")
+    assert challenge is not None and challenge.startswith(b"r=cserver,")
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        b"",
+        b"n,,n=alice",
+        b"n,,r=c,n=alice",
+        b"n,,n=,r=c",
+        b"n,,n=alice,r=",
+        b"y,,n=alice,r=c",
+        b"p=tls-unique,,n=alice,r=c",
+        b"n,,m=x,n=alice,r=c",
+        b"n,,n=a=b,r=c",
+        b"n,,n=a=2c,r=c",
+        b"n,,n=alice,r=c d",
+        b"n,,n=alice,r=c,",
+        b"n,,n=alice,r=c,x",
+        "n,,n=ünal,r=c".encode(),
+        b"n,,n=\xff,r=c",
+        b"n,,n=alice,r=c\n",
+        b"n,,n=" + b"a" * (16 << 10) + b",r=c",
+        b"n,,n=alice,r=c,tokenauth=true",
+    ],
+)
+def test_what_is_no_first_message_is_refused(first: bytes) -> None:
+    with pytest.raises(InvalidCredentials):
+        exchange(record("alice", "x")).send(first)
+
+
+@pytest.mark.parametrize("extension", [b",tokenauth=false", b",x=y", b",x=y=z,abc=1"])
+def test_other_extensions_are_part_of_what_is_proven(extension: bytes) -> None:
+    running = exchange(record("alice", "right"))
+    client = client_scram("sha256", "alice", "right")
+    challenge = running.send(next(client) + extension)
+    assert challenge is not None
+    with pytest.raises(InvalidCredentials, match="does not prove"):  # the client's proof does not know of it
+        running.send(client.send(challenge))
+
+
+@pytest.mark.parametrize(
+    ("final", "reason"),
+    [
+        (b"", "none of SCRAM"),
+        (b"c=biws,r=cserver", "none of SCRAM"),
+        (b"c=biws,r=cserver,p=", "none of SCRAM"),
+        (b"c=biws,r=cother,p=AAAA", "the nonce is not"),
+        (b"c=biws,r=c,p=AAAA", "the nonce is not"),
+        (b"c=biwsAA==,r=cserver,p=AAAA", "channel binding"),
+        (b"c=bi,r=cserver,p=AAAA", "not in base64"),
+        (b"c=biws,r=cserver,p=AAAA", "does not prove"),
+        (b"c=biws,r=cserver,p=A", "not in base64"),
+        (b"c=biws,r=cserver,p=" + base64.b64encode(bytes(32)), "does not prove"),
+    ],
+)
+def test_what_proves_nothing_is_refused(final: bytes, reason: str) -> None:
+    running = exchange(record("alice", "x"))
+    running.send(b"n,,n=alice,r=c")
+    with pytest.raises(InvalidCredentials, match=reason):
+        running.send(final)
+
+
+def test_a_credential_of_too_few_iterations_is_not_used() -> None:
+    with pytest.raises(InvalidCredentials, match="4095 iterations"):
+        exchange(record("alice", "x", iterations=4095)).send(b"n,,n=alice,r=c")
+
+
+MESSAGES = st.one_of(
+    st.binary(max_size=80),
+    st.text(alphabet="nyacrpim=,2CDalice/+A \x01é", max_size=60).map(str.encode),
+    st.sampled_from([b"n,,n=alice,r=c", b"c=biws,r=cserver,p=AAAA"]),
+)
+
+
+@given(MESSAGES, MESSAGES)
+def test_any_bytes_are_refused(first: bytes, final: bytes) -> None:
+    running = exchange(record("alice", "x"))
+    with pytest.raises((InvalidCredentials, AuthenticationFailed)):
+        running.send(first)
+        running.send(final)
+
+
+def test_our_client_does_not_take_a_broker_that_does_not_know_the_password() -> None:
+    running = exchange(record("alice", "right"))
+    client = client_scram("sha256", "alice", "right")
+    challenge = running.send(next(client))
+    assert challenge is not None
+    end = finished(running, client.send(challenge))
+    with pytest.raises(ClientRefuses):
+        client.send(end.token[:-5] + b"AAAA=")

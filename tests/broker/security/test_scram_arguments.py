@@ -1,0 +1,58 @@
+"""What kafka-storage takes as --add-scram, and what it refuses."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from minibroker.broker.security.scram import ScramMechanism, credential, salted_password
+from minibroker.broker.security.scram_arguments import ScramArgumentError, scram_credential
+
+SHA_256, SHA_512 = ScramMechanism
+
+
+def test_a_password_is_salted_by_chance() -> None:
+    made, again = (scram_credential("SCRAM-SHA-256=[name=alice,password=alice-secret]") for _ in range(2))
+    assert (made.name, made.mechanism, made.iterations) == ("alice", SHA_256, 4096)
+    salted = salted_password(SHA_256, "alice-secret", made.salt, 4096)
+    assert made == credential("alice", SHA_256, made.salt, 4096, salted)
+    assert made.salt != again.salt
+
+
+def test_salt_and_iterations_may_be_given() -> None:
+    made = scram_credential(' SCRAM-SHA-512=[name="alice",iterations=8192,salt="c2FsdA==",password="a=b"] ')
+    salted = salted_password(SHA_512, "a=b", b"salt", 8192)
+    assert made == credential("alice", SHA_512, b"salt", 8192, salted)
+
+
+def test_a_password_may_come_salted() -> None:
+    salted = salted_password(SHA_256, "secret", b"salt", 4096)
+    text = f"SCRAM-SHA-256=[name=alice,salt=c2FsdA==,saltedpassword={base64.b64encode(salted).decode()}]"
+    assert scram_credential(text) == credential("alice", SHA_256, b"salt", 4096, salted)
+
+
+@pytest.mark.parametrize(
+    ("argument", "complaint"),
+    [
+        ("SCRAM-SHA-256", "Failed to find equals sign in SCRAM argument"),
+        ("SCRAM-SHA-1=[name=a,password=secret]", "The add-scram mechanism SCRAM-SHA-1 is not supported."),
+        ("SCRAM-SHA-256=name=a,password=secret]", "Expected configuration string to start with"),
+        ("SCRAM-SHA-256=[name=a,password=secret", "Expected configuration string to end with"),
+        ("SCRAM-SHA-256=[]", "No equals sign found in SCRAM component"),
+        ("SCRAM-SHA-256=[name=a,secret]", "No equals sign found in SCRAM component"),
+        ("SCRAM-SHA-256=[password=secret]", "You must supply 'name' to add-scram"),
+        ("SCRAM-SHA-256=[name=a]", "You must supply one of 'password' or 'saltedpassword' to add-scram"),
+        ("SCRAM-SHA-256=[name=a,saltedpassword=c2FsdA==]", "You must supply 'salt' with 'saltedpassword'"),
+        ("SCRAM-SHA-256=[name=a,salt=secret,password=x]", "Failed to decode given salt"),
+        ("SCRAM-SHA-256=[name=a,salt=c2FsdA==,saltedpassword=secret]", "Failed to decode given saltedpassword"),
+        ("SCRAM-SHA-256=[name=a,password=secret,iterations=x]", "Failed to parse iterations count"),
+        ("SCRAM-SHA-256=[name=a,password=secret,iterations=4095]", "The 'iterations' value must be >= 4096"),
+        ("SCRAM-SHA-256=[name=a,password=secret,iterations=16385]", "The 'iterations' value must be <= 16384"),
+        ("SCRAM-SHA-256=[name=a,password=secret,x=1]", "Unknown SCRAM configurations: x"),
+    ],
+)
+def test_what_kafka_refuses_is_refused_without_a_secret(argument: str, complaint: str) -> None:
+    with pytest.raises(ScramArgumentError) as refused:
+        scram_credential(argument)
+    assert complaint in str(refused.value) and "secret" not in str(refused.value)
