@@ -240,13 +240,13 @@ class Server:
         """Close stalled connections that hold memory, now and every one or five seconds.
 
         These are those that sent nothing more of a request, took nothing of their answers, or did not authenticate for
-        connections.max.stall.ms, and those that hardly go on with a request while others wait for its memory.
+        connections.max.stall.ms. `FrameBudget` closes those that hardly go on with a request while others wait for its
+        memory.
         """
         limit_ms = self._cluster.settings["connections.max.stall.ms"]
         since_ms = self._clock.monotonic_ms() - limit_ms
         begun = [client for client in self._shared.sockets if client.connection.owes_bytes]
         silent = [client for client in begun if client.progress_ms <= since_ms]
-        crawling = [client for client in begun if client.progress_ms > since_ms and client.connection.crawls]
         self._give_up(silent, f"sent nothing more of a request for {limit_ms} ms")
         strangers = [
             client
@@ -255,7 +255,6 @@ class Server:
         ]
         late = [client for client in strangers if client.connected_ms <= since_ms]
         self._give_up(late, f"did not authenticate within {limit_ms} ms")
-        self._give_up(crawling, "sends hardly anything of a request for whose memory others wait")
         self._give_up(self._shared.unread.stalled(limit_ms), f"took nothing of its answers for {limit_ms} ms")
         for limits in self._limits.values():
             limits.admit_waiting()  # more may be allowed now
