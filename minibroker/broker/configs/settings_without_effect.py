@@ -1,4 +1,4 @@
-"""The broker settings of Apache Kafka 4.3 that have no effect here, so that they can be set and listed.
+"""The broker settings of Apache Kafka 4.3 that have no effect here, but can be set and listed.
 
 A `server.properties` from production may contain them, a running broker accepts those that Kafka accepts, and
 DescribeConfigs lists them; a warning or a note names each. Names, types, defaults and bounds are Kafka's. Settings with
@@ -13,6 +13,7 @@ from typing import Any, Final
 from minibroker.broker.configs.settings_table import (
     BOOLEAN,
     BROKER_SETTINGS,
+    CLASS,
     CLUSTER_WIDE,
     DOUBLE,
     FROM_ONE,
@@ -34,8 +35,6 @@ from minibroker.broker.configs.settings_table import (
     UpdateMode,
     Value,
 )
-
-CLASS = ConfigType.CLASS
 
 
 def _kept(name: str, type: ConfigType, default: Value, valid: Any = None, **more: Any) -> Setting:
@@ -225,20 +224,10 @@ _ROWS: Final[tuple[Setting, ...]] = (
     _kept("sasl.oauthbearer.assertion.template.file", STRING, None),
     _kept("sasl.oauthbearer.client.credentials.client.id", STRING, None),
     _kept("sasl.oauthbearer.client.credentials.client.secret", PASSWORD, None),
-    _kept("sasl.oauthbearer.clock.skew.seconds", INT, 30),
-    _kept("sasl.oauthbearer.expected.audience", LIST, ()),
-    _kept("sasl.oauthbearer.expected.issuer", STRING, None),
-    _kept("sasl.oauthbearer.jwks.endpoint.refresh.ms", LONG, 3_600_000),
-    _kept("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", LONG, 10_000),
-    _kept("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", LONG, 100),
-    _kept("sasl.oauthbearer.jwks.endpoint.url", STRING, None),
     _kept("sasl.oauthbearer.jwt.retriever.class", CLASS, "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever"),
     _kept("sasl.oauthbearer.jwt.validator.class", CLASS, "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator"),
     _kept("sasl.oauthbearer.scope", STRING, None),
-    _kept("sasl.oauthbearer.scope.claim.name", STRING, "scope"),
-    _kept("sasl.oauthbearer.sub.claim.name", STRING, "sub"),
     _kept("sasl.oauthbearer.token.endpoint.url", STRING, None),
-    _kept("sasl.server.callback.handler.class", CLASS, None),
     _kept("security.inter.broker.protocol", STRING, "PLAINTEXT", OneOf(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"))),
     _kept("security.providers", STRING, None),
     _kept("server.max.startup.time.ms", LONG, LONG_MAX, FROM_ZERO, internal=True),
@@ -290,6 +279,16 @@ _ACTING: Final = frozenset(
     [
         "connections.max.reauth.ms",
         "sasl.enabled.mechanisms",
+        "sasl.oauthbearer.clock.skew.seconds",
+        "sasl.oauthbearer.expected.audience",
+        "sasl.oauthbearer.expected.issuer",
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+        "sasl.oauthbearer.jwks.endpoint.url",
+        "sasl.oauthbearer.scope.claim.name",
+        "sasl.oauthbearer.sub.claim.name",
+        "sasl.server.callback.handler.class",
         "sasl.server.max.receive.size",
     ]
 )
@@ -312,16 +311,18 @@ _OF_LISTENERS_ONLY = frozenset(
 
 
 def row_of(name: str) -> Setting:
-    """Return the row of a broker's setting of any name: from the table, from this one, of a listener, or unknown.
+    """Return the row of a broker setting: from either table, for a listener, or for an unknown name.
 
-    A name that Kafka does not know either is kept, as it may be meant for a plugin. Its type is UNKNOWN.
+    A name that Kafka does not know may be meant for a plugin; its type is UNKNOWN.
     """
     row = BROKER_SETTINGS.get(name) or WITHOUT_EFFECT.get(name)
     if row is not None:
         return row
     base = _base_of(name)
     if base is None:
-        return Setting(name, ConfigType.UNKNOWN, None, "", acts=False, in_kafka=False)
+        # Kafka lets each mechanism have its own, but knows no type for such a name.
+        acts = _LISTENER.sub(r"\2", name).removeprefix("oauthbearer.") in _ACTING
+        return Setting(name, ConfigType.UNKNOWN, None, "", acts=acts, in_kafka=False)
     acts = base in _ACTING or base.startswith("ssl.") and row_of(base).acts
     acts = acts or (base == _JAAS and not name.endswith(f"{name.split('.')[2]}.{_JAAS}"))
     return row_of(base)._replace(
@@ -356,11 +357,11 @@ def is_fixed(name: str) -> bool:
 
 
 def is_of_listeners_only(name: str) -> bool:
-    """Return whether this can change for one listener only, as `listener.name.<listener>.<name>`."""
+    """Return whether the setting can change only per listener, as `listener.name.<listener>.<name>`."""
     return name in _OF_LISTENERS_ONLY
 
 
 def is_per_broker(name: str) -> bool:
-    """Return whether this can change for one broker, but not for all of them."""
+    """Return whether the setting can change only per broker, not for all brokers."""
     match = _LISTENER.fullmatch(name)
     return match[2] not in _OF_ALL_BROKERS if match else row_of(name).update is PER_BROKER

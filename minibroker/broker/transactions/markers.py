@@ -1,4 +1,4 @@
-"""Markers: what ends a transaction in each of its partitions, sent to their leaders until all have it.
+"""The sender of markers, which end a transaction in each of its partitions. It retries until all leaders have them.
 
 Each leader's node writes them as if WriteTxnMarkers had asked for it; as all nodes are in one process, no request is
 sent. When a transaction is to end is the coordinator's decision.
@@ -33,7 +33,7 @@ GIVEN_UP = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_CO
 
 
 class MarkerSender:
-    """The transactions that are being ended, and the partitions that still lack their marker."""
+    """The transactions that are ending, and their partitions without a marker."""
 
     def __init__(self, coordinator: TransactionCoordinator) -> None:
         self._coordinator = coordinator
@@ -42,17 +42,17 @@ class MarkerSender:
         self._held: set[str] = set()
 
     def hold(self, transactional_id: str) -> None:
-        """Let no transaction of this id end until `release`, however it was decided: its markers wait."""
+        """Hold back the markers of this id until `release`, so that no transaction of it ends."""
         self._held.add(transactional_id)
 
     def release(self, transactional_id: str) -> None:
-        """Have what was held of this id go on."""
+        """Send the markers of this id that were held back."""
         self._held.discard(transactional_id)
         if transactional_id in self._missing and transactional_id not in self._timers:
             self._later(transactional_id, 0)
 
     def missing(self, transactional_id: str) -> frozenset[TopicPartition]:
-        """The partitions of a transaction that have no marker yet."""
+        """Return the partitions of a transaction that have no marker yet."""
         return frozenset(self._missing.get(transactional_id, ()))
 
     def send(self, transaction: Transaction) -> None:
@@ -66,7 +66,7 @@ class MarkerSender:
         self._later(transaction.transactional_id, 0)
 
     def forget(self, transactional_id: str) -> None:
-        """Send nothing more for this id."""
+        """Stop sending markers for this id."""
         self._missing.pop(transactional_id, None)
         timer = self._timers.pop(transactional_id, None)
         if timer is not None:
@@ -107,7 +107,7 @@ class MarkerSender:
         in_slices(self._coordinator.cluster, write, chunks(sorted(missing)), end)
 
     def _end_when_flushed(self, transaction: Transaction) -> None:
-        """Record the end, unless markers are missing; those that must be flushed are missing until they are."""
+        """Complete the transaction, unless markers are missing; markers that need a flush count as missing until it."""
         transactional_id = transaction.transactional_id
         missing = self._missing[transactional_id]
         if missing:
@@ -130,7 +130,7 @@ class MarkerSender:
         self._coordinator.cluster.turn.when_all(waits, end)
 
     def _unflushed(self, transaction: Transaction) -> list[tuple[TopicPartition, Wait]]:
-        """The partitions of the transaction in which the markers must be flushed (flush.messages)."""
+        """Return the partitions of the transaction whose markers need a flush (flush.messages)."""
         topics = self._coordinator.cluster.image.topics
         found = (
             (where, topics[where[0]].partition(where[1])) for where in transaction.partitions if where[0] in topics

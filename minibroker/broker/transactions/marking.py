@@ -1,6 +1,6 @@
-"""Writing markers at the leaders of partitions: what WriteTxnMarkers does, whoever asks for it.
+"""Markers at the leaders of partitions: what WriteTxnMarkers does, for the handler and for the coordinator.
 
-What a marker does to the log is storage's business; which markers are to be written is the coordinator's.
+The coordinator decides which markers to write; `storage` tracks their effect on the log.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Ending(NamedTuple):
 
 
 def write_markers(cluster: Cluster, node: Node, request: WriteTxnMarkersRequest) -> Steps[WriteTxnMarkersResponse]:
-    """Write the markers in the partitions that `node` leads; each partition is answered for itself."""
+    """Write the markers to the partitions that `node` leads; the response has a result for each partition."""
     response = WriteTxnMarkersResponse()
     for wanted in request.markers:
         result = Result(producer_id=wanted.producer_id)

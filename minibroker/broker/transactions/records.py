@@ -1,7 +1,4 @@
-"""The records of `__transaction_state`: a transaction to bytes, and back, in the versions that Kafka 4.3 writes.
-
-Which records there are in which partition is the coordinator's business.
-"""
+"""The records of `__transaction_state`: encodes and decodes transactions in the versions that Kafka 4.3 writes."""
 
 from __future__ import annotations
 
@@ -68,12 +65,12 @@ def _tags(previous_producer_id: int, next_producer_id: int, client_version: int)
 
 
 def tombstone(transactional_id: str) -> Entry:
-    """The record after which nothing is known of a transactional id."""
+    """Return the record that deletes a transactional id."""
     return entry(TransactionLogKey(transactional_id=transactional_id))
 
 
 def value_of(transaction: Transaction) -> TransactionLogValue:
-    """The message; an id without a transaction has no list of partitions, as Kafka writes it."""
+    """Return the record's value; without a transaction its list of partitions is null, as in Kafka."""
     return TransactionLogValue(
         producer_id=transaction.producer_id,
         previous_producer_id=transaction.previous_producer_id,
@@ -96,7 +93,7 @@ def _grouped(partitions: frozenset[TopicPartition]) -> list[TransactionLogValue.
 
 
 def transaction_of(key: TransactionLogKey, value: TransactionLogValue) -> Transaction:
-    """The transaction that a record tells of. Raises ValueError for a state that there is not."""
+    """Return the transaction of a record. Raises ValueError for an unknown state."""
     return Transaction(
         transactional_id=key.transactional_id,
         producer_id=value.producer_id,
