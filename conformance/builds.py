@@ -26,6 +26,13 @@ def apache_kafka() -> Path:
 
 
 @functools.cache
+def authorizer(version: str) -> Path:
+    """The folder with the jars of Kafka's authorizer, of this release."""
+    _build(HERE / "authorizer", [*MAVEN, f"-Dkafka.version={version}", "dependency:copy-dependencies"], version)
+    return HERE / "authorizer" / "target" / version / "jars"
+
+
+@functools.cache
 def released_jars() -> Path:
     """The folder with the jars of each release that is emulated."""
     _build(HERE / "emulation", [*MAVEN, "dependency:copy"], "jars")

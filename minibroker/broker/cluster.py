@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from minibroker.broker.clock import Clock
@@ -24,6 +24,8 @@ from minibroker.broker.metadata.partitions import (
 )
 from minibroker.broker.network.listeners import settings_of_node
 from minibroker.broker.requests.turn import Turn
+from minibroker.broker.security.authorizer import Authorizer
+from minibroker.broker.security.principals import super_users
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.primitives import ZERO_UUID, uuid_text
@@ -35,6 +37,7 @@ from minibroker.storage.recovery.recovery import LogDirectoryError
 
 if TYPE_CHECKING:
     from minibroker.broker.requests.fetch_sessions import FetchSessions
+    from minibroker.broker.security.tls import ListenerTls
     from minibroker.storage.directories.log_directories import LogDirectories
 
 log = logging.getLogger("minibroker.cluster")
@@ -77,6 +80,7 @@ class Node:
         self.broker_epoch = -1
         self.sessions = sessions
         self.waited_for = 0
+        self.tls: dict[str, ListenerTls] = {}  # of its listeners that have it, by their names
 
 
 class Watcher(Protocol):
@@ -109,12 +113,21 @@ class Cluster:
         self.cluster_id = logs.cluster_id
         self.nodes: dict[int, Node] = {}
         self.image = Image()
+        self.authorizer = self._authorizer()
         self.first_levels: Mapping[str, int] = features.INITIAL
         self.first_records: Sequence[Message] = ()
         self.metadata_log = MetadataLog(self._open_metadata(), logs.disk)
         self.commits = 0
         self.turn = Turn()
         self.watchers: list[Watcher] = []
+
+    def _authorizer(self) -> Authorizer | None:
+        settings = self.static_settings
+        if not settings["authorizer.class.name"]:
+            return None
+        privileged = super_users(settings["super.users"])
+        allow_without_acl = settings["allow.everyone.if.no.acl.found"]
+        return Authorizer(self.image.acls, privileged, allow_without_acl=allow_without_acl)
 
     # --- start ----------------------------------------------------------------------------------
 
@@ -240,6 +253,23 @@ class Cluster:
             self.image.apply(record)
         self._committed()
 
+    def commit_in_steps(self, decide: Callable[[], list[Message]], changes: Callable[[], int]) -> Steps[None]:
+        """Commit what `decide` returns, all or none, where there may be much; fold it in at once.
+
+        It is decided again if the count of `changes` has moved before the records are ready to be written.
+        """
+        while True:
+            before, decided = changes(), decide()
+            if not decided:
+                return
+            batch = yield from self.metadata_log.batch_in_steps(decided, self.clock.wall_ms(), self._metadata_level())
+            if changes() == before:
+                break
+        self.metadata_log.append_batch(batch)
+        for record in decided:
+            self.image.apply(record)
+        self._committed()
+
     @property
     def generation(self) -> tuple[int, int]:
         """What moves when anything changes on which answers about the cluster depend."""
@@ -273,6 +303,9 @@ class Cluster:
         first = min(self.nodes, default=None)
         of_all = self.image.config(BROKER_RESOURCE, "")
         self.settings = self.static_settings.with_dynamic(cluster=of_all) if first is None else self.settings_of(first)
+        for node in self.nodes.values():
+            for tls in node.tls.values():
+                tls.renew(self.settings_of(node.node_id))
 
     def settings_of(self, node_id: int) -> Settings:
         """Return the settings of one node: the shared ones, its own addresses, and what was changed for it alone."""

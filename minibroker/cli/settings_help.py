@@ -12,15 +12,19 @@ from collections.abc import Iterator
 from minibroker.broker.configs.settings_table import (
     SETTINGS,
     AnyCaseOf,
+    AuthorizerClass,
+    ConnectionCounts,
     FormatVersion,
     NonEmpty,
     OneOf,
+    Principals,
     Range,
     ReplicaList,
     Scope,
     Setting,
 )
 from minibroker.broker.configs.settings_values import format_value
+from minibroker.broker.security.authorizer import STANDARD_AUTHORIZER
 
 HEAD = ("setting", "of a topic", "type", "default", "values", "changes", "meaning")
 PREAMBLE = """\
@@ -92,7 +96,7 @@ def _default(row: Setting) -> str:
     """Return the default, or the fallback if there is none, and Kafka's default where it differs."""
     text = format_value(row.default)
     if not row.in_kafka:
-        return f"{text} (Kafka 4: no such setting)"
+        return f"{text} (Kafka 4: {row.kafka_default or 'no such setting'})".lstrip()
     if text is None:
         text = " or ".join(name for name, _ in row.fallbacks)
     if row.kafka_default is None:
@@ -111,7 +115,13 @@ def _values(row: Setting) -> str:
         return "a version of Kafka, from 0.8.0 on"
     if isinstance(valid, ReplicaList):
         return "*, or partition:broker pairs"
-    return _range(valid) if valid is not None else ""
+    if isinstance(valid, ConnectionCounts):
+        return "address:number pairs"
+    if isinstance(valid, AuthorizerClass):
+        return STANDARD_AUTHORIZER
+    if isinstance(valid, Principals):
+        return "type:name, with semicolons between them"
+    return _range(valid) if isinstance(valid, Range) else ""
 
 
 def _range(valid: Range) -> str:

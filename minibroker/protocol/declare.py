@@ -169,7 +169,7 @@ class Message(Struct):
         return message, long_arrays
 
     def encode_in_steps(self, out: Output, version: int, limit_bytes: int) -> Steps[LongArrays]:
-        """Append the message's bytes, in steps of a thousand items; return its long arrays.
+        """Append the message's bytes, in steps of some hundred items; return its long arrays.
 
         Raises ValueError when there are more than `limit_bytes` in `out`.
         """

@@ -18,7 +18,7 @@ from minibroker.protocol import primitives
 from minibroker.protocol.fields import Kind, default_maker, default_value
 from minibroker.protocol.layout import Layout, Place, item_cost_bytes, layout, least_item_bytes
 from minibroker.protocol.primitives import MAX_TAGS
-from minibroker.protocol.source import FEW, STEP_ITEMS, Source, free_name, snake_case
+from minibroker.protocol.source import FEW, READ_ITEMS, Source, free_name, snake_case
 
 MAX_ITEMS = 1_000_000  # of one array, as Kafka 4.4 has it
 
@@ -48,7 +48,7 @@ def reading(struct: type, version: int, flexible: bool, *, in_steps: bool = Fals
     source = Source(dict(_NAMES))
     with source.block(f"def read(data, pos, end{', allowance' if in_steps else ''}):"):
         if in_steps:
-            source.add(f"left, long_arrays = {STEP_ITEMS}, []")
+            source.add(f"left, long_arrays = {READ_ITEMS}, []")
         reader = _Reading(source, version, flexible, in_steps)
         name = reader.struct(struct, ())
         reader.flush()
@@ -222,14 +222,14 @@ class _Reading:
         items = free_name(target.rpartition(".")[2], scope)
         add(f"{items} = {target} = []")
         if self.in_steps:
-            with self.source.block(f"if n > {STEP_ITEMS}:"):
+            with self.source.block(f"if n > {READ_ITEMS}:"):
                 add(f"long_arrays.append({items})")
         with self.source.block("for _ in range(n):"):
             if self.in_steps:
                 add("left -= 1")
                 with self.source.block("if left < 0:"):
                     add("yield")
-                    add(f"left = {STEP_ITEMS - 1}")
+                    add(f"left = {READ_ITEMS - 1}")
             self._item(item, items, compact, (*scope, items))
 
     def _spend(self, item: Kind) -> None:

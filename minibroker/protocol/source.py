@@ -18,7 +18,8 @@ from typing import Any
 
 from minibroker.protocol.primitives import ZERO_UUID, MalformedMessage
 
-STEP_ITEMS = 1000  # so many items of arrays are read or written in a step
+READ_ITEMS = 1000  # so many items of arrays are read in a step,
+WRITTEN_ITEMS = 250  # and so many written, some of which are only made then
 FEW = 17  # arrays of fewer fixed-size items are packed and unpacked by codecs made beforehand
 
 _RESERVED = frozenset(

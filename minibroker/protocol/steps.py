@@ -85,3 +85,13 @@ def each_in_steps(make: Callable[[Item], Steps[Result]], items: Iterable[Item]) 
 def chunks(items: Sequence[Item], size: int = CHUNK_ITEMS) -> Iterator[Sequence[Item]]:
     """The items in portions that are handled in one step, with nobody else in between."""
     return (items[start : start + size] for start in range(0, len(items), size))
+
+
+def taken(items: list[Item], size: int = CHUNK_ITEMS) -> Iterator[list[Item]]:
+    """Take the items out of the list, from the first to the last, in portions that are handled in one step."""
+    items.reverse()
+    while items:
+        portion = items[-size:]
+        del items[-size:]
+        portion.reverse()
+        yield portion

@@ -4,8 +4,8 @@ The function it writes is `write(message, out)`. Neighbours of fixed size, with 
 by one struct call. Records that lie elsewhere are noted with `out.cut`, not copied. How the text becomes a function is
 in `source.py`.
 
-`write(message, out, limit)` of a long answer is written with `in_steps`: a generator that yields after every thousand
-items, and returns the arrays that are long. It raises when the answer grows beyond the limit.
+`write(message, out, limit)` of a long answer is written with `in_steps`: a generator that yields after some hundred
+items each time, and returns the arrays that are long. It raises when the answer grows beyond the limit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from minibroker.protocol import primitives
 from minibroker.protocol.fields import Field, Kind, default_maker, default_value
 from minibroker.protocol.layout import Place, layout
-from minibroker.protocol.source import FEW, STEP_ITEMS, Source, free_name, snake_case
+from minibroker.protocol.source import FEW, WRITTEN_ITEMS, Source, free_name, snake_case
 
 _NAMES: dict[str, Any] = {
     "pack": pack,
@@ -33,7 +33,7 @@ def writing(struct: type, version: int, flexible: bool, *, in_steps: bool = Fals
     source = Source(dict(_NAMES))
     with source.block(f"def write(message, out{', limit' if in_steps else ''}):"):
         if in_steps:
-            source.add(f"left, long_arrays = {STEP_ITEMS}, []")
+            source.add(f"left, long_arrays = {WRITTEN_ITEMS}, []")
         writer = _Writing(source, version, flexible, in_steps)
         writer.struct(struct, "message", ())
         writer.flush()
@@ -225,7 +225,7 @@ class _Writing:
             return
         name = free_name(snake_case(item.struct.__name__) if item.struct else "item", (*scope, items))
         if self.in_steps:
-            with self.source.block(f"if n > {STEP_ITEMS}:"):
+            with self.source.block(f"if n > {WRITTEN_ITEMS}:"):
                 add(f"long_arrays.append({items})")
         with self.source.block(f"for {name} in {items}:"):
             if self.in_steps:
@@ -243,7 +243,7 @@ class _Writing:
             with self.source.block("if len(out) > limit:"):
                 add("raise answer_too_large(limit)")
             add("yield")
-            add(f"left = {STEP_ITEMS - 1}")
+            add(f"left = {WRITTEN_ITEMS - 1}")
 
     def _fixed_items(self, letter: str, items: str) -> str:
         if letter == "16s":

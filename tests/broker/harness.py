@@ -24,6 +24,9 @@ from minibroker.broker.requests.fetch_sessions import FetchSessions
 from minibroker.broker.requests.parked import Parked
 from minibroker.broker.requests.routes import Due, Unanswerable
 from minibroker.broker.requests.served import SERVED
+from minibroker.broker.security.acls import PatternType, Permission
+from minibroker.broker.security.operations import Right
+from minibroker.broker.security.principals import Principal
 from minibroker.protocol.apis import response_class
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
@@ -35,6 +38,7 @@ from minibroker.protocol.headers import (
 )
 from minibroker.protocol.messages.groups import FindCoordinatorRequest
 from minibroker.protocol.messages.produce import ProduceRequest
+from minibroker.protocol.messages.security import CreateAclsRequest
 from minibroker.protocol.messages.topics import CreateTopicsRequest
 from minibroker.protocol.primitives import Output, uuid_text
 from minibroker.protocol.records.building import build_batch
@@ -44,6 +48,10 @@ from minibroker.storage.files import Disk
 from minibroker.storage.log import Environment
 from tests.storage.support import FailingDisk
 
+AUTHORIZED = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:admin",
+}
 LISTENERS = {"PLAINTEXT": 9000, "INTERNAL": 19000}  # by name, the port of node 0
 LIMIT_BYTES = 1 << 20
 
@@ -324,6 +332,8 @@ class Harness:
         node: int = 1,
         client_id: str | None = "test",
         listener: str = "PLAINTEXT",
+        user: str = "ANONYMOUS",
+        host: str = "127.0.0.1",
     ) -> Any:
         """The decoded answer to a request, in its newest served version unless told; a `Waiting` if it is parked.
 
@@ -339,7 +349,9 @@ class Harness:
             self.cluster.turn.tell,
             FrameBudget(),
             LIMIT_BYTES,
+            f"{host}:1",
         )
+        connection.principal = Principal("User", user)
         frame = memoryview(bytearray(frame_of(request, version, client_id=client_id)))
         outcome = self.dispatcher.execute(connection, frame[PREFIX.size :])
         due = Ending(outcome) if isinstance(outcome, Due) else None
@@ -358,14 +370,39 @@ class Harness:
 
     # --- what most tests need -------------------------------------------------------------------
 
-    def create_topic(self, name: str, partitions: int = 1, replicas: int = 1, **configs: str) -> None:
+    def create_topic(
+        self, name: str, partitions: int = 1, replicas: int = 1, *, user: str = "ANONYMOUS", **configs: str
+    ) -> None:
         """Make a topic; `configs` have underscores for dots."""
         topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas)
         topic.configs = [
             CreatableTopic.CreatableTopicConfig(name=key.replace("_", "."), value=value)
             for key, value in configs.items()
         ]
-        (result,) = self.request(CreateTopicsRequest(topics=[topic])).topics
+        (result,) = self.request(CreateTopicsRequest(topics=[topic]), user=user).topics
+        assert result.error_code == ErrorCode.NONE, result
+
+    def add_acl(
+        self,
+        right: Right,
+        name: str,
+        *,
+        user: str = "alice",
+        host: str = "*",
+        permission: Permission = Permission.ALLOW,
+        pattern: PatternType = PatternType.LITERAL,
+    ) -> None:
+        """Add an ACL as an administrator does; the authorizer must be on, and User:admin a super user."""
+        creation = CreateAclsRequest.AclCreation(
+            resource_type=right.resource_type,
+            resource_name=name,
+            resource_pattern_type=pattern,
+            principal=f"User:{user}",
+            host=host,
+            operation=right.operation,
+            permission_type=permission,
+        )
+        (result,) = self.request(CreateAclsRequest(creations=[creation]), user="admin").results
         assert result.error_code == ErrorCode.NONE, result
 
     def coordinator(self, group: str) -> int:
@@ -386,11 +423,20 @@ class Harness:
         offset: int = answer.base_offset
         return offset
 
-    def produce_batch(self, topic: str, records: bytes, *, partition: int = 0, version: int = 9, acks: int = -1) -> Any:
+    def produce_batch(
+        self,
+        topic: str,
+        records: bytes,
+        *,
+        partition: int = 0,
+        version: int = 9,
+        acks: int = -1,
+        user: str = "ANONYMOUS",
+    ) -> Any:
         """The answer of the leader to a Produce of these bytes, for their partition."""
         data = TopicData(
             name=topic, partition_data=[TopicData.PartitionProduceData(index=partition, records=memoryview(records))]
         )
         request = ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[data])
-        response = self.request(request, version, node=self.partition(topic, partition).leader_id)
+        response = self.request(request, version, node=self.partition(topic, partition).leader_id, user=user)
         return response.responses[0].partition_responses[0]

@@ -20,8 +20,10 @@ from minibroker.broker.requests.routes import LARGE_FRAME_BYTES, Unanswerable
 from minibroker.broker.requests.slices import SLICE_SECONDS, Slicer
 from minibroker.protocol.apis import ApiKey, request_class, response_class
 from minibroker.protocol.headers import RequestHeader, request_header_version
+from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.primitives import Output
 from minibroker.protocol.steps import at_once
+from tests.broker import harness as in_process
 from tests.broker.harness import Harness, KeptOutlet
 from tests.protocol.array_frames import Array, all_arrays, array_frame, tags_frame
 
@@ -200,6 +202,27 @@ def test_memory_is_bounded_by_the_bytes_of_the_frame(harness: Harness, array: Ar
     asked = Asked(harness, UncountedLoop())
     frame = array_frame(array, FRAME_BYTES, distinct=distinct)
     assert peak_of(lambda: asked.ask(frame)) <= MOST_TIMES * len(frame) + SLACK_BYTES
+
+
+def fetch_frame(partitions: int, version: int, session_epoch: int) -> bytes:
+    """A Fetch of so many partitions of a topic that is not there, each with numbers of its own."""
+    asked = FetchRequest.FetchTopic
+    each = [asked.FetchPartition(partition=index, fetch_offset=1 << 20) for index in range(partitions)]
+    topics = [asked(topic="unknown", topic_id=b"u" * 16, partitions=each)]
+    return in_process.frame_of(FetchRequest(session_epoch=session_epoch, topics=topics), version)
+
+
+@pytest.mark.parametrize("version", [11, 18])
+@pytest.mark.parametrize("session_epoch", [-1, 0], ids=["alone", "session"])
+def test_a_fetch_of_many_partitions_takes_memory_for_its_frame(
+    harness: Harness, version: int, session_epoch: int
+) -> None:
+    Asked(harness).ask(fetch_frame(2_000, version, session_epoch))
+    asked = Asked(harness, UncountedLoop())
+    frame = fetch_frame(30_000, version, session_epoch)
+    peak_bytes = peak_of(lambda: asked.ask(frame)) - harness.cluster.nodes[1].sessions.held_bytes  # which has a limit
+    assert peak_bytes / len(frame) <= MOST_TIMES
+    assert not asked.outlet.closed and len(asked.outlet.items[0]) > len(frame)
 
 
 @pytest.mark.parametrize("in_header", [True, False], ids=["header", "body"])

@@ -9,7 +9,7 @@ from minibroker.protocol.declare import Message
 from minibroker.protocol.layout import item_cost_bytes, layout
 from minibroker.protocol.messages.groups import DescribeGroupsRequest
 from minibroker.protocol.primitives import MalformedMessage, Output
-from minibroker.protocol.source import STEP_ITEMS
+from minibroker.protocol.source import READ_ITEMS, WRITTEN_ITEMS
 from minibroker.protocol.steps import Steps, at_once
 from tests.protocol.random_messages import random_message
 
@@ -34,13 +34,13 @@ def test_steps_read_and_write_the_same_as_one_go(kind: type[Message]) -> None:
         assert read == kind.decode(whole, version)
 
 
-def test_a_thousand_items_are_read_and_written_in_a_step_and_long_arrays_are_told() -> None:
-    request = DescribeGroupsRequest(groups=["g"] * (3 * STEP_ITEMS + 1))
+def test_so_many_items_are_read_and_written_in_a_step_and_long_arrays_are_told() -> None:
+    request = DescribeGroupsRequest(groups=["g"] * (3 * READ_ITEMS + 1))
     data = memoryview(request.encode(6))
     assert counted(DescribeGroupsRequest.decode_in_steps(data, 6, 0, PLENTY)) == 3
     read, long_arrays = at_once(DescribeGroupsRequest.decode_in_steps(data, 6, 0, PLENTY))
     assert [id(array) for array in long_arrays] == [id(read.groups)]
-    assert counted(request.encode_in_steps(Output(), 6, PLENTY)) == 3
+    assert counted(request.encode_in_steps(Output(), 6, PLENTY)) == 3 * READ_ITEMS // WRITTEN_ITEMS
     assert at_once(request.encode_in_steps(Output(), 6, PLENTY)) == [request.groups]
 
 
@@ -63,7 +63,7 @@ def test_more_items_than_kafka_takes_are_refused_before_they_are_made() -> None:
 
 
 def test_an_answer_beyond_the_limit_is_not_written_to_its_end() -> None:
-    request = DescribeGroupsRequest(groups=["g" * 100] * (10 * STEP_ITEMS))
+    request = DescribeGroupsRequest(groups=["g" * 100] * (10 * READ_ITEMS))
     out = Output()
     with pytest.raises(ValueError, match="more than 200000 bytes"):
         at_once(request.encode_in_steps(out, 6, 200_000))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from minibroker.protocol.steps import WAITING, Steps, at_once, each, released
+from minibroker.protocol.steps import WAITING, Steps, at_once, each, released, taken
 
 
 def counting(numbers: list[int], end: int) -> Steps[str]:
@@ -37,6 +37,15 @@ def test_arrays_are_emptied_in_steps():
     arrays = [list(range(2500)), [1]]
     assert sum(1 for _ in released(arrays)) == 4
     assert arrays == [[], []]
+
+
+def test_items_are_taken_out_of_a_list_in_their_order_and_in_portions():
+    items = list(range(5))
+    portions = taken(items, 2)
+    assert next(portions) == [0, 1]
+    assert sorted(items) == [2, 3, 4]
+    assert list(portions) == [[2, 3], [4]]
+    assert items == []
 
 
 def test_steps_that_wait_for_others_cannot_be_run_at_once():

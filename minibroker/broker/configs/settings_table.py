@@ -7,9 +7,11 @@ which one applies. Names and defaults are those of Apache Kafka 4.3; `kafka_defa
 from __future__ import annotations
 
 from enum import Enum, IntEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from minibroker.broker.configs.format_versions import format_of_version
+from minibroker.broker.security.authorizer import STANDARD_AUTHORIZER
+from minibroker.broker.security.principals import super_users
 
 # The typed value of a setting: bool, int, float, str, a tuple of str, or None where a setting has no default.
 Value = bool | int | float | str | tuple[str, ...] | None
@@ -44,6 +46,13 @@ class UpdateMode(Enum):
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
     CLUSTER_WIDE = "cluster-wide"
+
+
+class Valid(Protocol):
+    """What a value may be."""
+
+    def objection(self, value: Any) -> str | None:
+        """Return Kafka's objection to the value, or None."""
 
 
 class Range(NamedTuple):
@@ -120,6 +129,46 @@ class NonEmpty(NamedTuple):
         return None if value else "must not be empty"
 
 
+class ConnectionCounts(NamedTuple):
+    """`address:number` pairs."""
+
+    def objection(self, value: Any) -> str | None:
+        """Return an objection to the value, or None."""
+        try:
+            counts_of_addresses(value)
+        except ValueError as error:
+            return f"must be a list of address:number, and {error}"
+        return None
+
+
+def counts_of_addresses(text: str) -> dict[str, int]:
+    """Return a comma-separated list of address:number as a dict. Raise ValueError."""
+    import ipaddress  # which hardly a broker needs
+
+    found = {}
+    for pair in filter(None, (part.strip() for part in text.split(","))):
+        address, _, number = pair.rpartition(":")
+        found[str(ipaddress.ip_address(address.strip("[]")))] = int(number)
+    return found
+
+
+class AuthorizerClass(NamedTuple):
+    """The name of Kafka's own authorizer, or nothing."""
+
+    def objection(self, value: Any) -> str | None:
+        """Return an objection to the value, or None."""
+        return None if value in ("", STANDARD_AUTHORIZER) else f"The only authorizer is {STANDARD_AUTHORIZER}"
+
+
+class Principals(NamedTuple):
+    """Principals as type:name, with semicolons between them."""
+
+    def objection(self, value: Any) -> str | None:
+        """Return Kafka's objection to the value, or None."""
+        wrong = next((text for text in sorted(super_users(value)) if ":" not in text), None)
+        return wrong and f"expected a string in format principalType:principalName but got {wrong}"
+
+
 def _is_replica(pair: str) -> bool:
     partition, separator, broker = pair.partition(":")
     return bool(separator) and partition.isdecimal() and broker.isdecimal()
@@ -139,7 +188,7 @@ class Setting(NamedTuple):
     type: ConfigType
     default: Value
     documentation: str
-    valid: Range | OneOf | AnyCaseOf | ReplicaList | FormatVersion | NonEmpty | None = None
+    valid: Valid | None = None
     scope: Scope = Scope.BROKER
     topic: str | None = None
     fallbacks: tuple[tuple[str, int], ...] = ()
@@ -161,7 +210,8 @@ class Setting(NamedTuple):
 
 
 BOOLEAN, STRING, INT, LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
-SHORT, DOUBLE, LIST, CLASS = ConfigType.SHORT, ConfigType.DOUBLE, ConfigType.LIST, ConfigType.CLASS
+SHORT, DOUBLE, LIST = ConfigType.SHORT, ConfigType.DOUBLE, ConfigType.LIST
+CLASS, PASSWORD = ConfigType.CLASS, ConfigType.PASSWORD
 CLUSTER_WIDE, PER_BROKER = UpdateMode.CLUSTER_WIDE, UpdateMode.PER_BROKER
 
 FROM_ZERO: Final = Range(0)
@@ -202,16 +252,47 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("replica.selector.class", STRING, None, "Which replica consumers read from: the leader or, with RackAwareReplicaSelector, a replica in their own rack (KIP-392)."),
     Setting("listeners", LIST, ("PLAINTEXT://127.0.0.1:9092",), "The addresses to listen on, as NAME://host:port; with port 0 the operating system chooses a free port.", NON_EMPTY, kafka_default=("PLAINTEXT://:9092",)),
     Setting("advertised.listeners", LIST, None, "The addresses that clients connect to; by default those of listeners.", NON_EMPTY),
-    Setting("listener.security.protocol.map", STRING, PROTOCOL_MAP, "The security protocol of each listener name; PLAINTEXT and SASL_PLAINTEXT are served."),
+    Setting("listener.security.protocol.map", STRING, PROTOCOL_MAP, "The security protocol of each listener name: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."),
     Setting("controller.listener.names", LIST, None, "The listeners of a KRaft controller. They are not opened: the controller is part of this process.", NON_EMPTY, kafka_default="required"),
     # Connections.
     Setting("connections.max.idle.ms", LONG, 600_000, "Connections that are idle for this long are closed."),
-    Setting("connections.max.stall.ms", LONG, 30_000, "Connections are closed when for this long they send no more of a request that they have begun, or read nothing of answers above 64 KiB.", FROM_ONE, in_kafka=False),
+    Setting("connections.max.stall.ms", LONG, 30_000, "Connections are closed when for this long they send no more of a request that they have begun, read nothing of answers above 64 KiB, or do not authenticate.", FROM_ONE, in_kafka=False),
+    Setting("max.connections", INT, 2_147_483_647, "The largest number of connections of a broker; further ones wait until others are closed.", FROM_ZERO, update=CLUSTER_WIDE),
+    Setting("max.connections.per.ip", INT, 2_147_483_647, "The largest number of connections from one address; further ones are closed.", FROM_ZERO, update=CLUSTER_WIDE),
+    Setting("max.connections.per.ip.overrides", STRING, "", "Other such numbers for some addresses, as a comma-separated list of address:number.", ConnectionCounts(), update=CLUSTER_WIDE),
+    Setting("max.connection.creation.rate", INT, 2_147_483_647, "The largest number of new connections a second; further ones wait.", FROM_ZERO, update=CLUSTER_WIDE),
     Setting("socket.listen.backlog.size", INT, 50, "The largest number of connections that wait to be accepted on a listener.", FROM_ONE),
     Setting("socket.receive.buffer.bytes", INT, 102_400, "SO_RCVBUF of the sockets; -1 for the operating system's default."),
     Setting("socket.send.buffer.bytes", INT, 102_400, "SO_SNDBUF of the sockets; -1 for the operating system's default."),
     Setting("socket.request.max.bytes", INT, 104_857_600, "The largest size of a request; a larger one closes its connection.", FROM_ONE),
     Setting("queued.max.request.bytes", LONG, -1, "How many bytes of incomplete requests above 64 KiB are held in memory before the broker stops reading more; -1 for 256 MiB."),
+    # Quotas of clients.
+    Setting("quota.window.num", INT, 11, "The number of windows over which the bytes and request time of a client are counted.", FROM_ONE),
+    Setting("quota.window.size.seconds", INT, 1, "The length of each of these windows.", FROM_ONE),
+    Setting("controller.quota.window.num", INT, 11, "The number of windows for which a client may save up partition changes.", FROM_ONE),
+    Setting("controller.quota.window.size.seconds", INT, 1, "The length of each of these windows.", FROM_ONE),
+    # Rights.
+    Setting("authorizer.class.name", STRING, "", "The authorizer, which lets clients do only what ACLs allow; if it is unset, they may do everything.", AuthorizerClass()),
+    Setting("super.users", STRING, "", "Principals that may do everything, whatever the ACLs are: User:a;User:b.", Principals(), in_kafka=False, kafka_default="a setting of its authorizer"),
+    Setting("allow.everyone.if.no.acl.found", BOOLEAN, False, "Whether a principal may do everything with a resource that no ACL is about.", in_kafka=False, kafka_default="a setting of its authorizer"),
+    # TLS. Each of these can be given for one listener, as listener.name.<listener>.<setting>, the listener in small letters.
+    Setting("ssl.keystore.type", STRING, "JKS", "The format of the key store: PEM or PKCS12. JKS stands for PKCS12, too, which is what Java writes since version 9; a true JKS is refused.", update=PER_BROKER),
+    Setting("ssl.keystore.location", STRING, None, "The file with the broker's private key and certificates.", update=PER_BROKER),
+    Setting("ssl.keystore.password", PASSWORD, None, "The password of the key store file; PEM has none.", update=PER_BROKER),
+    Setting("ssl.keystore.key", PASSWORD, None, "The broker's private key itself, in PEM, instead of a file.", update=PER_BROKER),
+    Setting("ssl.keystore.certificate.chain", PASSWORD, None, "The certificates that go with ssl.keystore.key, in PEM, the broker's own first.", update=PER_BROKER),
+    Setting("ssl.key.password", PASSWORD, None, "The password of an encrypted private key in PEM.", update=PER_BROKER),
+    Setting("ssl.truststore.type", STRING, "JKS", "The format of the trust store: PEM or PKCS12, or JKS, which stands for PKCS12, too.", update=PER_BROKER),
+    Setting("ssl.truststore.location", STRING, None, "The file with the certificates that clients' certificates are checked against; if unset, those of the machine.", update=PER_BROKER),
+    Setting("ssl.truststore.password", PASSWORD, None, "The password of the trust store file; PEM has none.", update=PER_BROKER),
+    Setting("ssl.truststore.certificates", PASSWORD, None, "The trusted certificates themselves, in PEM, instead of a file.", update=PER_BROKER),
+    Setting("ssl.client.auth", STRING, "none", "Whether clients present a certificate: required, requested (a client may have none), or none. On SASL_SSL only a listener's own value counts.", OneOf(("required", "requested", "none")), update=PER_BROKER),
+    Setting("ssl.enabled.protocols", LIST, ("TLSv1.2", "TLSv1.3"), "The versions of TLS that are spoken; older ones than these are refused.", update=PER_BROKER),
+    Setting("ssl.protocol", STRING, "TLSv1.3", "The highest version of TLS, where ssl.enabled.protocols is empty.", update=PER_BROKER),
+    Setting("ssl.cipher.suites", LIST, (), "The cipher suites that are offered, by their names in Java; if empty, those of OpenSSL's default.", update=PER_BROKER),
+    Setting("ssl.principal.mapping.rules", STRING, "DEFAULT", "How the name in a client's certificate becomes that of its principal: DEFAULT, or RULE:pattern/replacement/[LU], the first that matches."),
+    Setting("ssl.allow.dn.changes", BOOLEAN, False, "Whether a key store that is replaced while the broker runs may be for another name."),
+    Setting("ssl.allow.san.changes", BOOLEAN, False, "Whether it may lack alternative names of the one before."),
     # Authentication by SASL. A listener, or a mechanism of it, may have its own: listener.name.<listener>.<mechanism>.<setting>.
     Setting("sasl.enabled.mechanisms", LIST, ("GSSAPI",), "By what clients may authenticate: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. GSSAPI is not there.", update=PER_BROKER),
     Setting("sasl.server.max.receive.size", INT, 524_288, "The largest request of a client that has not authenticated."),
@@ -227,11 +308,6 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("sasl.oauthbearer.clock.skew.seconds", INT, 30, "How far the clocks of the broker and of the issuer may differ."),
     Setting("sasl.oauthbearer.sub.claim.name", STRING, "sub", "The claim of a token that names the principal."),
     Setting("sasl.oauthbearer.scope.claim.name", STRING, "scope", "The claim of a token that has its scope."),
-    # Quotas of clients.
-    Setting("quota.window.num", INT, 11, "The number of windows over which the bytes and request time of a client are counted.", FROM_ONE),
-    Setting("quota.window.size.seconds", INT, 1, "The length of each of these windows.", FROM_ONE),
-    Setting("controller.quota.window.num", INT, 11, "The number of windows for which a client may save up partition changes.", FROM_ONE),
-    Setting("controller.quota.window.size.seconds", INT, 1, "The length of each of these windows.", FROM_ONE),
     # Topics.
     Setting("auto.create.topics.enable", BOOLEAN, True, "Whether topics are created when a client first uses them."),
     Setting("delete.topic.enable", BOOLEAN, True, "Whether topics can be deleted."),

@@ -1,21 +1,28 @@
-"""DescribeAcls, CreateAcls and DeleteAcls: who may do what, of which there is nothing without an authorizer.
+"""DescribeAcls, CreateAcls and DeleteAcls: who may do what (KIP-140).
 
-Behaviour: as by a Kafka without `authorizer.class.name`, every question is answered with SECURITY_DISABLED. A filter or
-an ACL with a part that is unknown closes the connection, as it does there.
+Behaviour: ACLs are records of the metadata log, each with a random id. What is created twice is there once; what a
+request deletes is deleted in one commit, and with more than 10,000 ACLs nothing is. Without `authorizer.class.name`
+every question is answered with SECURITY_DISABLED. A filter or an ACL with a part that is unknown closes the connection,
+as with Kafka. A host may be a range such as 10.0.0.0/8, which Kafka takes from 4.4 on.
 
 Versions: 1 brought pattern types, 2 flexible fields, 3 the resource type for users.
 
-Not implemented: an authorizer.
+Not implemented: nothing.
 """
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.routes import Unanswerable
 from minibroker.broker.requests.served import handles
-from minibroker.broker.security.operations import ALTER_CLUSTER, DESCRIBE_CLUSTER
+from minibroker.broker.security.acls import Acl, AclFilter, PatternType, Permission, check_new
+from minibroker.broker.security.operations import ALTER_CLUSTER, DESCRIBE_CLUSTER, Operation, ResourceType
 from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.metadata_records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 from minibroker.protocol.messages.security import (
     CreateAclsRequest,
     CreateAclsResponse,
@@ -24,54 +31,194 @@ from minibroker.protocol.messages.security import (
     DescribeAclsRequest,
     DescribeAclsResponse,
 )
+from minibroker.protocol.steps import Steps, chunks, each
 
-UNKNOWN = 0
-RESOURCE_TYPES = range(1, 8)  # ANY to USER
-PATTERN_TYPES = range(1, 5)  # ANY to PREFIXED
-OPERATIONS = range(1, 16)  # ANY to TWO_PHASE_COMMIT
-PERMISSION_TYPES = range(1, 4)  # ANY to ALLOW
+MAX_CHANGES = 10_000  # in one request, as in Kafka
+MAX_TOLD = 100_000  # of ACLs that an answer names because several filters match them
+
+Created = CreateAclsResponse.AclCreationResult
+Deleted = DeleteAclsResponse.DeleteAclsFilterResult
+Described = DescribeAclsResponse.DescribeAclsResource
+AnyFilter = DescribeAclsRequest | DeleteAclsRequest.DeleteAclsFilter
+Result = TypeVar("Result", Created, Deleted)
 
 
 @handles(ApiKey.DESCRIBE_ACLS)
-def describe_acls(context: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
-    _check_known(request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type)
+def describe_acls(context: RequestContext, request: DescribeAclsRequest) -> Steps[DescribeAclsResponse]:
+    wanted = _filter(request)
     context.authorize(DESCRIBE_CLUSTER)
-    raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
+    if context.cluster.authorizer is None:
+        raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
+    resources: dict[tuple[int, str, int], Described] = {}
+    for _, acl in (yield from _matching(context, wanted)):
+        pattern = acl.resource_type, acl.name, acl.pattern_type
+        if pattern not in resources:
+            resource_type, name, pattern_type = pattern
+            resources[pattern] = Described(resource_type=resource_type, resource_name=name, pattern_type=pattern_type)
+        entry = Described.AclDescription(
+            principal=acl.principal, host=acl.host, operation=acl.operation, permission_type=acl.permission
+        )
+        resources[pattern].acls.append(entry)
+        yield
+    return DescribeAclsResponse(error_message=None, resources=list(resources.values()))
 
 
-@handles(ApiKey.CREATE_ACLS)
-def create_acls(context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
-    for wanted in request.creations:
-        _check_known(wanted.resource_type, wanted.resource_pattern_type, wanted.operation, wanted.permission_type)
-    error, shape = _refusal(context), CreateAclsResponse.AclCreationResult
-    refused = [shape(error_code=error.code, error_message=error.message) for _ in request.creations]
-    return CreateAclsResponse(results=refused)
-
-
-@handles(ApiKey.DELETE_ACLS)
-def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
-    for wanted in request.filters:
-        _check_known(wanted.resource_type_filter, wanted.pattern_type_filter, wanted.operation, wanted.permission_type)
-    error, shape = _refusal(context), DeleteAclsResponse.DeleteAclsFilterResult
-    refused = [shape(error_code=error.code, error_message=error.message) for _ in request.filters]
-    return DeleteAclsResponse(filter_results=refused)
-
-
-def _refusal(context: RequestContext) -> KafkaError:
+@handles(ApiKey.CREATE_ACLS, durable=True)
+def create_acls(context: RequestContext, request: CreateAclsRequest) -> Steps[CreateAclsResponse]:
+    for creation in request.creations:
+        _check_known(
+            creation.resource_type, creation.resource_pattern_type, creation.operation, creation.permission_type
+        )
+        yield
     try:
-        context.authorize(ALTER_CLUSTER)
+        _check_may_alter(context)
+        results = yield from _create(context, request.creations)
     except KafkaError as error:
-        return error
-    return KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
+        results = yield from _all_refused(Created, error, len(request.creations))
+    return CreateAclsResponse(results=results)
+
+
+def _create(context: RequestContext, creations: list[CreateAclsRequest.AclCreation]) -> Steps[list[Created]]:
+    """Commit all valid ACLs that do not exist yet. Raise KafkaError(POLICY_VIOLATION) for too many of them."""
+    results: list[Created] = []
+    wanted: dict[Acl, None] = {}
+    for creation in creations:
+        acl = Acl(
+            creation.resource_type,
+            creation.resource_name,
+            creation.resource_pattern_type,
+            creation.principal,
+            creation.host,
+            creation.operation,
+            creation.permission_type,
+        )
+        try:
+            check_new(acl)
+            wanted[acl] = None
+            results.append(Created(error_message=None))
+        except KafkaError as error:
+            results.append(_refused(Created, error))
+        yield
+    if len(wanted) > MAX_CHANGES:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
+    acls = context.cluster.image.acls
+    yield from context.cluster.commit_in_steps(
+        lambda: [_record(context, acl) for acl in wanted if acl not in acls.ids], lambda: acls.changes
+    )
+    return results
+
+
+def _record(context: RequestContext, acl: Acl) -> Message:
+    return AccessControlEntryRecord(
+        id=context.cluster.new_uuid(),
+        resource_type=acl.resource_type,
+        resource_name=acl.name,
+        pattern_type=acl.pattern_type,
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission_type=acl.permission,
+    )
+
+
+@handles(ApiKey.DELETE_ACLS, durable=True)
+def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> Steps[DeleteAclsResponse]:
+    wanted = yield from each(_filter, request.filters)
+    try:
+        _check_may_alter(context)
+        results = yield from _delete(context, wanted)
+    except KafkaError as error:
+        results = yield from _all_refused(Deleted, error, len(request.filters))
+    return DeleteAclsResponse(filter_results=results)
+
+
+def _delete(context: RequestContext, wanted: list[AclFilter]) -> Steps[list[Deleted]]:
+    """Delete what matches; an ACL that matches several filters stands in the result of each.
+
+    Raise KafkaError(INVALID_REQUEST) for too many.
+    """
+    ids: dict[bytes, None] = {}
+    results: list[Deleted] = []
+    count = 0
+    for each_filter in wanted:
+        result = Deleted(error_message=None)
+        for id, acl in (yield from _matching(context, each_filter)):
+            ids[id] = None
+            count += 1
+            if len(ids) > MAX_CHANGES or count > MAX_TOLD:
+                message = f"Cannot remove more than {MAX_CHANGES} acls in a single delete operation."
+                raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+            result.matching_acls.append(_matching_acl(acl))
+            yield
+        results.append(result)
+    acls = context.cluster.image.acls
+    yield from context.cluster.commit_in_steps(
+        lambda: [RemoveAccessControlEntryRecord(id=id) for id in ids if id in acls.by_id], lambda: acls.changes
+    )
+    return results
+
+
+def _matching_acl(acl: Acl) -> Deleted.DeleteAclsMatchingAcl:
+    return Deleted.DeleteAclsMatchingAcl(
+        error_message=None,
+        resource_type=acl.resource_type,
+        resource_name=acl.name,
+        pattern_type=acl.pattern_type,
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission_type=acl.permission,
+    )
+
+
+def _check_may_alter(context: RequestContext) -> None:
+    """Raise KafkaError: CLUSTER_AUTHORIZATION_FAILED, SECURITY_DISABLED."""
+    context.authorize(ALTER_CLUSTER)
+    if context.cluster.authorizer is None:
+        raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
+
+
+def _refused(shape: type[Result], error: KafkaError) -> Result:
+    return shape(error_code=error.code, error_message=error.message)
+
+
+def _all_refused(shape: type[Result], error: KafkaError, count: int) -> Steps[list[Result]]:
+    return (yield from each(lambda _: _refused(shape, error), range(count)))
+
+
+def _matching(context: RequestContext, wanted: AclFilter) -> Steps[list[tuple[bytes, Acl]]]:
+    found = []
+    for portion in chunks(list(context.cluster.image.acls.by_id.items())):
+        found += [(id, acl) for id, acl in portion if wanted.matches(acl)]
+        yield
+    return found
+
+
+def _filter(asked: AnyFilter) -> AclFilter:
+    """Raise Unanswerable."""
+    _check_known(asked.resource_type_filter, asked.pattern_type_filter, asked.operation, asked.permission_type)
+    return AclFilter(
+        asked.resource_type_filter,
+        asked.resource_name_filter,
+        asked.pattern_type_filter,
+        asked.principal_filter,
+        asked.host_filter,
+        asked.operation,
+        asked.permission_type,
+    )
 
 
 def _check_known(resource_type: int, pattern_type: int, operation: int, permission_type: int) -> None:
-    """Raises Unanswerable."""
+    """Raise Unanswerable."""
     known = (
         resource_type in RESOURCE_TYPES
         and pattern_type in PATTERN_TYPES
         and operation in OPERATIONS
-        and permission_type in PERMISSION_TYPES
+        and permission_type in PERMISSIONS
     )
     if not known:
         raise Unanswerable("a request about ACLs with a type that is unknown")
+
+
+RESOURCE_TYPES, PATTERN_TYPES = frozenset(ResourceType), frozenset(PatternType)
+OPERATIONS, PERMISSIONS = frozenset(Operation), frozenset(Permission)

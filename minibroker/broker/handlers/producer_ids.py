@@ -1,7 +1,8 @@
 """InitProducerId: an id and an epoch for each idempotent or transactional producer.
 
 Behaviour: without a transactional id every request gets an id that was never given out, with epoch 0, whatever id and
-epoch it brings (KIP-360 bumps epochs on the client's side); id and epoch go together. With a transactional id the
+epoch it brings (KIP-360 bumps epochs on the client's side); id and epoch go together. The right to write to any topic
+is enough for that (KIP-679). With a transactional id the
 producer gets that id's next epoch, which fences whoever had it before; a transaction that is open is aborted first, and
 the client asks again after CONCURRENT_TRANSACTIONS.
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
-from minibroker.broker.security.operations import IDEMPOTENT_WRITE, WRITE_TRANSACTIONAL_ID
+from minibroker.broker.security.operations import IDEMPOTENT_WRITE, WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from minibroker.broker.transactions.answers import code_for
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -31,8 +32,8 @@ def init_producer_id(context: RequestContext, request: InitProducerIdRequest) ->
     try:
         if request.transactional_id is not None:
             context.authorize(WRITE_TRANSACTIONAL_ID, request.transactional_id)
-        else:
-            context.authorize(IDEMPOTENT_WRITE)
+        elif not (context.allows(IDEMPOTENT_WRITE) or context.allows_some(WRITE_TOPIC)):
+            raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         if (request.producer_id == NONE_GIVEN) != (request.producer_epoch == NONE_GIVEN):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "A producer id and its epoch go together.")
         if request.transactional_id is not None:

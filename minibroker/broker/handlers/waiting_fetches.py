@@ -16,9 +16,10 @@ from minibroker.broker.requests.slices import Sliced
 from minibroker.protocol.steps import Steps
 
 if TYPE_CHECKING:
-    from minibroker.broker.handlers.fetch import Reading
+    from minibroker.broker.handlers.fetch_reading import LongReading, Reading
+    from minibroker.broker.requests.fetch_sessions import FetchedPartition
 
-WAITED_FOR_MAX = 500_000  # partitions of fetches of many, on a node: some 400 MB
+WAITED_FOR_MAX = 500_000  # partitions of fetches of many, on a node: 100 to 200 MB
 
 
 class WaitingFetch:
@@ -90,7 +91,7 @@ class WaitingFetch:
             except Exception as error:
                 parked.fail(error)
 
-        work = self._reading.context.slicer.start(self._reading.read_for_response())
+        work = self._reading.context.slicer.start(self._reading.in_steps().read_for_response())
         parked.on_cancel = work.drop
         if work.done:
             ended(work)
@@ -127,19 +128,19 @@ class WaitingInSteps:
         "_changed",
         "_grown",
         "_missing_bytes",
-        "_numbers",
         "_reading",
         "_slicer",
         "_timer",
         "_unknown",
+        "_waited_for",
         "_work",
         "parked",
     )
 
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: LongReading) -> None:
         self._reading = reading
         self._slicer = reading.context.slicer
-        self._numbers: dict[Partition, list[int]] = {}  # of its answers
+        self._waited_for: dict[Partition, list[FetchedPartition]] = {}
         self._grown: set[Partition] = set()
         self._missing_bytes = reading.min_bytes - reading.size_bytes
         self._unknown = reading.unknown
@@ -151,7 +152,7 @@ class WaitingInSteps:
         self.parked.is_long = True
 
     @staticmethod
-    def has_room(reading: Reading) -> bool:
+    def has_room(reading: LongReading) -> bool:
         """Whether one more may wait."""
         return reading.context.node.waited_for + len(reading.wanted) <= WAITED_FOR_MAX
 
@@ -170,10 +171,10 @@ class WaitingInSteps:
         self.changed()
 
     def _join(self) -> Steps[None]:
-        for number, fetched in enumerate(self._reading.wanted):
+        for fetched in self._reading.wanted:
             partition = self._reading.context.find_partition(fetched.topic, fetched.index)
             if partition is not None:
-                self._numbers.setdefault(partition, []).append(number)
+                self._waited_for.setdefault(partition, []).append(fetched)
                 partition.waiters.add(self)
             yield
 
@@ -191,8 +192,8 @@ class WaitingInSteps:
         """Look at the partitions that have got records, as often as the fetch names them."""
         grown, self._grown = self._grown, set()
         for partition in grown:
-            for number in self._numbers.get(partition, ()):
-                yield from self._reading.read_again(number)
+            for fetched in self._waited_for.get(partition, ()):
+                yield from self._reading.read_again(fetched)
                 yield
 
     def changed(self) -> None:
@@ -252,6 +253,6 @@ class WaitingInSteps:
     def _forget(self) -> Steps[None]:
         self._reading.context.node.waited_for -= self._booked
         self._booked = 0
-        for partition in self._numbers:
+        for partition in self._waited_for:
             partition.waiters.discard(self)
             yield

@@ -1,7 +1,7 @@
 """Reading from followers (KIP-392): which nodes may serve a consumer, and which one it should ask.
 
 All nodes here share one log of each partition, so a follower has what the leader has. What is read is in
-`handlers/fetch`.
+`handlers/fetch_reading`.
 """
 
 from __future__ import annotations

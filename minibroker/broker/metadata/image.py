@@ -1,4 +1,4 @@
-"""The metadata image, a fold over the metadata log: brokers, topics, configs, features, quotas, credentials.
+"""The metadata image, a fold over the metadata log: brokers, topics, configs, features, quotas, credentials, ACLs.
 
 Only `Image.apply` changes it, at the start and later; the controller decides on the records.
 """
@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minibroker.broker.metadata.partitions import Partition, Topic, colliding_name
+from minibroker.broker.security.acls import Acl, Acls
 from minibroker.protocol.declare import Message
 from minibroker.protocol.messages import metadata_records as records
 from minibroker.protocol.primitives import uuid_text
@@ -38,6 +39,7 @@ class Image:
         self.features: dict[str, int] = {}
         self.quotas: dict[QuotaEntity, dict[str, float]] = {}
         self.scram_credentials: dict[tuple[str, int], records.UserScramCredentialRecord] = {}  # (user, mechanism)
+        self.acls = Acls()
         self.next_producer_id = 0
 
     def apply(self, record: Message) -> None:
@@ -218,6 +220,25 @@ def _remove_scram_credential(image: Image, record: records.RemoveUserScramCreden
     image.scram_credentials.pop((record.name, record.mechanism), None)
 
 
+def _acl(image: Image, record: records.AccessControlEntryRecord) -> None:
+    acl = Acl(
+        record.resource_type,
+        record.resource_name,
+        record.pattern_type,
+        record.principal,
+        record.host,
+        record.operation,
+        record.permission_type,
+    )
+    image.acls.add(record.id, acl)
+
+
+def _remove_acl(image: Image, record: records.RemoveAccessControlEntryRecord) -> None:
+    if record.id not in image.acls.by_id:
+        raise InconsistentMetadata(f"there is no ACL with the id {uuid_text(record.id)}")
+    image.acls.remove(record.id)
+
+
 APPLY: dict[type[Message], Callable[[Image, Any], None]] = {
     records.TopicRecord: _topic,
     records.RemoveTopicRecord: _remove_topic,
@@ -235,4 +256,6 @@ APPLY: dict[type[Message], Callable[[Image, Any], None]] = {
     records.ClientQuotaRecord: _quota,
     records.UserScramCredentialRecord: _scram_credential,
     records.RemoveUserScramCredentialRecord: _remove_scram_credential,
+    records.AccessControlEntryRecord: _acl,
+    records.RemoveAccessControlEntryRecord: _remove_acl,
 }

@@ -24,7 +24,7 @@ from minibroker.broker.network.framing import (
     frame_size,
 )
 from minibroker.broker.requests.parked import Parked
-from minibroker.broker.security.principals import ANONYMOUS
+from minibroker.broker.security.principals import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Node
@@ -83,7 +83,6 @@ class Connection:
         "_diverted",
         "_execute",
         "_least_bytes",
-        "_muted",
         "_outlet",
         "_parked",
         "_partial",
@@ -95,6 +94,7 @@ class Connection:
         "limit_bytes",
         "listener",
         "must_authenticate",
+        "muted",
         "node",
         "peer",
         "principal",
@@ -114,13 +114,14 @@ class Connection:
         limit_bytes: int,
         peer: str = "?",
         host: str = "",
+        principal: Principal = ANONYMOUS,
     ) -> None:
         self.node = node
         self.listener = listener
         self.peer = peer  # for people
         self.host = host  # for rules, which compare it as a text: the address as Java writes it
         self.software = ""
-        self.principal = ANONYMOUS
+        self.principal = principal
         self.must_authenticate = False  # before it may ask for anything else, as its listener wants it
         self.authenticator: Authenticator | None = None  # of a listener with SASL
         self.limit_bytes = limit_bytes
@@ -134,7 +135,7 @@ class Connection:
         self._tell_at_end = tell_at_end
         self._due: list[list[Any] | Due] | None = None  # what leaves when the turn ends
         self._budget = budget
-        self._muted = False
+        self.muted = False  # no request runs until `unmute`
         self._parked: Parked | None = None
         self._partial: PartialFrame | None = None
         self._running: PartialFrame | None = None  # whose bytes are the frame that runs now, unless it was handed over
@@ -207,7 +208,7 @@ class Connection:
             self._send(answers)
         if self.closed:
             self._close()
-        elif self._parked is not None or self._muted or self._outlet.congested or position < 0:
+        elif self._parked is not None or self.muted or self._outlet.congested or position < 0:
             self._backlog = bytearray(data[abs(position) :])
             if self._backlog:
                 self._budget.backlog(len(self._backlog))
@@ -241,7 +242,7 @@ class Connection:
                 break
             else:
                 self._send_at_end(answers, outcome)
-            if self._muted:
+            if self.muted:
                 break
         return position
 
@@ -307,11 +308,11 @@ class Connection:
 
     def mute(self) -> None:
         """Run no further request until `unmute`; answers leave as before."""
-        self._muted = True
+        self.muted = True
 
     def unmute(self) -> None:
         """Go on with the requests that have come meanwhile."""
-        self._muted = False
+        self.muted = False
         self.resume()
 
     def answered(self, items: list[Any]) -> None:
@@ -344,7 +345,7 @@ class Connection:
 
     def resume(self) -> None:
         """Go on with the backlog, if nothing stands in the way any more."""
-        if self.closed or self._backlog is None or self._parked is not None or self._muted or self._outlet.congested:
+        if self.closed or self._backlog is None or self._parked is not None or self.muted or self._outlet.congested:
             return
         backlog, self._backlog = self._backlog, None
         self._outlet.resume_reading()

@@ -18,6 +18,7 @@ SMALL_FRAMES_BYTES = 128 << 20  # 2,000 of them, each with all its bytes but one
 LARGE_FRAMES_BYTES = 256 << 20
 SPARE_BYTES = 2 << 20  # one buffer of this size serves the large frames in turn
 LEAST_PROGRESS_BYTES = 16 << 10  # what has to come from one sweep to the next while others wait for memory
+TLS_HANDSHAKES = range(0x160300, 0x160304)  # the first three bytes of a client that speaks TLS
 
 
 class FrameError(Exception):
@@ -28,6 +29,8 @@ def frame_size(data: memoryview, position: int, limit_bytes: int, least_bytes: i
     """Return the size at `position`. Raise FrameError unless it is between `least_bytes` and `limit_bytes`."""
     size: int = PREFIX.unpack_from(data, position)[0]
     if not least_bytes <= size <= limit_bytes:
+        if size >> 8 in TLS_HANDSHAKES:
+            raise FrameError("what begins a TLS connection, and this listener has none")
         raise FrameError(f"a frame of {size} bytes, which is not between {least_bytes} and {limit_bytes}")
     return size
 

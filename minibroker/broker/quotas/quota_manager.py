@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from minibroker.broker.quotas.client_quotas import CLIENT_ID, USER
+from minibroker.broker.quotas.client_quotas import CLIENT_ID, INT_MAX, USER
 from minibroker.broker.quotas.windows import Rate, TokenBucket, Windows
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.steps import Steps
@@ -105,14 +105,16 @@ class QuotaManager:
     def charge_request(self, context: RequestContext, usage: Usage, *, produced: bool) -> int:
         """Charge a request that is about to be answered; return for how many ms its client has to wait."""
         if produced:
-            self.charge_bytes(context, usage, PRODUCED, usage.frame_bytes)
+            throttle_ms = self._charge(context, PRODUCED, usage.frame_bytes)
+            usage.throttle_ms = max(usage.throttle_ms, throttle_ms)
         throttle_ms = self._charge(context, REQUESTS, usage.run_ns * PERCENT_A_NS)
         return max(usage.throttle_ms, min(throttle_ms, self._windows().size_ms))
 
-    def charge_bytes(self, context: RequestContext, usage: Usage, key: str, size_bytes: int) -> bool:
-        """Charge bytes of records; return whether the client has to wait for it."""
+    def charge_bytes(self, context: RequestContext, key: str, size_bytes: int) -> bool:
+        """Charge bytes of an answer; return whether the client has to wait for it."""
         throttle_ms = self._charge(context, key, size_bytes)
-        usage.throttle_ms = max(usage.throttle_ms, throttle_ms)
+        if context.usage is not None:
+            context.usage.throttle_ms = max(context.usage.throttle_ms, throttle_ms)
         return throttle_ms > 0
 
     def take_back(self, context: RequestContext, key: str, size_bytes: int) -> None:
@@ -122,11 +124,11 @@ class QuotaManager:
         if rate is not None:
             rate.take_back(size_bytes)
 
-    def most_bytes(self, context: RequestContext, key: str) -> int | None:
-        """Return how many bytes are within the quota at best, None without one: no answer needs to be larger."""
+    def most_bytes(self, context: RequestContext, key: str) -> int:
+        """Return how many bytes are within the quota at best: no answer needs to be larger."""
         quota = self._quota(context, key)
         if quota is None:
-            return None
+            return INT_MAX
         windows = self._windows()
         return int(quota.bound * (windows.number - 1) * windows.size_ms / 1000)
 

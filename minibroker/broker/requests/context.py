@@ -35,6 +35,7 @@ class RequestContext:
         "kept",
         "lasts",
         "long_arrays",
+        "may_take_apart",
         "must_sync",
         "node",
         "refusals",
@@ -62,6 +63,7 @@ class RequestContext:
         self.frame_is_kept = False
         self.kept: PartialFrame | None = None
         self.long_arrays: tuple[list[Any], ...] | list[list[Any]] = ()
+        self.may_take_apart = False  # the request and its answer, as the handler and the writer alone see them
         self.refusals: Refusals | None = None
         self.waits: list[tuple[Wait, Refuse]] | None = None
         self.must_sync = False
@@ -78,8 +80,14 @@ class RequestContext:
         return self.connection.principal
 
     def allows(self, right: Right, name: str = CLUSTER_NAME) -> bool:
-        """Return whether the principal has a right on the resource of this name: there is no authorizer, so it has."""
-        return True
+        """Return whether the principal has a right on the resource of this name; without an authorizer it has."""
+        authorizer, connection = self.cluster.authorizer, self.connection
+        return authorizer is None or authorizer.allows(connection.principal, connection.host, right, name)
+
+    def allows_some(self, right: Right) -> bool:
+        """Return whether the principal has a right on any resource of the type: Kafka's authorizeByResourceType."""
+        authorizer, connection = self.cluster.authorizer, self.connection
+        return authorizer is None or authorizer.allows_some(connection.principal, connection.host, right)
 
     def authorize(self, right: Right, name: str = CLUSTER_NAME) -> None:
         """Check a right. Raise KafkaError with the code for the type of resource, as TOPIC_AUTHORIZATION_FAILED."""

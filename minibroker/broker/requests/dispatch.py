@@ -119,7 +119,8 @@ class Dispatcher:
     def _lasting_answer(self, context: RequestContext, correlation_id: int, body: memoryview) -> list[Any] | None:
         """Return the answer to a request of which nothing has changed since; if it is not known, see to it."""
         connection = context.connection
-        asked = connection.node, connection.listener, connection.principal, context.version, bytes(body)
+        host = None if self.cluster.authorizer is None else connection.host
+        asked = connection.node, connection.listener, connection.principal, host, context.version, bytes(body)
         answer = self._lasting.answer(self.cluster, asked, correlation_id)
         if answer is None:
             context.keep_answer = self._lasting.keeper(self.cluster, asked)
@@ -186,6 +187,7 @@ class Dispatcher:
         except MalformedMessage as error:
             raise Unanswerable(f"a request that cannot be read: {error}") from error
         if call is None:
+            context.may_take_apart = True
             outcome = route.run(context, request)
         else:
             call.request, call.may_run_again = request, route.key != ApiKey.PRODUCE

@@ -1,6 +1,6 @@
 """Fetch sessions (KIP-227): what a client fetches is kept here, so that it need not say it again each time.
 
-What is read for a session, and how it is answered, is in `handlers/fetch`.
+What is read for a session, and how it is answered, is in `handlers/fetch_reading`.
 
     session id  epoch       meaning
     any         0, -1       fetch all that is named; with 0, a session is made for it (any old one ends)
@@ -54,9 +54,9 @@ class FetchedPartition:
         self.high_watermark = -1
         self.log_start_offset = -1
 
-    def forget_told(self) -> None:
-        """Let the next answer tell of it, as this one does not reach the client."""
-        self.high_watermark = -1
+    def has_moved(self, high_watermark: int, log_start_offset: int) -> bool:
+        """Return whether these are not what the client was last told."""
+        return self.high_watermark != high_watermark or self.log_start_offset != log_start_offset
 
     def news(self, high_watermark: int, log_start_offset: int, error_code: int, size_bytes: int) -> bool:
         """Whether an answer with these says anything new, which is remembered as told."""

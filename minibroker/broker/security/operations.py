@@ -1,8 +1,8 @@
 """What clients may be allowed to do, and which rights each API asks for.
 
 `REQUIRED` is the table "Operations in Kafka" of Kafka's documentation, in the order in which they are asked for. Each
-handler asks for its own through the request's context. As without an authorizer everything is allowed, a bit field of
-operations (KIP-430) says which ones a kind of resource has at all.
+handler asks for its own through the request's context. A bit field of operations (KIP-430) says which ones of a
+resource are allowed; without an authorizer these are all that its kind has.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ CLUSTER_NAME = "kafka-cluster"  # of the one resource of its type
 
 
 class Operation(IntEnum):
-    """Kafka's AclOperation."""
+    """Kafka's AclOperation. ANY is only in filters, ALL only in ACLs."""
 
+    ANY = 1
+    ALL = 2
     READ = 3
     WRITE = 4
     CREATE = 5
@@ -31,15 +33,24 @@ class Operation(IntEnum):
     DESCRIBE_CONFIGS = 10
     ALTER_CONFIGS = 11
     IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
 
 
 class ResourceType(IntEnum):
-    """Kafka's type of what ACLs are about, whose numbers are not those of ConfigResource.Type."""
+    """Kafka's type of what ACLs are about, whose numbers are not those of ConfigResource.Type.
 
+    ANY is only in filters.
+    """
+
+    ANY = 1
     TOPIC = 2
     GROUP = 3
     CLUSTER = 4
     TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
 
 
 class Right(NamedTuple):
@@ -101,7 +112,7 @@ REQUIRED: Mapping[ApiKey, tuple[Right, ...]] = {
     ApiKey.CREATE_TOPICS: (CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC_CONFIGS),
     ApiKey.DELETE_TOPICS: (DELETE_TOPIC,),
     ApiKey.DELETE_RECORDS: (DELETE_TOPIC,),
-    ApiKey.INIT_PRODUCER_ID: (WRITE_TRANSACTIONAL_ID, IDEMPOTENT_WRITE),
+    ApiKey.INIT_PRODUCER_ID: (WRITE_TRANSACTIONAL_ID, IDEMPOTENT_WRITE, WRITE_TOPIC),  # the last on any topic
     ApiKey.OFFSET_FOR_LEADER_EPOCH: (CLUSTER_ACTION, DESCRIBE_TOPIC),
     ApiKey.ADD_PARTITIONS_TO_TXN: (CLUSTER_ACTION, WRITE_TRANSACTIONAL_ID, WRITE_TOPIC),
     ApiKey.ADD_OFFSETS_TO_TXN: (WRITE_TRANSACTIONAL_ID, READ_GROUP),

@@ -19,3 +19,8 @@ class Principal(NamedTuple):
 
 
 ANONYMOUS = Principal(USER, "ANONYMOUS")  # who has not authenticated
+
+
+def super_users(text: str) -> frozenset[str]:
+    """Return the principals in a value of `super.users`, such as "User:a;User:b"; a name may have commas."""
+    return frozenset(filter(None, map(str.strip, text.split(";"))))

@@ -16,7 +16,7 @@ from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.fetch_sessions import PARTITION_BYTES
 from minibroker.broker.requests.slices import Slicer
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.messages.topics import DeleteTopicsRequest
+from minibroker.protocol.messages.topics import CreatePartitionsRequest, DeleteTopicsRequest
 from minibroker.protocol.steps import at_once
 from tests.broker.handlers.fetching import LAST_BY_NAME, VERSIONS, Where, answers_in, fetch_of, values_in
 from tests.broker.harness import Harness, Waiting
@@ -303,6 +303,30 @@ def test_an_incremental_fetch_waits_for_news(topics: Harness) -> None:
     response = waiting.response()
     assert response.session_id == session.session_id
     assert {where: values_in(answer) for where, answer in answers_in(topics, response).items()} == {("t", 2): ["x"]}
+
+
+def test_of_many_partitions_only_those_with_news_are_told(harness: Harness) -> None:
+    harness.create_topic("t", 150)
+    harness.produce("t", "x", partition=7)
+    many: dict[Where, int] = {("t", index): 0 for index in range(149)} | {("t", 200): 0}
+    consumed = many | {("t", 7): 1}
+    first = harness.request(fetch_of(harness, many, session_epoch=0))
+    assert list(answers_in(harness, first)) == list(many)
+
+    def told(epoch: int) -> dict[Where, tuple[int, list[str]]]:
+        asked = {where: offset for where, offset in consumed.items() if offset} if epoch == 1 else {}
+        response = harness.request(fetch_of(harness, asked, session_id=first.session_id, session_epoch=epoch))
+        answers = answers_in(harness, response)
+        return {where: (answer.error_code, values_in(answer)) for where, answer in answers.items()}
+
+    unknown = ("t", 200)
+    assert told(1) == {unknown: (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [])}
+    harness.produce("t", "y", partition=3)
+    assert told(2) == {unknown: (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, []), ("t", 3): (0, ["y"])}
+    more = CreatePartitionsRequest.CreatePartitionsTopic(name="t", count=201, assignments=None)
+    harness.request(CreatePartitionsRequest(topics=[more]))
+    assert told(3) == {unknown: (0, []), ("t", 3): (0, ["y"])}, "an error that is over is news"
+    assert list(told(4)) == [("t", 3)], "its records are asked for again, as the client has not gone on"
 
 
 def test_an_epoch_is_used_once_also_while_its_request_is_looked_at(harness: Harness) -> None:

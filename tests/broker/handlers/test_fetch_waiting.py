@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from minibroker.broker.handlers import waiting_fetches
-from minibroker.broker.handlers.fetch import Reading, fetch
+from minibroker.broker.handlers.fetch import fetch
+from minibroker.broker.handlers.fetch_reading import LongReading
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.slices import Slicer
 from minibroker.protocol.errors import ErrorCode
@@ -352,8 +353,8 @@ def test_a_partition_that_it_names_many_times_is_looked_at_in_steps(
     while soon:
         soon.pop(0)()
     slicer.slices, looks = 0, []
-    read_again = Reading.read_again
-    monkeypatch.setattr(Reading, "read_again", lambda *call: (looks.append(slicer.slices), read_again(*call))[1])
+    read_again = LongReading.read_again
+    monkeypatch.setattr(LongReading, "read_again", lambda *call: (looks.append(slicer.slices), read_again(*call))[1])
     topics.produce("many", "a")
     while soon:
         soon.pop(0)()

@@ -268,7 +268,7 @@ def test_old_formats_outlive_a_restart(mixed: Harness) -> None:
 def test_one_request_has_no_more_converted_than_others_can_wait_for(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("minibroker.broker.handlers.fetch.MAX_CONVERTED_BYTES", 500)
+    monkeypatch.setattr("minibroker.broker.handlers.fetch_reading.MAX_CONVERTED_BYTES", 500)
     harness.create_topic("t", 2)
     for partition in (0, 1):
         for _ in range(4):

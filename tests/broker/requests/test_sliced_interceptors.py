@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from minibroker.broker.requests.interceptors import Call
 from minibroker.broker.requests.slices import Slicer
 from minibroker.protocol.messages.metadata import MetadataRequest
+from tests.broker.handlers.fetching import fetch_of
 from tests.broker.harness import Harness
 from tests.broker.requests.test_interceptors import Watched
 
@@ -42,6 +45,24 @@ class Sliced:
         self.connection.ask_again()
         self.turns_until(lambda: not self.soon)
         self.client.outlet.run_soon()
+
+
+def test_hooks_see_all_of_a_large_fetch_before_and_after_it_has_run(watched: Watched) -> None:
+    watched.harness.create_topic("t")
+    seen: list[int] = []
+
+    def count(call: Call, response: Any) -> Any:
+        seen.append(len(call.request.topics[0].partitions))  # type: ignore[attr-defined]
+        seen.append(len(list(response.responses[0].partitions)))
+        return response
+
+    watched.first.on_answer = watched.second.on_answer = count
+    sliced = Sliced(watched)
+    sliced.client.send(fetch_of(watched.harness, {("t", index): 0 for index in range(3000)}))
+    sliced.turns_until(lambda: not sliced.soon)
+    ((_, response),) = sliced.client.responses()
+    assert seen == [3000] * 4
+    assert len(response.responses[0].partitions) == 3000
 
 
 def test_one_whose_client_goes_away_while_its_answer_is_written_is_lost(watched: Watched) -> None:

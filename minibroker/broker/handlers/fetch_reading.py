@@ -1,0 +1,422 @@
+"""One pass over the partitions of a Fetch: what is there to read, whether that is enough, and the answer.
+
+`Reading` looks at a few partitions at once. `LongReading` looks at many, or at records that are to be converted, in
+steps. What is asked is `fetch`'s business, and waiting that of `waiting_fetches`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from minibroker.broker.metadata.followers import preferred_replica, serves_as_follower
+from minibroker.broker.metadata.leaders import current_leader, leader_endpoints
+from minibroker.broker.metadata.partitions import Partition
+from minibroker.broker.quotas.quota_manager import FETCHED
+from minibroker.broker.requests.context import RequestContext
+from minibroker.broker.requests.down_conversion import (
+    MAX_CONVERTED_BYTES,
+    Conversion,
+    Converted,
+    Wanted,
+    read_for_client_in_steps,
+)
+from minibroker.broker.requests.fetch_sessions import INITIAL_EPOCH, NO_SESSION, FetchedPartition, FetchSession
+from minibroker.broker.security.operations import READ_TOPIC
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
+from minibroker.protocol.steps import Steps, chunks, taken
+from minibroker.storage.log import Log
+from minibroker.storage.segment import Region
+
+TopicAnswer = FetchResponse.FetchableTopicResponse
+PartitionAnswer = TopicAnswer.PartitionData
+
+FIRST_WITH_FORMAT_1 = 2
+FIRST_WITH_MAX_BYTES = 3
+FIRST_WITH_FORMAT_2 = 4
+FIRST_WITH_ZSTD = 10
+FIRST_WITH_TOPIC_IDS = 13
+FIRST_WITH_LEADERS = 16
+READ_COMMITTED = 1
+ANSWER_BYTES, PARTITION_BYTES = 20, 60  # about what an answer, and each partition in it, has beside records
+UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+LEADER_IS_ANOTHER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+
+Topics = dict[str | bytes, TopicAnswer]
+Answered = tuple[FetchedPartition, PartitionAnswer, int]  # the last is how many bytes of records it carries
+
+
+class Reading:
+    """One pass over a few partitions: `answers` holds each with its answer, `size_bytes` what they carry.
+
+    `unknown` counts the partitions that are not there at all, `leaders` has the leaders to turn to by their nodes, and
+    `urgent` says that the client must hear at once. As in Kafka, `min_bytes` is no more than the answer may hold:
+    nobody waits for what cannot come.
+    """
+
+    __slots__ = (
+        "answers",
+        "context",
+        "leaders",
+        "max_bytes",
+        "min_bytes",
+        "request",
+        "session",
+        "size_bytes",
+        "unknown",
+        "urgent",
+        "wanted",
+    )
+
+    def __init__(
+        self,
+        context: RequestContext,
+        request: FetchRequest,
+        session: FetchSession | None,
+        wanted: list[FetchedPartition],
+    ) -> None:
+        self.context = context
+        self.request = request
+        self.session = session
+        self.wanted = wanted
+        self.max_bytes: int = min(request.max_bytes, context.cluster.settings["fetch.max.bytes"])
+        if context.usage is not None:
+            self.max_bytes = min(self.max_bytes, context.cluster.quotas.most_bytes(context, FETCHED))
+        self.min_bytes = min(request.min_bytes, self.max_bytes)
+
+    def in_steps(self) -> LongReading:
+        """Return a pass over the same partitions that goes in steps."""
+        return LongReading(self.context, self.request, self.session, self.wanted)
+
+    def _begin(self) -> None:
+        self.size_bytes = 0
+        self.unknown = 0
+        self.urgent = False
+        self.leaders: dict[int, Any] = {}
+        self.answers: list[Answered] = []
+
+    def read(self) -> None:
+        """Look at all partitions, now. Raises Conversion where that is work for more than a step."""
+        self._begin()
+        for fetched in self.wanted:
+            answer, size_bytes = self._partition(fetched, self._left())
+            self.size_bytes += size_bytes
+            self.answers.append((fetched, answer, size_bytes))
+
+    def _left(self) -> int:
+        """How many bytes more the answer may hold: less than none only where the client says so, and then no batch."""
+        return max(self.max_bytes - self.size_bytes, min(self.max_bytes, 0))
+
+    def _partition(self, fetched: FetchedPartition, left: int | None) -> tuple[PartitionAnswer, int]:
+        """Answer with `left` bytes of records at most, and say how many there are; with None nothing is read."""
+        context = self.context
+        try:
+            context.authorize_topic(READ_TOPIC, fetched.topic)
+            if self.request.rack_id or len(context.cluster.nodes) > 1:
+                return self._chosen(fetched, left)
+            return self._led(fetched, context.partition(fetched.topic, fetched.index), left)
+        except KafkaError as error:
+            return self._refused(fetched, error.code), 0
+
+    def _chosen(self, fetched: FetchedPartition, left: int | None) -> tuple[PartitionAnswer, int]:
+        """Answer as a follower, or as a leader whose client has a rack."""
+        context = self.context
+        partition = context.find_partition(fetched.topic, fetched.index)
+        if partition is None or not serves_as_follower(context.node, partition, context.version):
+            partition = context.partition(fetched.topic, fetched.index)
+        other = preferred_replica(context.cluster, context.node, partition, self.request.rack_id)
+        if other is None:
+            return self._led(fetched, partition, left)
+        answer, _ = self._led(fetched, partition, left and 0)
+        answer.preferred_read_replica, answer.records = other, b""
+        self.urgent = True
+        return answer, 0
+
+    def _refused(self, fetched: FetchedPartition, code: ErrorCode) -> PartitionAnswer:
+        unknown = code in UNKNOWN
+        if unknown:
+            self.unknown += 1
+        else:
+            self.urgent = True
+        answer = PartitionAnswer(
+            partition_index=fetched.index,
+            error_code=code,
+            high_watermark=-1,
+            aborted_transactions=[] if unknown else None,
+            records=b"",
+        )
+        partition = None
+        if code in LEADER_IS_ANOTHER:
+            partition = self.context.find_partition(fetched.topic, fetched.index)
+        if partition is not None:
+            answer.current_leader = leader = current_leader(partition, PartitionAnswer.LeaderIdAndEpoch)
+            self.leaders[leader.leader_id] = leader
+        return answer
+
+    def _led(self, fetched: FetchedPartition, partition: Partition, left: int | None) -> tuple[PartitionAnswer, int]:
+        partition.check_epoch(fetched.current_leader_epoch)
+        log = partition.log
+        committed = self.request.isolation_level == READ_COMMITTED
+        answer = PartitionAnswer(
+            partition_index=fetched.index,
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            aborted_transactions=[] if committed else None,
+            records=b"",
+        )
+        if fetched.last_fetched_epoch >= 0 and self._diverges(fetched, partition, answer):
+            return answer, 0
+        limit = log.last_stable_offset if committed else log.high_watermark
+        version = self.context.version
+        if version < FIRST_WITH_ZSTD and log.settings.compression_type == "zstd":
+            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        if left is None:
+            return answer, 0
+        elided = log.settings.record_attributes_elide is not None and not self.request.records_without_attributes
+        if elided or version < FIRST_WITH_FORMAT_2:
+            raise Conversion(answer, log, self._wanted_of(fetched, limit, left))
+        region = log.read(
+            fetched.fetch_offset, min(fetched.max_bytes, left), limit_offset=limit, minimum_one=self.size_bytes == 0
+        )
+        return self._filled(fetched, answer, log, limit, region)
+
+    def _filled(
+        self,
+        fetched: FetchedPartition,
+        answer: PartitionAnswer,
+        log: Log,
+        limit: int,
+        region: Region | Converted | None,
+    ) -> tuple[PartitionAnswer, int]:
+        """Return the answer with what was read for it, and how many bytes that is."""
+        if region is None:
+            return answer, 0
+        if region.next_offset < limit and fetched.fetch_offset < log.segments[-1].base_offset:
+            self.urgent = True  # a read ends with its segment, but what follows is there already: do not wait for it
+        if answer.aborted_transactions is not None:
+            answer.aborted_transactions = [
+                PartitionAnswer.AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
+                for one in log.aborted_transactions(fetched.fetch_offset, region.next_offset)
+            ]
+        answer.records = region.data if isinstance(region, Converted) else region
+        return answer, region.size_bytes
+
+    def _wanted_of(self, fetched: FetchedPartition, limit: int, left: int) -> Wanted:
+        """Return what is wanted in a format that the client knows, which may not be the one in which it is stored."""
+        version = self.context.version
+        return Wanted(
+            fetched.fetch_offset,
+            min(fetched.max_bytes, left),
+            max(MAX_CONVERTED_BYTES - self.size_bytes, 0),
+            limit,
+            self.size_bytes == 0 or version < FIRST_WITH_MAX_BYTES,
+            magic=2 if version >= FIRST_WITH_FORMAT_2 else 1 if version >= FIRST_WITH_FORMAT_1 else 0,
+        )
+
+    def _diverges(self, fetched: FetchedPartition, partition: Partition, answer: PartitionAnswer) -> bool:
+        """KIP-320: whether what the client read last is not in this log; then the answer says from where on."""
+        epoch, end_offset = partition.end_offset_for_epoch(fetched.last_fetched_epoch)
+        if epoch < 0 or end_offset < 0:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"epoch {fetched.last_fetched_epoch} is unknown")
+        diverges = epoch < fetched.last_fetched_epoch or end_offset < fetched.fetch_offset
+        if diverges:
+            answer.diverging_epoch = PartitionAnswer.EpochEndOffset(epoch=epoch, end_offset=end_offset)
+            self.urgent = True
+        return diverges
+
+    # --- answering ------------------------------------------------------------------------------
+
+    def enough(self) -> bool:
+        """Whether there is nothing to wait for.
+
+        As in Kafka, an unknown partition does not hurry the known ones: a client that keeps asking for it would spin.
+        """
+        return self.urgent or self.size_bytes >= self.min_bytes or self.unknown == len(self.answers)
+
+    def response(self) -> FetchResponse:
+        """The answer; with an incremental session, only of partitions that have news."""
+        if self._is_throttled(sum(size_bytes > 0 for _, _, size_bytes in self.answers)):
+            return self._throttled()
+        topics: Topics = {}
+        self._put(topics, self.answers)
+        return self._assembled(topics)
+
+    def _is_throttled(self, told: int) -> bool:
+        """Charge an answer with the records of so many partitions; return whether its client has to wait for it."""
+        context, size_bytes = self.context, self.size_bytes + ANSWER_BYTES + told * PARTITION_BYTES
+        if context.usage is None or not context.cluster.quotas.charge_bytes(context, FETCHED, size_bytes):
+            return False
+        context.cluster.quotas.take_back(context, FETCHED, size_bytes)
+        return True
+
+    def _throttled(self) -> FetchResponse:
+        """Return an empty answer: the client asks again once it may."""
+        if self.session is None or self.request.session_epoch > INITIAL_EPOCH:
+            return FetchResponse(session_id=NO_SESSION if self.session is None else self.session.session_id)
+        self.context.node.sessions.remove(self.session.session_id)
+        return FetchResponse(session_id=NO_SESSION)
+
+    def _put(self, topics: Topics, answers: Sequence[Answered]) -> None:
+        """Put the answers that the client is to be told with those of their topics."""
+        for fetched, answer, _ in answers if self.session is None else self._news(self.session, answers):
+            topic = topics.get(fetched.topic)
+            if topic is None:
+                topic = topics[fetched.topic] = self._topic(fetched.topic)
+            topic.partitions.append(answer)
+
+    def _topic(self, key: Any) -> TopicAnswer:
+        by_id = self.context.version >= FIRST_WITH_TOPIC_IDS
+        return TopicAnswer(topic_id=key) if by_id else TopicAnswer(topic=key)
+
+    def _news(self, session: FetchSession, answers: Sequence[Answered]) -> list[Answered]:
+        incremental = self.request.session_epoch > INITIAL_EPOCH
+        told = []
+        for fetched, answer, size_bytes in answers:
+            news = fetched.news(answer.high_watermark, answer.log_start_offset, answer.error_code, size_bytes)
+            if news or not incremental or answer.diverging_epoch is not None:
+                told.append((fetched, answer, size_bytes))
+            if size_bytes:
+                session.served(fetched)
+        return told
+
+    def _assembled(self, topics: Topics) -> FetchResponse:
+        session_id = NO_SESSION if self.session is None else self.session.session_id
+        response = FetchResponse(session_id=session_id, responses=list(topics.values()))
+        if self.urgent and self.context.version >= FIRST_WITH_LEADERS:
+            nodes, listener = self.context.cluster.nodes, self.context.connection.listener
+            response.node_endpoints = leader_endpoints(
+                nodes, listener, self.leaders.values(), FetchResponse.NodeEndpoint
+            )
+        return response
+
+
+class LongReading(Reading):
+    """One pass in steps, over partitions of which there may be many: what is kept of each is as little as possible.
+
+    `found` has the answers with records, `refused` the errors, and `told` what is news for an incremental session. All
+    else is looked up when the answer is written, which uses `wanted` up.
+    """
+
+    __slots__ = ("found", "refused", "told")
+
+    def _begin(self) -> None:
+        super()._begin()
+        self.found: dict[FetchedPartition, tuple[PartitionAnswer, int]] = {}
+        self.refused: dict[FetchedPartition, ErrorCode] = {}
+        self.told: set[FetchedPartition] | None = None
+        if self.session is not None and self.request.session_epoch > INITIAL_EPOCH:
+            self.told = set()
+
+    def read_in_steps(self) -> Steps[None]:
+        """Look at all partitions, a portion at a time."""
+        self._begin()
+        for portion in chunks(self.wanted):
+            for fetched in portion:
+                self._keep(fetched, *(yield from self._partition_in_steps(fetched)))
+            yield
+
+    def read_again(self, fetched: FetchedPartition) -> Steps[None]:
+        """Look at one partition anew."""
+        _, size_bytes = self.found.pop(fetched, (None, 0))
+        self.refused.pop(fetched, None)
+        self.size_bytes -= size_bytes
+        self._keep(fetched, *(yield from self._partition_in_steps(fetched)))
+
+    def _keep(self, fetched: FetchedPartition, answer: PartitionAnswer, size_bytes: int) -> None:
+        self.size_bytes += size_bytes
+        code = ErrorCode(answer.error_code)
+        if size_bytes:
+            self.found[fetched] = answer, size_bytes
+        elif code and code not in UNKNOWN:
+            self.refused[fetched] = code
+        if self.told is not None and (
+            size_bytes
+            or code
+            or answer.diverging_epoch is not None
+            or fetched.has_moved(answer.high_watermark, answer.log_start_offset)
+        ):
+            self.told.add(fetched)
+
+    def _partition_in_steps(self, fetched: FetchedPartition) -> Steps[tuple[PartitionAnswer, int]]:
+        """Answer as `_partition` does, also where records are to be converted."""
+        while True:
+            try:
+                return self._partition(fetched, self._left())
+            except Conversion as needed:
+                conversion = needed.with_traceback(None)  # which would hold this frame
+            found: Region | Converted | KafkaError | None
+            try:
+                found = yield from read_for_client_in_steps(conversion.log, conversion.wanted)
+            except KafkaError as error:
+                found = error.with_traceback(None)
+            if not conversion.is_void():
+                return self._converted(fetched, conversion, found)
+
+    def _converted(
+        self, fetched: FetchedPartition, conversion: Conversion, found: Region | Converted | KafkaError | None
+    ) -> tuple[PartitionAnswer, int]:
+        if isinstance(found, KafkaError):
+            return self._refused(fetched, found.code), 0
+        if isinstance(found, Converted) and found.next_offset < conversion.wanted.limit_offset:
+            self.urgent = True  # there is more, of which no more is converted now
+        return self._filled(fetched, conversion.answer, conversion.log, conversion.wanted.limit_offset, found)
+
+    # --- answering ------------------------------------------------------------------------------
+
+    def enough(self) -> bool:
+        return self.urgent or self.size_bytes >= self.min_bytes or self.unknown == len(self.wanted)
+
+    def read_for_response(self) -> Steps[FetchResponse]:
+        """Look at all partitions for the last time, and answer."""
+        yield from self.read_in_steps()
+        return (yield from self.response_in_steps())
+
+    def response_in_steps(self) -> Steps[FetchResponse]:
+        """The answer, put together a portion at a time; with an incremental session, only of partitions with news."""
+        if self._is_throttled(len(self.found)):
+            return self._throttled()
+        by_topic: dict[str | bytes, list[FetchedPartition]] = {}
+        for portion in taken(self.wanted):
+            for fetched in portion:
+                if self.told is None or fetched in self.told:
+                    by_topic.setdefault(fetched.topic, []).append(fetched)
+            yield
+        topics: Topics = {}
+        for key, partitions in by_topic.items():
+            topics[key] = self._topic(key)
+            if self.context.may_take_apart:
+                topics[key].partitions = _Answers(self, partitions)  # type: ignore[assignment]
+                continue
+            for named in chunks(partitions):
+                topics[key].partitions += map(self.answer, named)
+                yield
+        return self._assembled(topics)
+
+    def answer(self, fetched: FetchedPartition) -> PartitionAnswer:
+        """Return what the client is told of a partition; its session remembers that."""
+        answer, size_bytes = self.found.pop(fetched, (None, 0))
+        if answer is None:
+            code = self.refused.get(fetched)
+            answer = self._partition(fetched, None)[0] if code is None else self._refused(fetched, code)
+        if self.session is not None:
+            fetched.news(answer.high_watermark, answer.log_start_offset, answer.error_code, size_bytes)
+            if size_bytes:
+                self.session.served(fetched)
+        return answer
+
+
+class _Answers:
+    """The answers for partitions, each made when it is its turn to be written, and kept by nobody."""
+
+    def __init__(self, reading: LongReading, partitions: list[FetchedPartition]) -> None:
+        self._reading = reading
+        self._partitions = partitions
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def __iter__(self) -> Iterator[PartitionAnswer]:
+        for portion in taken(self._partitions):
+            yield from map(self._reading.answer, portion)

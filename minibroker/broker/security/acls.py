@@ -1,0 +1,234 @@
+"""ACLs, and which of them concern a resource: a fold over the records of the metadata log.
+
+Pure. The verdict that follows from them is `authorizer`'s business.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import Counter
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from minibroker.broker.security.hosts import ANY_HOST, address_range, lies_in
+from minibroker.broker.security.operations import CLUSTER_NAME, Operation, ResourceType
+from minibroker.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ipaddress import IPv4Network, IPv6Network
+
+ANY_NAME = "*"  # of a literal pattern that covers all resources of its type
+ANY_PRINCIPAL = "User:*"
+
+
+class PatternType(IntEnum):
+    """How an ACL names its resources. ANY and MATCH are only in filters."""
+
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class Permission(IntEnum):
+    """Kafka's AclPermissionType. ANY is only in filters."""
+
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+
+class Acl(NamedTuple):
+    """What somebody may or may not do with the resources of a pattern, from a host, a range of them, or any ("*")."""
+
+    resource_type: int
+    name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission: int
+
+
+def check_new(acl: Acl) -> None:
+    """Check that an ACL can be created. Raise KafkaError(INVALID_REQUEST), in Kafka's words."""
+    if acl.resource_type == ResourceType.CLUSTER and acl.name != CLUSTER_NAME:
+        raise _invalid(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
+    if not acl.name:
+        raise _invalid("Invalid empty resource name")
+    if acl.resource_type == ResourceType.ANY:
+        raise _invalid("Invalid resourceType ANY")
+    if acl.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
+        raise _invalid(f"Invalid patternType {PatternType(acl.pattern_type).name}")
+    if acl.operation == Operation.ANY:
+        raise _invalid("Invalid operation ANY")
+    if acl.permission == Permission.ANY:
+        raise _invalid("Invalid permissionType ANY")
+    if ":" not in acl.principal:
+        reason = "no colon is present separating the principal type from the principal name"
+        raise _invalid(f"Could not parse principal from `{acl.principal}` ({reason})")
+    if "/" in acl.host:
+        try:
+            address_range(acl.host)
+        except ValueError as error:
+            raise _invalid(f"Invalid CIDR notation '{acl.host}': {error}") from None
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)
+
+
+class AclFilter(NamedTuple):
+    """A filter of ACLs: None, and ANY of a type, match everything; MATCH all patterns that cover the name."""
+
+    resource_type: int
+    name: str | None
+    pattern_type: int
+    principal: str | None
+    host: str | None
+    operation: int
+    permission: int
+
+    def matches(self, acl: Acl) -> bool:
+        """Return whether an ACL is one of those that are asked for."""
+        return (
+            self.resource_type in (ResourceType.ANY, acl.resource_type)
+            and self.principal in (None, acl.principal)
+            and self.host in (None, acl.host)
+            and self.operation in (Operation.ANY, acl.operation)
+            and self.permission in (Permission.ANY, acl.permission)
+            and self._matches_pattern(acl)
+        )
+
+    def _matches_pattern(self, acl: Acl) -> bool:
+        if self.pattern_type not in (PatternType.ANY, PatternType.MATCH, acl.pattern_type):
+            return False
+        if self.name is None or self.name == acl.name:
+            return True
+        if self.pattern_type != PatternType.MATCH:
+            return False
+        if acl.pattern_type == PatternType.PREFIXED:
+            return self.name.startswith(acl.name)
+        return acl.name == ANY_NAME
+
+
+class Grants:
+    """All ACLs of one principal on one pattern: by host, the permissions with their operations."""
+
+    __slots__ = ("_by_host", "_ranges")
+
+    def __init__(self) -> None:
+        self._by_host: dict[str, set[tuple[int, int]]] = {}
+        self._ranges: dict[str, IPv4Network | IPv6Network] = {}
+
+    def add(self, acl: Acl) -> None:
+        """Add an ACL. A host with a slash that is no range covers no address."""
+        self._by_host.setdefault(acl.host, set()).add((acl.permission, acl.operation))
+        if "/" in acl.host and acl.host not in self._ranges:
+            try:
+                self._ranges[acl.host] = address_range(acl.host)
+            except ValueError:
+                return
+
+    def remove(self, acl: Acl) -> None:
+        """Remove an ACL."""
+        held = self._by_host.get(acl.host, set())
+        held.discard((acl.permission, acl.operation))
+        if not held:
+            self._by_host.pop(acl.host, None)
+            self._ranges.pop(acl.host, None)
+
+    def __bool__(self) -> bool:
+        """Return whether there are any."""
+        return bool(self._by_host)
+
+    def for_host(self, host: str) -> Iterator[set[tuple[int, int]]]:
+        """Yield the permissions and operations that hold for an address."""
+        for text in (host, ANY_HOST):
+            held = self._by_host.get(text)
+            if held is not None:
+                yield held
+        for text, addresses in self._ranges.items():
+            if lies_in(host, addresses):
+                yield self._by_host[text]
+
+
+class Acls:
+    """All ACLs, by id and by what they are about. `changes` counts how often they have changed."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[bytes, Acl] = {}
+        self.ids: dict[Acl, bytes] = {}
+        self.changes = 0
+        self._on_patterns: dict[tuple[int, int, str], dict[str, Grants]] = {}  # by type, pattern type and name
+        self._of_principals: dict[tuple[str, int], dict[tuple[int, str], Grants]] = {}
+        self._lengths: dict[int, list[int]] = {}  # of the prefixes of a type of resource, each once, in order
+        self._length_counts: Counter[tuple[int, int]] = Counter()  # of patterns, by type and length
+
+    def add(self, id: bytes, acl: Acl) -> None:
+        """Add an ACL; a snapshot may tell again what the log told."""
+        if id in self.by_id:
+            self.remove(id)
+        self.changes += 1
+        self.by_id[id] = acl
+        self.ids[acl] = id
+        pattern = acl.resource_type, acl.pattern_type, acl.name
+        if pattern not in self._on_patterns:
+            self._on_patterns[pattern] = {}
+            if acl.pattern_type == PatternType.PREFIXED:
+                self._add_length(acl.resource_type, len(acl.name))
+        grants = self._on_patterns[pattern].setdefault(acl.principal, Grants())
+        of_principal = self._of_principals.setdefault((acl.principal, acl.resource_type), {})
+        of_principal[acl.pattern_type, acl.name] = grants
+        grants.add(acl)
+
+    def _add_length(self, resource_type: int, length: int) -> None:
+        self._length_counts[resource_type, length] += 1
+        if self._length_counts[resource_type, length] == 1:
+            bisect.insort(self._lengths.setdefault(resource_type, []), length)
+
+    def remove(self, id: bytes) -> None:
+        """Remove an ACL. Raise KeyError if there is none with this id."""
+        self.changes += 1
+        acl = self.by_id.pop(id)
+        self.ids.pop(acl, None)
+        pattern = acl.resource_type, acl.pattern_type, acl.name
+        grants = self._on_patterns[pattern][acl.principal]
+        grants.remove(acl)
+        if grants:
+            return
+        del self._on_patterns[pattern][acl.principal]
+        key = acl.principal, acl.resource_type
+        del self._of_principals[key][acl.pattern_type, acl.name]
+        if not self._of_principals[key]:
+            del self._of_principals[key]
+        if not self._on_patterns[pattern]:
+            del self._on_patterns[pattern]
+            if acl.pattern_type == PatternType.PREFIXED:
+                self._remove_length(acl.resource_type, len(acl.name))
+
+    def _remove_length(self, resource_type: int, length: int) -> None:
+        self._length_counts[resource_type, length] -= 1
+        if not self._length_counts[resource_type, length]:
+            del self._length_counts[resource_type, length]
+            self._lengths[resource_type].remove(length)
+
+    def concerning(self, resource_type: int, name: str) -> Iterator[dict[str, Grants]]:
+        """Yield what all patterns that cover a resource grant, by principal."""
+        patterns = self._on_patterns
+        for literal in {name, ANY_NAME}:
+            found = patterns.get((resource_type, PatternType.LITERAL, literal))
+            if found is not None:
+                yield found
+        for length in self._lengths.get(resource_type, ()):
+            if length > len(name):
+                return
+            found = patterns.get((resource_type, PatternType.PREFIXED, name[:length]))
+            if found is not None:
+                yield found
+
+    def of(self, principal: str, resource_type: int) -> Iterator[tuple[int, str, Grants]]:
+        """Yield (pattern type, name, grants) of all ACLs of a principal for a type of resource."""
+        for (pattern_type, name), grants in self._of_principals.get((principal, resource_type), {}).items():
+            yield pattern_type, name, grants

@@ -1,0 +1,99 @@
+"""How many connections a node takes, and how fast; the clock stands still."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from minibroker.broker.network.connection import Connection
+from minibroker.broker.network.connection_limits import ConnectionLimits
+from minibroker.broker.network.framing import FrameBudget
+from tests.broker.harness import Harness, KeptOutlet
+
+QUOTA = "connection_creation_rate"
+
+
+class Door:
+    """Lets connections in: `closed` has those that were closed again."""
+
+    def __init__(self, harness: Harness) -> None:
+        self.harness = harness
+        self.limits = ConnectionLimits(harness.cluster, 1, harness.clock)
+        self.closed: list[Connection] = []
+
+    def open(self, host: str = "10.0.0.1") -> Connection:
+        made = Connection(
+            self.harness.cluster.nodes[1], "PLAINTEXT", KeptOutlet(), lambda *_: None, lambda _: None, FrameBudget(), 9,
+            peer=f"{host}:1", host=host,
+        )  # fmt: skip
+        self.limits.came(made, lambda: self.closed.append(made))
+        return made
+
+
+def set_config(harness: Harness, name: str, value: str) -> None:
+    harness.cluster.controller.change_config(4, "", {name: value})
+
+
+@pytest.fixture
+def door(harness: Harness) -> Iterator[Door]:
+    return Door(harness)
+
+
+def test_without_limits_all_come_in(door: Door) -> None:
+    assert [door.open().muted for _ in range(100)] == [False] * 100
+    assert door.closed == []
+
+
+def test_too_many_of_an_address_are_closed_and_those_of_others_are_not(door: Door) -> None:
+    set_config(door.harness, "max.connections.per.ip", "2")
+    set_config(door.harness, "max.connections.per.ip.overrides", "10.0.0.2:1, ::1:0")
+    kept = [door.open(), door.open()]
+    third, other, another, sixth = door.open(), door.open("10.0.0.2"), door.open("10.0.0.2"), door.open("::1")
+    assert door.closed == [third, another, sixth]
+    for closed in door.closed:
+        door.limits.gone(closed)
+    door.limits.gone(kept[0])
+    assert door.open() not in door.closed
+    assert other not in door.closed
+
+
+def test_too_many_in_all_wait_in_their_order_until_others_have_gone(door: Door) -> None:
+    set_config(door.harness, "max.connections", "2")
+    first, _, third, fourth, fifth = (door.open(f"10.0.0.{number}") for number in range(5))
+    assert [each.muted for each in (third, fourth, fifth)] == [True] * 3
+    door.limits.gone(fourth)
+    assert [each.muted for each in (third, fifth)] == [True] * 2
+    door.limits.gone(first)
+    assert [each.muted for each in (third, fifth)] == [False, True]
+    set_config(door.harness, "max.connections", "3")
+    door.limits.admit_waiting()
+    assert not fifth.muted
+
+
+def test_those_that_come_too_fast_wait(door: Door) -> None:
+    set_config(door.harness, "max.connection.creation.rate", "1")
+    assert [door.open().muted for _ in range(10)] == [False] * 10
+    late = door.open()
+    assert late.muted and not door.closed
+    door.harness.clock.advance(1000)
+    assert not late.muted
+
+
+def test_those_of_an_address_over_its_quota_are_closed_after_a_while(door: Door) -> None:
+    door.harness.cluster.image.quotas |= {
+        frozenset({("ip", None)}): {QUOTA: 1.0},
+        frozenset({("ip", "10.0.0.2")}): {QUOTA: 2.0},
+    }
+    opened = [door.open() for _ in range(11)]
+    assert [each.muted for each in opened] == [False] * 10 + [True]
+    assert not any(door.open("10.0.0.2").muted for _ in range(20))
+    assert door.closed == []
+    door.harness.clock.advance(1000)
+    assert door.closed == [opened[-1]]
+
+
+@pytest.mark.parametrize("text", ["localhost:1", "10.0.0.1", "10.0.0.1:many", ":3"])
+def test_a_list_of_numbers_that_cannot_be_read_is_refused(door: Door, text: str) -> None:
+    with pytest.raises(Exception, match="must be a list of address:number, and"):
+        set_config(door.harness, "max.connections.per.ip.overrides", text)
