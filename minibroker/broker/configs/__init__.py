@@ -1,1 +1,1 @@
-"""Settings: their table, their typed values, files and environment, and what is changed at run time."""
+"""Settings: their table, typed values, sources, and changes at run time."""

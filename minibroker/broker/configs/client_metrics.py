@@ -1,6 +1,6 @@
-"""Subscriptions to the metrics of clients (KIP-714): the settings of the CLIENT_METRICS resource and their rules.
+"""Client metrics subscriptions (KIP-714): the configs of the CLIENT_METRICS resource and their rules.
 
-They are kept and described. No client is asked for metrics: like a Kafka without a plugin for them, this broker does
+They are stored and described, but no client sends metrics: like a Kafka without a plugin for them, this broker does
 not announce GetTelemetrySubscriptions.
 """
 
@@ -28,14 +28,14 @@ PARAMETERS = frozenset(
 )
 
 CLIENT_METRICS_SETTINGS: Final = {
-    INTERVAL_MS: Setting(INTERVAL_MS, INT, 300_000, "How often a client is to send its metrics.", acts=False),
-    MATCH: Setting(MATCH, LIST, (), "Which clients are meant, as name=regular expression of each.", acts=False),
-    METRICS: Setting(METRICS, LIST, (), "The prefixes of the names of the metrics; * for all.", acts=False),
+    INTERVAL_MS: Setting(INTERVAL_MS, INT, 300_000, "How often clients send their metrics.", acts=False),
+    MATCH: Setting(MATCH, LIST, (), "The clients of the subscription, as name=regular expression pairs.", acts=False),
+    METRICS: Setting(METRICS, LIST, (), "The prefixes of metric names; * for all.", acts=False),
 }
 
 
 def validate_client_metrics(overrides: Mapping[str, str]) -> dict[str, str]:
-    """Check the settings of a subscription, all together, and return them as they are kept.
+    """Validate the configs of a subscription together, and return them normalized.
 
     Raise KafkaError: INVALID_REQUEST, INVALID_CONFIG.
     """

@@ -14,7 +14,7 @@ from minibroker.broker.configs.settings_values import format_value
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.primitives import MAX_STRING_BYTES
 
-# Batches that were stored while it was true must be recognised for as long as the topic lives.
+# Batches that were stored while it was true must be recognised as long as the topic exists.
 KEPT = {"record.attributes.elide": "false"}
 
 
@@ -28,7 +28,7 @@ class ChangeKind(IntEnum):
 
 
 class Change(NamedTuple):
-    """One line of a change. `value` is "" for DELETE."""
+    """A change of one config. `value` is "" for DELETE."""
 
     name: str
     kind: ChangeKind
@@ -36,7 +36,7 @@ class Change(NamedTuple):
 
 
 def outcome(table: Mapping[str, Setting], current: Mapping[str, str], changes: Iterable[Change]) -> dict[str, str]:
-    """Return all texts after the changes to the texts `current`.
+    """Return the texts `current` after the changes.
 
     Raise KafkaError(INVALID_CONFIG) for APPEND or SUBTRACT on a setting that is not a list in `table`.
     """
@@ -52,7 +52,7 @@ def outcome(table: Mapping[str, Setting], current: Mapping[str, str], changes: I
 
 
 def _list_outcome(row: Setting | None, text: str | None, change: Change) -> str:
-    """Return the list after the change; a list that is not set begins with the default of the setting."""
+    """Return the list after the change; an unset list starts from the setting's default."""
     if row is None or row.type is not ConfigType.LIST:
         message = f"Can't {change.kind.name} to key {change.name} because its type is not LIST."
         raise KafkaError(ErrorCode.INVALID_CONFIG, message)
@@ -75,9 +75,9 @@ def check_sizes(texts: Iterable[str | None]) -> None:
 
 
 def differences(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str | None]:
-    """Return what to write so that `before` becomes `after`: new texts, and None for what is gone.
+    """Return the changes from `before` to `after`: new texts, and None for removed ones.
 
-    A setting in `KEPT` is not removed, but gets the value there.
+    A setting in `KEPT` is not removed, but set to the value there.
     """
     changed: dict[str, str | None] = {name: KEPT.get(name) for name in before if name not in after}
     changed.update({name: text for name, text in after.items() if before.get(name) != text})

@@ -1,6 +1,6 @@
-"""Where settings come from: `server.properties`, then the environment, then the command line; the last one wins.
+"""The sources of settings: `server.properties`, the environment, the command line; later ones override earlier ones.
 
-Names are checked here, so that an error can say where a setting was given; what the values mean is in `settings`.
+Names are checked here, so that an error can name the source; `settings` interprets the values.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ FILE_SIZE_MAX = 1 << 20
 
 
 class Loaded(NamedTuple):
-    """The settings of a start, and a warning for each one that does not do what a person may expect."""
+    """The settings of a start, and a warning for each setting without the expected effect."""
 
     settings: Settings
     warnings: tuple[str, ...]
 
 
 class _Given(NamedTuple):
-    """A text, and where it was given, for error messages."""
+    """A text and its source, for error messages."""
 
     text: str
     origin: str
 
 
 def load_settings(file: Path | None, environment: Mapping[str, str], assignments: Iterable[str]) -> Loaded:
-    """Read settings from a properties file (or None), environment variables and `key=value` texts; the last one wins.
+    """Read settings from a properties file (or None), environment variables and `key=value` texts; later ones override.
 
-    Raise SettingsError with one line that says where the mistake is. Only the file is touched.
+    Raise SettingsError with one line that names the source of the mistake. Only the file is accessed.
     """
     given: dict[str, _Given] = {}
     if file is not None:

@@ -1,7 +1,7 @@
-"""The versions of Kafka by which `message.format.version` names a message format, in Kafka's own spelling.
+"""The versions of Kafka that select a message format in `message.format.version`, in Kafka's spelling.
 
-The formats are described in `protocol/records/`. Kafka 3 treated every value of the setting as 3.0, Kafka 4 does not
-have it; here it means what it meant until Kafka 2.8.
+`protocol/records/` implements the formats. Kafka 3 treated every value as 3.0, and Kafka 4 removed the setting; here it
+has the meaning that it had until Kafka 2.8.
 """
 
 from __future__ import annotations

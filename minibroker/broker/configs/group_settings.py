@@ -1,6 +1,6 @@
-"""The settings of groups: those of the GROUP resource (KIP-848), and the rules between the broker's.
+"""The settings of groups: the configs of the GROUP resource (KIP-848), and the rules between broker settings.
 
-The broker's settings are in `settings_table`; handlers read and answer requests.
+The broker settings of groups are in `settings_table`.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 
 class GroupSetting(NamedTuple):
-    """A setting that a group can have for itself: its row, and the names of the broker's default, minimum and maximum.
+    """A config of a group: its row, and the names of the broker settings for its default, minimum and maximum.
 
-    Some have no such setting of the broker. Those of share and streams groups are kept without effect.
+    Some have no such broker settings. Those of share and streams groups have no effect.
     """
 
     row: Setting
@@ -47,12 +47,12 @@ def _setting(name: str, default: int, valid: Range, text: str, *brokers: str) ->
 
 
 def _kept(name: str, default: Value, valid: Any, *brokers: str | None, type: ConfigType = INT) -> GroupSetting:
-    """Return a setting without effect, as there are no groups of its kind."""
+    """Return a setting without effect, as groups of its kind are not supported."""
     return GroupSetting(Setting(name, type, default, "", valid, acts=False), *brokers)
 
 
 def _bounded(name: str, default: int, valid: Range) -> GroupSetting:
-    """Return a setting without effect for which the broker has bounds."""
+    """Return a setting without effect that has bounds in the broker settings."""
     kind, rest = name.split(".", 1)
     return _kept(name, default, valid, f"group.{name}", f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest}")
 
@@ -84,7 +84,7 @@ GROUP_SETTINGS: Final = {
         ),
         _setting(
             *("consumer.assignment.interval.ms", 0, FROM_ZERO),
-            "How long the target assignment of a consumer group stays at least.",
+            "The least time between two target assignments of a consumer group.",
             "group.consumer.assignment.interval.ms",
             "group.consumer.min.assignment.interval.ms",
             "group.consumer.max.assignment.interval.ms",
@@ -98,14 +98,14 @@ GROUP_SETTINGS: Final = {
         ),
         _setting(
             *("consumer.session.timeout.ms", 45_000, FROM_ONE),
-            "After what time a silent member is removed from a consumer group.",
+            "The time without heartbeats after which a member is removed from a consumer group.",
             "group.consumer.session.timeout.ms",
             "group.consumer.min.session.timeout.ms",
             "group.consumer.max.session.timeout.ms",
         ),
     )
 }
-# The settings with effect, those of consumer groups. The broker has a default and bounds for each.
+# The settings with effect, those of consumer groups. Each has a default and bounds in the broker settings.
 CONSUMER_SETTINGS: Final = {
     name: (setting.default or "", setting.minimum or "", setting.maximum or "")
     for name, setting in GROUP_SETTINGS.items()
@@ -121,7 +121,7 @@ class Configured(Protocol):
 
 
 def group_value(cluster: Configured, group_id: str, name: str) -> Any:
-    """Return the value in force for a group: its own, within the present bounds of the broker, or the broker's."""
+    """Return a group's current value: its own, within the broker's current bounds, or the broker's."""
     default, minimum, maximum = CONSUMER_SETTINGS[name]
     text = cluster.image.configs.get((GROUP_RESOURCE, group_id), {}).get(name)
     if text is None:
@@ -131,7 +131,7 @@ def group_value(cluster: Configured, group_id: str, name: str) -> Any:
 
 
 def validate_group_overrides(settings: Settings, overrides: Mapping[str, str]) -> dict[str, str]:
-    """Check the settings of a group together; return them as they are kept. Raise KafkaError(INVALID_CONFIG)."""
+    """Validate the configs of a group together; return them normalized. Raise KafkaError(INVALID_CONFIG)."""
     texts = {name: _text(name, text) for name, text in overrides.items()}
     values: dict[str, Any] = {
         name: settings.kept(setting.default) for name, setting in GROUP_SETTINGS.items() if setting.default is not None
@@ -168,7 +168,7 @@ def _invalid(message: str) -> KafkaError:
 
 
 def objection(settings: Settings) -> str | None:
-    """Return which rule of Kafka's GroupCoordinatorConfig the broker's settings of groups break, or None."""
+    """Return the violation of a rule of Kafka's GroupCoordinatorConfig in the broker settings, or None."""
     for default, minimum, maximum in CONSUMER_SETTINGS.values():
         if settings[maximum] < settings[minimum]:
             return f"{maximum} must be greater than or equal to {minimum}"

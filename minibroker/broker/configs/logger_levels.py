@@ -1,6 +1,6 @@
-"""The levels of this process's loggers, under Kafka's names for levels (KIP-412): looked up, set and unset.
+"""The levels of this process's loggers, with Kafka's names (KIP-412): look up, set and unset.
 
-Levels are not kept: the next start has those of its command line.
+Levels are not stored: the next start uses those of its command line.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from minibroker.broker.configs.config_changes import Change, ChangeKind
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
 ROOT = "root"
-# Kafka's names, the quietest first; Python has no name for what is finer than DEBUG.
+# Kafka's names, the quietest first; Python has no level below DEBUG.
 LEVELS = {
     "FATAL": logging.CRITICAL,
     "ERROR": logging.ERROR,
@@ -26,10 +26,10 @@ log = logging.getLogger("minibroker.configs")
 
 
 def levels() -> dict[str, str]:
-    """Return the level in force of each logger, by name."""
+    """Return the effective level of each logger, by name."""
     found = {ROOT: logging.getLogger()}
     for name, known in sorted(logging.root.manager.loggerDict.items()):
-        if isinstance(known, logging.Logger):  # or it is only the beginning of another's name
+        if isinstance(known, logging.Logger):  # otherwise it is only a prefix of another name
             found[name] = known
     return {name: _text(logger.getEffectiveLevel()) for name, logger in found.items()}
 

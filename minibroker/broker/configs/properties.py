@@ -1,4 +1,4 @@
-r"""Java's .properties syntax, as `server.properties` is written in.
+r"""Java's .properties syntax, as in `server.properties`.
 
     # comment          ! comment
     key=value          key : value          key value
@@ -6,9 +6,9 @@ r"""Java's .properties syntax, as `server.properties` is written in.
                  two                        # leading blanks of a continuation are dropped
     escaped\ key = tab \t, unicode \u00e9
 
-Text to pairs, nothing else: `configuration` knows what the keys mean. The library javaproperties (0.8.2) is not used:
-its import takes 30 to 70 ms, and it differs from Java, which conformance/settings runs, where a line has only a
-backslash: in 2 % of texts made of the syntax's characters at random.
+This parses text to pairs; `configuration` interprets them. The library javaproperties (0.8.2) is not used: its import
+takes 30 to 70 ms, and unlike Java (compared in conformance/settings), it misreads lines with only a backslash, in 2 %
+of random texts of the syntax's characters.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BLANKS = " \t\f"
 # A separator is the first unescaped =, : or blank; blanks around one = or : belong to it.
 KEY = re.compile(r"(?:\\.|[^\\=: \t\f])*", re.DOTALL)
 SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
-# A line without its end; the last may have none.
+# A line without its line ending; the last may have none.
 LINE = re.compile(r"([^\r\n]+)(?:\r\n|\r|\n|$)|(?:\r\n|\r|\n)")
 ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 CHARACTERS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -36,7 +36,7 @@ class Property(NamedTuple):
 
 
 class MalformedProperties(ValueError):
-    """Text that java.util.Properties refuses too; the message is one line."""
+    """Text that java.util.Properties rejects too; the message is one line."""
 
 
 def parse_properties(text: str) -> Iterator[Property]:
@@ -50,9 +50,9 @@ def parse_properties(text: str) -> Iterator[Property]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield each line that holds a pair, with continuations joined, after the number of its first line.
+    """Yield (number of the first line, text) of each pair, with continuations joined.
 
-    As in Java, a line with only a backslash begins nothing: what follows it may be blank or a comment.
+    As in Java, a line with only a backslash starts no pair: the next line may be blank or a comment.
     """
     logical, first, continues = "", 0, False
     for number, physical in enumerate(LINE.findall(text), start=1):

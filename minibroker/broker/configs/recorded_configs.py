@@ -1,6 +1,6 @@
-"""Configs found in the metadata log that this broker cannot use, such as those of a Kafka that knows more settings.
+"""Configs in the metadata log that this broker cannot use, such as those of a newer Kafka.
 
-New configs are checked in `settings` before they are recorded; this file is for what a start finds.
+`settings` validates new configs before they are recorded; this file handles those that a start finds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def drop_unusable(configs: Mapping[tuple[int, str], dict[str, str]]) -> None:
         for name in list(texts):
             reason = _objection(_row(resource_type, name), name, texts[name])
             if reason is not None:
-                log.warning("the metadata sets %s of %s %s: passed over, %s", name, kind, resource or "(all)", reason)
+                log.warning("the metadata sets %s of %s %s: ignored, %s", name, kind, resource or "(all)", reason)
                 del texts[name]
         if resource_type == BROKER_RESOURCE:
             _warn_of_inert(resource_type, resource, texts)
@@ -57,9 +57,9 @@ def _objection(row: Setting | None, name: str, text: str) -> str | None:
 
 
 def warn_without_effect(resource_type: int, resource: str, configs: Mapping[str, str | None], first_node: int) -> None:
-    """Warn of settings that have no effect here yet, since none is ignored in silence.
+    """Warn of settings that have no effect here, so that none is ignored silently.
 
-    Where the process has something only once, the settings of its first node count.
+    For parts that exist once per process, the settings of the first node apply.
     """
     is_further = resource_type == BROKER_RESOURCE and resource not in ("", str(first_node))
     for name in sorted(name for name, value in configs.items() if value is not None):

@@ -1,7 +1,6 @@
-"""What DescribeConfigs says of groups, of subscriptions to the metrics of clients, and of loggers.
+"""The descriptions of groups, client metrics subscriptions and loggers for DescribeConfigs.
 
-Topics and brokers are described in `settings`; valid values are in `group_settings`, `client_metrics` and
-`logger_levels`.
+`settings` describes topics and brokers; `group_settings`, `client_metrics` and `logger_levels` define valid values.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def _entry(
 
 
 def describe_loggers() -> list[ConfigEntry]:
-    """Describe the loggers of this process, with the level in force as the value of each."""
+    """Describe the loggers of this process, with their effective levels as values."""
     return [
         ConfigEntry(name, level, ConfigSource.DYNAMIC_BROKER_LOGGER, Setting(name, STRING, None, ""), False, ())
         for name, level in levels().items()

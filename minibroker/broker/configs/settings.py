@@ -1,7 +1,7 @@
-"""The settings in force: typed look-up, the values for a topic, and what DescribeConfigs says of them.
+"""The current settings: typed look-up, the values for a topic, and their descriptions for DescribeConfigs.
 
-A `Settings` never changes; a change at run time makes a new one. `configuration` reads files, the environment and the
-command line, `settings_values` a single value.
+A `Settings` is immutable; a change at run time creates a new one. `configuration` reads files, the environment and
+the command line, `settings_values` parses a single value.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.storage.log_settings import LogSettings
 
 MIN_KEYS_BYTES = 1 << 20
-KEY_BYTES = 24  # what a key takes in the cleaner's memory
+KEY_BYTES = 24  # the cleaner's memory for a key
 
 UNLIMITED = -1
 ELIDE = "record.attributes.elide"
 
 
 def broker_setting(name: str) -> Setting:
-    """Return the row of a broker's setting, also of one without effect or with an unknown name."""
+    """Return the row of a broker setting, including settings without effect and unknown names."""
     row = BROKER_SETTINGS.get(name)
     if row is not None:
         return row
@@ -44,14 +44,14 @@ def broker_setting(name: str) -> Setting:
 
 
 class SettingsError(Exception):
-    """Settings with which the broker does not start; the message is one line, even if the texts in it are not."""
+    """Invalid settings, with which the broker does not start; the message is always one line."""
 
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.split()))
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, with its number in DescribeConfigs 1 and newer (KIP-226)."""
+    """The source of a value, numbered as in DescribeConfigs 1 and newer (KIP-226)."""
 
     DYNAMIC_TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -64,7 +64,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigSynonym(NamedTuple):
-    """One place a value could come from; `value` is None if it is sensitive."""
+    """A possible source of a value; `value` is None if it is sensitive."""
 
     name: str
     value: str | None
@@ -72,7 +72,7 @@ class ConfigSynonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """What DescribeConfigs says of one setting; `value` is None if there is none, or if it is sensitive."""
+    """The description of a setting for DescribeConfigs; `value` is None if unset or sensitive."""
 
     name: str
     value: str | None
@@ -83,26 +83,26 @@ class ConfigEntry(NamedTuple):
 
     @property
     def documentation(self) -> str:
-        """The setting's sentence, which also says when it has no effect."""
+        """Return the setting's documentation, which says if the setting has no effect."""
         return (
             self.setting.documentation if self.setting.acts else f"{self.setting.documentation} No effect yet.".strip()
         )
 
     @property
     def listed(self) -> bool:
-        """Whether a list of all settings has it; settings unknown to Kafka 4 are listed only where they are set.
+        """Return whether to list the setting; those unknown to Kafka 4 are listed only if they are set.
 
-        Programs such as MirrorMaker set on one cluster what another one lists.
+        Programs such as MirrorMaker copy the listed settings to another cluster.
         """
         return self.setting.in_kafka or self.source is not ConfigSource.DEFAULT
 
 
 class Settings:
-    """The broker's settings, by name: `settings["log.segment.bytes"]`.
+    """The broker's settings by name: `settings["log.segment.bytes"]`.
 
-    A look-up gives the value in force, with the type the table names (so it is typed Any here): bool, int, float, str,
-    tuple of str, or None. `log.roll.ms` and its like give the value in force also if it was set in hours. An unknown
-    name is a KeyError, as it is a mistake in the code. Settings without effect are kept and described, not looked up.
+    A look-up returns the current value, with the type in the table: bool, int, float, str, tuple of str, or None.
+    `log.roll.ms` and its like include values that were set in hours. An unknown name raises KeyError. Settings without
+    effect are stored and described, but cannot be looked up.
     """
 
     def __init__(
@@ -112,9 +112,9 @@ class Settings:
         cluster: Mapping[str, str] | None = None,
         broker: Mapping[str, str] | None = None,
     ) -> None:
-        """`static` is from the start; `cluster` and `broker` are what AlterConfigs has set for all and for this broker.
+        """Combine the settings of the start, `static`, with those of AlterConfigs for all brokers and for this one.
 
-        Each has texts by broker names. Raise SettingsError.
+        All are texts by broker setting name. Raise SettingsError.
         """
         self._texts = {
             ConfigSource.DYNAMIC_BROKER: _canonical(broker or {}),
@@ -122,7 +122,7 @@ class Settings:
             ConfigSource.STATIC_BROKER: _with_node_id(_canonical(static or {})),
         }
         self._set = self._parsed()
-        self._described: list[ConfigEntry] | None = None  # made when it is first asked for
+        self._described: list[ConfigEntry] | None = None  # computed on first use
         self._values = {name: self._in_force(row) for name, row in BROKER_SETTINGS.items()}
         self._check()
         self._topic_values: dict[str, Value] = {
@@ -134,17 +134,17 @@ class Settings:
         return self._values[name]
 
     def kept(self, name: str) -> Any:
-        """Return the typed value that a setting has been given, or its default; also of one without effect."""
+        """Return the typed value or default of a setting, including settings without effect."""
         return self._set.get(name, broker_setting(name).default)
 
     @property
     def given(self) -> dict[str, str]:
-        """The static settings, as texts by name."""
+        """Return the static settings, as texts by name."""
         return dict(self._texts[ConfigSource.STATIC_BROKER])
 
     @property
     def log_directories(self) -> tuple[str, ...]:
-        """The data directories: `log.dirs`, or `log.dir` if that is unset."""
+        """Return the data directories: `log.dirs`, or `log.dir` if that is unset."""
         directories: tuple[str, ...] = self["log.dirs"] or self["log.dir"]
         return directories
 
@@ -159,7 +159,7 @@ class Settings:
         )
 
     def topic_value(self, name: str, overrides: Mapping[str, str]) -> Any:
-        """Return a value, by the topic's name of the setting, for a topic with these (valid) overrides."""
+        """Return the value of a topic setting for a topic with these (valid) overrides."""
         if name in overrides:
             return parse_value(TOPIC_SETTINGS[name], name, overrides[name])
         return self._topic_values[name]
@@ -188,7 +188,7 @@ class Settings:
         return self._described
 
     def describe_cluster(self) -> list[ConfigEntry]:
-        """Describe what was changed at run time for all brokers: the answer for the broker without a name."""
+        """Describe the dynamic settings of all brokers, which a request for the broker without a name returns."""
         source = ConfigSource.DYNAMIC_DEFAULT_BROKER
         entries = []
         for name in sorted(self._texts[source]):
@@ -197,11 +197,11 @@ class Settings:
         return entries
 
     def synonyms(self, name: str) -> tuple[ConfigSynonym, ...]:
-        """Return the sources of the value of a broker's setting, the strongest first."""
+        """Return the sources of a broker setting's value, in order of precedence."""
         return tuple(self._synonyms(name))
 
     def _parsed(self) -> dict[str, Value]:
-        """Return the typed value of every name that is set, by its strongest source."""
+        """Return the typed value of every name that is set, from the source with the highest precedence."""
         return {
             name: parse_value(broker_setting(name), name, text)
             for source in reversed(self._texts)
@@ -209,7 +209,7 @@ class Settings:
         }
 
     def _in_force(self, row: Setting) -> Value:
-        """Return the value of a row: its own, or that of its first fallback that has one, in its own unit."""
+        """Return the value of a row, or else that of its first fallback with a value, converted to the row's unit."""
         value = self._set.get(row.name, row.default)
         for name, factor in row.fallbacks:
             if value is not None:
@@ -250,10 +250,10 @@ class Settings:
         return ConfigEntry(name, value, source, row, not row.dynamic, synonyms)
 
     def _synonyms(self, name: str) -> Iterator[ConfigSynonym]:
-        """Yield the sources of the value of a broker's setting, the strongest first.
+        """Yield the sources of a broker setting's value, in order of precedence.
 
-        As in Kafka, what stands before the first entry of the name itself is left out: log.roll.hours is no synonym of
-        log.roll.ms while only the hours are set, and the source of both is then DEFAULT.
+        As in Kafka, entries before the first one of the name itself are left out: while only log.roll.hours is set, it
+        is no synonym of log.roll.ms, and the source of both is DEFAULT.
         """
         row = broker_setting(name)
         names = (name, *(fallback for fallback, _ in row.fallbacks))
@@ -275,7 +275,7 @@ def _canonical(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def _with_node_id(static: dict[str, str]) -> dict[str, str]:
-    """Make node.id and broker.id one setting with two names. Raise SettingsError if they disagree."""
+    """Copy node.id to broker.id, or the reverse. Raise SettingsError if they disagree."""
     ids = {static[name] for name in ("node.id", "broker.id") if name in static}
     if len(ids) > 1:
         raise SettingsError(f"node.id={static['node.id']} and broker.id={static['broker.id']} must be the same")
@@ -283,7 +283,7 @@ def _with_node_id(static: dict[str, str]) -> dict[str, str]:
 
 
 def _cleaner_objection(settings: Settings) -> str | None:
-    """Return what is wrong with the threads and memory of the cleaner, which Kafka would refuse too, or None."""
+    """Return an error in the cleaner's threads and memory, which Kafka would reject too, or None."""
     threads = settings["log.cleaner.threads"]
     if threads < 1:
         return "log.cleaner.threads must be at least 1"
@@ -305,7 +305,7 @@ def _lag_conflict(min_ms: int, max_ms: int) -> str | None:
 
 
 def _log_settings(values: Mapping[str, Any]) -> LogSettings:
-    """Return the part of a topic's typed values that concerns its logs, in the types of storage."""
+    """Return the log settings among a topic's typed values, in the types of storage."""
     fields = {field: values[field.replace("_", ".")] for field in LogSettings._fields}
     fields["cleanup_policy"] = frozenset(fields["cleanup_policy"])
     fields["message_format_version"] = format_of_version(fields["message_format_version"])
@@ -317,7 +317,7 @@ def _log_settings(values: Mapping[str, Any]) -> LogSettings:
 
 
 def _timestamp_bounds(values: Mapping[str, Any]) -> dict[str, int]:
-    """Return the bounds of timestamps that an older setting gives by default, as in Kafka 3.6."""
+    """Return the bounds of timestamps that the older setting implies, as in Kafka 3.6."""
     difference_ms = values["message.timestamp.difference.max.ms"]
     if difference_ms == LONG_MAX:
         return {}
@@ -327,9 +327,9 @@ def _timestamp_bounds(values: Mapping[str, Any]) -> dict[str, int]:
 
 
 def validate_topic_overrides(settings: Settings, overrides: Mapping[str, str | None]) -> dict[str, str]:
-    """Check the configs of a topic together, as CreateTopics and AlterConfigs give them.
+    """Validate the configs of a topic together, for CreateTopics and AlterConfigs.
 
-    Return them as they are kept: trimmed, lists without blanks and duplicates. Raise KafkaError(INVALID_CONFIG) with
+    Return them normalized: trimmed, lists without blanks and duplicates. Raise KafkaError(INVALID_CONFIG) with
     the name of the setting in its message.
     """
     nulls = sorted(name for name, text in overrides.items() if text is None)
@@ -367,9 +367,9 @@ def _invalid(message: str) -> KafkaError:
 
 
 def validate_broker_overrides(settings: Settings, texts: Mapping[str, str], *, per_broker: bool) -> None:
-    """Check the dynamic settings of this broker (`per_broker`) or of all brokers, together.
+    """Validate the dynamic settings of this broker (`per_broker`) or of all brokers, together.
 
-    As in Kafka, unknown names are kept. Raise KafkaError(INVALID_REQUEST), Kafka's code here, which names the setting.
+    As in Kafka, unknown names are allowed. Raise KafkaError(INVALID_REQUEST) with the name of the setting.
     """
     from minibroker.broker.configs.settings_without_effect import is_fixed, is_of_listeners_only, is_per_broker
 
@@ -393,7 +393,7 @@ def _refuse_any(names: Iterable[str], is_wrong: Callable[[str], bool], reason: s
 
 
 def _check_cleaner_threads(current: int, wanted: int) -> None:
-    """Refuse to change the number of threads by more than a factor of two at a time, as Kafka does."""
+    """Reject a change of the number of threads by more than a factor of two, as Kafka does."""
     if wanted < current // 2:
         change, bound = "reduced", "less than half"
     elif wanted > current * 2:

@@ -211,7 +211,7 @@ class Setting(NamedTuple):
 
 BOOLEAN, STRING, INT, LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
 SHORT, DOUBLE, LIST = ConfigType.SHORT, ConfigType.DOUBLE, ConfigType.LIST
-CLASS, PASSWORD = ConfigType.CLASS, ConfigType.PASSWORD
+PASSWORD, CLASS = ConfigType.PASSWORD, ConfigType.CLASS
 CLUSTER_WIDE, PER_BROKER = UpdateMode.CLUSTER_WIDE, UpdateMode.PER_BROKER
 
 FROM_ZERO: Final = Range(0)
@@ -266,8 +266,23 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("socket.send.buffer.bytes", INT, 102_400, "SO_SNDBUF of the sockets; -1 for the operating system's default."),
     Setting("socket.request.max.bytes", INT, 104_857_600, "The largest size of a request; a larger one closes its connection.", FROM_ONE),
     Setting("queued.max.request.bytes", LONG, -1, "How many bytes of incomplete requests above 64 KiB are held in memory before the broker stops reading more; -1 for 256 MiB."),
+    # Authentication by SASL. A listener, or a mechanism of it, may have its own: listener.name.<listener>.<mechanism>.<setting>.
+    Setting("sasl.enabled.mechanisms", LIST, ("GSSAPI",), "By what clients may authenticate: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. GSSAPI is not there.", update=PER_BROKER),
+    Setting("sasl.server.max.receive.size", INT, 524_288, "The largest request of a client that has not authenticated."),
+    Setting("connection.failed.authentication.delay.ms", INT, 100, "How much later a client is told that it has not authenticated, and disconnected.", FROM_ZERO),
+    Setting("connections.max.reauth.ms", LONG, 0, "After what time a client has to authenticate anew (KIP-368); 0 never, unless its token expires."),
+    Setting("sasl.server.callback.handler.class", CLASS, None, "Of OAUTHBEARER: org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler for signed tokens; without it, unsecured ones are taken."),
+    Setting("sasl.oauthbearer.jwks.endpoint.url", STRING, None, "Where the keys are that sign tokens (JWKS), as file:, http: or https:."),
+    Setting("sasl.oauthbearer.jwks.endpoint.refresh.ms", LONG, 3_600_000, "After what time these keys are read again."),
+    Setting("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", LONG, 100, "The pause before keys that could not be read, or found, are looked for again; it doubles with each failure."),
+    Setting("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", LONG, 10_000, "The longest such pause."),
+    Setting("sasl.oauthbearer.expected.audience", LIST, (), "Of these a token's audience (aud) must name one; if there is none, it must not have any."),
+    Setting("sasl.oauthbearer.expected.issuer", STRING, None, "What the issuer (iss) of a token must be."),
+    Setting("sasl.oauthbearer.clock.skew.seconds", INT, 30, "How far the clocks of the broker and of the issuer may differ."),
+    Setting("sasl.oauthbearer.sub.claim.name", STRING, "sub", "The claim of a token that names the principal."),
+    Setting("sasl.oauthbearer.scope.claim.name", STRING, "scope", "The claim of a token that has its scope."),
     # Quotas of clients.
-    Setting("quota.window.num", INT, 11, "The number of windows over which the bytes and request time of a client are counted.", FROM_ONE),
+    Setting("quota.window.num", INT, 11, "The number of windows for measuring a client's bytes and request time.", FROM_ONE),
     Setting("quota.window.size.seconds", INT, 1, "The length of each of these windows.", FROM_ONE),
     Setting("controller.quota.window.num", INT, 11, "The number of windows for which a client may save up partition changes.", FROM_ONE),
     Setting("controller.quota.window.size.seconds", INT, 1, "The length of each of these windows.", FROM_ONE),
@@ -293,21 +308,6 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("ssl.principal.mapping.rules", STRING, "DEFAULT", "How the name in a client's certificate becomes that of its principal: DEFAULT, or RULE:pattern/replacement/[LU], the first that matches."),
     Setting("ssl.allow.dn.changes", BOOLEAN, False, "Whether a key store that is replaced while the broker runs may be for another name."),
     Setting("ssl.allow.san.changes", BOOLEAN, False, "Whether it may lack alternative names of the one before."),
-    # Authentication by SASL. A listener, or a mechanism of it, may have its own: listener.name.<listener>.<mechanism>.<setting>.
-    Setting("sasl.enabled.mechanisms", LIST, ("GSSAPI",), "By what clients may authenticate: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. GSSAPI is not there.", update=PER_BROKER),
-    Setting("sasl.server.max.receive.size", INT, 524_288, "The largest request of a client that has not authenticated."),
-    Setting("connection.failed.authentication.delay.ms", INT, 100, "How much later a client is told that it has not authenticated, and disconnected.", FROM_ZERO),
-    Setting("connections.max.reauth.ms", LONG, 0, "After what time a client has to authenticate anew (KIP-368); 0 never, unless its token expires."),
-    Setting("sasl.server.callback.handler.class", CLASS, None, "Of OAUTHBEARER: org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler for signed tokens; without it, unsecured ones are taken."),
-    Setting("sasl.oauthbearer.jwks.endpoint.url", STRING, None, "Where the keys are that sign tokens (JWKS), as file:, http: or https:."),
-    Setting("sasl.oauthbearer.jwks.endpoint.refresh.ms", LONG, 3_600_000, "After what time these keys are read again."),
-    Setting("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", LONG, 100, "The pause before keys that could not be read, or found, are looked for again; it doubles with each failure."),
-    Setting("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", LONG, 10_000, "The longest such pause."),
-    Setting("sasl.oauthbearer.expected.audience", LIST, (), "Of these a token's audience (aud) must name one; if there is none, it must not have any."),
-    Setting("sasl.oauthbearer.expected.issuer", STRING, None, "What the issuer (iss) of a token must be."),
-    Setting("sasl.oauthbearer.clock.skew.seconds", INT, 30, "How far the clocks of the broker and of the issuer may differ."),
-    Setting("sasl.oauthbearer.sub.claim.name", STRING, "sub", "The claim of a token that names the principal."),
-    Setting("sasl.oauthbearer.scope.claim.name", STRING, "scope", "The claim of a token that has its scope."),
     # Topics.
     Setting("auto.create.topics.enable", BOOLEAN, True, "Whether topics are created when a client first uses them."),
     Setting("delete.topic.enable", BOOLEAN, True, "Whether topics can be deleted."),

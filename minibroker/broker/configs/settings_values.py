@@ -1,7 +1,6 @@
-"""A setting's value between text and type, by Kafka's rules, with Kafka's words for what is wrong.
+"""Parsing and formatting of a setting's value, by Kafka's rules and with Kafka's error messages.
 
-One value at a time: rules between settings are in `settings`, and where a text came from is the business of
-`configuration`.
+Rules between settings are in `settings`; `configuration` knows the sources of texts.
 """
 
 from __future__ import annotations
@@ -16,19 +15,19 @@ BITS = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
 # What Java's Integer.parseInt and Double.parseDouble take; Python's int() also takes 1_000, and float() also nan.
 INTEGER = re.compile(r"[+-]?[0-9]+")
 DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?(?=[fFdD]?$)")
-# The longest a number can be and still mean something; int() of a million digits would stall the broker.
+# The longest meaningful number; int() of a million digits would stall the broker.
 NUMBER_LENGTH = 400
-MOST_PLACES = 16  # after the point, to tell every double from its neighbours
+MOST_PLACES = 16  # after the point, to distinguish all doubles
 
 
 class InvalidValue(ValueError):
-    """A text that is not a value of its setting; the message is Kafka's, one line."""
+    """A text that is no valid value of its setting; the message is Kafka's, in one line."""
 
 
 def parse_value(setting: Setting, name: str, text: str) -> Value:
     """Return the typed value of a text.
 
-    Error messages call the setting `name`: its broker's or its topic's name. Raise InvalidValue.
+    `name` is the setting's name in error messages, that of the broker or of the topic. Raise InvalidValue.
     """
     try:
         value = _typed(setting.type, text.strip())
@@ -43,7 +42,7 @@ def parse_value(setting: Setting, name: str, text: str) -> Value:
 
 
 def _offender(setting: Setting, value: Value) -> str | None:
-    """Return the text that an objection names: of a list of words, the first one that is not allowed."""
+    """Return the text that an error names: in a list, the first element that is not allowed."""
     if isinstance(setting.valid, OneOf) and isinstance(value, tuple):
         return next((word for word in value if word not in setting.valid.choices), "")
     return format_value(value)
@@ -86,7 +85,7 @@ def _list(text: str) -> tuple[str, ...]:
 
 
 def _checked_list(elements: tuple[str, ...], name: str, *, may_repeat: bool) -> tuple[str, ...]:
-    """Return the list with each element once. Kafka accepts duplicates for a topic and refuses them for a broker."""
+    """Return the list without duplicates, which Kafka accepts for a topic and rejects for a broker."""
     if not all(elements):
         raise InvalidValue(f"Configuration '{name}' values must not be empty.")
     once = tuple(dict.fromkeys(elements))
@@ -118,5 +117,5 @@ def _double_text(value: float) -> str:
 
 
 def canonical_text(setting: Setting, name: str, text: str) -> str:
-    """Return the text as it is kept and shown: trimmed, a list without blanks and duplicates. Raise InvalidValue."""
+    """Return the normalized text: trimmed, a list without blanks and duplicates. Raise InvalidValue."""
     return format_value(parse_value(setting, name, text)) or ""

@@ -1,4 +1,4 @@
-"""The broker settings of Apache Kafka 4.3 that have no effect here, so that they can be set and listed.
+"""The broker settings of Apache Kafka 4.3 that have no effect here, but can be set and listed.
 
 A `server.properties` from production may contain them, a running broker accepts those that Kafka accepts, and
 DescribeConfigs lists them; a warning or a note names each. Names, types, defaults and bounds are Kafka's. Settings with
@@ -311,9 +311,9 @@ _OF_LISTENERS_ONLY = frozenset(
 
 
 def row_of(name: str) -> Setting:
-    """Return the row of a broker's setting of any name: from the table, from this one, of a listener, or unknown.
+    """Return the row of a broker setting: from either table, for a listener, or for an unknown name.
 
-    A name that Kafka does not know either is kept, as it may be meant for a plugin. Its type is UNKNOWN.
+    A name that Kafka does not know may be meant for a plugin; its type is UNKNOWN.
     """
     row = BROKER_SETTINGS.get(name) or WITHOUT_EFFECT.get(name)
     if row is not None:
@@ -357,11 +357,11 @@ def is_fixed(name: str) -> bool:
 
 
 def is_of_listeners_only(name: str) -> bool:
-    """Return whether this can change for one listener only, as `listener.name.<listener>.<name>`."""
+    """Return whether the setting can change only per listener, as `listener.name.<listener>.<name>`."""
     return name in _OF_LISTENERS_ONLY
 
 
 def is_per_broker(name: str) -> bool:
-    """Return whether this can change for one broker, but not for all of them."""
+    """Return whether the setting can change only per broker, not for all brokers."""
     match = _LISTENER.fullmatch(name)
     return match[2] not in _OF_ALL_BROKERS if match else row_of(name).update is PER_BROKER

@@ -1,1 +1,1 @@
-"""Decisions: placement, elections, reassignments, registration and moves of logs."""
+"""Decisions about the cluster: placement, elections, reassignments, registration and moves of logs."""

@@ -1,7 +1,7 @@
-"""The controller: decides on topics and configs, and writes what it decided to the metadata log.
+"""The controller: changes topics, configs and features, and writes the changes to the metadata log.
 
-Every decision is checked as a whole before the first record is written. Handlers read and answer requests; `elections`
-decides on leaders, `reassignments` on moves, `placement` on where replicas lie.
+A change is validated as a whole before its first record is written. `elections` chooses leaders, `reassignments` moves
+partitions, and `placement` assigns replicas.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _charge_nobody(count: int) -> None:
 
 
 class Controller:
-    """Changes the cluster. One object, on whichever node is the active controller."""
+    """Changes the cluster. All nodes share one controller."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -68,7 +68,7 @@ class Controller:
     # --- topics ---------------------------------------------------------------------------------
 
     def create_topic(self, name: str, *arguments: Any, **named: Any) -> tuple[bytes, Assignment]:
-        """Do what `create_topic_in_steps` does, at once."""
+        """Run `create_topic_in_steps` in one step."""
         return at_once(self.create_topic_in_steps(name, *arguments, **named))
 
     def create_topic_in_steps(
@@ -82,11 +82,11 @@ class Controller:
         validate_only: bool = False,
         charge: Charge = _charge_nobody,
     ) -> Steps[tuple[bytes, Assignment]]:
-        """Create a topic; return its id (16 raw bytes) and replicas. With `validate_only`, only check; the id is zero.
+        """Create a topic; return its id (16 raw bytes) and replicas. With `validate_only`, create nothing; the id is 0.
 
-        `charge` is called with the number of partitions once all is checked, and may refuse them.
+        `charge` is called with the number of partitions after validation, and may reject them.
 
-        `assignment` has (partition, replicas) for every partition if the client decides where the replicas lie.
+        `assignment` has (partition, replicas) for every partition if the client assigns replicas.
         Raise KafkaError with CreateTopics' codes: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
         INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST, INVALID_CONFIG, POLICY_VIOLATION.
         """
@@ -128,15 +128,15 @@ class Controller:
         return name in self._changing
 
     def _colliding(self, name: str) -> list[str]:
-        """Return the topics with a colliding name that are being created or deleted in steps."""
+        """Return the topics with a colliding name that are being created, extended or deleted in steps."""
         wanted = colliding_name(name)
         return [other for other in self._changing if colliding_name(other) == wanted]
 
     @contextlib.contextmanager
     def _changes(self, name: str) -> Iterator[None]:
-        """Keep others from changing the topic inside the block, which runs in steps.
+        """Lock the topic against other changes inside the block, which runs in steps.
 
-        Raise KafkaError(REASSIGNMENT_IN_PROGRESS) if another request changes it already.
+        Raise KafkaError(REASSIGNMENT_IN_PROGRESS) if another request is changing it.
         """
         if name in self._changing:
             raise KafkaError(ErrorCode.REASSIGNMENT_IN_PROGRESS, f"Topic '{name}' is being changed.")
@@ -155,9 +155,9 @@ class Controller:
         decided: list[Message],
         assignment: Assignment,
     ) -> Steps[None]:
-        """Create the logs of partitions from number `first` on, then commit the decision and the partitions.
+        """Create the logs of partitions from number `first` on, then commit `decided` and the partitions.
 
-        All of them exist afterwards, or none. Raise KafkaError.
+        Create all of them or none. Raise KafkaError.
         """
         cluster = self._cluster
         logs: list[Log] = []
@@ -188,7 +188,7 @@ class Controller:
         return partition
 
     def add_partitions(self, name: str, count: int, assignment: Assignment | None = None) -> None:
-        """Do what `add_partitions_in_steps` does, at once."""
+        """Run `add_partitions_in_steps` in one step."""
         at_once(self.add_partitions_in_steps(name, count, assignment))
 
     def add_partitions_in_steps(
@@ -229,11 +229,11 @@ class Controller:
         return count - current
 
     def delete_topic(self, topic: Topic) -> None:
-        """Do what `delete_topic_in_steps` does, at once."""
+        """Run `delete_topic_in_steps` in one step."""
         at_once(self.delete_topic_in_steps(topic))
 
     def delete_topic_in_steps(self, topic: Topic) -> Steps[None]:
-        """Delete a topic: its records are gone for every reader with the first step."""
+        """Delete a topic. After the first step no reader sees its records."""
         cluster = self._cluster
         with self._changes(topic.name):
             cluster.commit([records.RemoveTopicRecord(topic_id=topic.topic_id)])
@@ -248,11 +248,11 @@ class Controller:
                 yield from watcher.topic_deleted(topic)
 
     def _catch_up(self, topic_id: bytes, logs: list[Log]) -> Steps[None]:
-        """Apply to new partitions what has changed, and which nodes have left, while their logs were created."""
+        """Apply the changes of configs and nodes that happened while the logs of new partitions were created."""
         for log in logs:
             topic = self._cluster.image.topics_by_id.get(topic_id)
             if topic is None:
-                return  # it was deleted in the meantime
+                return  # deleted meanwhile
             partition = topic.partitions[log.partition]
             if not self._cluster.nodes.keys() >= set(partition.isr):
                 keep_led(self._cluster, [partition])
@@ -262,7 +262,7 @@ class Controller:
     # --- configs --------------------------------------------------------------------------------
 
     def settings_changed(self, topic: Topic | None) -> Steps[None]:
-        """Apply the changed configs of `topic`, or of the brokers (None). What is created in between has them."""
+        """Apply the changed configs of `topic`, or of the brokers (None). New topics already have them."""
         if topic is None:
             self._cluster.apply_broker_configs()
         for portion in self._cluster.portions(None if topic is None else [topic]):
@@ -272,13 +272,13 @@ class Controller:
             yield
 
     def change_config(self, resource_type: int, name: str, changes: Mapping[str, str | None]) -> None:
-        """Do what `change_config_in_steps` does, at once."""
+        """Run `change_config_in_steps` in one step."""
         at_once(self.change_config_in_steps(resource_type, name, changes))
 
     def change_config_in_steps(self, resource_type: int, name: str, changes: Mapping[str, str | None]) -> Steps[None]:
         """Set the values of `changes`, remove those that are None, and apply them. The caller has validated them.
 
-        They are recorded in the first step, and in force for all partitions after the last.
+        The first step records them; after the last one they apply to all partitions.
         """
         decided: list[Message] = [
             records.ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value)
@@ -297,9 +297,9 @@ class Controller:
     # --- features -------------------------------------------------------------------------------
 
     def first_records(self, formatted: Sequence[Message], levels: Mapping[str, int]) -> list[Message]:
-        """Return the first records of a new cluster: those that Kafka's format command has left, or these levels.
+        """Return the first records of a new cluster: those of Kafka's format command, or else these feature levels.
 
-        With eligible leaders, min.insync.replicas is one value for all brokers from the beginning.
+        With eligible leader replicas, min.insync.replicas is recorded for all brokers from the beginning.
         """
         made = [records.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()]
         first: list[Message] = list(formatted or made)

@@ -1,7 +1,7 @@
-"""Who leads: at the start, when nodes have come or gone, and when an administrator asks for an election.
+"""Leader elections: at the start, when nodes join or leave, and on request.
 
-All nodes here share one log of each partition, so a replica whose node is there is in sync once there is a leader.
-The records of changes are made in `partition_changes`.
+All nodes share one log of each partition, so that a replica of a live node is in sync once there is a leader.
+`partition_changes` builds the records of changes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from minibroker.protocol.steps import Steps, at_once
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
 
-MAXIMUM_ELECTIONS = 1000  # in one search for leaders that are not the preferred ones, as in Kafka
+MAXIMUM_ELECTIONS = 1000  # in one search for partitions without their preferred leader, as in Kafka
 NOT_AVAILABLE = {
     Election.PREFERRED: (ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available."),
     Election.UNCLEAN: (
@@ -33,7 +33,7 @@ NOT_AVAILABLE = {
 
 
 def change_of(cluster: Cluster, partition: Partition, away: Collection[int] = ()) -> PartitionChange:
-    """Return a change of the partition, by the nodes that are there; nodes in `away` count as gone."""
+    """Return a change of the partition, based on the live nodes without those in `away`."""
     topic = partition.topic
 
     def may_lead(node: int) -> bool:
@@ -48,7 +48,7 @@ def change_of(cluster: Cluster, partition: Partition, away: Collection[int] = ()
 def apply_changes(
     cluster: Cluster, changes: Iterable[PartitionChangeRecord | None], beside: Iterable[Message] = ()
 ) -> None:
-    """Commit the changes and the records `beside` them, all or none, and wake the requests that wait there.
+    """Commit the changes and the records `beside` them, all or none, and wake requests that wait at these partitions.
 
     The leader or epoch that such a request relies on may have changed.
     """
@@ -65,12 +65,12 @@ def apply_changes(
 
 
 def bring_up(cluster: Cluster) -> None:
-    """Do what `bring_up_in_steps` does, at once."""
+    """Run `bring_up_in_steps` in one step."""
     at_once(bring_up_in_steps(cluster))
 
 
 def bring_up_in_steps(cluster: Cluster) -> Steps[None]:
-    """Elect a leader that is there for every partition, where possible, and put the replicas in sync."""
+    """Elect a live leader for every partition, if possible, and add the live replicas to the ISR."""
     for portion in cluster.portions():
         keep_led(cluster, portion)
         yield
@@ -82,7 +82,7 @@ def bring_up_in_steps(cluster: Cluster) -> Steps[None]:
 def keep_led(
     cluster: Cluster, partitions: Iterable[Partition], away: Collection[int] = (), beside: Iterable[Message] = ()
 ) -> None:
-    """Take leadership and the ISR from nodes that are not there or in `away`; `beside` as in `apply_changes`."""
+    """Remove absent nodes and those in `away` from leadership and the ISR; `beside` as in `apply_changes`."""
     apply_changes(cluster, [_without_absent(cluster, partition, away) for partition in partitions], beside)
 
 
@@ -95,7 +95,7 @@ def _without_absent(cluster: Cluster, partition: Partition, away: Collection[int
 
 
 def catch_up(cluster: Cluster, partitions: Iterable[Partition]) -> None:
-    """Put all replicas whose nodes are there in sync where there is a leader; this may end reassignments."""
+    """Add all replicas of live nodes to the ISR where there is a leader; this may complete reassignments."""
     apply_changes(cluster, [_with_followers(cluster, partition) for partition in partitions])
 
 
@@ -108,14 +108,14 @@ def _with_followers(cluster: Cluster, partition: Partition) -> PartitionChangeRe
 
 
 def _present_directories(cluster: Cluster, partition: Partition) -> dict[int, bytes]:
-    """Return the id of the log's directory for the replica whose node has registered it."""
+    """Return the id of the log's directory, for the replica whose node has registered the directories."""
     if not partition.is_here or cluster.directory_owner not in partition.replicas:
         return {}
     return {cluster.directory_owner: uuid_from_text(cluster.logs.directory_of(partition.log).directory_id)}
 
 
 def balance(cluster: Cluster) -> None:
-    """Elect preferred replicas that can lead and do not, up to MAXIMUM_ELECTIONS of them."""
+    """Elect preferred replicas that can lead but do not, at most MAXIMUM_ELECTIONS."""
     changes = (_preferred(cluster, partition) for partition in cluster.partitions())
     apply_changes(cluster, islice((change for change in changes if change is not None), MAXIMUM_ELECTIONS))
 
@@ -129,10 +129,10 @@ def _preferred(cluster: Cluster, partition: Partition) -> PartitionChangeRecord 
 
 
 def begin_epochs(cluster: Cluster) -> None:
-    """Begin another epoch of each live leader.
+    """Begin a new epoch of each live leader.
 
-    After a crash, records that somebody has read may be gone. New ones get their offsets, and only the epoch tells
-    them apart (KIP-320); Kafka elects a leader that comes back anew for the same reason.
+    After a crash, records that a client has read may be lost, and new records get their offsets. Only the epoch tells
+    them apart (KIP-320). Kafka elects a returning leader again for the same reason.
     """
     live = (partition for partition in cluster.partitions() if partition.leader_id in cluster.nodes)
     cluster.commit(
@@ -144,14 +144,14 @@ def begin_epochs(cluster: Cluster) -> None:
 
 
 def check_election(partition: Partition, election: Election) -> None:
-    """Raise KafkaError(ELECTION_NOT_NEEDED) where an election of this kind has nothing to change."""
+    """Raise KafkaError(ELECTION_NOT_NEEDED) if an election of this kind would change nothing."""
     leader_id = NO_LEADER if partition.is_offline else partition.leader_id
     if leader_id == partition.replicas[0] or (election is Election.UNCLEAN and leader_id != NO_LEADER):
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
 
 
 def election(cluster: Cluster, partition: Partition, kind: Election) -> PartitionChangeRecord:
-    """Return the change that a client's election makes, for `apply_changes`.
+    """Return the change of an election that a client requests, for `apply_changes`.
 
     Raise KafkaError: ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE.
     """

@@ -1,7 +1,7 @@
-"""Logs on their way from one log directory to another (KIP-113): one at a time, beside all that reads and appends.
+"""Moves of logs between log directories (KIP-113), one at a time, while clients read and append.
 
-`log_copying` in storage does the copying. This file decides when it goes on and when the copy takes the place of the
-log, and records that. A move that is interrupted by the end of the broker begins anew with the next start.
+`log_copying` in storage copies. This file schedules the copying, replaces the log with its copy, and records the move.
+A move that the end of the broker interrupts begins again at the next start.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("minibroker.moves")
 
-FLUSH_WAIT_MS = 2  # how long to wait for a flush of the log that is under way
+FLUSH_WAIT_MS = 2  # how long to wait for a running flush of the log
 
 
 class Move:
-    """The move of a partition's log to `directory`; `copy` is what is there already."""
+    """The move of a partition's log to `directory`; `copy` is the unfinished copy there."""
 
     def __init__(self, partition: Partition, directory: LogDirectory, unique: str) -> None:
         self.partition = partition
@@ -37,17 +37,17 @@ class Move:
 
     @property
     def is_void(self) -> bool:
-        """Whether it was cancelled, or the log was replaced or closed."""
+        """Return whether the move was cancelled, or the log was replaced or closed."""
         return self.is_cancelled or self.partition.log is not self.copy.log or not self.copy.log.in_use
 
     @property
     def lag(self) -> int:
-        """How many offsets the copy is behind."""
+        """Return how many offsets the copy is behind."""
         return self.copy.log.log_end_offset - self.copy.end_offset
 
 
 class LogMoves:
-    """The moves of one cluster: the first one is under way, the others wait."""
+    """The moves of a cluster: the first one is running, the others wait."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -55,7 +55,7 @@ class LogMoves:
         self._running: Move | None = None
 
     def begin(self, partition: Partition, directory: LogDirectory) -> None:
-        """Move the partition's log to `directory`, instead of a move to another one that is under way."""
+        """Move the partition's log to `directory`; this replaces a move to another directory."""
         known = self._moves.get(partition)
         if known is not None and known.directory is directory and not known.is_void:
             return
@@ -66,7 +66,7 @@ class LogMoves:
         self._run_next()
 
     def cancel(self, partition: Partition) -> None:
-        """Give up the partition's move, if there is one."""
+        """Cancel the partition's move, if there is one."""
         move = self._moves.pop(partition, None)
         if move is not None:
             move.is_cancelled = True
@@ -91,7 +91,7 @@ class LogMoves:
             self._step(self._running)
 
     def _step(self, move: Move) -> None:
-        """Copy the next part, or all of the rest if hardly anything is missing."""
+        """Copy the next segment, or the whole rest if it is small."""
         copy = move.copy
         if move.is_void:
             self._end(move)
@@ -117,7 +117,7 @@ class LogMoves:
         def done(error: Exception | None) -> None:
             if error is None:
                 then()
-            elif segment is None or segment is move.copy.missing():  # or it has gone while it was copied
+            elif segment is None or segment is move.copy.missing():  # otherwise it was deleted while it was copied
                 self._fail(move, error)
                 return
             self._step(move)
@@ -127,7 +127,7 @@ class LogMoves:
     # --- the last part --------------------------------------------------------------------------
 
     def _finish(self, move: Move) -> None:
-        """Hold flushes and copy the rest: without a flush, nothing is promised to be synced that the copy lacks."""
+        """Hold flushes and copy the rest, so that no record is acknowledged as synced that the copy lacks."""
         if move.is_void:
             move.copy.log.flusher.release()
             self._end(move)
@@ -138,7 +138,7 @@ class LogMoves:
 
     def _finished(self, move: Move, error: Exception | None) -> None:
         flusher = move.copy.log.flusher
-        move.copy.log.write_pending()  # the copy must have it, too
+        move.copy.log.write_pending()  # so that the copy includes it
         if error is None and not move.is_void and move.copy.is_current():
             try:
                 self._take_place(move)
@@ -152,7 +152,7 @@ class LogMoves:
             self._step(move)
 
     def _take_place(self, move: Move) -> None:
-        """Put the copy in the place of the log. Nothing is read or appended meanwhile: this is one turn of the loop."""
+        """Replace the log with the copy, within one turn of the loop, so that nothing is read or appended meanwhile."""
         cluster, partition, old = self._cluster, move.partition, move.copy.log
         move.copy.complete()
         source = cluster.logs.directory_of(old)
@@ -187,7 +187,7 @@ class LogMoves:
         self._end(move)
 
     def _end(self, move: Move) -> None:
-        """Forget the move, remove what there is of a copy, and go on with the next one."""
+        """Remove the move and its copy, if any, and start the next move."""
         if self._cluster.logs.disk.exists(move.copy.path):
             move.directory.discard(move.copy.path)
         if self._moves.get(move.partition) is move:

@@ -1,7 +1,7 @@
-"""Where replicas of new partitions lie: spread over the brokers, or as a client says, and then checked.
+"""Placement of the replicas of new partitions: spread over the brokers, or as a client assigns them.
 
-A registered broker whose node is away may hold a replica too, but is not in sync and leads nothing. Later changes of
-the replicas are in `elections` and `reassignments`.
+A registered broker that is not running may have a replica too, but is not in sync and leads nothing. `elections` and
+`reassignments` change replicas later.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
 
 MAXIMUM_PARTITIONS_PER_REQUEST = 10_000
-DEFAULT = -1  # in CreateTopics: as many as the broker's settings say
+DEFAULT = -1  # in CreateTopics: use the broker's setting
 
 Assignment = Sequence[Sequence[int]]  # the node ids of each partition's replicas, the preferred leader first
 
 
 def automatic_assignment(cluster: Cluster, partition_count: int, replication_factor: int) -> Assignment:
-    """Return replicas for a new topic whose client lets the broker decide.
+    """Return replicas for a new topic that the broker assigns.
 
     Raise KafkaError: INVALID_REPLICATION_FACTOR, INVALID_PARTITIONS, POLICY_VIOLATION.
     """
@@ -40,10 +40,9 @@ def automatic_assignment(cluster: Cluster, partition_count: int, replication_fac
 
 
 def place(cluster: Cluster, partition_count: int, replication_factor: int) -> Assignment:
-    """Return replicas for new partitions, with leaders in turn over all live nodes from a random one on.
+    """Return replicas for new partitions, with leaders round-robin over the live nodes from a random one on.
 
-    Brokers that are away come after all that are there. Raise KafkaError: POLICY_VIOLATION,
-    INVALID_REPLICATION_FACTOR.
+    Brokers that are not running come last. Raise KafkaError: POLICY_VIOLATION, INVALID_REPLICATION_FACTOR.
     """
     if partition_count > MAXIMUM_PARTITIONS_PER_REQUEST:
         message = f"{partition_count} partitions exceed the {MAXIMUM_PARTITIONS_PER_REQUEST} of one request."
@@ -73,7 +72,7 @@ def _in_turn(nodes: list[int], first: int) -> list[int]:
 def manual_assignment(
     cluster: Cluster, assignment: Sequence[tuple[int, Sequence[int]]], partition_count: int, replication_factor: int
 ) -> Assignment:
-    """Return the replicas of a new topic as a client gives them: (partition, replicas) in any order.
+    """Validate and return the replicas that a client assigns to a new topic: (partition, replicas) in any order.
 
     Raise KafkaError: INVALID_REQUEST, INVALID_REPLICA_ASSIGNMENT.
     """
@@ -95,9 +94,9 @@ def manual_assignment(
 
 
 def check_assignment(cluster: Cluster, assignment: Assignment, replication_factor: int, *, first: int = 0) -> None:
-    """Check that the partitions from number `first` on can lie there.
+    """Validate the assignment of the partitions from number `first` on.
 
-    Raise KafkaError(INVALID_REPLICA_ASSIGNMENT) unless each has that many different brokers, one of which is there.
+    Raise KafkaError(INVALID_REPLICA_ASSIGNMENT) unless each has that many different brokers, one of them live.
     """
     for index, replicas in enumerate(assignment, first):
         check_replicas(cluster, replicas)

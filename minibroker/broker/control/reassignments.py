@@ -1,7 +1,7 @@
-"""Moving partitions to other replicas, and taking such a move back (KIP-455, KIP-860).
+"""Reassignments of partitions to other replicas, and their cancellation (KIP-455, KIP-860).
 
-A move ends when all new replicas are in sync: at once if their nodes are there, since these share the log, or else when
-they come. Its records are made in `partition_changes`.
+A reassignment completes when all new replicas are in sync: at once for live nodes, since they share the log, and for
+others when they start. `partition_changes` builds its records.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 def reassignment(
     cluster: Cluster, partition: Partition, replicas: Sequence[int], *, keep_factor: bool
 ) -> PartitionChangeRecord | None:
-    """Return the change that moves the partition to `replicas`, or None if it lies there already.
+    """Return the change that moves the partition to `replicas`, or None if it is there already.
 
-    It replaces a move that is under way. With `keep_factor` the number of replicas must not change.
+    It replaces a reassignment in progress. With `keep_factor` the number of replicas must not change.
     Raise KafkaError: INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR.
     """
     check_replicas(cluster, replicas)
@@ -43,9 +43,9 @@ def reassignment(
 
 
 def cancellation(cluster: Cluster, partition: Partition) -> PartitionChangeRecord | None:
-    """Return the change that moves the partition back to where it was before its move.
+    """Return the change that cancels the partition's reassignment.
 
-    Raise KafkaError: NO_REASSIGNMENT_IN_PROGRESS, and INVALID_REPLICA_ASSIGNMENT where only new replicas are in sync
+    Raise KafkaError: NO_REASSIGNMENT_IN_PROGRESS, and INVALID_REPLICA_ASSIGNMENT if only new replicas are in sync
     and no other may lead.
     """
     if not partition.is_reassigned:

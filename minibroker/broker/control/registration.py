@@ -1,7 +1,7 @@
-"""Brokers in the metadata log: registered when they come, fenced when they go, and unregistered.
+"""The registration of brokers in the metadata log: registered when they start, fenced when they stop.
 
-A reader of the log, such as a Kafka that is started on the directory later, finds there which brokers live, where they
-listen, and which directories they have. Leaders are elected in `elections`.
+A later reader of the log, such as Kafka, learns from it which brokers are live, where they listen, and which
+directories they have. `elections` elects leaders.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from minibroker.protocol.steps import Steps
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster, Node
 
-FENCED = 1  # BrokerRegistrationChangeRecord's fenced: 1 it is from now on, -1 it is no longer, 0 as before
+FENCED = 1  # `fenced` in BrokerRegistrationChangeRecord: 1 to fence, -1 to unfence, 0 for no change
 
 
 def register(cluster: Cluster) -> None:
-    """Record that the nodes are there, and no other broker; give the nodes their broker epochs."""
+    """Register the nodes, fence all other brokers, and set the nodes' broker epochs."""
     first = cluster.metadata_log.storage.log_end_offset
     registrations: list[Message] = []
     for epoch, node in enumerate(cluster.nodes.values(), first):
@@ -39,34 +39,34 @@ def register(cluster: Cluster) -> None:
 
 
 def fence(cluster: Cluster) -> None:
-    """Record that the nodes go: a broker of the same id may then register without waiting for their session's end."""
+    """Fence the nodes, so that a broker with the same id can register without waiting for the end of their session."""
     cluster.commit(_fencing(node.node_id, node.broker_epoch) for node in cluster.nodes.values())
 
 
 def join(cluster: Cluster, node: Node) -> None:
-    """Record that one more node is there, and give it its broker epoch."""
+    """Register another node, and set its broker epoch."""
     node.broker_epoch = cluster.metadata_log.storage.log_end_offset
     cluster.commit([_registration(cluster, node)])
 
 
 def leave(cluster: Cluster, node: Node) -> None:
-    """Record that a node, which is no longer in `cluster.nodes`, is gone: it leads nothing and is in no ISR."""
+    """Fence a node that is no longer in `cluster.nodes`, and remove it from leadership and all ISRs."""
     concerned = (partition for partition in cluster.partitions() if node.node_id in partition.replicas)
     keep_led(cluster, concerned, away=[node.node_id], beside=[_fencing(node.node_id, node.broker_epoch)])
 
 
 def unregister(cluster: Cluster, broker_id: int) -> Steps[None]:
-    """Forget a broker: it leads nothing and is in no ISR from now on.
+    """Unregister a broker, and remove it from leadership and all ISRs.
 
-    A node of this process is then unknown to clients until it registers again at the next start, and refuses their
-    requests. Raise KafkaError: BROKER_ID_NOT_REGISTERED.
+    A node of this process is then unknown to clients, and rejects their requests, until it registers again at the next
+    start. Raise KafkaError: BROKER_ID_NOT_REGISTERED.
     """
     broker = cluster.image.brokers.get(broker_id)
     if broker is None:
         message = f"Broker ID {broker_id} is not currently registered"
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, message)
     cluster.commit([UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch)])
-    cluster.nodes.pop(broker_id, None)  # before the steps, or others would put new replicas there in between
+    cluster.nodes.pop(broker_id, None)  # before the steps, so that no new replica is placed there meanwhile
     for portion in cluster.portions():
         concerned = [one for one in portion if broker_id in one.isr or broker_id in one.eligible_leader_replicas]
         keep_led(cluster, concerned, away=[broker_id])
@@ -78,7 +78,7 @@ def _fencing(broker_id: int, broker_epoch: int) -> Message:
 
 
 def _directories(cluster: Cluster) -> list[bytes]:
-    """Return the ids of the log directories. Only one node has them, as no two brokers of Kafka may share one."""
+    """Return the ids of the log directories. Only one node registers them, as in Kafka no two brokers may share one."""
     return sorted(uuid_from_text(directory.directory_id) for directory in cluster.logs.directories)
 
 

@@ -1,1 +1,1 @@
-"""What every coordinator does with its state topic."""
+"""The coordinator runtime: the state topics of all coordinators, and the shards built from them."""

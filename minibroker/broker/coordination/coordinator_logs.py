@@ -1,6 +1,6 @@
-"""The log of a coordinator, a topic such as `__consumer_offsets`: created, appended to, and read back.
+"""The log of a coordinator, a topic such as `__consumer_offsets`: its creation, appends and replay.
 
-What the records say is the coordinator's business; when they are read, and who may ask, is the `runtime`'s.
+Each coordinator defines its records; the `runtime` decides when they are read.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ log = logging.getLogger("minibroker.coordinators")
 
 _INT16 = Struct(">h")
 
-KEY_VERSION = 0  # of every key there is
+KEY_VERSION = 0  # of all keys
 SMALLEST_INT = -(1 << 31)
 NO_PRODUCER = -1
 
-# What a coordinator answers when its log cannot be written to (Kafka's CoordinatorOperationExceptionHelper).
+# The error of a coordinator for each error of an append to its log (Kafka's CoordinatorOperationExceptionHelper).
 COORDINATOR_CODES = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -43,14 +43,14 @@ COORDINATOR_CODES = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
 
-Entry = tuple[bytes, bytes | None]  # key and value of a record; None takes back what was said under the key
+Entry = tuple[bytes, bytes | None]  # key and value of a record; None is a tombstone
 
 
 class CoordinatorLogSettings(NamedTuple):
-    """The names of the settings that say how the topic is made, and the number of the codec for what is appended.
+    """The names of the settings for creating, loading and appending to the topic.
 
-    `load_bytes` is the setting for how much is read at a time, `min_isr` that for min.insync.replicas,
-    `compression_type` the topic's own codec.
+    `load_bytes` is the number of bytes to read at a time, `min_isr` the topic's min.insync.replicas, `codec` the codec
+    of appends. `compression_type` is a value: the topic's compression.type.
     """
 
     partition_count: str
@@ -63,26 +63,27 @@ class CoordinatorLogSettings(NamedTuple):
 
 
 class Shard(Protocol):
-    """What a coordinator knows from one partition of its topic: a fold over the records."""
+    """The state of a coordinator from one partition of its topic: a fold over the records."""
 
     def replay(self, record: Record, producer_id: int) -> None:
-        """Fold one record in; `producer_id` is -1 unless it belongs to a transaction, whose end is told later.
+        """Apply a record to the state.
 
-        May raise KafkaError or ValueError for a record that says nothing it knows: it is then passed over.
+        A record of a transaction has its `producer_id`, else -1; `transaction_ended` follows when its marker is read.
+        May raise KafkaError or ValueError for an invalid record, which is then skipped.
         """
 
     def transaction_ended(self, producer_id: int, *, committed: bool) -> None:
-        """Let all records of this producer's transaction hold from now on, or none of them ever."""
+        """Commit or discard the records of this producer's transaction."""
 
     def loaded(self) -> None:
-        """Go on with what the partition holds: it is read to its end. What is appended now is appended by a timer."""
+        """Start timers and continue unfinished work, as the partition is read to its end. Append only from a timer."""
 
     def unload(self) -> None:
-        """Forget all, and tell who waits for it that nobody coordinates it now."""
+        """Discard the state, and answer waiting requests with NOT_COORDINATOR."""
 
 
 class CoordinatorLog:
-    """The topic `name`. It need not exist: `create` makes it when the first coordinator is asked for, as in Kafka."""
+    """The topic `name`. It need not exist: as in Kafka, it is created when a coordinator is first looked up."""
 
     def __init__(self, cluster: Cluster, controller: Controller, name: str, settings: CoordinatorLogSettings) -> None:
         self._cluster = cluster
@@ -94,11 +95,14 @@ class CoordinatorLog:
 
     @property
     def topic(self) -> Topic | None:
-        """The topic, once there is one."""
+        """Return the topic, or None if it does not exist."""
         return self._cluster.image.topics.get(self.name)
 
     def create(self) -> None:
-        """As `create_in_steps`, at once; raises COORDINATOR_NOT_AVAILABLE while somebody else creates the topic."""
+        """Create the topic unless it exists, in one step.
+
+        Raises KafkaError: COORDINATOR_NOT_AVAILABLE while another request creates it.
+        """
         if self.topic is not None:
             return
         if self._controller.is_changing(self.name):
@@ -106,9 +110,9 @@ class CoordinatorLog:
         at_once(self.create_in_steps())
 
     def create_in_steps(self) -> Steps[None]:
-        """Create the topic unless it is there; wait while somebody else creates it. Raises KafkaError.
+        """Create the topic unless it exists; wait while another request creates it. Raises KafkaError.
 
-        There are at most as many replicas as nodes: one node is enough for every client's tests.
+        It has at most as many replicas as there are nodes, so that one node is enough.
         """
         while self.topic is None and self._controller.is_changing(self.name):
             yield WAITING
@@ -128,13 +132,13 @@ class CoordinatorLog:
         yield from create(self.name, count, replicas, overrides=overrides)
 
     def partition_of(self, key: str) -> int:
-        """The index of the partition that holds the state of `key`: Java's hash of it, spread over all of them."""
+        """Return the index of the partition with the state of `key`, by Java's hash of the key."""
         topic = self.topic
         count = self._cluster.settings[self._settings.partition_count] if topic is None else len(topic.partitions)
         return _spread(key) % int(count)
 
     def partition(self, index: int) -> Partition:
-        """The partition, if it can be written to. Raises KafkaError: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
+        """Return the partition, which can be written to. Raises KafkaError: NOT_COORDINATOR."""
         topic = self.topic
         partition = None if topic is None else topic.partition(index)
         if partition is None or partition.leader_id == NO_LEADER:
@@ -144,32 +148,32 @@ class CoordinatorLog:
         return partition
 
     def partition_for(self, key: str) -> Partition:
-        """Return the partition that holds the state of `key`, as `partition` does."""
+        """Return the partition with the state of `key`. Raises KafkaError as `partition`."""
         topic = self._cluster.image.topics.get(self.name)
         if topic is not None:
             partition = topic.partitions[_spread(key) % len(topic.partitions)]
             if partition.leader_id != NO_LEADER and not partition.log.offline:
                 return partition
-        return self.partition(self.partition_of(key))  # which says what is wrong
+        return self.partition(self.partition_of(key))  # which raises the error
 
     # --- writing --------------------------------------------------------------------------------
 
     @property
     def codec(self) -> int:
-        """The number of the codec for what is appended."""
+        """Return the number of the codec of appends."""
         name = self._settings.codec
         return 0 if name is None else int(self._cluster.settings[name])
 
     def batch(self, entries: Sequence[Entry], producer: tuple[int, int] | None = None) -> memoryview:
-        """Make a batch as `batch_in_steps` does, at once: of a few entries."""
+        """Build a batch as `batch_in_steps` does, in one step; for a few entries."""
         if self.codec:
             return at_once(self.batch_in_steps(entries, producer))
         return memoryview(build_plain_batch(entries, self._cluster.clock.wall_ms(), producer=producer))
 
     def batch_in_steps(self, entries: Iterable[Entry], producer: tuple[int, int] | None = None) -> Steps[memoryview]:
-        """Make a batch of the entries, one at least, for `append_batch`: after a crash all are there, or none.
+        """Build a batch of one or more entries for `append_batch`; a crash keeps all of them or none.
 
-        With a `producer` (id and epoch) they are part of its transaction.
+        With a `producer` (id and epoch), the batch is part of its transaction.
         """
         now_ms = self._cluster.clock.wall_ms()
         records = yield from each(lambda entry: Record(timestamp=now_ms, key=entry[0], value=entry[1]), entries)
@@ -184,9 +188,9 @@ class CoordinatorLog:
         return memoryview(batch)
 
     def append_batch(self, partition: Partition, batch: memoryview, producer: tuple[int, int] | None = None) -> None:
-        """Append a batch that was made with the same producer.
+        """Append a batch that was built with the same producer.
 
-        Raises KafkaError with the code for a coordinator's clients; then nothing was appended.
+        Raises KafkaError with the code for a coordinator's clients if nothing was appended.
         """
         try:
             self._append(partition, batch, producer)
@@ -208,15 +212,15 @@ class CoordinatorLog:
     # --- reading --------------------------------------------------------------------------------
 
     def partitions_here(self) -> Iterator[Partition]:
-        """The partitions whose logs are in this process and of use."""
+        """Return the partitions whose logs are in this process and online."""
         topic = self.topic
         partitions = () if topic is None else topic.partitions
         return (partition for partition in partitions if partition.is_here and partition.log.in_use)
 
     def replay(self, partition: Partition, shard: Shard) -> Steps[None]:
-        """Tell `shard` all that is in a partition, a step a batch. What is malformed is logged and passed over.
+        """Replay a partition into `shard`, a step per batch. Log and skip what is malformed.
 
-        Raises KafkaError if the log cannot be read on.
+        Raises KafkaError if the log cannot be read.
         """
         partition.log.write_pending()
         for position, header, data in _batches(partition.log, self._cluster.settings[self._settings.load_bytes]):
@@ -226,7 +230,7 @@ class CoordinatorLog:
                 for record in records_of(batch):
                     _tell(partition, header, record, shard)
             except KafkaError as error:
-                log.error("%s: the batch at offset %d is passed over: %s", partition, header.base_offset, error)
+                log.error("%s: the batch at offset %d is skipped: %s", partition, header.base_offset, error)
             yield
 
 
@@ -250,29 +254,29 @@ def _tell(partition: Partition, header: BatchHeader, record: Record, shard: Shar
         if kind in (ControlType.COMMIT, ControlType.ABORT):
             shard.transaction_ended(header.producer_id, committed=kind == ControlType.COMMIT)
     except (KafkaError, ValueError) as error:
-        log.error("%s: the record at offset %d is passed over: %s", partition, record.offset, error)
+        log.error("%s: the record at offset %d is skipped: %s", partition, record.offset, error)
 
 
 def entry(key: Message, value: Message | None = None, version: int = 0) -> Entry:
-    """Key and value as they lie in the log, an int16 before each; without a value, the key's tombstone."""
+    """Return key and value encoded for the log, each with its int16 prefix; without a value, a tombstone."""
     start = _INT16.pack(key.api_key)
     return start + key.encode(KEY_VERSION), None if value is None else framed(value, version)
 
 
 def framed(message: Message, version: int) -> bytes:
-    """A value as it lies in the log, its version before it."""
+    """Return a value encoded for the log, with its version as a prefix."""
     return _INT16.pack(version) + message.encode(version)
 
 
-@lru_cache(maxsize=256)  # a commit asks three times, which was a fifth of its cost; a key is 32 KiB at most
+@lru_cache(maxsize=256)  # a commit needs it three times, which was a fifth of its cost; a key has at most 32 KiB
 def _spread(key: str) -> int:
-    """The hash as Kafka makes it positive: of the smallest int there is no counterpart."""
+    """Return the hash made non-negative as in Kafka: the smallest int, which has no positive counterpart, is 0."""
     value = java_hash(key)
     return 0 if value == SMALLEST_INT else abs(value)
 
 
 def java_hash(text: str) -> int:
-    """Java's String.hashCode, an int32: over the UTF-16 code units, each times a power of 31."""
+    """Return Java's String.hashCode, an int32: the sum of UTF-16 code units times powers of 31."""
     value = 0
     for (unit,) in iter_unpack(">H", text.encode("utf-16-be")):
         value = (31 * value + unit) & 0xFFFFFFFF

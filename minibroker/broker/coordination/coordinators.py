@@ -1,6 +1,6 @@
-"""The kinds of coordinators that a cluster has, a row each, and where each is found.
+"""The table of the kinds of coordinators, and their instances in a cluster.
 
-A kind is made when it is first asked for: many a broker never has a group, and does not pay for them when it starts.
+An instance is created on first use, so that a broker without groups starts without their code.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ KINDS = (
 
 
 class Coordinators:
-    """The coordinators of a cluster, by the topics that they keep their state in."""
+    """The coordinators of a cluster, by the topics of their state."""
 
     def __init__(self, cluster: Cluster, controller: Controller) -> None:
         self._cluster = cluster
@@ -45,7 +45,7 @@ class Coordinators:
         self.made: dict[str, CoordinatorRuntime[Any]] = {}
 
     def of_topic(self, topic: str) -> CoordinatorRuntime[Any] | None:
-        """Return the coordinators that keep their state in this topic, if there are such."""
+        """Return the coordinators whose state is in this topic, or None."""
         if topic not in self.made:
             for kind in KINDS:
                 if kind.topic == topic:
@@ -60,37 +60,37 @@ class Coordinators:
                 return coordinators
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"There is no coordinator for keys of type {key_type}.")
 
-    # --- what happens to their topics -------------------------------------------------------------
+    # --- changes to their topics ------------------------------------------------------------------
 
     def load(self) -> None:
-        """Load the state of all coordinators whose topic there is."""
+        """Load the state of all coordinators whose topic exists."""
         for kind in KINDS:
             coordinators = self.of_topic(kind.topic) if kind.topic in self._cluster.image.topics else None
             if coordinators is not None:
                 coordinators.load()
 
     def leader_changed(self, partition: Partition) -> None:
-        """Tell the coordinators whose partition has another leader."""
+        """Notify the coordinators of this topic that a partition has a new leader."""
         coordinators = self.made.get(partition.topic.name)
         if coordinators is not None:
             coordinators.leader_changed(partition)
 
     def topic_deleted(self, topic: Topic) -> Steps[None]:
-        """Tell all that a topic is gone: their own, or one that they know something of."""
+        """Notify all coordinators that a topic was deleted: their own, or one that their state refers to."""
         for coordinators in list(self.made.values()):
             yield from coordinators.topic_deleted(topic)
 
     def transaction_ended(self, topic: str, index: int, producer_id: int, *, committed: bool) -> None:
-        """Tell the coordinators of this topic how a transaction in one of its partitions has ended."""
+        """Notify the coordinators of this topic that a transaction in one of its partitions has ended."""
         coordinators = self.made.get(topic)
         if coordinators is not None:
             coordinators.transaction_ended(index, producer_id, committed=committed)
 
 
 def coordinator_of(coordinators: CoordinatorRuntime[Any], key: str) -> Node:
-    """Return the node that coordinates `key`; the first one asked for has the topic created.
+    """Return the node that coordinates `key`; create the topic if it does not exist.
 
-    Raises KafkaError(COORDINATOR_NOT_AVAILABLE) where there is none yet.
+    Raises KafkaError(COORDINATOR_NOT_AVAILABLE) if there is no such node yet.
     """
     topic = coordinators.log
     try:

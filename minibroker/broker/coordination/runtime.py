@@ -1,15 +1,15 @@
-"""The coordinator runtime: what groups, transactions and every other kind of coordinator have in common.
+"""The coordinator runtime: the common part of groups, transactions and every other kind of coordinator.
 
-A coordinator's state is a fold over its topic. Each partition of it is a shard: loaded from its log, changed by records
-that are appended in the turn and then folded in, and unloaded when the log does not hold what memory does.
+A coordinator's state is a fold over its topic. The state of each partition is a shard: loaded from the log, changed by
+records that are appended in the turn and then applied, and loaded again if the records could not be written.
 
-    not yet read --> loads --> loaded --- a write failed when the turn ended --> loads (again)
-                       |  ^
-                       v  |  after a while
-                    cannot be read
+    not loaded --> loading --> loaded --- a write failed at the end of the turn --> loading
+                     |  ^
+                     v  |  after a delay
+                    unreadable
 
-What the records say, and who may change what, is the business of each kind: a package with a `CoordinatorRuntime` of
-its own, its `Shard`s, and a row in `coordinators`.
+Each kind is a package with a subclass of `CoordinatorRuntime`, its `Shard`s, and a row in `coordinators`. It defines
+its records and operations.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ log = logging.getLogger("minibroker.coordinators")
 AnyShard = TypeVar("AnyShard", bound=Shard)
 Value = TypeVar("Value")
 
-RELOAD_MS = 100  # after a write that failed: a loaded shard may write at once, and the disk be as full as before
+RELOAD_MS = 100  # after a failed write: a loaded shard may write at once, while the disk is still full
 FIRST_RETRY_MS = 10_000
 LAST_RETRY_MS = 600_000
 
 
 class CoordinatorRuntime(ABC, Generic[AnyShard]):
-    """One kind of coordinator. What a key names is looked after by the node that leads the key's partition."""
+    """A kind of coordinator. The node that leads a key's partition coordinates that key."""
 
     def __init__(self, cluster: Cluster, controller: Controller, topic: str, settings: CoordinatorLogSettings) -> None:
         self.cluster = cluster
         self.controller = controller
         self.log = CoordinatorLog(cluster, controller, topic, settings)
-        self._shards: dict[int, AnyShard] = {}  # those that are loaded, by partition
+        self._shards: dict[int, AnyShard] = {}  # loaded shards by partition
         self._loading: dict[int, AnyShard] = {}
-        self._retries_ms: dict[int, int] = {}  # of partitions that cannot be read: when it is tried again
-        self._appended: dict[int, Pending] = {}  # in this turn, what was appended last
+        self._retries_ms: dict[int, int] = {}  # of unreadable partitions: the delay before the next try
+        self._appended: dict[int, Pending] = {}  # the last append of this turn, by partition
 
     @abstractmethod
     def new_shard(self, index: int) -> AnyShard:
@@ -72,12 +72,12 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
             at_once(self._load(partition))
 
     def leader_changed(self, partition: Partition) -> None:
-        """Load the shard of a partition that could not be served before. All nodes here share those that are loaded."""
+        """Load the partition's shard unless it is loaded, as the nodes of this process share their shards."""
         if partition.index not in self._shards and partition.index not in self._loading:
             self._load_soon(partition.index)
 
     def _load_soon(self, index: int, delay_ms: int = 0) -> None:
-        """Load a shard in slices, if its log is of use then."""
+        """Load a shard in slices, if its log is online then."""
         topic_id = None if self.log.topic is None else self.log.topic.topic_id
 
         def load() -> None:
@@ -89,7 +89,7 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
         self.cluster.clock.call_later(delay_ms, load)
 
     def _load(self, partition: Partition) -> Steps[None]:
-        """Load a shard; stop if somebody else does that, or the topic is deleted."""
+        """Load a shard; stop if another load has replaced this one, or if the topic is deleted."""
         index = partition.index
         shard = self._loading[index] = self.new_shard(index)
         try:
@@ -106,15 +106,15 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
         shard.loaded()
 
     def _cannot_load(self, partition: Partition, error: KafkaError) -> None:
-        """Forget what was read: half of the records may say what was not so in the end."""
+        """Discard what was read, as later records may have superseded it, and try again later."""
         self._loading.pop(partition.index).unload()
         delay_ms = self._retries_ms.get(partition.index, FIRST_RETRY_MS)
         self._retries_ms[partition.index] = min(2 * delay_ms, LAST_RETRY_MS)
-        log.critical("%s cannot be read, and is not served; it is tried again in %d ms: %s", partition, delay_ms, error)
+        log.critical("%s cannot be read, and is not served; the next try is in %d ms: %s", partition, delay_ms, error)
         self._load_soon(partition.index, delay_ms)
 
     def turn_ended(self) -> None:
-        """Load the shards anew whose memory ran ahead of their logs, as what was appended could not be written."""
+        """Reload the shards whose state is ahead of their log, because an append could not be written."""
         appended, self._appended = self._appended, {}
         for index, pending in appended.items():
             failure = failure_of_pending(pending)
@@ -125,7 +125,7 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
                 self._load_soon(index, RELOAD_MS)
 
     def topic_deleted(self, topic: Topic) -> Steps[None]:
-        """Forget all, if it is the topic of these coordinators that somebody has deleted."""
+        """Unload all shards if the topic is that of these coordinators."""
         if topic.name == self.log.name:
             shards = [*self._shards.values(), *self._loading.values()]
             self._shards, self._loading = {}, {}
@@ -134,17 +134,20 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
                 shard.unload()
                 yield
 
-    # --- who coordinates what ---------------------------------------------------------------------
+    # --- nodes and shards -------------------------------------------------------------------------
 
     def node_of(self, key: str) -> Node | None:
-        """Return the node that coordinates what `key` names, as it leads its partition; None while nobody does."""
+        """Return the node that coordinates `key`, as it leads the key's partition, or None if there is no leader."""
         try:
             return self.cluster.nodes.get(self.log.partition_for(key).leader_id)
         except KafkaError:
             return None
 
     def check(self, node: Node, key: str) -> None:
-        """Raises KafkaError unless `node` coordinates `key` now: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS."""
+        """Check that `node` coordinates `key`.
+
+        Raises KafkaError: NOT_COORDINATOR if another node does, COORDINATOR_LOAD_IN_PROGRESS.
+        """
         partition = self.log.partition_for(key)
         if self.cluster.nodes.get(partition.leader_id) is not node:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, f"Node {node.node_id} does not coordinate {key}.")
@@ -158,17 +161,17 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
                 raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self.log.name}-{index} is being loaded.")
             if index in self._retries_ms:
                 raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{self.log.name}-{index} cannot be read.")
-            at_once(self._load(self.log.partition(index)))  # it is new, and nothing is in it yet
+            at_once(self._load(self.log.partition(index)))  # it is new and empty
         return self._shards[index]
 
     def shard_of(self, key: str) -> AnyShard:
-        """Return the shard that has what `key` names. Raises KafkaError as `shard`."""
+        """Return the shard with the state of `key`. Raises KafkaError as `shard`."""
         return self.shard(self.log.partition_of(key))
 
     # --- changes --------------------------------------------------------------------------------
 
     def append(self, key: str, entries: Iterable[Entry]) -> None:
-        """Record a decision on what `key` names, all of it or nothing; whoever decided applies it then.
+        """Append records about `key`, all or none; the caller then applies them to its state.
 
         Raises KafkaError with the code for the client.
         """
@@ -177,13 +180,13 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
             self.append_batch(key, self.log.batch(kept))
 
     def append_batch(self, key: str, batch: memoryview, producer: tuple[int, int] | None = None) -> None:
-        """Append a batch of `CoordinatorLog.batch`, made with the same producer. Raises as `append` does."""
+        """Append a batch of `CoordinatorLog.batch`, built with the same producer. Raises KafkaError as `append`."""
         partition = self.log.partition_for(key)
         index = partition.index
         if index not in self._shards:
             self.shard(index)
         before = self._appended.get(index)
-        if before is not None and before.failure is not None:  # what is decided now may build on what was lost
+        if before is not None and before.failure is not None:  # the decision may be based on lost records
             raise KafkaError(ErrorCode.NOT_COORDINATOR, before.failure.message)
         self.log.append_batch(partition, batch, producer)
         pending = partition.log.unwritten
@@ -192,26 +195,26 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
             self.cluster.turn.tell(self)
 
     def transaction_ended(self, index: int, producer_id: int, *, committed: bool) -> None:
-        """Tell a shard of a marker that was appended to its partition; one that loads will read it."""
+        """Notify a shard of a marker that was appended to its partition; a loading shard reads it from the log."""
         if index in self._shards:
             self._shards[index].transaction_ended(producer_id, committed=committed)
 
     def wait(self, key: str) -> Wait:
-        """Return the promise to keep before a client is told that its change of `key` is made. Raises KafkaError."""
+        """Return what to wait for before a change of `key` is acknowledged: its durability. Raises KafkaError."""
         return wait_for(self.log.partition_for(key).log, COORDINATOR_CODES)
 
     def wait_written(self, key: str) -> Wait:
-        """Return the promise to keep before a client is told what is known of `key`. Raises KafkaError."""
+        """Return what to wait for before the state of `key` is returned: its pending write. Raises KafkaError."""
         appended_to = self.log.partition_for(key).log
         return Wait(appended_to, appended_to.unwritten, codes=COORDINATOR_CODES)
 
     def when_durable(self, key: str, then: Callable[[KafkaError | None], None]) -> None:
-        """Call `then` once that promise is kept, or with what broke it. Raises KafkaError."""
+        """Call `then` with None once changes of `key` are durable, or with the failure. Raises KafkaError."""
         self.cluster.turn.when(self.wait(key), then)
 
 
 class ByPartition(dict[str, Value]):
-    """What a coordinator knows, by key, and what of it lies in which partition. Only `take` pops."""
+    """Values by key, also indexed by the key's partition. Only `del` and `take` remove values."""
 
     def __init__(self, coordinator_log: CoordinatorLog) -> None:
         super().__init__()
@@ -228,9 +231,9 @@ class ByPartition(dict[str, Value]):
         self._keys[self._log.partition_of(key)].discard(key)
 
     def of(self, index: int) -> list[Value]:
-        """Return what lies in a partition."""
+        """Return the values of a partition."""
         return [self[key] for key in self._keys.get(index, ()) if key in self]
 
     def take(self, index: int) -> list[Value]:
-        """Forget what lies in a partition, and return it."""
+        """Remove and return the values of a partition."""
         return [self.pop(key) for key in self._keys.pop(index, ()) if key in self]

@@ -1,1 +1,1 @@
-"""The state of the cluster: the metadata log, and the image, the topics and the partitions that are folded from it."""
+"""The state of the cluster: the metadata log, and the image, topics and partitions built from it."""

@@ -1,6 +1,6 @@
-"""The cluster's features and their levels (KIP-584, KIP-1022): which exist, and when which may be set.
+"""The cluster's features and their levels (KIP-584, KIP-1022), and the rules for changing them.
 
-Which level is in force is in the metadata log; how a client asks for another is in `handlers/features`.
+The metadata log has the current levels; `handlers/features` handles the requests.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from typing import NamedTuple
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
 METADATA_VERSION = "metadata.version"
-METADATA_VERSION_LEVEL = 30  # Kafka's 4.3-IV0, whose record versions the metadata log is written in
-LOWEST_METADATA_VERSION = 7  # 3.3-IV3, the lowest that Kafka 4 starts with
+METADATA_VERSION_LEVEL = 30  # Kafka's 4.3-IV0, which sets the record versions of the metadata log
+LOWEST_METADATA_VERSION = 7  # 3.3-IV3, the lowest level with which Kafka 4 starts
 ELIGIBLE_LEADER_REPLICAS = "eligible.leader.replicas.version"  # KIP-966
-TRANSACTION_VERSION = "transaction.version"  # KIP-890: 1 has flexible records, 2 an epoch for each transaction
+TRANSACTION_VERSION = "transaction.version"  # KIP-890: 1 has flexible records, 2 an epoch per transaction
 
 GROUP_VERSION = "group.version"  # 1 has consumer groups of KIP-848
-SHARE_VERSION = "share.version"  # 1 has share groups (KIP-932), which are not served here
-STREAMS_VERSION = "streams.version"  # 1 has groups of Kafka Streams (KIP-1071), which are not served here
+SHARE_VERSION = "share.version"  # 1 has share groups (KIP-932), not supported here
+STREAMS_VERSION = "streams.version"  # 1 has groups of Kafka Streams (KIP-1071), not supported here
 KRAFT_VERSION = "kraft.version"  # 1 has the voters of the quorum in the metadata log (KIP-853)
 
-# The levels of metadata.version with which the form of the records changed; there is no way back across one of them.
+# The levels of metadata.version that changed the format of records; a downgrade cannot cross one of them.
 METADATA_CHANGES = (8, 11, 13, 14, 15, 17, 23, 30)
 
 
 class UpgradeType(IntEnum):
-    """What UpdateFeatures may do with the level of a feature."""
+    """The kinds of changes that UpdateFeatures can make to a feature's level."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -35,7 +35,7 @@ class UpgradeType(IntEnum):
 
 
 class Feature(NamedTuple):
-    """One feature: its levels, the initial one of a new cluster, and what a level needs: (feature, level)."""
+    """A feature: its levels, the level of a new cluster, and the (feature, level) that a level requires."""
 
     levels: range
     initial: int
@@ -54,11 +54,11 @@ FEATURES: dict[str, Feature] = {
 
 SUPPORTED = {name: feature.levels for name, feature in FEATURES.items()}
 INITIAL = {name: feature.initial for name, feature in FEATURES.items() if feature.initial}
-NOT_SUPPORTED = range(1)  # level 0 of any feature means that it is off
+NOT_SUPPORTED = range(1)  # level 0 turns a feature off
 
 
 class Update(NamedTuple):
-    """The level that a client wants for a feature; `kind` is an UpgradeType, or an invalid number."""
+    """The level that a client requests for a feature; `kind` is an UpgradeType, or an invalid number."""
 
     name: str
     level: int
@@ -68,7 +68,7 @@ class Update(NamedTuple):
 def check_updates(
     updates: Iterable[Update], current: Mapping[str, int], supported: Iterable[tuple[str, Mapping[str, range]]]
 ) -> None:
-    """Check that all updates may be made together; `current` are the levels in force.
+    """Validate all updates together; `current` has the current levels.
 
     `supported` has the name, for messages, and the levels by feature of each node that must support the new levels.
     Raise KafkaError(INVALID_UPDATE_VERSION).
@@ -116,7 +116,7 @@ def _check_direction(update: Update, current: int) -> None:
 
 
 def _check_downgrade(update: Update, current: int) -> None:
-    """Check that the records have the same form in a lower metadata.version, or refuse it."""
+    """Check that a lower metadata.version has the same record formats."""
     if not any(update.level < change <= current for change in METADATA_CHANGES):
         return
     reason = "Refusing to perform the requested downgrade because it might delete metadata information."
@@ -127,7 +127,7 @@ def _check_downgrade(update: Update, current: int) -> None:
 
 
 def _check_voters(update: Update, current: int) -> None:
-    """Refuse to change where the voters of the quorum are written: that needs a controller with an address."""
+    """Refuse to move the quorum's voters into the metadata log, as that needs a controller with an address."""
     if update.level < current:
         raise _invalid(update, "Can't downgrade the version of this feature.")
     if update.level > current:

@@ -1,6 +1,6 @@
 """The metadata image, a fold over the metadata log: brokers, topics, configs, features, quotas, credentials, ACLs.
 
-Only `Image.apply` changes it, at the start and later; the controller decides on the records.
+Only `Image.apply` changes it; the controller decides on the records.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LEADER_UNCHANGED = -2  # PartitionChangeRecord's default
 
 
 class InconsistentMetadata(ValueError):
-    """A record about something that no record before it has created."""
+    """A record that refers to something that does not exist."""
 
 
 class Image:
@@ -43,19 +43,19 @@ class Image:
         self.next_producer_id = 0
 
     def apply(self, record: Message) -> None:
-        """Fold one record in, and ignore kinds that concern nothing here. Raise InconsistentMetadata."""
+        """Apply a record; ignore kinds that this broker does not use. Raise InconsistentMetadata."""
         apply = APPLY.get(type(record))
         if apply is not None:
             apply(self, record)
 
     def add(self, topic: Topic) -> None:
-        """Add a topic whose records have been folded."""
+        """Add a topic whose records have been applied."""
         self.topics[topic.name] = topic
         self.topics_by_id[topic.topic_id] = topic
         self.topics_by_colliding_name.setdefault(colliding_name(topic.name), {})[topic.name] = topic
 
     def take_over(self, topic: Topic, beside: Image) -> None:
-        """Take a topic, or its additional partitions, from an image in which the records were folded."""
+        """Take a topic, or its new partitions, from an image to which their records were applied."""
         known = self.topics_by_id.get(topic.topic_id)
         if known is None:
             topic.overrides = self.config(TOPIC_RESOURCE, topic.name)
@@ -109,7 +109,7 @@ def _partition(image: Image, record: records.PartitionRecord) -> None:
     partition.adding_replicas = record.adding_replicas
     partition.removing_replicas = record.removing_replicas
     partition.directories = record.directories
-    if record.partition_id < len(topic.partitions):  # a snapshot may tell again what the log told
+    if record.partition_id < len(topic.partitions):  # a snapshot may repeat records of the log
         topic.partitions[record.partition_id] = partition
     else:
         topic.partitions.append(partition)

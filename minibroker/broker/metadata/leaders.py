@@ -1,6 +1,6 @@
-"""The present leader: checked for the node that is asked, and reported to a client that asked another (KIP-951).
+"""The current leader: check whether it is a node, and report it to clients of another node (KIP-951).
 
-The controller decides who leads.
+The controller elects leaders.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ NOT_HOSTED = "This server does not host this topic-partition."
 def led_partition(node_id: int, topic: Topic | None, index: int) -> Partition:
     """Return the partition if the node leads it and its log is online.
 
-    Raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR, or NOT_LEADER_OR_FOLLOWER, also if nobody
-    leads.
+    Raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR, or NOT_LEADER_OR_FOLLOWER, also without a leader.
     """
     partition = None if topic is None else topic.partition(index)
     if partition is None:
@@ -35,23 +34,23 @@ def led_partition(node_id: int, topic: Topic | None, index: int) -> Partition:
 
 
 def available_leader(partition: Partition) -> int:
-    """Return the leader that clients see: nobody while the log is offline, as in Kafka with a single replica."""
+    """Return the leader as clients see it: none while the log is offline, as in Kafka with a single replica."""
     return NO_LEADER if partition.is_offline else partition.leader_id
 
 
 def offline_replicas(nodes: Collection[int], partition: Partition) -> list[int]:
-    """Return the replicas whose nodes are away or whose log, which all nodes share, is offline."""
+    """Return the replicas whose nodes are not running or whose log, which all nodes share, is offline."""
     present = () if partition.is_offline else nodes
     return [node for node in partition.replicas if node not in present]
 
 
 def current_leader(partition: Partition, shape: type[Any]) -> Any:
-    """Return the leader of the partition and its epoch, as a `shape` with the fields leader_id and leader_epoch."""
+    """Return the partition's leader and epoch, as a `shape` with the fields leader_id and leader_epoch."""
     return shape(leader_id=partition.leader_id, leader_epoch=partition.leader_epoch)
 
 
 def leader_endpoints(nodes: Mapping[int, Node], listener: str, leaders: Iterable[Any], shape: type[Any]) -> list[Any]:
-    """Return the endpoints of the leaders on the listener of the client, each node once, as `shape`s."""
+    """Return the leaders' endpoints on the client's listener, as a `shape` per node."""
     found = {}
     for leader in leaders:
         node = None if leader is None else nodes.get(leader.leader_id)

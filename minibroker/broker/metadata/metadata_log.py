@@ -1,7 +1,7 @@
-"""The metadata log, `__cluster_metadata-0`: Kafka's records of what the cluster is, written and read back.
+"""The metadata log, `__cluster_metadata-0`: writes and replays Kafka's metadata records.
 
 A record's value is a frame around a message: unsigned varints for the frame's version (1), the record's API key and its
-version, then the message in that version. What the records mean is the image's business.
+version, then the message in that version. `image` applies the records.
 
      frame version | api key | version | message
      uvarint (1)   | uvarint | uvarint | as declared
@@ -56,7 +56,7 @@ FRAME_VERSION = 1
 READ_BYTES = 8 << 20
 NO_EPOCH = -1
 ABORT_REASON = "Controller failover"  # Kafka's words
-# The versions above 0 that Kafka writes, each from a level of metadata.version on, newest first (MetadataVersion).
+# The record versions above 0, each with its first level of metadata.version, newest first (Kafka's MetadataVersion).
 WRITTEN_VERSIONS: dict[type[Message], tuple[tuple[int, int], ...]] = {
     metadata_records.RegisterBrokerRecord: ((30, 4), (17, 3), (8, 2), (7, 1)),
     metadata_records.PartitionRecord: ((23, 2), (17, 1)),
@@ -69,17 +69,17 @@ class MetadataError(Exception):
 
 
 class UnknownMetadata(ValueError):
-    """A record of a kind or version that no Kafka up to 4.3 writes; its effect is unknown."""
+    """A record of a kind or version that is unknown to Kafka 4.3."""
 
 
 def written_version(kind: type[Message], metadata_version: int) -> int:
-    """Return the version in which Kafka writes this kind of record at a level of metadata.version."""
+    """Return the version of this kind of record at a level of metadata.version."""
     versions = WRITTEN_VERSIONS.get(kind, ())
     return next((version for level, version in versions if level <= metadata_version), 0)
 
 
 def encode_record(message: Message, metadata_version: int) -> bytes:
-    """Return `message` as the value of a record, in the version that belongs to a level of metadata.version."""
+    """Return `message` encoded as a record's value, in the version for a level of metadata.version."""
     version = written_version(type(message), metadata_version)
     out = Output()
     out += varint(FRAME_VERSION) + varint(message.api_key) + varint(version)
@@ -88,7 +88,7 @@ def encode_record(message: Message, metadata_version: int) -> bytes:
 
 
 def decode_record(value: bytes) -> Message:
-    """Return the message in the value of a record. Raise UnknownMetadata or MalformedMessage."""
+    """Return the message in a record's value. Raise UnknownMetadata or MalformedMessage."""
     try:
         frame_version, position = read_varint(value, 0)
         api_key, position = read_varint(value, position)
@@ -104,8 +104,8 @@ def decode_record(value: bytes) -> Message:
 class MetadataLog:
     """The log of partition 0 of `__cluster_metadata`: replayed once, then led and appended to.
 
-    `leader_epoch` is the one that `lead` has begun, with `leader_id` as the leader that `voters` have elected;
-    `kraft_version` is 1 if a Kafka has written the voters into the log.
+    `lead` begins `leader_epoch` with `leader_id` as the elected leader of `voters`; `kraft_version` is 1 if Kafka has
+    written the voters to the log.
     """
 
     def __init__(self, storage: Log, disk: Disk) -> None:
@@ -116,20 +116,20 @@ class MetadataLog:
         self.kraft_version = 0
         self._disk = disk
         self._snapshot_epoch = NO_EPOCH
-        self._pending: list[tuple[int, Message]] | None = None  # the records of a transaction that has not ended
+        self._pending: list[tuple[int, Message]] | None = None  # the records of an open transaction
 
     @property
     def is_new(self) -> bool:
-        """Whether nothing was ever written here: the log ends at offset 0."""
+        """Return whether nothing was ever written here: the log ends at offset 0."""
         return self.storage.log_end_offset == 0
 
     # --- reading --------------------------------------------------------------------------------
 
     def replay(self, apply: Callable[[Message], None]) -> None:
-        """Hand all records to `apply`, which may refuse one with InconsistentMetadata. Raise MetadataError.
+        """Pass all records to `apply`, which may raise InconsistentMetadata. Raise MetadataError.
 
-        The newest snapshot replaces all records before its end. Records of a transaction (KIP-868) are handed over
-        when it ends, and never if it was aborted or has not ended.
+        The newest snapshot replaces all records before its end. Records of a transaction (KIP-868) are passed when it
+        is committed, and never if it was aborted or has not ended.
         """
         start = self._replay_snapshot(apply)
         if start < self.storage.log_start_offset:
@@ -137,7 +137,7 @@ class MetadataLog:
         self._fold(self.storage.directory, self._values(start), apply)
 
     def bootstrap(self) -> list[Message]:
-        """Return the first records of a new log, if Kafka's format command has left any. Raise MetadataError."""
+        """Return the first records of a new log, from Kafka's format command, if any. Raise MetadataError."""
         path = f"{os.path.dirname(self.storage.directory)}/{BOOTSTRAP}"
         try:
             if not self._disk.exists(path):
@@ -153,7 +153,7 @@ class MetadataLog:
         return messages
 
     def _replay_snapshot(self, apply: Callable[[Message], None]) -> int:
-        """Hand over the records of the newest snapshot, if there is one; return the offset at which the log goes on."""
+        """Replay the newest snapshot, if there is one; return the offset at which the log continues."""
         try:
             snapshot = newest_snapshot(self._disk, self.storage.directory)
         except OSError as error:
@@ -180,7 +180,7 @@ class MetadataLog:
         yield from values_in(data)
 
     def _fold(self, path: str, values: Iterable[tuple[int, bytes]], apply: Callable[[Message], None]) -> None:
-        """Decode the records of `path` and hand them over, once their transactions have ended."""
+        """Decode and apply the records of `path`, once their transactions have ended."""
         offset = 0
         try:
             for offset, value in values:
@@ -191,7 +191,7 @@ class MetadataLog:
             raise MetadataError(f"{path} cannot be used, offset {offset}: {error}") from error
 
     def _released(self, offset: int, message: Message) -> Iterable[tuple[int, Message]]:
-        """Return what a record makes valid: the record itself, nothing yet, or the transaction that it ends."""
+        """Return the records that become valid: this one, none yet, or those of the transaction that it ends."""
         if isinstance(message, BeginTransactionRecord):
             if self._pending is not None:
                 raise InconsistentMetadata("a transaction begins within another")
@@ -210,9 +210,9 @@ class MetadataLog:
     # --- writing --------------------------------------------------------------------------------
 
     def lead(self, node_id: int, now_ms: int) -> None:
-        """Begin a new leader epoch, as a voter does that is elected. Raise MetadataError or KafkaError.
+        """Begin a new leader epoch, as an elected voter does. Raise MetadataError or KafkaError.
 
-        A transaction that its controller did not end is aborted.
+        An open transaction of an earlier controller is aborted.
         """
         state = self._quorum_state()
         known = (state.leader_epoch, self.storage.leader_epoch, self._snapshot_epoch, 0)
@@ -233,18 +233,18 @@ class MetadataLog:
             self.append([AbortTransactionRecord(reason=ABORT_REASON)], now_ms, LOWEST_METADATA_VERSION)
 
     def append(self, messages: Iterable[Message], now_ms: int, metadata_version: int) -> None:
-        """Write the records at this level of metadata.version as one batch: after a crash all are there, or none."""
+        """Write the records at this level of metadata.version as one batch; a crash keeps all of them or none."""
         self._append(Record(0, now_ms, None, encode_record(message, metadata_version), ()) for message in messages)
 
     def batch_in_steps(self, messages: Iterable[Message], now_ms: int, metadata_version: int) -> Steps[memoryview]:
-        """Make the batch that `append` would write, for `append_batch`."""
+        """Build the batch that `append` would write, for `append_batch`."""
         written = yield from each(
             lambda message: Record(0, now_ms, None, encode_record(message, metadata_version), ()), messages
         )
         return memoryview((yield from build_batch_in_steps(written)))
 
     def append_batch(self, batch: memoryview) -> None:
-        """Write a batch of `batch_in_steps`: after a crash all of it is there, or none."""
+        """Write a batch of `batch_in_steps`; a crash keeps all of it or nothing."""
         self.storage.append(batch, [read_header(batch)], self.leader_epoch)
 
     def _append(self, records: Iterable[Record], *, control: bool = False) -> None:
@@ -257,7 +257,7 @@ class MetadataLog:
         return f"{self.storage.directory}/{QUORUM_STATE}"
 
     def _quorum_state(self) -> QuorumState:
-        """Read the file; if it is damaged, return an empty state, as the log knows the epochs too."""
+        """Read the file; if it is damaged, return an empty state, as the log has the epochs too."""
         try:
             if self._disk.exists(self._quorum_path):
                 return quorum_state_from_text(self._disk.read_whole(self._quorum_path))

@@ -1,7 +1,7 @@
-"""Repairing a data directory whose metadata log is damaged, from what is left of it and from the directories of logs.
+"""Repair of a data directory with a damaged metadata log, from what is left of it and from the logs' directories.
 
-A directory names the topic, the partition and, in `partition.metadata`, the id of the topic. So topics come back with
-their ids, and partitions with their records. Only the metadata log has configs of topics, quotas and credentials.
+A log's directory has the topic's name, its id in `partition.metadata`, and the partition. So topics are restored with
+their ids, and partitions with their records. Topic configs, quotas and credentials are only in the metadata log.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from minibroker.storage.names import (
 from minibroker.storage.recovery.recovery import LogDirectoryError, new_log
 
 RECORDS_OF_A_BATCH = 500
-UNWRITTEN_PRODUCER_IDS = 1_000_000  # as many may be in use without a batch in any log
+UNWRITTEN_PRODUCER_IDS = 1_000_000  # this many may be in use without a batch in any log
 METADATA = METADATA_TOPIC, 0
 
 

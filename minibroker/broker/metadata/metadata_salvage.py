@@ -1,6 +1,6 @@
-"""What can still be read of a damaged metadata log: the records around the damage, as far as they are consistent.
+"""The readable and consistent records of a damaged metadata log, before and after the damage.
 
-`metadata_repair` looks for what is missing in the directories of the partitions.
+`metadata_repair` restores what is missing from the directories of the partitions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from minibroker.storage.names import LOG_SUFFIX, offsets_with, segment_name
 
 
 class Salvage:
-    """The `messages` that are left of the log in `directory` (None if it is gone), and the `image` that they make.
+    """The `messages` that are left of the log in `directory` (None if it is missing), and the `image` built from them.
 
     `problems` describes the damage, a line each. `removed` has the ids of deleted topics, `latest_epoch` is the newest
     leader epoch of a batch. With `has_snapshot`, deletions before the snapshot are unknown.
@@ -57,7 +57,7 @@ class Salvage:
             self._take(path, self._values(path, disk.read_whole(path), start))
 
     def _values(self, path: str, data: bytes, start: int) -> Iterator[tuple[int, bytes]]:
-        """Yield (offset, value) of the records from `start` on in the sound batches of a segment."""
+        """Yield (offset, value) of the records from `start` on in the valid batches of a segment."""
         position = 0
         while position < len(data):
             found = next_sound_batch(data, position)
@@ -88,7 +88,7 @@ class Salvage:
                 self.problems.append(f"{path}: the record at offset {offset} is left out: {error}")
 
     def _released(self, message: Message) -> list[Message]:
-        """Return the messages that a record makes valid; a transaction whose end is lost never becomes valid."""
+        """Return the messages that become valid with a record; those of a transaction whose end is lost never do."""
         pending = self._pending
         if isinstance(message, BeginTransactionRecord):
             self._pending = []

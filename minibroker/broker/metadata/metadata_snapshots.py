@@ -1,8 +1,8 @@
 """Kafka's snapshots of the metadata: `<end offset, 20 digits>-<epoch, 10 digits>.checkpoint` beside the metadata log.
 
-A snapshot replaces all records below its end offset, so the log below it may be gone. It is a run of batches
-like the log's, of which the first record is a header and the last one a footer: without it, the file is not whole.
-`bootstrap.checkpoint`, which `kafka-storage format` writes, has the same form. What records mean is not known here.
+A snapshot replaces all records below its end offset, so the log below it may be deleted. It is a sequence of batches
+like the log; the first record is a header, and the last one a footer, without which the file is incomplete.
+`bootstrap.checkpoint`, which `kafka-storage format` writes, has the same format.
 
      control batch   SnapshotHeader, with kraft.version 1 also KRaftVersion and KRaftVoters
      batches         metadata records, offsets from 0 on
@@ -39,19 +39,19 @@ class Snapshot(NamedTuple):
 
 
 def newest_snapshot(disk: Disk, directory: str) -> Snapshot | None:
-    """Return the newest complete snapshot in a directory, and warn of each newer one. Raise `OSError`."""
+    """Return the newest complete snapshot in a directory; warn of newer, incomplete ones. Raise `OSError`."""
     for match in filter(None, map(_NAME.fullmatch, reversed(disk.names(directory)))):
         path = f"{directory}/{match[0]}"
         data = disk.read_whole(path)
         reason = incompleteness(data)
         if reason is None:
             return Snapshot(path, int(match["end_offset"]), int(match["leader_epoch"]), data)
-        log.warning("the snapshot %s is passed over: %s", path, reason)
+        log.warning("the snapshot %s is skipped: %s", path, reason)
     return None
 
 
 def values_in(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield (offset, value) of the records in whole batches, without control batches. Raise KafkaError."""
+    """Yield (offset, value) of the records in complete batches, without control batches. Raise KafkaError."""
     for position, header in batches(data):
         check_batch(data, position)
         if not header.is_control:
@@ -60,7 +60,7 @@ def values_in(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def kraft_version_in(data: bytes, before: int) -> int:
-    """Return the level of kraft.version after the control batches among whole batches. Raise KafkaError."""
+    """Return the level of kraft.version after the control batches among complete batches. Raise KafkaError."""
     level = before
     for position, header in batches(data):
         if header.is_control:

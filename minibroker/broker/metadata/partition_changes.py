@@ -1,8 +1,7 @@
-"""The record that gives a partition other replicas, other replicas in sync, or another leader.
+"""The record that changes the replicas, the ISR or the leader of a partition.
 
-Pure: the fields of a `PartitionChange` say what is wanted, and it makes one record of them, if anything changes. The
-callers are `elections`, `reassignments` and `registration`. The rules are those of Kafka's controller (KIP-455,
-KIP-966).
+Callers set the fields of a `PartitionChange`, which builds one record from them if anything changes. It is pure, and
+follows the rules of Kafka's controller (KIP-455, KIP-966).
 """
 
 from __future__ import annotations
@@ -15,18 +14,18 @@ from minibroker.protocol.messages.metadata_records import PartitionChangeRecord
 
 
 class Election(Enum):
-    """Which replica is to lead."""
+    """Which replica to elect."""
 
-    ONLINE = "the leader as long as it may, or else the first in sync"
+    ONLINE = "the current leader if it may lead, else the first one in sync"
     PREFERRED = "the first replica of all, if it is in sync"
-    UNCLEAN = "as ONLINE, but rather one that is not in sync than none"
+    UNCLEAN = "as ONLINE, but if none is in sync, one that is not"
 
 
 class PartitionChange:
-    """A change of `partition`; fields that are not set stay as they are.
+    """A change of `partition`; fields that are not set stay unchanged.
 
-    `may_lead(node)` says whether a node is there. Below `minimum_isr` replicas in sync, others are remembered as
-    eligible leaders; None if that is off (eligible.leader.replicas.version 0).
+    `may_lead(node)` returns whether a node is live. If the ISR shrinks below `minimum_isr`, the others are remembered
+    as eligible leaders; None turns this off (eligible.leader.replicas.version 0).
     """
 
     def __init__(self, partition: Partition, may_lead: Callable[[int], bool], minimum_isr: int | None) -> None:
@@ -49,19 +48,19 @@ class PartitionChange:
         change = PartitionChangeRecord(partition_id=partition.index, topic_id=partition.topic.topic_id)
         clean = self._elect(change)
         if change.leader == UNCHANGED.leader and set(partition.replicas) - set(self.replicas):
-            change.leader = partition.leader_id  # a new epoch, for clients that ask a replica that is gone
+            change.leader = partition.leader_id  # a new epoch, for clients of a replica that has left
         if not clean or self._minimum_isr is None:
             self._eligible = []
         if self._eligible != partition.eligible_leader_replicas:
             change.eligible_leader_replicas = self._eligible
         if self.isr != partition.isr and (self.isr or self._minimum_isr is not None):
-            change.isr = self.isr  # without eligible replicas the last ones in sync stay, as nobody else may lead
+            change.isr = self.isr  # without eligible replicas, the last ones in sync stay, as no other may lead
         self._remember_last_leader(change)
         self._set_replicas(change)
         return None if change == _unchanged(partition) else change
 
     def _complete_reassignment(self) -> None:
-        """Drop the replicas to be removed once all others are in sync."""
+        """Remove the replicas in `removing` once all others are in sync."""
         if not (self.adding or self.removing):
             return
         isr = [node for node in self.isr if node not in self.removing]
@@ -77,7 +76,7 @@ class PartitionChange:
         self._eligible = [node for node in dict.fromkeys(known) if node not in self.isr]
 
     def _elect(self, change: PartitionChangeRecord) -> bool:
-        """Put the leader into the change if it is a new one; return whether it has every record."""
+        """Set the leader if it changes; return whether it has all records."""
         leader, clean = self._elected()
         if leader != self._partition.leader_id:
             change.leader = leader
@@ -89,7 +88,7 @@ class PartitionChange:
         return clean
 
     def _elected(self) -> tuple[int, bool]:
-        """Return who is to lead, and whether it has every record."""
+        """Return the elected leader, and whether it has all records."""
         present = self._partition.leader_id
         preferred = self.replicas[:1] if self.election is Election.PREFERRED else []
         for node in [*preferred, present, *self.replicas]:

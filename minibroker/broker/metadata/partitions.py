@@ -1,6 +1,6 @@
-"""Topics and partitions as the broker holds them in memory: a fold over the metadata log.
+"""Topics and partitions in memory, built from the metadata log.
 
-The controller decides on them; what is in their logs is the business of storage.
+The controller changes them; `storage` has their logs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 NO_LEADER = -1
 NO_EPOCH = -1
-COLLECTED_BYTES = 16 << 10  # a larger batch is written at once: to copy it would cost more than a write
+COLLECTED_BYTES = 16 << 10  # a larger batch is written at once, as copying it would cost more than a write
 MAXIMUM_NAME_LENGTH = 249
 LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 GROUPS_TOPIC = "__consumer_offsets"
@@ -34,25 +34,25 @@ class Waiter(Protocol):
         """Note that `size_bytes` of new records of the partition are readable."""
 
     def look(self) -> None:
-        """Look at what was appended."""
+        """Check what was appended."""
 
     def changed(self) -> None:
-        """Look again, as the partition is gone or has another leader."""
+        """Check again, as the partition was deleted or has a new leader."""
 
 
 class Turn(Protocol):
-    """The present turn of the loop, to which a partition reports its appends."""
+    """The current turn of the loop, to which a partition reports its appends."""
 
     @property
     def collects(self) -> bool:
-        """Whether small appends may wait for the end of the turn."""
+        """Return whether small appends may wait for the end of the turn."""
 
     def pending(self, partition: Partition, size_bytes: int) -> None:
-        """Write the log of the partition when the turn ends, and then tell those who wait for its records."""
+        """Write the partition's log at the end of the turn, and then wake those who wait for its records."""
 
 
 class Partition:
-    """One partition. `leader_id` is NO_LEADER while none of its replicas' nodes is there.
+    """A partition. `leader_id` is NO_LEADER while none of its replicas' nodes is running.
 
     It has a `log` only if `is_here`: the replicas of a cluster that ran in several processes may all be elsewhere.
     `eligible_leader_replicas` are those that may lead although they are not in sync, `last_known_elr` the one that led
@@ -100,17 +100,17 @@ class Partition:
 
     @property
     def is_here(self) -> bool:
-        """Whether its log is in this process. A leader's always is."""
+        """Return whether the log is in this process, as a leader's always is."""
         return hasattr(self, "log")
 
     @property
     def is_offline(self) -> bool:
-        """Whether its log is in this process and offline: then no replica here can lead."""
+        """Return whether the log is in this process and offline, so that no replica here can lead."""
         return self.is_here and bool(self.log.offline)
 
     @property
     def is_reassigned(self) -> bool:
-        """Whether replicas are still to come or to go."""
+        """Return whether a reassignment is in progress."""
         return bool(self.adding_replicas or self.removing_replicas)
 
     def directory_of_replica(self) -> dict[int, bytes]:
@@ -126,9 +126,9 @@ class Partition:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{self} has {len(self.isr)} in-sync replica(s).")
 
     def append(self, turn: Turn, records: memoryview, headers: Sequence[BatchHeader]) -> int:
-        """Append admitted batches, tell those who wait for them, and return the first offset.
+        """Append admitted batches, wake those who wait for them, and return the first offset.
 
-        A small batch is written when the turn ends; answers that report it wait for that, and so do readers.
+        A small batch is written at the end of the turn; answers that report it wait for that, and so do readers.
         Raise KafkaError(KAFKA_STORAGE_ERROR).
         """
         if turn.collects and len(records) <= COLLECTED_BYTES and len(headers) == 1:
@@ -137,17 +137,17 @@ class Partition:
                 turn.pending(self, len(records))
                 return offset
         offset = self.log.append(records, headers, self.leader_epoch)
-        if self.waiters:  # behind a marker, records that were there already are stable: how many does not matter
+        if self.waiters:  # a marker makes earlier records stable, however many
             self.tell_waiters(MAX_LONG if headers[0].is_control else len(records))
         return offset
 
     def tell_waiters(self, size_bytes: int) -> None:
-        """Tell those who wait for records that there are `size_bytes` more."""
+        """Notify those who wait for records of `size_bytes` more."""
         for waiter in self.waiters:
             waiter.appended(self, size_bytes)
 
     def check_epoch(self, epoch: int) -> None:
-        """Check the leader epoch that a client knows, -1 if it names none (KIP-320).
+        """Check the leader epoch that a client sends, -1 for none (KIP-320).
 
         Raise KafkaError: FENCED_LEADER_EPOCH for an older epoch, UNKNOWN_LEADER_EPOCH for a newer one.
         """
@@ -159,28 +159,28 @@ class Partition:
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """Return the largest epoch at or below `epoch` and its end offset, or (-1, -1) if unknown (KIP-101).
 
-        The log learns of an epoch with its first record; the leader's own has begun before, at the log's end.
+        The log records an epoch with its first record; the leader's epoch begins earlier, at the log's end.
         """
         log = self.log
         known = log.leader_epoch
         if epoch == self.leader_epoch:
             return epoch, log.log_end_offset
         if known == NO_EPOCH != epoch and epoch < self.leader_epoch:
-            return epoch, log.log_end_offset  # the leader's epoch is the first of all
+            return epoch, log.log_end_offset  # the leader's epoch is the first one
         if known < epoch < self.leader_epoch:
             return known, log.log_end_offset
         return log.end_offset_for_epoch(epoch)
 
     def wake(self) -> None:
-        """Let everybody who waits look again."""
+        """Wake everything that waits, to check again."""
         for waiter in list(self.waiters):
             waiter.changed()
 
 
 class Topic:
-    """One topic.
+    """A topic.
 
-    `topic_id` is 16 raw bytes, `overrides` holds its own configs as text, `settings` is what its logs make of them.
+    `topic_id` is 16 raw bytes, `overrides` has its own configs as text, and `settings` those of its logs.
     """
 
     __slots__ = ("internal", "min_insync_replicas", "name", "overrides", "partitions", "settings", "topic_id")
@@ -223,5 +223,5 @@ def check_name(name: str) -> None:
 
 
 def colliding_name(name: str) -> str:
-    """Return what is equal for names that collide in metric names: they differ only in '.' and '_'."""
+    """Return a key that is equal for names that collide in metric names, as they differ only in '.' and '_'."""
     return name.replace(".", "_")

@@ -1,7 +1,7 @@
-"""`quorum-state`, the file in which a voter of the quorum remembers the newest leader epoch it knows of.
+"""`quorum-state`, the file with the newest leader epoch that a voter of the quorum knows.
 
-Here one process is leader and majority at once, so that an election is a line in this file and a control record in the
-metadata log. A Kafka that starts on the directory goes on with the epochs after it.
+Here one process is both leader and majority, so that an election is a line in this file and a control record in the
+metadata log. A Kafka that starts on the directory continues with later epochs.
 
      data_version 0   {"clusterId":"","leaderId":0,"leaderEpoch":1,"votedId":-1,"appliedOffset":0,
                        "currentVoters":[{"voterId":0}],"data_version":0}
@@ -20,7 +20,7 @@ NOBODY = -1
 
 
 class MalformedQuorumState(ValueError):
-    """A text that Kafka would not write."""
+    """Text that Kafka would not write."""
 
 
 class QuorumState(NamedTuple):
@@ -37,7 +37,7 @@ class QuorumState(NamedTuple):
         return self._replace(leader_id=leader_id, leader_epoch=leader_epoch, voters=voters)
 
     def text(self) -> bytes:
-        """Return the content of the file, as Kafka writes it."""
+        """Return the file's content, as Kafka writes it."""
         leader = f'"leaderId":{self.leader_id},"leaderEpoch":{self.leader_epoch},"votedId":{NOBODY}'
         if self.version == 1:
             return f'{{{leader},"votedDirectoryId":"{uuid_text(ZERO_UUID)}","data_version":1}}'.encode()
@@ -46,8 +46,8 @@ class QuorumState(NamedTuple):
 
 
 def quorum_state_from_text(text: bytes) -> QuorumState:
-    """Read the content of the file. Raise `MalformedQuorumState`."""
-    import json  # takes longer than all else here, and a new directory has no such file
+    """Parse the file's content. Raise `MalformedQuorumState`."""
+    import json  # a slow import, and a new directory has no such file
 
     try:
         fields = json.loads(text)

@@ -1,6 +1,6 @@
-"""A connection without its socket: frames in, answers out in the order of the requests, one request unfinished at most.
+"""A connection without its socket: frames in, and answers out in the order of their requests, which run one by one.
 
-The socket's side is an `Outlet`; what a request means is the dispatcher's business.
+The socket is an `Outlet`; the dispatcher runs the requests.
 
     receive --> frames --> execute --+--> answer ----------> outlet.send
                   ^                  +--> parked ... complete --^
@@ -38,11 +38,11 @@ BACKLOG_LIMIT_BYTES = 64 << 10
 
 
 class Outlet(Protocol):
-    """What a connection needs of its socket and loop."""
+    """The part of the socket and the loop that a connection uses."""
 
     @property
     def congested(self) -> bool:
-        """Whether output waits to be sent."""
+        """Return whether output waits to be sent."""
 
     def send(self, items: list[Any]) -> None:
         """Queue bytes and file regions, in order."""
@@ -55,11 +55,11 @@ class Outlet(Protocol):
     def resume_reading(self) -> None: ...
 
     def close(self) -> None:
-        """Close the socket once all that was queued has left."""
+        """Close the socket once all queued output is sent."""
 
 
 class Due(Protocol):
-    """An answer that may leave when the turn of the loop ends, and no earlier."""
+    """An answer that may be sent at the end of the loop's turn, and no earlier."""
 
     def items(self) -> list[Any]:
         """Return the items to send, once the turn has ended."""
@@ -69,11 +69,11 @@ Execute = Callable[["Connection", memoryview], Any]
 
 
 class Connection:
-    """The conversation with one client.
+    """A client's connection.
 
     `execute(connection, frame)` runs one request (`frame` is a writable memoryview without the size, valid only during
     the call) and returns the items to send, a `Due`, a `Parked`, or None when the request has no answer.
-    `tell_at_end(connection)` asks for a call of `turn_ended` when the turn of the loop ends.
+    `tell_at_end(connection)` requests a call of `turn_ended` at the end of the loop's turn.
     """
 
     __slots__ = (
@@ -86,11 +86,13 @@ class Connection:
         "_outlet",
         "_parked",
         "_partial",
+        "_request_bytes",
         "_running",
         "authenticator",
         "closed",
         "host",
         "known",
+        "last_plain",
         "limit_bytes",
         "listener",
         "must_authenticate",
@@ -98,7 +100,6 @@ class Connection:
         "node",
         "peer",
         "principal",
-        "produced_to",
         "_tell_at_end",
         "software",
     )
@@ -127,24 +128,25 @@ class Connection:
         self.limit_bytes = limit_bytes
         self.closed = False
         self.known: Any = None  # what the next request may be like, if it is like the last one
-        self.produced_to: Any = None  # the partition of the last request, if that was a plain Produce
+        self.last_plain: Any = None  # what the last plain request was for: if the next one is, too, it will be known
         self._outlet = outlet
         self._execute = execute
         self._diverted: Execute | None = None  # where requests go that are not diverted any more
         self._least_bytes = MINIMUM_FRAME_BYTES
         self._tell_at_end = tell_at_end
-        self._due: list[list[Any] | Due] | None = None  # what leaves when the turn ends
+        self._due: list[list[Any] | Due] | None = None  # what is sent at the end of the turn
         self._budget = budget
         self.muted = False  # no request runs until `unmute`
         self._parked: Parked | None = None
+        self._request_bytes = 0  # of the parked one
         self._partial: PartialFrame | None = None
-        self._running: PartialFrame | None = None  # whose bytes are the frame that runs now, unless it was handed over
-        self._backlog: bytearray | None = None  # bytes that came while no frame may run; None: frames run
+        self._running: PartialFrame | None = None  # with the bytes of the running frame, unless it was handed over
+        self._backlog: bytearray | None = None  # bytes that arrived while no frame may run; None if frames run
 
     # --- input ----------------------------------------------------------------------------------
 
     def room(self, scratch: memoryview) -> memoryview:
-        """Return where the socket may put the next bytes: the buffer of a partial frame, or else `scratch`."""
+        """Return the buffer for the next bytes: that of a partial frame, or else `scratch`."""
         if self._partial is not None:
             return self._partial.room()
         return scratch[:OWN_BYTES] if self._budget.full else scratch
@@ -153,7 +155,7 @@ class Connection:
         """Take the `count` bytes at the start of what `room` returned, without keeping a view of `scratch`."""
         partial = self._partial
         if self.closed:
-            return  # what was answered still goes out; nothing more is read
+            return  # answers are still sent; nothing more is read
         if partial is None:
             self._take(scratch[:count])
             return
@@ -197,7 +199,7 @@ class Connection:
             self._extend(self._partial)
 
     def _run(self, data: memoryview) -> None:
-        """Run the whole frames in `data`, as far as they may run now, and keep the rest."""
+        """Run the complete frames in `data` that may run now, and keep the rest."""
         answers: list[Any] = []
         try:
             position = self._run_frames(data, answers)
@@ -219,7 +221,7 @@ class Connection:
             self._extend(partial)
 
     def _run_frames(self, data: memoryview, answers: list[Any]) -> int:
-        """Run the frames in `data`; return where the last one ends, negative if it is the turn of others."""
+        """Run the frames in `data`; return the end of the last one, negative if other connections have their turn."""
         position, end, ran, stop_at = 0, len(data), 0, 0.0
         while end - position >= PREFIX.size:
             stop = position + PREFIX.size + frame_size(data, position, self.limit_bytes, self._least_bytes)
@@ -230,7 +232,7 @@ class Connection:
             elif ran >= REQUESTS_PER_TURN or (ran and time.monotonic() > stop_at):
                 return -position
             outcome = self._execute(self, data[position + PREFIX.size : stop])
-            position = stop
+            size_bytes, position = stop - position, stop
             ran += 1
             if outcome.__class__ is list:
                 answers += outcome
@@ -238,7 +240,7 @@ class Connection:
                 if self.closed:
                     break
             elif outcome.__class__ is Parked:
-                self._parked = outcome
+                self._park(outcome, size_bytes)
                 break
             else:
                 self._send_at_end(answers, outcome)
@@ -247,7 +249,7 @@ class Connection:
         return position
 
     def _send_at_end(self, answers: list[Any], due: Due) -> None:
-        """Let an answer leave when the turn ends, behind those that are there already."""
+        """Queue an answer to send at the end of the turn, behind earlier ones."""
         if self._due is None:
             self._due = []
             self._tell_at_end(self)
@@ -270,7 +272,7 @@ class Connection:
         """Send the answers that waited for the end of the turn."""
         due, self._due = self._due, None
         if due is None:
-            return  # the client has gone
+            return  # the client has disconnected
         items: list[Any] = []
         try:
             for each in due:
@@ -285,7 +287,7 @@ class Connection:
             self._backlog = bytearray()
 
     def _refuse(self, error: FrameError) -> None:
-        """Close the connection: after an impossible size, nobody knows where the next frame would begin."""
+        """Close the connection, as the next frame cannot be found after an invalid size."""
         log.warning("closing %s (%s): it sent %s", self.peer, self.software or "?", error, extra=self.log_fields)
         self.end()
 
@@ -299,25 +301,52 @@ class Connection:
     # --- waiting --------------------------------------------------------------------------------
 
     def hand_over(self) -> PartialFrame | None:
-        """Hand over the frame that runs now: its bytes stay as they are until the caller closes it.
+        """Hand over the running frame, whose bytes stay valid until the caller closes it.
 
-        Return None for one that lies in the scratch buffer; the caller has to copy its bytes.
+        Return None for a frame in the scratch buffer; the caller must copy its bytes.
         """
         running, self._running = self._running, None
         return running
 
     def mute(self) -> None:
-        """Run no further request until `unmute`; answers leave as before."""
+        """Run no more requests until `unmute`; answers are still sent."""
         self.muted = True
 
     def unmute(self) -> None:
-        """Go on with the requests that have come meanwhile."""
+        """Continue with the requests that have arrived meanwhile."""
         self.muted = False
         self.resume()
 
+    def _park(self, parked: Parked, size_bytes: int) -> None:
+        self._parked = parked
+        self._request_bytes = size_bytes
+        if parked.holds_request:
+            self.hold_request()
+
+    def hold_request(self) -> None:
+        """Note that the parked request stays in memory until it is answered."""
+        self._budget.parked.book(self, self._request_bytes)
+
+    def give_up(self, reason: str) -> None:
+        """Close the connection in the next turn unless its parked request is answered before."""
+        log.warning("closing %s (%s): %s", self.peer, self.software or "?", reason, extra=self.log_fields)
+        self._outlet.call_soon(self._given_up)
+
+    def _given_up(self) -> None:
+        if self._parked is not None:
+            if self._parked.on_give_up is not None:
+                self._parked.on_give_up()
+            self.fail()
+
+    def _unpark(self) -> Parked | None:
+        """Return the parked request, which waits no more, if there is one."""
+        parked, self._parked = self._parked, None
+        self._budget.parked.forget(self)
+        return parked
+
     def answered(self, items: list[Any]) -> None:
         """Send the answer of the parked request; the frames behind it run in the next turn."""
-        self._parked = None
+        self._unpark()
         if self.closed:
             return
         self._send(items)
@@ -325,7 +354,7 @@ class Connection:
 
     def ask_again(self) -> None:
         """Run the waiting request once more, or close the connection if that is impossible."""
-        self.unmute()  # by a clock that may be another one now
+        self.unmute()  # the clock may be a different one now
         parked = self._parked
         if parked is None:
             return
@@ -336,15 +365,15 @@ class Connection:
             self._parked = parked.run_again()
 
     def fail(self) -> None:
-        """Close the connection once the answers so far have left: a request cannot be answered."""
+        """Close the connection once earlier answers are sent, as a request cannot be answered."""
         self.closed = True
-        parked, self._parked = self._parked, None
+        parked = self._unpark()
         if parked is not None:
-            parked.cancel()  # it may be another one that fails
+            parked.cancel()  # another request may be the one that fails
         self._close()
 
     def resume(self) -> None:
-        """Go on with the backlog, if nothing stands in the way any more."""
+        """Continue with the backlog, if nothing prevents it any more."""
         if self.closed or self._backlog is None or self._parked is not None or self.muted or self._outlet.congested:
             return
         backlog, self._backlog = self._backlog, None
@@ -355,30 +384,30 @@ class Connection:
 
     @property
     def log_fields(self) -> dict[str, Any]:
-        """The client, as fields of a structured log line."""
+        """Return the fields of a structured log line for the client."""
         return {"peer": self.peer, "software": self.software or None, "listener": self.listener}
 
     @property
     def waiting(self) -> bool:
-        """Whether a request of this client waits for its answer."""
+        """Return whether a request of this client waits for its answer."""
         return self._parked is not None
 
     @property
     def owes_bytes(self) -> bool:
-        """Whether the client has begun a request whose rest we are ready to read."""
+        """Return whether the client has begun a request whose rest the broker is ready to read."""
         return self._partial is not None and not self._partial.waits
 
     @property
     def crawls(self) -> bool:
-        """Whether the client has begun a request and sends hardly any more of it, while others wait for the memory."""
+        """Return whether the client hardly continues a request while others wait for its memory."""
         return self._partial is not None and self._partial.crawls()
 
     def end(self) -> None:
-        """Close the connection once the answers so far have left; to be called while frames run."""
+        """Close the connection once earlier answers are sent; call this while frames run."""
         self.closed = True
 
     def lost(self) -> None:
-        """Drop everything and cancel the waiting request, as the socket is gone."""
+        """Drop everything and cancel the waiting request, as the socket is closed."""
         self.closed = True
         if self.authenticator is not None:
             self.authenticator.lost()
@@ -389,6 +418,6 @@ class Connection:
         if self._partial is not None:
             self._partial.close()
             self._partial = None
-        if self._parked is not None:
-            self._parked.cancel()
-            self._parked = None
+        parked = self._unpark()
+        if parked is not None:
+            parked.cancel()

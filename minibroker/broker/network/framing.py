@@ -1,8 +1,8 @@
-"""Frames: where a request that did not arrive in one piece waits for the rest of its bytes.
+"""Frames, and the buffers of requests that did not arrive in one piece.
 
-A frame is an int32 size and as many bytes. Memory for it is taken as the bytes arrive, whatever the size says: a
-buffer is at most twice as large as its content. All partial frames of a loop share a budget with a part for small and
-one for large ones, so that large ones never keep small ones waiting. This file does not know what is in a frame.
+A frame is an int32 size and that many bytes. Memory is allocated as the bytes arrive, whatever the size: a buffer is at
+most twice as large as its content. All partial frames of a loop share a budget, with separate parts for small and large
+ones, so that large frames never block small ones.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from struct import Struct
 
+from minibroker.broker.network.parked_requests import ParkedRequests
+
 PREFIX = Struct(">i")
 MINIMUM_FRAME_BYTES = 8  # an API key, a version and a correlation id
-OWN_BYTES = 4 << 10  # every connection may hold as much, whatever others hold
+OWN_BYTES = 4 << 10  # each connection may hold this much, whatever others hold
 SMALL_FRAME_BYTES = 64 << 10
 SMALL_FRAMES_BYTES = 128 << 20  # 2,000 of them, each with all its bytes but one
 LARGE_FRAMES_BYTES = 256 << 20
@@ -22,7 +24,7 @@ TLS_HANDSHAKES = range(0x160300, 0x160304)  # the first three bytes of a client 
 
 
 class FrameError(Exception):
-    """A size that no Kafka client sends; an HTTP request ("GET ") reads as one of 1.2 GB."""
+    """An invalid size, such as from an HTTP request: "GET " reads as 1.2 GB."""
 
 
 def frame_size(data: memoryview, position: int, limit_bytes: int, least_bytes: int = MINIMUM_FRAME_BYTES) -> int:
@@ -36,9 +38,9 @@ def frame_size(data: memoryview, position: int, limit_bytes: int, least_bytes: i
 
 
 class Pool:
-    """The bytes that partial frames of one kind hold together.
+    """The memory of all partial frames of one kind.
 
-    A frame that would exceed the limit waits, except for the oldest incomplete one, so that one always makes progress.
+    A frame that would exceed the limit waits, except the oldest incomplete one, so that one always makes progress.
     """
 
     def __init__(self, limit_bytes: int) -> None:
@@ -48,12 +50,12 @@ class Pool:
         self._holders: dict[PartialFrame, int] = {}  # in the order in which the frames began
 
     def book(self, frame: PartialFrame, size_bytes: int) -> None:
-        """Note that `frame` holds `size_bytes` in all."""
+        """Set the memory of `frame` to `size_bytes`."""
         self.held_bytes += size_bytes - self._holders.get(frame, 0)
         self._holders[frame] = size_bytes
 
     def has_room(self, frame: PartialFrame, size_bytes: int) -> bool:
-        """Return whether `frame` may hold `size_bytes` in all."""
+        """Return whether `frame` may hold `size_bytes` in total."""
         more_bytes = size_bytes - self._holders.get(frame, 0)
         return size_bytes <= OWN_BYTES or self.held_bytes + more_bytes <= self.limit_bytes or frame is self._oldest()
 
@@ -61,7 +63,7 @@ class Pool:
         return next((frame for frame in self._holders if not frame.complete), None)
 
     def give_back(self, frame: PartialFrame) -> None:
-        """Forget `frame`, and wake the frames whose next bytes have room now, the one that lacks least first."""
+        """Remove `frame`, and wake the frames whose next bytes now fit, the one that lacks least first."""
         self.waiting.pop(frame, None)
         self.held_bytes -= self._holders.pop(frame, 0)
         if not self.waiting:
@@ -82,14 +84,15 @@ class Pool:
 
 
 class FrameBudget:
-    """What all partial frames, and all bytes that wait behind unfinished requests, may hold on one loop.
+    """The memory limits of all partial frames, and of all bytes behind unfinished requests, on one loop.
 
-    `full` says that sockets should be read in small pieces: what was read has to be kept.
+    With `full`, sockets should be read in small pieces, as the bytes must be kept.
     """
 
     def __init__(self, limit_bytes: int = LARGE_FRAMES_BYTES) -> None:
         self.small = Pool(SMALL_FRAMES_BYTES)
         self.large = Pool(limit_bytes)
+        self.parked = ParkedRequests()
         self.backlog_bytes = 0
         self.full = False
         self._memory: bytearray | None = None
@@ -100,24 +103,24 @@ class FrameBudget:
         return self.small.held_bytes + self.large.held_bytes + self.backlog_bytes
 
     def book(self, frame: PartialFrame, size_bytes: int) -> None:
-        """Note that `frame` holds `size_bytes` in all, which are there already."""
+        """Set the memory of `frame` to `size_bytes`, which have already arrived."""
         frame.pool.book(frame, size_bytes)
         self._count()
 
     def take(self, frame: PartialFrame, size_bytes: int) -> bool:
-        """Book `size_bytes` in all for `frame`; return False, and book nothing, if it has to wait."""
+        """Book `size_bytes` in total for `frame`; return False, and book nothing, if it must wait."""
         if not frame.pool.has_room(frame, size_bytes):
             return False
         self.book(frame, size_bytes)
         return True
 
     def give_back(self, frame: PartialFrame) -> None:
-        """Forget `frame`, and let those that wait try again."""
+        """Remove `frame`, and let waiting frames try again."""
         frame.pool.give_back(frame)
         self._count()
 
     def backlog(self, more_bytes: int) -> None:
-        """Note that `more_bytes` more (less, if negative) wait behind unfinished requests."""
+        """Add `more_bytes`, which may be negative, to the bytes behind unfinished requests."""
         self.backlog_bytes += more_bytes
         self._count()
 
@@ -125,7 +128,7 @@ class FrameBudget:
         self.full = self.held_bytes >= self.large.limit_bytes
 
     def buffer(self, size_bytes: int, total_bytes: int) -> memoryview:
-        """Return a buffer of `size_bytes`, or of the whole frame if that costs nothing; its content is arbitrary."""
+        """Return a buffer of `size_bytes`, or of the whole frame if one is at hand; its content is arbitrary."""
         if self._lent or not SMALL_FRAME_BYTES < total_bytes <= SPARE_BYTES:
             return memoryview(bytearray(size_bytes))
         if self._memory is None:
@@ -134,13 +137,13 @@ class FrameBudget:
         return memoryview(self._memory)[:total_bytes]
 
     def take_back(self, buffer: memoryview) -> None:
-        """Keep the memory of `buffer` for the next frame: it is warm, and does not have to be zeroed."""
+        """Keep the memory of `buffer` for the next frame, as it is warm and need not be zeroed."""
         if buffer.obj is self._memory:
             self._lent = False
 
 
 class PartialFrame:
-    """The bytes of one frame that came so far, and room for the next ones. Starts with one byte or more."""
+    """The received bytes of a frame, and room for the next ones. Starts with one byte or more."""
 
     __slots__ = ("_budget", "_buffer", "_filled", "_least_bytes", "_limit_bytes", "_seen_bytes", "_total", "pool")
 
@@ -153,7 +156,7 @@ class PartialFrame:
         self._least_bytes = least_bytes
         self._filled = len(start)
         self._seen_bytes = -1
-        self._total = 0  # unknown before the four bytes of the size are there
+        self._total = 0  # unknown before the four bytes of the size have arrived
         size = max(PREFIX.size, self._filled)
         self._buffer = memoryview(bytearray(size))
         self._buffer[: self._filled] = start
@@ -164,25 +167,25 @@ class PartialFrame:
 
     @property
     def bytes(self) -> memoryview:
-        """The whole frame with its size, once it is complete."""
+        """Return the complete frame with its size."""
         return self._buffer
 
     @property
     def waits(self) -> bool:
-        """Whether it is not read on for lack of memory."""
+        """Return whether the frame waits for memory."""
         return self in self.pool.waiting
 
     def room(self) -> memoryview:
-        """Return where the next bytes go; never empty after `grow`."""
+        """Return the buffer for the next bytes; never empty after `grow`."""
         return self._buffer[self._filled :]
 
     def filled(self, count: int) -> None:
-        """Note that `count` bytes were written to the start of `room()`."""
+        """Record that `count` bytes were written to the start of `room()`."""
         self._filled += count
 
     @property
     def missing_bytes(self) -> int:
-        """How much is still to come, once it is known."""
+        """Return the number of missing bytes, once it is known."""
         return self._total - self._filled
 
     def next_bytes(self) -> int:
@@ -190,7 +193,7 @@ class PartialFrame:
         return min(self._total, max(OWN_BYTES, 2 * self._filled))
 
     def grow(self) -> bool:
-        """Make room if there is none; return False if it has to wait. Raise FrameError for an impossible size."""
+        """Make room if there is none; return False if it must wait. Raise FrameError for an invalid size."""
         if self._total == 0 and self._filled >= PREFIX.size:
             self._begin()
         if self._filled < len(self._buffer) or self.complete:
@@ -211,18 +214,18 @@ class PartialFrame:
         self._budget.book(self, len(self._buffer))
 
     def wait(self, wake: Callable[[], None]) -> None:
-        """Call `wake` when `grow` is worth another try."""
+        """Call `wake` when `grow` should be tried again."""
         self.pool.waiting[self] = wake
-        self._seen_bytes = -1  # the client cannot help that it stands still
+        self._seen_bytes = -1  # it waits for memory, not for its client
 
     def crawls(self) -> bool:
-        """Return whether it holds memory that others wait for, and has hardly grown since the last call."""
+        """Return whether it holds memory for which others wait, and has hardly grown since the last call."""
         seen_bytes, self._seen_bytes = self._seen_bytes, self._filled
         if seen_bytes < 0 or self._filled - seen_bytes >= LEAST_PROGRESS_BYTES or len(self._buffer) <= OWN_BYTES:
             return False
         return bool(self.pool.waiting) and not self.complete and not self.waits
 
     def close(self) -> None:
-        """Give the memory of the frame back, which others may then write to."""
+        """Release the frame's memory, to which other frames may then write."""
         self._budget.take_back(self._buffer)
         self._budget.give_back(self)

@@ -1,6 +1,6 @@
 """The listeners that a broker opens and advertises, from `listeners` and related settings.
 
-Text in, `Listener` out; sockets are opened elsewhere, and only there is a port 0 replaced by the one that was free.
+This parses texts to `Listener`s. `server` opens the sockets, and replaces port 0 with the port that was chosen.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PORT_MAX = 65_535
 
 
 class Listener(NamedTuple):
-    """One address to listen on.
+    """An address to listen on.
 
     `host` is empty for all addresses, `port` 0 for any free one. `advertised_host` is empty for this machine's own
     name, `advertised_port` 0 for the port that was bound.

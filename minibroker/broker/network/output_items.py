@@ -1,4 +1,4 @@
-"""What may stand in a connection's output besides regions of files: bytes, marks, and the order to close."""
+"""The items of a connection's output besides file regions: bytes, marks, and CLOSE."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from typing import Protocol
 
 from minibroker.protocol.primitives import Output
 
-CLOSE = None  # close the socket once what is before it has left
+CLOSE = None  # close the socket once everything before it is sent
 
 
 class Sent(Protocol):
-    """Whoever wants to know whether an answer has left."""
+    """An observer of whether an answer was sent."""
 
     def sent(self, sent_bytes: int) -> None:
-        """Take note that the answer has left."""
+        """Handle that the answer was sent."""
 
     def lost(self) -> None:
-        """Take note that it never will."""
+        """Handle that the answer will never be sent."""
 
 
 class Mark:
-    """Stands behind an answer, to tell when this has left."""
+    """A mark behind an answer, which reports when the answer was sent."""
 
     __slots__ = ("_answer", "_sent_bytes")
 
@@ -31,11 +31,11 @@ class Mark:
         self._sent_bytes = sent_bytes
 
     def reached(self) -> None:
-        """All that stood before it has left."""
+        """Report that everything before the mark was sent."""
         self._answer.sent(self._sent_bytes)
 
     def lost(self) -> None:
-        """It will never be reached."""
+        """Report that the mark will never be reached."""
         self._answer.lost()
 
 

@@ -1,6 +1,6 @@
 """The server: opens the listeners of all nodes, and ties each client's socket to a connection and the dispatcher.
 
-How bytes move is in `sockets`, how requests run is in `dispatch`; starting and stopping the process is in `process`.
+`sockets` moves bytes, `dispatch` runs requests, and `process` starts and stops the process.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ log = logging.getLogger("minibroker.connections")
 
 IDLE_SWEEP_MS = 10_000
 STALL_SWEEP_MS = 5_000
-BUSY_SWEEP_MS = 1_000  # while there are clients that may get nowhere
+BUSY_SWEEP_MS = 1_000  # while there are clients that may stall
 DRAIN_SECONDS = 5.0
 
 
 class BoundListener(NamedTuple):
-    """A listener whose port is bound, although no client is accepted yet."""
+    """A listener whose port is bound, but does not accept clients yet."""
 
     listener: Listener
     socket: socket.socket
@@ -42,7 +42,7 @@ class BoundListener(NamedTuple):
 
 
 class BindError(Exception):
-    """An address that cannot be listened on; one line."""
+    """An address on which the broker cannot listen; the message is one line."""
 
 
 def bind(listener: Listener, settings: Any) -> BoundListener:
@@ -62,7 +62,7 @@ def bind(listener: Listener, settings: Any) -> BoundListener:
         if not listener.host and bound.family == socket.AF_INET6:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         bound.bind((host, listener.port))
-        # The backlog exists before the address is announced, so that no client is refused in between.
+        # The backlog exists before the address is announced, so that no client is rejected meanwhile.
         bound.listen(settings["socket.listen.backlog.size"])
     except OSError as error:
         bound.close()
@@ -93,7 +93,7 @@ class Server:
         interceptors: list[Interceptor] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """`clock` is the cluster's by default; a server that outlives its cluster needs another one."""
+        """`clock` is by default the cluster's; a server that outlives its cluster needs its own."""
         self._loop = loop
         self._clock = clock = clock or cluster.clock
         self._cluster = cluster
@@ -161,7 +161,7 @@ class Server:
         return authenticate
 
     def leave(self, node_id: int, *, cleanly: bool) -> None:
-        """Stop accepting clients for this node and close its connections; `cleanly`, once their answers have left."""
+        """Stop accepting clients for this node and close its connections; `cleanly` sends their answers first."""
         for of_node, server in self._servers:
             if of_node == node_id:
                 server.close()
@@ -172,12 +172,12 @@ class Server:
             handshake.abort()
 
     def hold(self, node_id: int) -> None:
-        """Send nothing to the clients of this node that are connected now, until `let_go`."""
+        """Hold back output to this node's current clients until `let_go`."""
         for client in self._clients_of(node_id):
             client.hold()
 
     def let_go(self, node_id: int) -> None:
-        """Send what was held back for clients of this node."""
+        """Send the output that was held back for this node's clients."""
         for client in self._clients_of(node_id):
             client.let_go()
 
@@ -222,7 +222,7 @@ class Server:
         return [client.connection for client in self._shared.sockets]
 
     def sweep_idle(self) -> None:
-        """Close connections that were silent for connections.max.idle.ms, now and every ten seconds."""
+        """Close connections that were idle for connections.max.idle.ms, now and every ten seconds."""
         limit_ms = self._cluster.settings["connections.max.idle.ms"]
         now_ms = self._clock.monotonic_ms()
         for client in list(self._shared.sockets):
@@ -237,7 +237,7 @@ class Server:
         self._slicer.drop_all()
 
     def sweep_stalled(self) -> None:
-        """Close the connections that get nowhere and hold memory, now and every second or five.
+        """Close stalled connections that hold memory, now and every one or five seconds.
 
         These are those that sent nothing more of a request, took nothing of their answers, or did not authenticate for
         connections.max.stall.ms, and those that hardly go on with a request while others wait for its memory.
@@ -263,14 +263,14 @@ class Server:
         self._clock.call_later(min(pause_ms, limit_ms), self.sweep_stalled)
 
     def _give_up(self, clients: Sequence[Reader], reason: str) -> None:
-        """Close the clients, with one line in the log for all."""
+        """Close the clients' connections, with one log line for all."""
         if clients:
             others = f" and {len(clients) - 1} others" if len(clients) > 1 else ""
             log.warning("closing %s%s: it %s", clients[0].peer, others, reason)
             in_slices(self._cluster, lambda client: client.abort(), iter(clients), lambda: None)
 
     def go_on_with(self, cluster: Broker) -> None:
-        """Serve the same clients from another cluster, and run the requests that wait once more on it."""
+        """Serve the same clients from another cluster, and run waiting requests again on it."""
         self._cluster = self._dispatcher.cluster = cluster
         for limits in self._limits.values():
             limits.cluster = cluster

@@ -1,4 +1,4 @@
-"""The socket's side of a connection: reading into shared buffers, and writing bytes and file regions in order.
+"""The sockets of connections: read into shared buffers, and write bytes and file regions in order.
 
 The same class serves uvloop and asyncio, plaintext and TLS (`tls_layer` then stands between it and the socket). Frames
 and requests are the connection's business.
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("minibroker.connections")
 
 SCRATCH_BYTES = 256 << 10
-JOINED_REGION_BYTES = 16 << 10  # up to here one copy is cheaper than a sendfile of its own
-PILOT_BYTES = 16 << 10  # written through the transport when the socket is full, so that it tells when there is room
+JOINED_REGION_BYTES = 16 << 10  # up to this size a copy is cheaper than a separate sendfile
+PILOT_BYTES = 16 << 10  # written through the transport when the socket is full, so that it reports when there is room
 COPY_BYTES = 64 << 10  # above this, fresh memory for every read costs page faults
 TURN_BYTES = 1 << 20
 
@@ -38,7 +38,7 @@ Attach = Callable[["SocketProtocol", asyncio.BaseTransport], Connection]
 
 
 class Shared:
-    """What all sockets of one event loop share: the clock, buffers and their limits, and the set of open sockets."""
+    """The shared state of all sockets of an event loop: clock, buffers and their limits, and the open sockets."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -49,11 +49,11 @@ class Shared:
         self.sockets: set[SocketProtocol] = set()
         self.handshakes: set[TlsLayer] = set()  # of clients that are no sockets yet
         self.lost: Callable[[Connection], None] = lambda _: None  # called with each that has been closed
-        self.closed = False  # also for clients that are accepted in the meantime
+        self.closed = False  # also for clients that are accepted meanwhile
 
 
 class SocketProtocol(asyncio.BufferedProtocol):
-    """One client's socket. `attach(protocol, transport)` makes its connection once the client is there."""
+    """A client's socket. `attach(protocol, transport)` creates its connection once the client has connected."""
 
     __slots__ = (
         "_attach",
@@ -107,13 +107,13 @@ class SocketProtocol(asyncio.BufferedProtocol):
         self._drop_queue()
         self._connection.lost()
         self._shared.lost(self._connection)
-        del self._connection  # which knows this socket, too
+        del self._connection  # which refers to this socket, too
 
     def eof_received(self) -> bool:
-        return False  # a client that sends no more gets no more: close
+        return False  # a client that has closed its side gets no more: close
 
     def close(self) -> None:
-        """Close once everything that is queued has left."""
+        """Close once all queued output is sent."""
         if self._queue:
             self._queue.append(CLOSE)
         else:
@@ -123,7 +123,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
         """Close at once."""
         self._drop_queue()
         if self._is_full and not self._transport.is_closing():
-            # Or the kernel would go on offering what the client does not take.
+            # Otherwise the kernel would keep offering data that the client does not read.
             self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
         self._transport.abort()
 
@@ -156,14 +156,14 @@ class SocketProtocol(asyncio.BufferedProtocol):
     def resume_reading(self) -> None:
         if self._paused_reading and not self._transport.is_closing():
             self._paused_reading = False
-            self.progress_ms = self._shared.now_ms()  # the client was silent because we did not read
+            self.progress_ms = self._shared.now_ms()  # the client was idle because the broker did not read
             self._transport.resume_reading()
 
     # --- writing --------------------------------------------------------------------------------
 
     @property
     def congested(self) -> bool:
-        """Whether output waits for the client to take it."""
+        """Return whether output waits for the client to read it."""
         return bool(self._queue) or self._write_paused
 
     def call_soon(self, callback: Callable[[], None]) -> None:
@@ -186,7 +186,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
             self._count_unread()
 
     def untaken_bytes(self) -> int:
-        """Return how many written bytes the client has not taken; while it is not 0, nothing more is written."""
+        """Return how many written bytes the client has not read; while it is not 0, nothing more is written."""
         return self._transport.get_write_buffer_size()
 
     def _count_unread(self) -> None:
@@ -194,11 +194,11 @@ class SocketProtocol(asyncio.BufferedProtocol):
         self._shared.unread.book(self, self.untaken_bytes() + queued_bytes)
 
     def hold(self) -> None:
-        """Send nothing more, as if the process stood still."""
+        """Hold back all output, as if the process were stopped."""
         self._held = self._write_paused = True
 
     def let_go(self) -> None:
-        """Send what was held back."""
+        """Send the output that was held back."""
         if self._held:
             self._held = False
             self._may_write()
@@ -209,14 +209,14 @@ class SocketProtocol(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._is_full = False
-        self._shared.unread.forget(self)  # it took all; what is left will be booked again
+        self._shared.unread.forget(self)  # it read everything; what is left is booked again
         self._may_write()
 
     def _may_write(self) -> None:
-        """Go on writing, unless the transport is full or output is held back."""
+        """Continue to write, unless the transport is full or output is held back."""
         self._write_paused = self._is_full or self._held
         if not self._write_paused:
-            # It may be called from inside of transport.write: never pump here.
+            # It may be called inside transport.write: never pump here.
             self._pump_soon()
 
     def _pump_soon(self) -> None:
@@ -235,7 +235,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
             self._connection.resume()
 
     def _pump(self) -> None:
-        """Hand as much to the kernel as it takes, about TURN_BYTES at most; the only place that writes."""
+        """Pass as much to the kernel as it accepts, at most about TURN_BYTES; the only place that writes."""
         budget_bytes = TURN_BYTES
         queue = self._queue
         while queue and not self._write_paused:
@@ -267,7 +267,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
             region = queue[0]
             data = self._read(region, region.position, region.size_bytes)
             if len(data) != region.size_bytes:
-                queue.extendleft(reversed(joined))  # nothing of it has left
+                queue.extendleft(reversed(joined))  # nothing of it is sent
                 self._promise_broken(region)
                 return 0
             queue.popleft()
@@ -306,7 +306,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
         try:
             sent = self._copy(region, position, left) if self._copies else self._sendfile(region, position, left)
         except ConnectionError:
-            self.abort()  # the client is gone
+            self.abort()  # the client has disconnected
             return 0
         except OSError as error:
             log.error("reading %s at %d failed: %s", region.file.path, position, error)
@@ -325,7 +325,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
             sent: int = region.file.sendfile(self._descriptor, position, min(left, TURN_BYTES))
             return sent
         except (BlockingIOError, InterruptedError):
-            # The transport has no "tell me when there is room", but it waits for room after a write that did not fit.
+            # The transport cannot report when there is room, except after a write that did not fit.
             return self._copy(region, position, min(left, PILOT_BYTES))
 
     def _copy(self, region: Any, position: int, left: int) -> int:
@@ -352,7 +352,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
                 item.lost()
 
     def _promise_broken(self, region: Any) -> None:
-        """Close the connection: the length has left already, and the bytes that it promised are not there."""
+        """Close the connection, as the length was already sent and the bytes are missing."""
         log.error("%s ends before the %d bytes at %d", region.file.path, region.size_bytes, region.position)
         self.abort()
 

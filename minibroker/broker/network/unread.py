@@ -1,8 +1,7 @@
-"""Answers that wait in memory for clients that do not take them: how much memory that is, and which client must go.
+"""The memory of unread answers, and the choice of the clients to disconnect when it is used up.
 
 Every client may leave a little unread. Beyond that, the answers of all clients of a loop share a limit. Records that
-are sent from files hold no memory and do not count: a consumer may stop reading in the middle of them for as long as
-it is not idle.
+are sent from files need no memory and do not count: a consumer may stop reading in the middle of them until it is idle.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ TOO_MUCH = "closing %s: it leaves %d bytes of answers unread, and with those of 
 
 
 class Reader(Protocol):
-    """A client, as far as it matters here."""
+    """The part of a client that is used here."""
 
     @property
     def peer(self) -> str: ...
@@ -36,7 +35,7 @@ class Reader(Protocol):
 
 
 class _Holding:
-    """What one client leaves unread, and since when it has taken nothing."""
+    """The unread bytes of a client, and since when it has read nothing."""
 
     __slots__ = ("held_bytes", "since_ms", "untaken_bytes")
 
@@ -52,7 +51,7 @@ class _Holding:
 
 
 class Unread:
-    """The bytes of answers that clients have not taken. Beyond `limit_bytes` clients are closed."""
+    """The unread bytes of all clients. Beyond `limit_bytes`, clients are disconnected."""
 
     def __init__(self, now_ms: Callable[[], float], limit_bytes: int = UNREAD_LIMIT_BYTES) -> None:
         self.limit_bytes = limit_bytes
@@ -61,7 +60,7 @@ class Unread:
         self._holdings: dict[Reader, _Holding] = {}
 
     def book(self, client: Reader, held_bytes: int) -> None:
-        """Note that `held_bytes` in all wait for `client`; close clients if the sum is too large."""
+        """Set the unread bytes of `client` to `held_bytes`; disconnect clients if the sum is too large."""
         if held_bytes <= OWN_UNREAD_BYTES:
             self.forget(client)
             return
@@ -75,13 +74,13 @@ class Unread:
             self._relieve(client)
 
     def forget(self, client: Reader) -> None:
-        """Note that next to nothing waits for `client` any more."""
+        """Remove `client`, for which hardly anything waits any more."""
         holding = self._holdings.pop(client, None)
         if holding is not None:
             self.held_bytes -= holding.held_bytes
 
     def stalled(self, limit_ms: float) -> list[Reader]:
-        """Return the clients that have taken nothing for `limit_ms`; it is as exact as the calls are frequent."""
+        """Return the clients that have read nothing for `limit_ms`; the precision is the interval of the calls."""
         self._look()
         since_ms = self._now_ms() - limit_ms
         return [client for client, holding in self._holdings.items() if holding.since_ms <= since_ms]
@@ -92,7 +91,7 @@ class Unread:
             holding.look(client.untaken_bytes(), now_ms)
 
     def _relieve(self, writing: Reader) -> None:
-        """Close clients until the rest fits: those stalled for the most seconds first, and of these the largest."""
+        """Disconnect clients until the rest fits: those stalled for most seconds first, and of these the largest."""
         self._look()
         now_ms = self._now_ms()
 

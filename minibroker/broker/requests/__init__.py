@@ -1,1 +1,1 @@
-"""What happens to a request between its frame and its answer."""
+"""The path of a request from its frame to its answer."""

@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 SIZE = Struct(">i")
 SIZE_AND_CORRELATION_ID = Struct(">ii")
-MAX_ANSWER_BYTES = 100 << 20  # as large as a request may be
-MAX_LASTING_BYTES = 4 << 20  # of answers that are kept to be given again; the largest may come on top
+MAX_ANSWER_BYTES = 100 << 20  # the limit of requests, too
+MAX_LASTING_BYTES = 4 << 20  # of cached answers; the largest may exceed it
 
 
 def answer_start(header_version: int) -> bytes:
-    """What answers with this header begin with: room for size and correlation id, then what is always the same."""
+    """Return the start of answers with this header: space for size and correlation id, then the constant part."""
     return bytes(SIZE.size) + ResponseHeader().encode(header_version)
 
 
 def throttled(context: RequestContext, response: Message) -> Message:
-    """Return the answer, which says for how long its client is throttled."""
+    """Return the answer with the client's throttle time set."""
     if context.usage is not None:
         throttle_ms = context.throttle(produced=isinstance(response, ProduceResponse))
         if throttle_ms and hasattr(response, "throttle_time_ms"):
@@ -39,7 +39,7 @@ def throttled(context: RequestContext, response: Message) -> Message:
 
 
 def encoded(response: Message, version: int, start: bytes, correlation_id: int) -> list[Any]:
-    """The frame of an answer that begins with `start`: bytes, and the file regions between them."""
+    """Return the frame of an answer that begins with `start`: bytes, and the file regions between them."""
     out = Output()
     out += start
     response.encode_into(out, version)
@@ -56,7 +56,7 @@ def encoded(response: Message, version: int, start: bytes, correlation_id: int) 
 def encoded_in_steps(
     response: Message, version: int, start: bytes, correlation_id: int, call: Call | None
 ) -> Steps[tuple[list[Any], list[list[Any]]]]:
-    """The frame of an answer as `encoded` gives it, with the marks of `call`, and the arrays that are long."""
+    """Build the frame of `encoded` in steps, with the marks of `call`; encode long arrays item by item."""
     out = Output()
     out += start
     long_arrays = yield from response.encode_in_steps(out, version, MAX_ANSWER_BYTES)
@@ -67,7 +67,7 @@ def encoded_in_steps(
 
 
 def intercepted(call: Call, start: bytes, response: Message | None) -> list[Any] | None:
-    """The items of the answer that the interceptors let through, and the mark that tells when they have left."""
+    """Return the answer's items after the interceptors, and a mark that reports when they are sent."""
     if response is None:
         call.context.throttle(produced=True)
         call.sent(0)
@@ -77,7 +77,7 @@ def intercepted(call: Call, start: bytes, response: Message | None) -> list[Any]
 
 
 class LastingAnswers:
-    """Answers that are the same until something changes, by what was asked: nothing is decoded or computed again."""
+    """A cache of answers by request bytes, which are valid until something changes."""
 
     def __init__(self) -> None:
         self._generation: Any = None
@@ -85,7 +85,7 @@ class LastingAnswers:
         self._size_bytes = 0
 
     def answer(self, cluster: Cluster, asked: Hashable, correlation_id: int) -> list[Any] | None:
-        """Return the items of the answer, if it is known."""
+        """Return the items of the cached answer, or None."""
         if self._generation != (cluster, cluster.generation):
             return None
         kept = self._answers.get(asked)
@@ -95,7 +95,7 @@ class LastingAnswers:
         return [SIZE_AND_CORRELATION_ID.pack(size_bytes, correlation_id), kept]
 
     def keeper(self, cluster: Cluster, asked: Hashable) -> Callable[[list[Any]], None]:
-        """Return what keeps the items of an answer that is to be computed now, unless something changes meanwhile."""
+        """Return a function that caches the items of an answer, unless something changes before they are computed."""
         begun = (cluster, cluster.generation)
 
         def keep(items: list[Any]) -> None:
@@ -118,6 +118,6 @@ def _marked(call: Call, items: list[Any]) -> list[Any]:
 
 
 def _size_bytes(item: Any) -> int:
-    """How much an item that is to be sent is: bytes, or a region."""
+    """Return the size of an item: bytes, or a region."""
     size: int = len(item) if item.__class__ in BYTES else item.size_bytes
     return size

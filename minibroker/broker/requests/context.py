@@ -1,4 +1,4 @@
-"""What a handler knows beside the request itself, and what it asks for: topics, partitions, rights, throttling."""
+"""The context of a request, with the services of handlers: topics, partitions, authorization, waits, throttling."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class RequestContext:
-    """One request: the node that is asked, who asks, in which version, and what its answer waits for."""
+    """The context of a request: its node, client and version, and what its answer waits for."""
 
     __slots__ = (
         "client_id",
@@ -59,7 +59,7 @@ class RequestContext:
         self.version = version
         self.client_id = client_id
         self.slicer = slicer
-        self.frame: memoryview | None = None  # the request's bytes, as long as its handler runs for the first time
+        self.frame: memoryview | None = None  # the request's bytes, during the first slice of its handler
         self.frame_is_kept = False
         self.kept: PartialFrame | None = None
         self.long_arrays: tuple[list[Any], ...] | list[list[Any]] = ()
@@ -68,7 +68,7 @@ class RequestContext:
         self.waits: list[tuple[Wait, Refuse]] | None = None
         self.must_sync = False
         self.lasts = False
-        self.keep_answer: Callable[[list[Any]], None] | None = None  # if it lasts
+        self.keep_answer: Callable[[list[Any]], None] | None = None  # if it can be cached
         self.timeout: tuple[int, Callable[[], None]] | None = None
         self.usage: Usage | None = None  # if anybody has a quota
 
@@ -76,7 +76,7 @@ class RequestContext:
 
     @property
     def principal(self) -> Principal:
-        """Who the client has authenticated as."""
+        """Return the client's authenticated principal."""
         return self.connection.principal
 
     def allows(self, right: Right, name: str = CLUSTER_NAME) -> bool:
@@ -90,26 +90,26 @@ class RequestContext:
         return authorizer is None or authorizer.allows_some(connection.principal, connection.host, right)
 
     def authorize(self, right: Right, name: str = CLUSTER_NAME) -> None:
-        """Check a right. Raise KafkaError with the code for the type of resource, as TOPIC_AUTHORIZATION_FAILED."""
+        """Check a right. Raise KafkaError with the resource type's code, such as TOPIC_AUTHORIZATION_FAILED."""
         if not self.allows(right, name):
             raise KafkaError(DENIALS[right.resource_type])
 
     def authorize_topic(self, right: Right, key: str | bytes) -> None:
         """Check a right on the topic of this name or id.
 
-        Raise KafkaError: TOPIC_AUTHORIZATION_FAILED; UNKNOWN_TOPIC_ID, as an id without a topic has no name.
+        Raise KafkaError: TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID.
         """
         if not self.allows(right, key if isinstance(key, str) else self.topic(key).name):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
     def allowed_operations(self, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
-        """Return what the principal may do with a resource: one bit an operation, as an int32 (KIP-430)."""
+        """Return the principal's allowed operations on a resource, as an int32 with a bit for each (KIP-430)."""
         return sum(1 << right.operation for right in OPERATIONS[resource_type] if self.allows(right, name))
 
     def throttle(self, *, produced: bool) -> int:
-        """Charge the request to the client's quotas, and mute its connection if it has used too much.
+        """Charge the request to the client's quotas, and mute its connection if it exceeds them.
 
-        Return for how many ms, which the answer says; it leaves at once (KIP-219).
+        Return the throttle time in ms for the answer, which is sent at once (KIP-219).
         """
         usage, self.usage = self.usage, None
         if usage is None:
@@ -121,7 +121,7 @@ class RequestContext:
         return throttle_ms
 
     def charge_mutations(self, count: int, *, strict: bool) -> None:
-        """Charge partitions that are about to be created or deleted. Raise KafkaError(THROTTLING_QUOTA_EXCEEDED)."""
+        """Charge partitions that will be created or deleted. Raise KafkaError(THROTTLING_QUOTA_EXCEEDED)."""
         if self.usage is not None:
             self.cluster.quotas.charge_mutations(self, self.usage, count, strict=strict)
 
@@ -133,14 +133,14 @@ class RequestContext:
         return image.topics.get(key) if isinstance(key, str) else image.topics_by_id.get(key)
 
     def find_partition(self, key: str | bytes, index: int) -> Partition | None:
-        """Return this partition of the topic of this name or id, or None, whoever leads it."""
+        """Return this partition of the topic of this name or id, or None; any node may lead it."""
         topic = self.find_topic(key)
         return None if topic is None else topic.partition(index)
 
     def topic(self, key: str | bytes, message: str | None = None) -> Topic:
         """Return the topic of this name or id.
 
-        Raise KafkaError, with this message: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID.
+        Raise KafkaError with `message`: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID.
         """
         topic = self.find_topic(key)
         if topic is None:
@@ -149,7 +149,7 @@ class RequestContext:
         return topic
 
     def partition(self, key: str | bytes, index: int) -> Partition:
-        """Return this partition of the topic of this name or id, if the node that is asked leads it.
+        """Return this partition of the topic of this name or id, which this node leads.
 
         Raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
         """
@@ -159,7 +159,7 @@ class RequestContext:
     # --- what the answer waits for --------------------------------------------------------------
 
     def wait_for(self, wait: Wait, refuse: Refuse) -> None:
-        """Let the answer leave once the promise is kept; `refuse` puts into it what broke the promise."""
+        """Send the answer once `wait` is over; if it fails, `refuse` puts the error into the answer."""
         if not wait.is_kept:
             if self.waits is None:
                 self.waits = []
@@ -167,11 +167,11 @@ class RequestContext:
             self.must_sync = self.must_sync or wait.synced
 
     def wait_at_most(self, timeout_ms: int, refuse: Callable[[], None]) -> None:
-        """Answer after this time what `refuse` has put into the answer, if the promises are not kept by then."""
+        """After this time, answer with what `refuse` puts into the answer, unless all waits are over."""
         self.timeout = timeout_ms, refuse
 
     def keep_frame(self) -> bool:
-        """Keep the request's records for steps that may wait for their turn; return False if they must be copied."""
+        """Keep the request's records valid for later steps; return False if they must be copied."""
         if not self.frame_is_kept:
             self.kept = self.connection.hand_over()
             self.frame_is_kept = self.kept is not None

@@ -1,10 +1,9 @@
-"""From a frame to its handler and back: headers, versions, and what becomes of the answer.
+"""The dispatcher: from a frame to its handler, and from the handler's result to the answer.
 
-A handler is a plain function `(context, request) -> response | Parked | None`; None answers nothing (acks=0). It says
-with `@handles` which API it serves; what it does stands in its own file (`served`). A KafkaError that it raises
-becomes the answer, where that has an error code for the whole request. One whose work grows with its
-request is a generator of steps instead, which returns as much; it is run in slices, and so are the reading of a large
-request and the writing of its answer.
+A handler is a plain function `(context, request) -> response | Parked | None`; None sends no answer (acks=0).
+`@handles` registers it for its API (`served`). A KafkaError that it raises becomes the answer, if the response has an
+error code for the whole request. A handler whose work grows with its request is a generator of steps that returns the
+same; it runs in slices, and so do the decoding of a large request and the encoding of its answer.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ closing = logging.getLogger("minibroker.connections")
 START = Struct(">hhi")  # API key, API version, correlation id: the same in every request header
 FIRST_HEADER_WITH_CLIENT_ID = 1
 
-# A client that has gone leaves nobody who would want the rest of these; all others are done to their end, as by Kafka.
+# These only read, so the rest is dropped when the client disconnects; all others run to their end, as in Kafka.
 READS = frozenset(key for key in ApiKey if key.name.startswith(("DESCRIBE_", "LIST_"))) | {
     ApiKey.FETCH,
     ApiKey.OFFSET_FETCH,
@@ -61,7 +60,7 @@ KNOWN_KEYS = frozenset(ApiKey)
 
 
 class Dispatcher:
-    """Runs requests on a cluster. The list of `interceptors` may change at any time; see there what they are told.
+    """Runs requests on a cluster. The list of `interceptors` may change at any time.
 
     Without a `slicer`, all steps of a request run at once.
     """
@@ -76,7 +75,7 @@ class Dispatcher:
         self._lasting = LastingAnswers()
 
     def execute(self, connection: Connection, frame: memoryview) -> Any:
-        """Run the request in `frame`: a list of items to send, a Parked, or None. Raises Unanswerable."""
+        """Run the request in `frame`; return a list of items to send, a Parked, or None. Raises Unanswerable."""
         key, version, correlation_id = START.unpack_from(frame, 0)
         known = connection.known
         if known is not None and key == known.key and version == known.version and not self.interceptors:
@@ -101,7 +100,7 @@ class Dispatcher:
                 answer = self._lasting_answer(context, correlation_id, frame[position:])
                 if answer is not None:
                     return answer
-            # As Kafka, pass over what follows: librdkafka 2.16 sends Metadata 13 for all topics with 3 bytes too many.
+            # As in Kafka, ignore extra bytes: librdkafka 2.16 sends Metadata 13 for all topics with 3 bytes too many.
             request: Any
             if len(frame) <= route.large_bytes:
                 request, _ = route.request_class.decode_from(frame, version, position)
@@ -117,7 +116,7 @@ class Dispatcher:
         return self._run(context, route, correlation_id, request)
 
     def _lasting_answer(self, context: RequestContext, correlation_id: int, body: memoryview) -> list[Any] | None:
-        """Return the answer to a request of which nothing has changed since; if it is not known, see to it."""
+        """Return the cached answer of a request, or None; then let the context cache it."""
         connection = context.connection
         host = None if self.cluster.authorizer is None else connection.host
         asked = connection.node, connection.listener, connection.principal, host, context.version, bytes(body)
@@ -127,7 +126,7 @@ class Dispatcher:
         return answer
 
     def _run(self, context: RequestContext, route: Route, correlation_id: int, request: Any) -> Any:
-        """Run the handler; its outcome as `execute` returns it."""
+        """Run the handler; return its outcome as `execute` does."""
         commits = self.cluster.commits
         try:
             response = route.handler(context, request)
@@ -158,9 +157,9 @@ class Dispatcher:
     def _read_and_run(
         self, context: RequestContext, route: Route, correlation_id: int, frame: memoryview, position: int
     ) -> Any:
-        """Run a request of many items: reading it is the first of its steps."""
+        """Run a large request, whose decoding is the first of its steps."""
         context.frame_is_kept = True
-        if self.interceptors:  # which may hold the request for as long as they like
+        if self.interceptors:  # which may hold the request
             frame = memoryview(bytearray(frame))
             call = Call(context, route.key, correlation_id, route.request_class(), frame, route.run, self)
             call.may_run_again = False  # before it is read
@@ -181,7 +180,7 @@ class Dispatcher:
     def _whole(
         self, context: RequestContext, route: Route, call: Call | None, frame: memoryview, position: int
     ) -> Steps[Any]:
-        """Read the request and run its handler; the outcome is the handler's."""
+        """Read the request and run its handler; return the handler's result."""
         try:
             request, context.long_arrays = yield from route.read(frame, position)
         except MalformedMessage as error:
@@ -195,7 +194,7 @@ class Dispatcher:
         return (yield from outcome) if outcome.__class__ is GeneratorType else outcome
 
     def _begun(self, context: RequestContext, route: Route, steps: Steps[Any], kept: PartialFrame | None = None) -> Any:
-        """Run the first slice of a handler: its outcome if that was all, else a Parked that is completed with it."""
+        """Run the first slice of a handler; return its outcome if it is done, else a Parked that gets the outcome."""
         if kept is None:
             context.keep_frame()
             kept, context.kept = context.kept, None
@@ -211,22 +210,23 @@ class Dispatcher:
             return work
         parked = Parked()
         parked.is_long = True
+        parked.holds_request = False
         if kept is not None:
             work.on_drop = kept.close
         if route.key in READS:
             parked.on_cancel = work.drop
-        work.on_end = lambda work: _ended(work, parked, kept)
+        work.on_end = lambda work: _ended(context.connection, work, parked, kept)
         return parked
 
     def begun(self, call: Call, steps: Steps[Any]) -> Any:
-        """As `_begun`, for a request that interceptors have let go on."""
+        """As `_begun`, for a request that the interceptors have passed on."""
         served = SERVED[call.api_key]
         return self._begun(call.context, Route(served, call.context.version), steps)
 
     def _answer_in_steps(
         self, context: RequestContext, route: Route, correlation_id: int, response: Message, call: Call | None
     ) -> None:
-        """Write the answer of a request that has run in slices, send it, and give the memory of both back."""
+        """Encode and send the answer of a request that ran in slices, and release the memory of both."""
 
         def ended(work: Sliced) -> None:
             try:
@@ -241,7 +241,7 @@ class Dispatcher:
             context.connection.answered(items)
             self.slicer.start(released((*context.long_arrays, *long_arrays)))
 
-        def given_up() -> None:  # the state is replaced, or all comes to its end
+        def given_up() -> None:  # the state is replaced, or the broker stops
             if call is not None:
                 call.lost()
             context.connection.fail()
@@ -268,8 +268,9 @@ class Dispatcher:
     def _wait(
         self, context: RequestContext, route: Route, correlation_id: int, request: Message | None, parked: Parked
     ) -> Parked | None:
-        """Have the request answered once it is done; None if it was answered now."""
+        """Answer the request once it is done; return None if it was answered now."""
         connection = context.connection
+        context.frame = None  # which may be large
 
         def finish(response: Message | None) -> None:
             if response is None:
@@ -294,9 +295,10 @@ class Dispatcher:
                 return None
             return self._wait(context, route, correlation_id, request, outcome)
 
-        # Not what was written, and its records may be other bytes by now, nor what has not been read yet.
+        # Not after a write, as its records may be overwritten by now, and not before the request is decoded.
         if route.key != ApiKey.PRODUCE and request is not None:
             parked.again = again
+        parked.holds_request = not parked.is_long and route.key != ApiKey.PRODUCE
         parked.attach(finish, fail)
         return None if parked.done else parked
 
@@ -312,11 +314,11 @@ class Dispatcher:
         return self._concluded(call, route, outcome)
 
     def _concluded(self, call: Call, route: Route, outcome: Any) -> Any:
-        """What becomes of a request that the interceptors have seen: items, a Parked, or None."""
+        """Return the outcome of a request after the interceptors: items, a Parked, or None."""
         with _lost_if_it_fails(call):
             if outcome.__class__ is not Parked:
                 return intercepted(call, route.answer_start, outcome)
-            if call.is_held and not outcome.is_long:  # its handler may run when the frame's bytes are others already
+            if call.is_held and not outcome.is_long:  # its handler may run after the frame's bytes were overwritten
                 call.frame = memoryview(bytearray(call.frame))
                 call.request = route.request_in(call.frame)
             if outcome.done:
@@ -362,7 +364,7 @@ class Dispatcher:
         return parked
 
     def _unsupported(self, key: int, version: int, correlation_id: int, served: Served | None) -> list[Any]:
-        """KIP-511: a client that asks for ApiVersions in a version of the future learns which ones there are."""
+        """Answer an ApiVersions request of a newer version with the supported versions (KIP-511)."""
         if key != ApiKey.API_VERSIONS or served is None:
             name = apis.api_name(key) if key in KNOWN_KEYS else "an unknown API"
             raise Unanswerable(f"{name} (key {key}) version {version}, which is not served here")
@@ -386,7 +388,7 @@ def _lost_if_it_fails(call: Call) -> Iterator[None]:
 
 
 def _read_in_one_step(route: Route, frame: memoryview, position: int) -> Message | None:
-    """The request in a large frame; None if it has so many items that it takes more steps to read."""
+    """Return the request in a large frame, or None if it has so many items that it takes more steps to decode."""
     reading = route.read(frame, position)
     try:
         next(reading)
@@ -397,7 +399,7 @@ def _read_in_one_step(route: Route, frame: memoryview, position: int) -> Message
     return None
 
 
-def _ended(work: Sliced, parked: Parked, kept: PartialFrame | None) -> None:
+def _ended(connection: Connection, work: Sliced, parked: Parked, kept: PartialFrame | None) -> None:
     """Tell who waits for a request what came of its steps."""
     if kept is not None:
         kept.close()
@@ -414,10 +416,12 @@ def _ended(work: Sliced, parked: Parked, kept: PartialFrame | None) -> None:
         outcome.cancel()  # its client has gone meanwhile
     else:
         parked.follow(outcome)
+        if outcome.holds_request and not parked.done:
+            connection.hold_request()
 
 
 def failed(context: RequestContext, route: Route, error: Exception, call: Call | None) -> None:
-    """Cut off the client of a request that has failed outside of `execute`."""
+    """Disconnect the client of a request that has failed outside of `execute`."""
     if call is not None:
         call.lost()
     connection = context.connection
@@ -426,7 +430,7 @@ def failed(context: RequestContext, route: Route, error: Exception, call: Call |
 
 
 def report(connection: Connection, client_id: str | None, fields: dict[str, Any], error: Exception) -> None:
-    """Log why a connection is closed. A mistake of ours is told with all of its trace."""
+    """Log why a connection is closed; for a bug of ours, with its traceback."""
     who = connection.software or (f"client id {client_id!r}" if client_id else "unnamed client")
     fields = {**connection.log_fields, **fields}
     if isinstance(error, Unanswerable):
@@ -436,13 +440,13 @@ def report(connection: Connection, client_id: str | None, fields: dict[str, Any]
 
 
 def log_fields(frame: memoryview) -> dict[str, Any]:
-    """Which request is in a frame, as fields of a structured log line."""
+    """Return the fields of a structured log line for the request in a frame."""
     key, version, _ = START.unpack_from(frame, 0)
     return {"api": apis.api_name(key) if key in KNOWN_KEYS else key, "version": version}
 
 
 def client_id_in(frame: memoryview) -> str | None:
-    """The client id of a request whose version we may not know: it stands where it stood in all versions but one."""
+    """Return the client id of a request, even of an unknown version: all versions but one have it in the same place."""
     try:
         return RequestHeader.decode_from(frame, FIRST_HEADER_WITH_CLIENT_ID)[0].client_id
     except MalformedMessage:

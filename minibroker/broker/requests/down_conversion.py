@@ -1,6 +1,6 @@
-"""Records for clients that do not know the form in which they are stored: converted within a Fetch, batch by batch.
+"""Down-conversion of records, within a Fetch and batch by batch, for clients that do not know their stored format.
 
-Which client knows which format is the handler's business, how a batch is converted the protocol's (`conversion.py`).
+The handler knows the client's format; `conversion.py` of the protocol converts a batch.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from minibroker.storage.batch_scanning import headers, stored_batch_in_steps
 from minibroker.storage.log import Log
 from minibroker.storage.segment import Region
 
-# What one request may have converted, at 5 us a record, and holds in memory. The rest is asked for later.
+# The most that one request converts, at 5 us per record, and holds in memory. Clients fetch the rest later.
 MAX_CONVERTED_BYTES = 1 << 20
 
 
 class Wanted(NamedTuple):
-    """What a client asks of a log, and the newest format that it knows, in which records have attributes.
+    """A client's read from a log, and the newest format that it knows; records must have attributes.
 
-    Converted, it gets no more than `max_converted_bytes`. `minimum_one` says that at least one batch is to be answered,
-    if there is one, whatever its size.
+    It gets at most `max_converted_bytes` of converted records. With `minimum_one` it gets at least one batch, if there
+    is one, of any size.
     """
 
     offset: int
@@ -38,7 +38,7 @@ class Wanted(NamedTuple):
 
 
 class Converted(NamedTuple):
-    """Batches in a form that the client knows. `next_offset` is where to read on after them."""
+    """Batches in a format that the client knows. Reading continues at `next_offset`."""
 
     data: bytearray
     size_bytes: int
@@ -46,9 +46,9 @@ class Converted(NamedTuple):
 
 
 class Conversion(Exception):
-    """What is asked of a log must be looked into, and perhaps converted, which takes steps.
+    """A read whose batches must be examined, and perhaps converted, in steps.
 
-    `answer` is all that the client is to be told but the records. It is void once the log has lost something.
+    `answer` is the partition's answer without the records. It becomes void when the log loses records.
     """
 
     def __init__(self, answer: FetchResponse.FetchableTopicResponse.PartitionData, log: Log, wanted: Wanted) -> None:
@@ -60,7 +60,7 @@ class Conversion(Exception):
         self._start_offset = log.log_start_offset
 
     def is_void(self) -> bool:
-        """Whether the log was cut, let go, compacted or shortened meanwhile: then it is to be read anew."""
+        """Return whether to read again, as the log was truncated, closed, compacted or shortened."""
         log = self.log
         if self._generation != log.truncation_generation or self._segments != list(log.segments[: len(self._segments)]):
             return True
@@ -68,12 +68,12 @@ class Conversion(Exception):
 
 
 def read_for_client_in_steps(log: Log, wanted: Wanted) -> Steps[Region | Converted | None]:
-    """Return what can be answered; None if nothing is there.
+    """Return what to answer, or None if there are no records.
 
-    Stored bytes go as they are where the client knows all of them. Converted, they take at most `max_bytes` and
-    `max_converted_bytes` of memory, or one batch. What leaves nothing (for old formats, control batches and batches
-    emptied by compaction) is passed over: the client could not tell that there was anything, and would ask for it for
-    ever. Raises `KafkaError` as `Log.read` does, and UNSUPPORTED_COMPRESSION_TYPE if zstd comes first.
+    Stored bytes are returned unchanged if the client knows them. Converted, they take at most `max_bytes` and
+    `max_converted_bytes` of memory, or one batch. Batches that convert to nothing (for old formats, control batches and
+    batches emptied by compaction) are skipped, as the client would fetch them again for ever. Raises `KafkaError` as
+    `Log.read` does, and UNSUPPORTED_COMPRESSION_TYPE if zstd comes first.
     """
     offset = wanted.offset
     while True:
@@ -92,14 +92,14 @@ def read_for_client_in_steps(log: Log, wanted: Wanted) -> Steps[Region | Convert
 
 
 def has_newer_format(log: Log, region: Region, magic: int) -> Steps[bool]:
-    """Whether a region, just given by `log`, has a batch of a newer format than `magic`, or without attributes."""
+    """Return whether a region just read from `log` has a batch newer than format `magic`, or without attributes."""
     at = bisect_right(log.segments, region.next_offset - 1, key=lambda segment: segment.base_offset) - 1
     end = region.position + region.size_bytes
     return (yield from log.segments[at].has_newer_format(magic, region.position, end))
 
 
 def _converted(region: Region, wanted: Wanted) -> Steps[Converted | None]:
-    """As much of the region as there is room for once it is converted; None if that is not even one batch."""
+    """Convert as much of the region as fits; return None if not even one batch fits."""
     out = bytearray()
     max_bytes = min(wanted.max_bytes, wanted.max_converted_bytes)
     next_offset = wanted.offset
@@ -109,7 +109,7 @@ def _converted(region: Region, wanted: Wanted) -> Steps[Converted | None]:
         except KafkaError:
             if not out:
                 raise
-            break  # it will come first in the next request
+            break  # it is the first batch of the next request
         if len(out) + len(converted) > max_bytes and (out or not wanted.minimum_one):
             return Converted(out, len(out), next_offset) if out else None
         out += converted

@@ -1,13 +1,13 @@
-"""Fetch sessions (KIP-227): what a client fetches is kept here, so that it need not say it again each time.
+"""Fetch sessions (KIP-227): remember a client's partitions, so that its requests need not repeat them.
 
-What is read for a session, and how it is answered, is in `handlers/fetch_reading`.
+`handlers/fetch_reading` reads and answers.
 
     session id  epoch       meaning
     any         0, -1       fetch all that is named; with 0, a session is made for it (any old one ends)
     known       its next    fetch what the session holds, changed by what is named and what is forgotten
 
-What all sessions of a node hold has a bound, which Kafka has not: beyond it the client of the largest ones has to name
-its partitions again each time.
+Unlike in Kafka, the sessions of a node share a memory limit: beyond it, the client of the largest sessions must name
+its partitions in each request.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ PARTITION_BYTES = 300  # of memory, beside the topic's name or id
 
 
 class FetchedPartition:
-    """What a client fetches of one partition, and what it was last told of it.
+    """The fetch parameters of a partition, and what the client last learnt of it.
 
-    `topic` is a name, or from version 13 on an id.
+    `topic` is a name, or, from version 13 on, an id.
     """
 
     __slots__ = (
@@ -55,11 +55,11 @@ class FetchedPartition:
         self.log_start_offset = -1
 
     def has_moved(self, high_watermark: int, log_start_offset: int) -> bool:
-        """Return whether these are not what the client was last told."""
+        """Return whether these differ from what the client last learnt."""
         return self.high_watermark != high_watermark or self.log_start_offset != log_start_offset
 
     def news(self, high_watermark: int, log_start_offset: int, error_code: int, size_bytes: int) -> bool:
-        """Whether an answer with these says anything new, which is remembered as told."""
+        """Return whether these values are news for the client, and remember them as sent."""
         news = size_bytes > 0 or error_code != 0
         if self.high_watermark != high_watermark:
             self.high_watermark = high_watermark
@@ -68,14 +68,14 @@ class FetchedPartition:
             self.log_start_offset = log_start_offset
             news = True
         if error_code:
-            self.high_watermark = -1  # so that the client hears of it once the error is over
+            self.high_watermark = -1  # so that the client learns that the error is over
         return news
 
 
 class FetchSession:
-    """One client's partitions, in the order in which they are served: who got data goes to the end.
+    """A client's partitions in the order of serving; a partition that returned data goes to the end.
 
-    `size_bytes` is about what they take of memory, `booked_bytes` what the node's sessions know of that.
+    `size_bytes` is about the memory that they take, `booked_bytes` the part that is booked in `FetchSessions`.
     """
 
     __slots__ = ("booked_bytes", "epoch", "last_used_ms", "partitions", "session_id", "size_bytes", "uses_topic_ids")
@@ -89,7 +89,7 @@ class FetchSession:
         self.uses_topic_ids = uses_topic_ids
 
     def add(self, partitions: Iterable[FetchedPartition]) -> None:
-        """Fetch these too; one that the session has already is replaced."""
+        """Add partitions; replace those that the session has already."""
         for partition in partitions:
             key = partition.topic, partition.index
             if key not in self.partitions:
@@ -97,12 +97,12 @@ class FetchSession:
             self.partitions[key] = partition
 
     def forget(self, topic: str | bytes, index: int) -> None:
-        """Fetch this partition no more; one that is not there is none the worse."""
+        """Remove a partition, if the session has it."""
         if self.partitions.pop((topic, index), None) is not None:
             self.size_bytes -= PARTITION_BYTES + len(topic)
 
     def served(self, partition: FetchedPartition) -> None:
-        """The partition got data: the others come first next time."""
+        """Move a partition that returned data to the end."""
         key = partition.topic, partition.index
         if self.partitions.pop(key, None) is not None:
             self.partitions[key] = partition
@@ -113,9 +113,9 @@ class FetchSession:
 
 
 class FetchSessions:
-    """The sessions of one node, at most `limit` of them (max.incremental.fetch.session.cache.slots).
+    """The sessions of a node, at most `limit` (max.incremental.fetch.session.cache.slots).
 
-    Their partitions hold at most about `limit_bytes` of memory, `held_bytes` now.
+    Their partitions take at most about `limit_bytes` of memory, currently `held_bytes`.
     """
 
     def __init__(self, limit: int, source: random.Random, limit_bytes: int = LIMIT_BYTES) -> None:
@@ -123,13 +123,13 @@ class FetchSessions:
         self.limit_bytes = limit_bytes
         self.held_bytes = 0
         self._random = source
-        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()  # the longest unused first
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()  # least recently used first
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def resume(self, session_id: int, epoch: int, uses_topic_ids: bool, now_ms: float) -> FetchSession:
-        """The session of an incremental fetch.
+        """Return the session of an incremental fetch.
 
         Raises KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or FETCH_SESSION_TOPIC_ID_ERROR.
         """
@@ -145,7 +145,7 @@ class FetchSessions:
         return session
 
     def create(self, partition_count: int, uses_topic_ids: bool, now_ms: float) -> FetchSession | None:
-        """A session to which so many partitions are to be added; None when there is no room and nothing to evict."""
+        """Create a session for this many partitions; return None if there is no room and nothing to evict."""
         if not self._make_room(partition_count, now_ms):
             return None
         session_id = NO_SESSION
@@ -155,9 +155,9 @@ class FetchSessions:
         return session
 
     def settle(self, session: FetchSession, now_ms: float) -> bool:
-        """Book what a session holds now; whether it stays.
+        """Book a session's current memory; return whether the session stays.
 
-        If all hold too much, those go that nobody used for two minutes, then those more than twice as large as this
+        Over the limit, remove sessions that were unused for two minutes, then those more than twice as large as this
         one, then this one.
         """
         if self._sessions.get(session.session_id) is not session:
@@ -177,23 +177,23 @@ class FetchSessions:
         return True
 
     def partition_count(self, session_id: int) -> int:
-        """How many partitions a session has; 0 if it is not there."""
+        """Return the number of a session's partitions; 0 without such a session."""
         session = self._sessions.get(session_id)
         return 0 if session is None else len(session.partitions)
 
     def partitions_of(self, session_id: int) -> list[tuple[str | bytes, int]]:
-        """The (topic's name or id, partition) that a session has; none if it is not there."""
+        """Return a session's partitions as (topic name or id, partition); none without such a session."""
         session = self._sessions.get(session_id)
         return [] if session is None else list(session.partitions)
 
     def remove(self, session_id: int) -> None:
-        """End a session; one that is not there is none the worse."""
+        """Remove a session, if it exists."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self.held_bytes -= session.booked_bytes
 
     def _make_room(self, partition_count: int, now_ms: float) -> bool:
-        """Evict a session that nobody used for two minutes, else a smaller one than the new one."""
+        """Evict a session that was unused for two minutes, or else one smaller than the new one."""
         if len(self._sessions) < self.limit:
             return True
         if not self._sessions:

@@ -1,6 +1,6 @@
-"""The seam for journals, faults, version emulation, tracing and metrics: hooks on every request that is run.
+"""Interceptors: hooks on every request, for journals, faults, version emulation, tracing and metrics.
 
-What a hook does is in its own file; when it is called is decided here, and in `dispatch` whether there is any at all.
+This file calls the hooks; `dispatch` decides whether there are any.
 
     request --> before --> handler --> answer --> encoded --> queued --> sent
                    |          ^           ^
@@ -29,7 +29,7 @@ SIZE_BYTES = 4
 
 
 class Interceptor(Protocol):
-    """Hooks that are called in the loop's thread and must not block it. Each one does nothing unless it is overridden.
+    """Hooks, which run in the loop's thread and must not block. By default each does nothing.
 
     `before` and `sent` are called in the order of the list, `answer` and `encoded` in the reverse order: the first
     interceptor sees the request as the client sent it, and the answer as the client gets it. An exception from
@@ -38,7 +38,7 @@ class Interceptor(Protocol):
     """
 
     def before(self, call: Call) -> Message | Parked | None:
-        """The request has been read and is about to run.
+        """Called before a decoded request runs.
 
         None lets it run. A message answers it, and neither the handler nor the `before` of those behind is called. A
         `Parked` makes it wait: complete it with a message, or with what `call.go_on` does.
@@ -46,33 +46,33 @@ class Interceptor(Protocol):
         return None
 
     def answer(self, call: Call, response: Message) -> Message:
-        """`response` is about to be queued: it, or another message of the same API, is what the client gets.
+        """Return `response`, or another message of the same API to send instead.
 
         Not called for a request that has no answer (Produce with acks=0).
         """
         return response
 
     def encoded(self, call: Call, items: list[Any]) -> list[Any]:
-        """`items` is the answer's frame, size field included: bytes, and regions of files. What is queued instead.
+        """Return `items`, or others to send instead: the answer's frame with its size field, as bytes and file regions.
 
-        They go to this client's socket as they are. A None among them closes it once what is before has left.
+        They are sent unchanged. A None among them closes the connection once everything before it is sent.
         """
         return items
 
     def sent(self, call: Call, sent_bytes: int, duration_ms: float) -> None:
-        """The answer, of `sent_bytes` with its size field, was handed to the kernel or to the socket's own buffer.
+        """Called when the answer, of `sent_bytes` with its size field, was passed to the kernel or the socket's buffer.
 
-        `duration_ms` is counted from when the request was read. 0 bytes: the request has run and has no answer.
+        `duration_ms` counts from when the request was read. With 0 bytes, the request ran and has no answer.
         """
         return None
 
     def lost(self, call: Call) -> None:
-        """The client went away, or the request failed, before there was an answer or before it could leave."""
+        """Called when the client disconnected or the request failed before the answer was sent."""
         return None
 
 
 class Runner(Protocol):
-    """What a call needs of the dispatcher."""
+    """The part of the dispatcher that a call uses."""
 
     interceptors: list[Interceptor]
 
@@ -81,13 +81,13 @@ class Runner(Protocol):
 
 
 class Call:
-    """One request on its way through the hooks.
+    """A request on its way through the hooks.
 
     `request` is the decoded message; its records are valid only until `before` returns, unless that parks the request.
     `frame` holds the request's bytes, without the size field, and is valid as long.
     `received_bytes` counts the size field too; `started_ms` is the monotonic clock's time when it was read.
-    `may_run_again`: whether its handler, if it waits when the state is replaced, may run once more. A Produce may not:
-    it was written, and its records may be other bytes by now. A hook that keeps an answer back takes it away, too.
+    `may_run_again` says whether a waiting handler may run again when the state is replaced. A Produce may not, as it
+    was written and its records may be overwritten. A hook that holds an answer back clears it, too.
     """
 
     __slots__ = (
@@ -132,11 +132,11 @@ class Call:
 
     @property
     def is_held(self) -> bool:
-        """Whether a `before` has stopped the request short of its handler."""
+        """Return whether a `before` holds the request."""
         return 0 < self._next <= len(self._interceptors)
 
     def run(self) -> Any:
-        """Call the hooks that are left, then the handler: a message, a `Parked`, steps, or None for no answer."""
+        """Call the remaining hooks, then the handler; return a message, a `Parked`, steps, or None for no answer."""
         while self._next < len(self._interceptors):
             self._next += 1
             outcome = self._interceptors[self._next - 1].before(self)
@@ -146,9 +146,9 @@ class Call:
         return self._handler(self.context, self.request)
 
     def go_on(self, parked: Parked) -> None:
-        """Let a request that a `before` parked run after all, and complete `parked` with what comes of it."""
+        """Run a request that a `before` parked, and complete `parked` with its result."""
         if parked.done:
-            return  # the client went away
+            return  # the client disconnected
         try:
             outcome = self.run()
             if isinstance(outcome, GeneratorType):
@@ -162,7 +162,7 @@ class Call:
             parked.complete(outcome)
 
     def left_as_it_is(self, parked: Parked) -> Parked | None:
-        """`parked` if the handler is still to run; else the client is cut off, as from a broker that crashed."""
+        """Return `parked` if the handler has not run; else disconnect the client, as a crashed broker would."""
         if self.is_held:
             return parked
         parked.cancel()
@@ -170,7 +170,7 @@ class Call:
         return None
 
     def fail(self) -> None:
-        """Called for an exception outside of the dispatcher: there will be no answer, and the connection is closed."""
+        """Close the connection without an answer, after an exception outside of the dispatcher."""
         connection = self.context.connection
         fields = {**connection.log_fields, "api": api_name(self.api_key), "client": self.context.client_id}
         who = connection.software or "unnamed client"
@@ -179,24 +179,24 @@ class Call:
         connection.fail()
 
     def answered(self, response: Message) -> Message:
-        """The response that the client gets in place of `response`."""
+        """Return the response to send in place of `response`."""
         for interceptor in reversed(self._interceptors):
             response = interceptor.answer(self, response)
         return response
 
     def encoded(self, items: list[Any]) -> list[Any]:
-        """What is queued in place of `items`, the frame of the answer."""
+        """Return the items to send in place of `items`, the frame of the answer."""
         for interceptor in reversed(self._interceptors):
             items = interceptor.encoded(self, items)
         return items
 
     def sent(self, sent_bytes: int) -> None:
-        """Tell everybody that the answer has left."""
+        """Notify all hooks that the answer was sent."""
         duration_ms = self.context.cluster.clock.monotonic_ms() - self.started_ms
         self._end(lambda interceptor: interceptor.sent(self, sent_bytes, duration_ms))
 
     def lost(self) -> None:
-        """Tell everybody that there will be no answer."""
+        """Notify all hooks that there will be no answer."""
         self._end(lambda interceptor: interceptor.lost(self))
 
     def _end(self, tell: Callable[[Interceptor], None]) -> None:
@@ -207,5 +207,5 @@ class Call:
             try:
                 tell(interceptor)
             except Exception:
-                # The answer is on its way: a mistake in a hook must not cost the client its connection.
+                # The answer is already sent: a bug in a hook must not close the client's connection.
                 log.exception("%s failed at the end of a request", type(interceptor).__name__)

@@ -1,6 +1,6 @@
-"""How often a request names the same thing: a few kilobytes could else ask for an answer of gigabytes.
+"""A limit on how often a request names the same thing, as a few kilobytes could otherwise request gigabytes.
 
-Kafka answers each naming. No client names anything more than once or twice.
+Kafka answers each repetition. Clients name nothing more than once or twice.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ MOST_NAMINGS = 10
 
 
 class Namings:
-    """What one request has named so far."""
+    """The names in a request so far."""
 
     def __init__(self) -> None:
         self._counts: Counter[Hashable] = Counter()
 
     def add(self, name: Hashable) -> None:
-        """Count a naming. Raises KafkaError(INVALID_REQUEST) beyond ten of the same."""
+        """Count a name. Raises KafkaError(INVALID_REQUEST) beyond ten of the same."""
         self._counts[name] += 1
         if self._counts[name] > MOST_NAMINGS:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"The request names it more than {MOST_NAMINGS} times.")

@@ -1,6 +1,6 @@
-"""A request that waits: what a handler returns when its answer is not there yet.
+"""A waiting request, which a handler returns while it has no answer yet.
 
-Whoever has the answer calls `complete`; the connection then sends it and goes on with the next request.
+`complete` sends the answer; the connection then runs the next request.
 """
 
 from __future__ import annotations
@@ -10,18 +10,32 @@ from typing import Any
 
 
 class Parked:
-    """One unfinished request. `on_cancel` runs if its client goes away first, and never after `complete`.
+    """An unfinished request. `on_cancel` runs if its client disconnects first, and never after `complete`.
 
+    `on_give_up` runs before the broker closes the connection for want of memory: what the request holds is let go of.
     `again` runs the request once more in place of this one, and gives the `Parked` that it then is, if it is one.
-    `is_long` says that the request runs in slices, so that its answer is to be written in slices too.
+    `is_long` says that the request runs in slices, so that its answer is to be written in slices too; `holds_request`,
+    that what was asked stays in memory until it is answered.
     """
 
-    __slots__ = ("_failed", "_finish", "again", "done", "is_long", "on_cancel", "response")
+    __slots__ = (
+        "_failed",
+        "_finish",
+        "again",
+        "done",
+        "holds_request",
+        "is_long",
+        "on_cancel",
+        "on_give_up",
+        "response",
+    )
 
     def __init__(self, on_cancel: Callable[[], None] | None = None) -> None:
         self.done = False
         self.on_cancel = on_cancel
+        self.on_give_up: Callable[[], None] | None = None
         self.is_long = False
+        self.holds_request = True
         self._finish: Callable[[Any], None] | None = None
         self._failed: Callable[[Exception], None] | None = None
         self.response: Any = None
@@ -42,7 +56,7 @@ class Parked:
             self._forget()
 
     def fail(self, error: Exception) -> None:
-        """End the request without an answer: the client is cut off."""
+        """End the request without an answer, and disconnect the client."""
         if not self.done:
             self.done = True
             if self._failed is not None:
@@ -50,7 +64,7 @@ class Parked:
             self._forget()
 
     def attempt(self, work: Callable[[], None]) -> None:
-        """Do a part of the request when somebody else calls: what it raises costs this client its connection alone."""
+        """Run a part of the request from other code; an exception closes only this client's connection."""
         try:
             work()
         except Exception as error:
@@ -58,7 +72,7 @@ class Parked:
             self._cut_off(error)
 
     def run_again(self) -> Parked | None:
-        """Do what `again` does; if that raises, this client is cut off."""
+        """Call `again`; if it raises, disconnect this client."""
         try:
             return None if self.again is None else self.again()
         except Exception as error:
@@ -68,15 +82,15 @@ class Parked:
 
     def _cut_off(self, error: Exception) -> None:
         if self._failed is None:
-            raise error  # nobody else has called
+            raise error  # not called by another request
         self._failed(error)
 
     def _forget(self) -> None:
         """Drop the callbacks: most of them hold this request, and only a collection would free it and them."""
-        self._finish = self.on_cancel = self.again = None
+        self._finish = self.on_cancel = self.on_give_up = self.again = None
 
     def attach(self, finish: Callable[[Any], None], failed: Callable[[Exception], None] | None = None) -> None:
-        """Say who sends the answer, and who cuts the client off. An answer that is there already is sent now."""
+        """Set the callbacks that send the answer and disconnect the client. Send an answer that is already there."""
         if self.done:
             finish(self.response)
             self._forget()
@@ -84,7 +98,7 @@ class Parked:
             self._finish, self._failed = finish, failed
 
     def follow(self, other: Parked) -> None:
-        """Be answered as `other` is, and cancel it with this one."""
+        """Take the answer of `other`, and cancel it with this one."""
         before = self.on_cancel
 
         def cancel() -> None:
@@ -92,11 +106,11 @@ class Parked:
             if before is not None:
                 before()
 
-        self.on_cancel = cancel
+        self.on_cancel, self.on_give_up = cancel, other.on_give_up
         other.attach(self.complete, self.fail)
 
     def cancel(self) -> None:
-        """The client went away: nobody wants the answer."""
+        """Drop the request, as its client has disconnected."""
         if not self.done:
             self.done = True
             if self.on_cancel is not None:

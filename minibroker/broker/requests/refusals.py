@@ -1,6 +1,6 @@
-"""What of a request was refused, for the log: a line for each reason, however many parts the request has.
+"""The rejected parts of a request in the log: a line for each reason, however many parts the request has.
 
-Which level that is worth, and what the client is told, is the handler's business.
+The handler chooses the level, and answers the client.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Refusals = dict[ErrorCode, "Reason"]  # of one request
 
 
 class Reason:
-    """Why parts of a request are refused: with the first of them, and their number."""
+    """The reason why parts of a request are rejected, with the first of them and their number."""
 
     __slots__ = ("count", "error", "partition", "topic")
 
@@ -34,7 +34,7 @@ class Reason:
 
 
 def refused(context: RequestContext, error: KafkaError, topic: str, partition: int | None = None) -> None:
-    """Note that a topic, or one of its partitions, is refused for this error."""
+    """Count a topic, or one of its partitions, that is rejected with this error."""
     if context.refusals is None:
         context.refusals = {}
     reason = context.refusals.get(error.code)
@@ -44,7 +44,7 @@ def refused(context: RequestContext, error: KafkaError, topic: str, partition: i
 
 
 def tell_refusals(context: RequestContext, logger: logging.Logger, key: ApiKey, level: int = logging.INFO) -> None:
-    """Log a line for each reason for which parts of the request were refused."""
+    """Log a line for each reason why parts of the request were rejected."""
     refusals, context.refusals = context.refusals, None
     client, api = context.client_id, api_name(key)
     for code, reason in (refusals or {}).items():

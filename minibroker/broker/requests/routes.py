@@ -1,6 +1,6 @@
-"""How one version of one API is read, handled and answered, and when the answer may leave.
+"""Routes: how a version of an API is decoded, handled and answered, and when its answer may be sent.
 
-What is to be done with a frame, and with the steps of a handler, is the dispatcher's business.
+The dispatcher handles frames, and the steps of handlers.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.headers import RequestHeader
 from minibroker.protocol.steps import Steps
 
-LARGE_FRAME_BYTES = 4 << 10  # a smaller one is read within a millisecond, whatever is in it
-LARGE_PRODUCE_BYTES = 32 << 10  # mostly of records, which are no items
-ALLOWED_BYTES_A_BYTE = 5  # of memory for what is in a frame, for each of its bytes, and
-ALLOWED_BYTES = 5 << 20  # what any frame may take
+LARGE_FRAME_BYTES = 4 << 10  # a smaller one is decoded within a millisecond
+LARGE_PRODUCE_BYTES = 32 << 10  # mostly records, which are not decoded
+ALLOWED_BYTES_A_BYTE = 5  # of memory for decoding a frame, per byte of it, and
+ALLOWED_BYTES = 5 << 20  # the amount for any frame
 
 
 class Unanswerable(Exception):
-    """A request that has no answer but a closed connection; the message is for the log."""
+    """A request that can only be answered by closing the connection; the message is for the log."""
 
 
 class Route:
-    """How one version of one API is read, handled and answered; made when it is first asked for."""
+    """The decoder, handler and encoder of a version of an API; created on first use."""
 
     __slots__ = (
         "_response_class",
@@ -61,12 +61,12 @@ class Route:
         self.answer_start = answer_start(headers.response_header_version(served.key, version))
 
     def read(self, frame: memoryview, position: int) -> Steps[tuple[Message, list[list[Any]]]]:
-        """Read the request that begins at `position`; return it and its long arrays. Raises MalformedMessage."""
+        """Decode the request at `position`; return it and its long arrays. Raises MalformedMessage."""
         allowed_bytes = ALLOWED_BYTES + ALLOWED_BYTES_A_BYTE * len(frame)
         return self.request_class.decode_in_steps(frame, self.version, position, allowed_bytes)
 
     def run(self, context: RequestContext, request: Any) -> Any:
-        """Run the handler: a response, None, steps, or a Parked, which waits also for the promises made."""
+        """Run the handler; return a response, None, steps, or a Parked, which includes the waits of the context."""
         commits = context.cluster.commits
         try:
             outcome = self.handler(context, request)
@@ -79,7 +79,7 @@ class Route:
         return self.promised(context, outcome, commits)
 
     def run_on(self, context: RequestContext, steps: Steps[Any], commits: int) -> Steps[Any]:
-        """Run steps of the handler, and what follows them; what others change meanwhile is waited for as well."""
+        """Run the handler's steps, then wait for metadata changes, also those of other requests meanwhile."""
         try:
             outcome = yield from (steps if context.usage is None else context.usage.timed(steps))
         except KafkaError as error:
@@ -87,7 +87,7 @@ class Route:
         return self.promised(context, outcome, commits)
 
     def refusal(self, error: KafkaError) -> Message:
-        """Return the answer that says nothing but this error. Raises `error` if that has no place in the answer."""
+        """Return an answer with only this error. Raises `error` if the response has no field for it."""
         fields = self._response_class.__fields__
         if "error_code" not in fields:
             raise error
@@ -99,9 +99,9 @@ class Route:
         return encoded(throttled(context, response), self.version, self.answer_start, correlation_id)
 
     def promised(self, context: RequestContext, response: Any, commits: int) -> Any:
-        """Return `response`, or a Parked of it if it depends on what is not written or synced yet.
+        """Return `response`, or a Parked of it if it must wait for a write or a sync.
 
-        `commits` is how often the metadata had been changed when the handler began.
+        `commits` is the number of metadata changes when the handler began.
         """
         cluster = context.cluster
         lost: list[KafkaError] = []
@@ -111,12 +111,15 @@ class Route:
         waits, context.waits = context.waits, None
         if waits is None:
             return response
-        parked = Parked(response.cancel if isinstance(response, Parked) else None)
+        parked = Parked()
+        parked.holds_request = self.key != ApiKey.PRODUCE
+        if isinstance(response, Parked):
+            parked.on_cancel, parked.on_give_up = response.cancel, response.on_give_up
 
         def complete() -> None:
             if not lost:
                 if isinstance(response, Parked):
-                    response.attach(parked.complete, parked.fail)  # it waits for something else too
+                    response.attach(parked.complete, parked.fail)  # it also waits for something else
                 else:
                     parked.complete(response)
             elif not parked.done:
@@ -131,13 +134,13 @@ class Route:
         return parked
 
     def request_in(self, frame: memoryview) -> Message:
-        """The request in a frame that was read before."""
+        """Return the request in a frame that was decoded before."""
         _, position = RequestHeader.decode_from(frame, self.header_version)
         return self.request_class.decode_from(frame, self.version, position)[0]
 
 
 class Due:
-    """An answer that may leave when its turn ends, if what it tells is written by then."""
+    """An answer to send at the end of the turn, once what it reports is written."""
 
     __slots__ = ("_context", "_correlation_id", "_response", "_route")
 

@@ -1,7 +1,7 @@
-"""The APIs that are served: in which versions, and which file of `handlers` has what they do.
+"""The table of supported APIs: their versions, and the files of their handlers.
 
-A file is imported with the first request for one of its APIs, or in idle time before that (`late_imports`): no start is
-to wait for all of them.
+A file is imported with the first request for one of its APIs, or earlier in idle time (`late_imports`), so that the
+start is fast.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ _HANDLINGS: dict[ApiKey, _Handling] = {}
 
 
 class Served:
-    """One API as we serve it. Its handler's file is imported when something but the versions is asked for."""
+    """A supported API. Its handler's file is imported when anything but the versions is used."""
 
     def __init__(self, key: ApiKey, served: range, family: str) -> None:
         self.key = key

@@ -1,8 +1,7 @@
-"""Much work on the event loop without holding up anybody: a slice of it, then whoever waits, then the next slice.
+"""Long work on the event loop in slices, between which other requests run.
 
-`Slicer` runs steps (`protocol.steps`): what a handler returns whose work grows with its request, and the reading and
-writing of long messages. `each_partition` and `in_slices` do a chore for each of many. What is done is the caller's
-business.
+`Slicer` runs steps (`protocol.steps`) of handlers and of the decoding and encoding of long messages. `each_partition`
+and `in_slices` run a function for each of many items.
 
     request --> Slicer.start --- one slice is enough ---> result
                      |
@@ -31,9 +30,9 @@ Then = Callable[[], None]
 
 
 class Sliced:
-    """One work. Once it is `done`, `result()` returns what its steps returned, or raises what they raised.
+    """A piece of work. Once it is `done`, `result()` returns or raises what its steps did.
 
-    `on_end`, if set, is called once the work is done, unless its first slice was its last; `on_drop` if it is dropped.
+    `on_end`, if set, is called when the work is done, unless its first slice was its last; `on_drop` if it is dropped.
     """
 
     __slots__ = ("_error", "_result", "_steps", "done", "on_drop", "on_end")
@@ -47,7 +46,7 @@ class Sliced:
         self._error: BaseException | None = None
 
     def step(self) -> bool:
-        """Run one step; return whether the next one has nothing to do before others have had their turn."""
+        """Run a step; return whether the next one must wait until others have had their turn."""
         try:
             return next(self._steps) is WAITING
         except StopIteration as end:
@@ -57,7 +56,7 @@ class Sliced:
         return False
 
     def result(self) -> Any:
-        """Return the steps' result, or raise their error, once."""
+        """Return the steps' result, or raise their error; call it only once."""
         error, self._error = self._error, None
         if error is None:
             return self._result
@@ -77,10 +76,10 @@ class Sliced:
 
 
 class Slicer:
-    """Runs works in steps: one slice a turn of the loop in all, however many works there are.
+    """Runs work in steps: in total one slice per turn of the loop, however much work there is.
 
-    `call_soon` runs a callback in the loop's next turn; None has every work run to its end at once. `slices` counts
-    those that were run, `steps` theirs.
+    `call_soon` runs a callback in the loop's next turn; with None, all work runs to its end at once. `slices` and
+    `steps` count those that were run.
     """
 
     def __init__(
@@ -95,7 +94,7 @@ class Slicer:
         self._queue: deque[Sliced] = deque()
 
     def start(self, steps: Steps[Any]) -> Sliced:
-        """Begin a work: its first slice is run now, unless others wait for theirs."""
+        """Begin work: run its first slice now, unless other work is waiting."""
         work = Sliced(steps)
         if not self._queue:
             self._run(work)
@@ -104,7 +103,7 @@ class Slicer:
         return work
 
     def begin(self, steps: Steps[Any]) -> Any:
-        """As `start`, but return what the steps return, and raise what they raise, if the first slice is enough."""
+        """As `start`, but if the first slice is enough, return or raise what the steps do."""
         if not self._queue:
             self.slices += 1
             now = self._now
@@ -127,7 +126,7 @@ class Slicer:
             self._call_soon(self._turn)
 
     def drop_all(self) -> None:
-        """Run nothing of what is left: for the end."""
+        """Drop all remaining work, when the broker stops."""
         works = list(self._queue)
         self._queue.clear()
         for work in works:
@@ -143,7 +142,7 @@ class Slicer:
                 return
 
     def _turn(self) -> None:
-        """Run one slice, and have the next one run in another turn."""
+        """Run a slice, and schedule the next one for another turn."""
         if not self._queue:
             return  # they were dropped
         work = self._queue[0]
@@ -163,14 +162,14 @@ def _tell(work: Sliced, on_end: Callable[[Sliced], None]) -> None:
     try:
         on_end(work)
     except Exception:
-        # Whoever is told has no part in the works behind this one.
+        # An error of the callback must not affect the remaining work.
         log.exception("what follows a work in slices failed")
 
 
 def each_partition(cluster: Cluster, chore: Callable[[Partition], None], then: Then) -> None:
-    """Do the chore for each partition whose log is here and in use, and then `then`.
+    """Call `chore` for each partition whose log is here and online, and then `then`.
 
-    A topic that is made or deleted meanwhile is as good as one that was before.
+    Topics that are created or deleted meanwhile may or may not be included.
     """
     in_slices(cluster, chore, _partitions(cluster), then)
 
@@ -181,7 +180,7 @@ def _partitions(cluster: Cluster) -> Iterator[Partition]:
 
 
 def in_slices(cluster: Cluster, chore: Callable[[Item], None], items: Iterator[Item], then: Then) -> None:
-    """Do the chore for each item, and then `then`; others get their turn in between."""
+    """Call `chore` for each item, and then `then`; other work runs in between."""
     clock = cluster.clock
     until_ms = clock.monotonic_ms() + SLICE_MS
     for item in items:

@@ -1,12 +1,12 @@
-"""The turn: what one turn of the event loop appends is written together, and only then is anybody told of it.
+"""The turn: all appends of a turn of the event loop are written together, and only then reported.
 
     sockets that are ready --> requests run --> appends are pending --+     (the turn goes on: more sockets, timers)
                                                                       |
     end of the turn:  each log writes once --> waiters are told --> answers leave --> those who were woken look again
 
-An answer waits for one of two promises: that what it tells is written (which survives the death of the process), or
-that it is synced (which survives that of the machine): `flush.messages`, and all that the metadata log holds. A write
-that fails fails exactly those answers that waited for it.
+An answer waits until what it reports is written (it survives the death of the process) or synced (it survives the death
+of the machine), as `flush.messages` and the metadata log require. A failed write fails exactly the answers that wait
+for it.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from minibroker.storage.pending import Pending
 log = logging.getLogger("minibroker.requests")
 
 CallSoon = Callable[[Callable[[], None]], object]
-Then = Callable[[KafkaError | None], None]  # called with what broke the promise, or None
-Refuse = Callable[[KafkaError], None]  # puts what broke the promise into the answer
+Then = Callable[[KafkaError | None], None]  # called with the failure, or None
+Refuse = Callable[[KafkaError], None]  # puts the failure into the answer
 
 NOT_WRITTEN = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "It was not written when its turn ended.")
 
 
 class Wait(NamedTuple):
-    """A promise to be kept before an answer leaves: what is `pending` in `log` is written, and `synced` if need be.
+    """A condition for sending an answer: the batches `pending` in `log` are written, and with `synced` also synced.
 
-    It may be asked about in a later turn, too. `codes` has the codes that a client is told instead of the log's.
+    It can also be checked in a later turn. `codes` maps the log's error codes to those for the client.
     """
 
     log: Log
@@ -43,17 +43,17 @@ class Wait(NamedTuple):
 
     @property
     def is_kept(self) -> bool:
-        """Whether there is nothing to wait for."""
+        """Return whether there is nothing to wait for."""
         return not self.synced and self.pending is None
 
 
 def wait_for(appended_to: Log, codes: Mapping[ErrorCode, ErrorCode] = {}) -> Wait:
-    """Return the promise to be kept before anybody is told of what the log has been given so far."""
+    """Return the wait for everything that was appended to the log so far."""
     return Wait(appended_to, appended_to.unwritten, appended_to.flusher.is_needed, codes)
 
 
 def write_now(wait: Wait) -> None:
-    """Write what the promise is for, as what follows must not be in any log without it. Raises KafkaError."""
+    """Write the pending batches now, as what follows must not be in any log without them. Raises KafkaError."""
     wait.log.write_pending()
     failure = failure_of(wait)
     if failure is not None:
@@ -61,19 +61,19 @@ def write_now(wait: Wait) -> None:
 
 
 class Teller(Protocol):
-    """Who has answers that wait for the end of the turn."""
+    """An object with answers that wait for the end of the turn."""
 
     def turn_ended(self) -> None:
-        """Send them: `failure_of` says of each promise whether it was broken."""
+        """Send the answers; `failure_of` returns the failure of each wait."""
 
 
 def failure_of(wait: Wait) -> KafkaError | None:
-    """Return why the batches that `wait` is for were not written, None if they were; to be asked after the write."""
+    """Return why the batches of `wait` were not written, or None if they were; call it after the write."""
     return None if wait.pending is None else _for_client(wait, failure_of_pending(wait.pending))
 
 
 def failure_of_pending(pending: Pending) -> KafkaError | None:
-    """Return why these batches were not written, None if they were; to be asked after the write."""
+    """Return why these batches were not written, or None if they were; call it after the write."""
     return NOT_WRITTEN if pending.headers else pending.failure
 
 
@@ -84,7 +84,7 @@ def _for_client(wait: Wait, failure: KafkaError | None) -> KafkaError | None:
 
 
 class Turn:
-    """What ends with the present turn of the loop. Without a loop, all that is appended is written at once."""
+    """The work at the end of the current turn of the loop. Without a loop, appends are written at once."""
 
     __slots__ = ("_call_soon", "_due", "_logs", "_tellers", "_waits", "_woken")
 
@@ -97,33 +97,33 @@ class Turn:
         self._woken: dict[Waiter, None] = {}
 
     def bind(self, call_soon: CallSoon) -> None:
-        """Let the turns be those of a loop from now on."""
+        """Use the turns of a loop from now on."""
         self._call_soon = call_soon
         if self._woken:
             self._end_soon()
 
     @property
     def collects(self) -> bool:
-        """Whether small appends may wait for the end of the turn."""
+        """Return whether small appends may wait for the end of the turn."""
         return self._call_soon is not None
 
     # --- what happens in the turn ---------------------------------------------------------------
 
     def pending(self, partition: Partition, size_bytes: int) -> None:
-        """Have the partition's log written, and then tell who waits for records of it."""
+        """Write the partition's log at the end of the turn, and then wake those who wait for its records."""
         known = self._logs.get(partition.log)
         self._logs[partition.log] = (partition, size_bytes if known is None else known[1] + size_bytes)
         if not self._due:
             self._end_soon()
 
     def tell(self, teller: Teller) -> None:
-        """Have `teller` told when all is written."""
+        """Call `turn_ended` of `teller` when everything is written."""
         self._tellers[teller] = None
         if not self._due:
             self._end_soon()
 
     def when(self, wait: Wait, then: Then) -> None:
-        """Call `then` once the promise is kept or broken; now, if that is known already."""
+        """Call `then` once the wait is over or has failed; now, if that is already known."""
         if wait.pending is not None and wait.pending.headers:
             self._waits.append((wait, then))
             if not self._due:
@@ -132,7 +132,7 @@ class Turn:
             _conclude(wait, then)
 
     def when_all(self, waits: Iterable[tuple[Wait, Refuse]], then: Callable[[], None]) -> None:
-        """Call `then` once the last of the promises is kept or broken; tell of each that is broken before."""
+        """Call `then` once all waits are over or have failed; first call the callback of each failed one."""
         left = 1
 
         def kept(refuse: Refuse, failure: KafkaError | None) -> None:
@@ -153,7 +153,7 @@ class Turn:
             then()
 
     def wake_soon(self, waiter: Waiter) -> None:
-        """Have `waiter` look again when the turn ends."""
+        """Let `waiter` check again at the end of the turn."""
         self._woken[waiter] = None
         if not self._due:
             self._end_soon()
@@ -166,7 +166,7 @@ class Turn:
     # --- its end --------------------------------------------------------------------------------
 
     def end(self) -> None:
-        """Write, tell, answer, and let the woken ones look."""
+        """Write, move the high watermarks, send the answers, and wake the waiters."""
         self._due = False
         logs, self._logs = self._logs, {}
         _call_each([partial(_write, each, *told) for each, told in logs.items()])
@@ -185,7 +185,7 @@ class Turn:
 
 def _write(appended_to: Log, partition: Partition, size_bytes: int) -> None:
     appended_to.write_pending()
-    if partition.waiters:  # even if it failed: a part may have been written before
+    if partition.waiters:  # even after a failure, as a part may have been written before
         partition.tell_waiters(size_bytes)
 
 
@@ -198,7 +198,7 @@ def _conclude(wait: Wait, then: Then) -> None:
 
 
 def _call_each(calls: Iterable[Callable[[], None]]) -> None:
-    """Call each, even if another one fails: one client's trouble is that client's alone."""
+    """Call each, even if another one fails, so that an error affects only one client."""
     for call in calls:
         try:
             call()

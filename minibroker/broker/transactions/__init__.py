@@ -1,4 +1,4 @@
-"""Transactions across partitions (KIP-98, KIP-360, KIP-890): their coordinator, which runs without sockets.
+"""The coordinator of transactions (KIP-98, KIP-360, KIP-890), without sockets.
 
-How requests are read and answered is told in `handlers`, what a transaction does to one log in `storage`.
+`handlers` answers requests, and `storage` tracks the transactions in a single log.
 """

@@ -1,6 +1,6 @@
-"""The coordinator: all transactional ids, what was asked for each, written to `__transaction_state` and then applied.
+"""The transaction coordinator: all transactional ids; each change is written to `__transaction_state`, then applied.
 
-What a request makes of a transaction is decided in `transitions`; markers are `markers.py`'s business.
+`transitions` decides how a request changes a transaction; `markers` writes the markers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SETTINGS = CoordinatorLogSettings(
 
 
 class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
-    """All transactional ids of the cluster, which keep their state in `__transaction_state`."""
+    """The coordinator of all transactional ids of the cluster, whose state is in `__transaction_state`."""
 
     def __init__(self, cluster: Cluster, controller: Controller) -> None:
         super().__init__(cluster, controller, TRANSACTIONS_TOPIC, SETTINGS)
@@ -53,23 +53,23 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
 
     @property
     def version(self) -> int:
-        """The level of the feature transaction.version that is in force."""
+        """Return the finalized level of the feature transaction.version."""
         return self.cluster.image.features.get(TRANSACTION_VERSION, 0)
 
-    # --- which node, which transaction ----------------------------------------------------------
+    # --- nodes and transactions -----------------------------------------------------------------
 
     def check(self, node: Node, key: str | None) -> None:
-        """As every coordinator. Raises KafkaError(INVALID_REQUEST) for what is no transactional id."""
+        """Check that `node` coordinates `key`. Raises KafkaError, INVALID_REQUEST for an empty transactional id."""
         if not key:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "A transactional id is not empty.")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "A transactional id must not be empty.")
         super().check(node, key)
 
     def coordinator_epoch(self, transactional_id: str) -> int:
-        """The epoch that markers bear: the leader epoch of the partition with the id's state. Raises KafkaError."""
+        """Return the epoch of markers: the leader epoch of the partition with the id's state. Raises KafkaError."""
         return self.log.partition(self.log.partition_of(transactional_id)).leader_epoch
 
     def find(self, transactional_id: str) -> Transaction:
-        """What is known of an id. Raises KafkaError(INVALID_PRODUCER_ID_MAPPING) if that is nothing."""
+        """Return the transaction of an id. Raises KafkaError(INVALID_PRODUCER_ID_MAPPING) for an unknown id."""
         transaction = self.transactions.get(transactional_id)
         if transaction is None:
             raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"{transactional_id} has no producer id.")
@@ -80,10 +80,10 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
     def initialize(
         self, transactional_id: str, timeout_ms: int, expected: transitions.Expected = None
     ) -> tuple[int, int]:
-        """The producer id and epoch for a producer with this id; whoever had them before is fenced.
+        """Return a producer id and epoch for a producer with this id; its predecessor is fenced.
 
-        An ongoing transaction is aborted first: meanwhile this raises KafkaError(CONCURRENT_TRANSACTIONS), and the
-        client asks again. Raises KafkaError: PRODUCER_FENCED, and what writing raises.
+        Raises KafkaError: PRODUCER_FENCED, the errors of `append`, and CONCURRENT_TRANSACTIONS while an ongoing
+        transaction is aborted, until which the client retries.
         """
         now_ms = self.cluster.clock.wall_ms()
         new_id = self.controller.next_producer_id
@@ -101,9 +101,9 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
     def add_partitions(
         self, transactional_id: str, producer: tuple[int, int], partitions: Iterable[TopicPartition], version: int
     ) -> None:
-        """Have the partitions be part of the transaction; `version` is the client's transaction version.
+        """Add partitions to the transaction; `version` is the client's transaction version.
 
-        Raises KafkaError: as `transitions.with_partitions`, and what writing raises.
+        Raises KafkaError as `transitions.with_partitions` and `append`.
         """
         transaction = self.find(transactional_id)
         now_ms = self.cluster.clock.wall_ms()
@@ -112,13 +112,13 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
             self._change(after)
 
     def check_partition(self, transactional_id: str, producer: tuple[int, int], partition: TopicPartition) -> None:
-        """Raises KafkaError unless the partition is part of the producer's open transaction (KIP-890)."""
+        """Check that the partition is part of the producer's open transaction (KIP-890). Raises KafkaError."""
         transitions.check_partition(self.find(transactional_id), producer, partition)
 
     def end(self, transactional_id: str, producer: tuple[int, int], commit: bool, version: int) -> tuple[int, int]:
-        """End the transaction: the decision is written, markers follow. The producer id and epoch for the next one.
+        """Write the decision to end the transaction; markers follow. Return the next producer id and epoch.
 
-        Raises KafkaError: as `transitions.ended`, and what writing raises.
+        Raises KafkaError as `transitions.ended` and `append`.
         """
         transaction = self.find(transactional_id)
         now_ms = self.cluster.clock.wall_ms()
@@ -128,7 +128,7 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
             self._decide(after)
         return transitions.producer_after(after)
 
-    # --- what the coordinator does by itself ----------------------------------------------------
+    # --- without a request ----------------------------------------------------------------------
 
     def abort_and_fence(self, transaction: Transaction) -> None:
         """Abort an ongoing transaction and fence its producer. Raises KafkaError."""
@@ -137,17 +137,17 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
         self._decide(after)
 
     def _decide(self, after: Transaction) -> None:
-        """Write down how a transaction is to end; its markers follow once that is kept, if need be after a start."""
+        """Write the decision; its markers follow once it is durable, after a crash at the next start."""
         self._change(after)
         self.when_durable(after.transactional_id, lambda failure: None if failure else self.markers.send(after))
 
     def complete(self, transactional_id: str) -> None:
-        """All markers of a transaction are written. Raises KafkaError if that cannot be recorded."""
+        """Record that all markers of a transaction are written. Raises KafkaError."""
         transaction = self.transactions[transactional_id]
         self._change(transitions.completed(transaction, self.cluster.clock.wall_ms()))
 
     def forget(self, transactional_id: str) -> None:
-        """Take back all that is known of an id. Raises KafkaError."""
+        """Delete an id, with a tombstone. Raises KafkaError."""
         self.append(transactional_id, [tombstone(transactional_id)])
         del self.transactions[transactional_id]
 
@@ -174,13 +174,13 @@ class TransactionShard:
             del transactions[transactional_id]
 
     def transaction_ended(self, producer_id: int, *, committed: bool) -> None:
-        """Nothing in this topic is part of a transaction itself."""
+        """Do nothing, as no record of this topic is part of a transaction."""
 
     def loaded(self) -> None:
-        """Go on with the transactions that are half-way ended, and look after timeouts."""
+        """Send the markers of decided transactions, and start to check timeouts."""
         for transaction in self._coordinator.transactions.of(self._index):
             if transaction.state in ENDING:
-                self._coordinator.markers.send(transaction)
+                self._coordinator.markers.send_soon(transaction)
         self._coordinator.expiry.start()
 
     def unload(self) -> None:

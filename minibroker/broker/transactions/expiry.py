@@ -1,7 +1,4 @@
-"""What time does to transactional ids: transactions that last too long are aborted, ids nobody uses are forgotten.
-
-When that is, is told by the cluster's clock; how, by the coordinator.
-"""
+"""Timeouts of transactional ids: aborts transactions that last too long, and deletes unused ids."""
 
 from __future__ import annotations
 
@@ -22,14 +19,14 @@ FORGET_INTERVAL = "transaction.remove.expired.transaction.cleanup.interval.ms"
 
 
 class TransactionExpiry:
-    """Looks at all transactional ids at the intervals that the settings tell, once it is started."""
+    """Checks all transactional ids at the intervals of the settings, once it is started."""
 
     def __init__(self, coordinator: TransactionCoordinator) -> None:
         self._coordinator = coordinator
         self._started = False
 
     def start(self) -> None:
-        """Begin; a second time is well."""
+        """Start the checks, unless they have started."""
         if not self._started:
             self._started = True
             self._again(ABORT_INTERVAL, self.abort_timed_out)
@@ -44,7 +41,7 @@ class TransactionExpiry:
         cluster.clock.call_later(cluster.settings[interval], run)
 
     def abort_timed_out(self) -> None:
-        """Abort the transactions that have lasted longer than their producer's transaction.timeout.ms."""
+        """Abort the transactions that have exceeded their producer's transaction.timeout.ms."""
         now_ms = self._coordinator.cluster.clock.wall_ms()
         for transaction in list(self._coordinator.transactions.values()):
             if transaction.state is State.ONGOING and transaction.start_ms + transaction.timeout_ms < now_ms:
@@ -56,7 +53,7 @@ class TransactionExpiry:
                     log.info("%s is aborted, as it has timed out", transaction.transactional_id)
 
     def forget_unused(self) -> None:
-        """Forget the ids that nobody has used for transactional.id.expiration.ms."""
+        """Delete the ids that were unused for transactional.id.expiration.ms."""
         coordinator = self._coordinator
         after_ms = coordinator.cluster.settings["transactional.id.expiration.ms"]
         now_ms = coordinator.cluster.clock.wall_ms()

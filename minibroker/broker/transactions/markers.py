@@ -1,25 +1,23 @@
-"""Markers: what ends a transaction in each of its partitions, sent to their leaders until all have it.
+"""The sender of markers, which end a transaction in each of its partitions. It retries until all leaders have them.
 
-The coordinator's node asks the leaders' nodes by WriteTxnMarkers, a message of the protocol, also inside one process.
-When a transaction is to end is the coordinator's decision.
+Each leader's node writes them as if WriteTxnMarkers had asked for it; as all nodes are in one process, no request is
+sent. When a transaction is to end is the coordinator's decision.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from minibroker.broker.metadata.partitions import NO_LEADER, Partition
 from minibroker.broker.requests.slices import in_slices
 from minibroker.broker.requests.turn import Wait, wait_for
-from minibroker.broker.transactions.marking import write_markers
+from minibroker.broker.transactions.marking import Ending, write_marker
 from minibroker.broker.transactions.transaction import ENDING, State, TopicPartition, Transaction
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.messages.transactions import WriteTxnMarkersRequest, WriteTxnMarkersResponse
-from minibroker.protocol.steps import at_once, chunks
+from minibroker.protocol.steps import chunks
+from minibroker.storage.producers.transaction_markers import Marker
 
 if TYPE_CHECKING:
     from minibroker.broker.clock import Timer
@@ -29,15 +27,13 @@ log = logging.getLogger("minibroker.transactions")
 
 RETRY_MS = 100
 
-Marker = WriteTxnMarkersRequest.WritableTxnMarker
-
 # A partition that answers so has its marker, or will never need one; after GIVEN_UP another coordinator has taken over.
 DONE = frozenset({ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT})
 GIVEN_UP = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
 
 
 class MarkerSender:
-    """The transactions that are being ended, and the partitions that still lack their marker."""
+    """The transactions that are ending, and their partitions without a marker."""
 
     def __init__(self, coordinator: TransactionCoordinator) -> None:
         self._coordinator = coordinator
@@ -46,26 +42,31 @@ class MarkerSender:
         self._held: set[str] = set()
 
     def hold(self, transactional_id: str) -> None:
-        """Let no transaction of this id end until `release`, however it was decided: its markers wait."""
+        """Hold back the markers of this id until `release`, so that no transaction of it ends."""
         self._held.add(transactional_id)
 
     def release(self, transactional_id: str) -> None:
-        """Have what was held of this id go on."""
+        """Send the markers of this id that were held back."""
         self._held.discard(transactional_id)
         if transactional_id in self._missing and transactional_id not in self._timers:
             self._later(transactional_id, 0)
 
     def missing(self, transactional_id: str) -> frozenset[TopicPartition]:
-        """The partitions of a transaction that have no marker yet."""
+        """Return the partitions of a transaction that have no marker yet."""
         return frozenset(self._missing.get(transactional_id, ()))
 
     def send(self, transaction: Transaction) -> None:
-        """Have the markers of a transaction that is to end written, and then its end: soon, not now."""
+        """Write the markers of a transaction that is to end, and then its end."""
+        self._missing[transaction.transactional_id] = set(transaction.partitions)
+        self._attempt(transaction.transactional_id)
+
+    def send_soon(self, transaction: Transaction) -> None:
+        """Send markers as `send` does, but not now."""
         self._missing[transaction.transactional_id] = set(transaction.partitions)
         self._later(transaction.transactional_id, 0)
 
     def forget(self, transactional_id: str) -> None:
-        """Send nothing more for this id."""
+        """Stop sending markers for this id."""
         self._missing.pop(transactional_id, None)
         timer = self._timers.pop(transactional_id, None)
         if timer is not None:
@@ -78,7 +79,7 @@ class MarkerSender:
         self._timers[transactional_id] = self._coordinator.cluster.clock.call_later(delay_ms, run)
 
     def _attempt(self, transactional_id: str) -> None:
-        del self._timers[transactional_id]
+        self._timers.pop(transactional_id, None)
         if transactional_id in self._held:
             return
         transaction = self._coordinator.transactions.get(transactional_id)
@@ -106,7 +107,7 @@ class MarkerSender:
         in_slices(self._coordinator.cluster, write, chunks(sorted(missing)), end)
 
     def _end_when_flushed(self, transaction: Transaction) -> None:
-        """Record the end, unless markers are missing; those that must be flushed are missing until they are."""
+        """Complete the transaction, unless markers are missing; markers that need a flush count as missing until it."""
         transactional_id = transaction.transactional_id
         missing = self._missing[transactional_id]
         if missing:
@@ -114,6 +115,9 @@ class MarkerSender:
             return
 
         unflushed = self._unflushed(transaction)
+        if not unflushed:
+            self._end_or_again(transactional_id)
+            return
         missing.update(where for where, _ in unflushed)
         lost: set[TopicPartition] = set()
 
@@ -126,7 +130,7 @@ class MarkerSender:
         self._coordinator.cluster.turn.when_all(waits, end)
 
     def _unflushed(self, transaction: Transaction) -> list[tuple[TopicPartition, Wait]]:
-        """The partitions of the transaction in which the markers must be flushed (flush.messages)."""
+        """Return the partitions of the transaction whose markers need a flush (flush.messages)."""
         topics = self._coordinator.cluster.image.topics
         found = (
             (where, topics[where[0]].partition(where[1])) for where in transaction.partitions if where[0] in topics
@@ -145,57 +149,32 @@ class MarkerSender:
         self._later(transactional_id, RETRY_MS)
 
     def _write(
-        self, transaction: Transaction, missing: set[TopicPartition], partitions: Sequence[TopicPartition]
+        self, transaction: Transaction, missing: set[TopicPartition], partitions: Iterable[TopicPartition]
     ) -> None:
-        """Send the markers of these partitions. Raises KafkaError."""
+        """Have the leaders of these partitions write their markers. Raises KafkaError."""
+        cluster = self._coordinator.cluster
         epoch = self._coordinator.coordinator_epoch(transaction.transactional_id)
-        for node_id, led in self._by_leader(missing, partitions).items():
-            node = self._coordinator.cluster.nodes.get(node_id)
-            if node is None:
-                continue
-            request = WriteTxnMarkersRequest(markers=[_marker(transaction, led, epoch)])
-            self._note(transaction, missing, at_once(write_markers(self._coordinator.cluster, node, request)))
-
-    def _by_leader(
-        self, missing: set[TopicPartition], partitions: Iterable[TopicPartition]
-    ) -> dict[int, list[TopicPartition]]:
-        """Who leads the partitions. Those of deleted topics need no marker, and are taken out of `missing`."""
-        by_leader: defaultdict[int, list[TopicPartition]] = defaultdict(list)
+        marker = Marker(transaction.state is State.PREPARE_COMMIT, epoch)
+        ending = Ending(transaction.producer_id, transaction.producer_epoch, marker, transaction.client_version)
         for name, index in partitions:
-            topic = self._coordinator.cluster.image.topics.get(name)
-            partition: Partition | None = None if topic is None else topic.partition(index)
-            if partition is None:
+            topic = cluster.image.topics.get(name)
+            partition = None if topic is None else topic.partition(index)
+            if partition is None:  # of a deleted topic
                 missing.discard((name, index))
-            elif partition.leader_id != NO_LEADER:
-                by_leader[partition.leader_id].append((name, index))
-        return by_leader
+            elif (node := cluster.nodes.get(partition.leader_id)) is not None:
+                self._note(transaction, missing, (name, index), write_marker(cluster, node, ending, name, index))
 
-    def _note(self, transaction: Transaction, missing: set[TopicPartition], response: WriteTxnMarkersResponse) -> None:
-        for topic in response.markers[0].topics:
-            for partition in topic.partitions:
-                where, code = (topic.name, partition.partition_index), ErrorCode(partition.error_code)
-                if code in DONE:
-                    missing.discard(where)
-                elif code in GIVEN_UP:
-                    log.warning("%s: %s-%d takes no marker: %s", transaction.transactional_id, *where, code.name)
-                    missing.discard(where)
-                else:
-                    log.info("%s: %s-%d has no marker yet: %s", transaction.transactional_id, *where, code.name)
+    def _note(
+        self, transaction: Transaction, missing: set[TopicPartition], where: TopicPartition, code: ErrorCode
+    ) -> None:
+        if code in DONE:
+            missing.discard(where)
+        elif code in GIVEN_UP:
+            log.warning("%s: %s-%d takes no marker: %s", transaction.transactional_id, *where, code.name)
+            missing.discard(where)
+        else:
+            log.info("%s: %s-%d has no marker yet: %s", transaction.transactional_id, *where, code.name)
 
 
 def _note_lost(lost: set[TopicPartition], where: TopicPartition, failure: KafkaError) -> None:
     lost.add(where)
-
-
-def _marker(transaction: Transaction, partitions: Iterable[TopicPartition], coordinator_epoch: int) -> Marker:
-    by_topic: defaultdict[str, list[int]] = defaultdict(list)
-    for name, index in partitions:
-        by_topic[name].append(index)
-    return Marker(
-        producer_id=transaction.producer_id,
-        producer_epoch=transaction.producer_epoch,
-        transaction_result=transaction.state is State.PREPARE_COMMIT,
-        topics=[Marker.WritableTxnMarkerTopic(name=name, partition_indexes=ids) for name, ids in by_topic.items()],
-        coordinator_epoch=coordinator_epoch,
-        transaction_version=transaction.client_version,
-    )

@@ -1,6 +1,6 @@
-"""One transactional id: its producer, the state of its transaction, and which state may follow on which.
+"""A transactional id: its producer, the state of its transaction, and the allowed transitions between states.
 
-What a request makes of it is decided in `transitions`.
+`transitions` decides how a request changes it.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
 NO_TIME: Final = -1
 MAX_EPOCH: Final = 0x7FFF
-LAST_CLIENT_EPOCH: Final = MAX_EPOCH - 1  # the one after it is left to fence whoever has this one
-OWN_EPOCHS: Final = 2  # the transaction version (KIP-1022) from which on each transaction has an epoch of its own
+LAST_CLIENT_EPOCH: Final = MAX_EPOCH - 1  # the next epoch is reserved for fencing a producer with this one
+OWN_EPOCHS: Final = 2  # the first transaction version (KIP-1022) with an epoch per transaction
 
 
 class State(IntEnum):
-    """The states, by the numbers that `__transaction_state` has for them (Kafka's TransactionState)."""
+    """The states, numbered as in `__transaction_state` (Kafka's TransactionState)."""
 
     EMPTY = 0
     ONGOING = 1
@@ -30,13 +30,13 @@ class State(IntEnum):
 
     @property
     def label(self) -> str:
-        """The name that DescribeTransactions and ListTransactions have for it."""
+        """Return the state's name in DescribeTransactions and ListTransactions."""
         return "".join(word.capitalize() for word in self.name.split("_"))
 
 
 LABELS: Final = {state.label: state for state in State}
 
-# From which states each can be reached. PREPARE_EPOCH_FENCE is never written: it is an abort that bumps the epoch.
+# The previous states of each state. PREPARE_EPOCH_FENCE is never written: it is an abort that bumps the epoch.
 REACHED_FROM: Final = {
     State.EMPTY: {State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT},
     State.ONGOING: {State.ONGOING, State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT},
@@ -60,9 +60,9 @@ TopicPartition = tuple[str, int]
 
 
 class Transaction(NamedTuple):
-    """What is known of a transactional id; a change of it is another `Transaction`. All times in ms since 1970.
+    """The immutable state of a transactional id. All times are in ms since 1970.
 
-    `last_producer_epoch` is the epoch before the last bump, if a producer asked for that bump: it may ask again.
+    `last_producer_epoch` is the epoch before the last bump, if the producer requested it and may retry.
     `client_version` is the transaction version of the client that began or ended the last transaction.
     """
 
@@ -81,11 +81,11 @@ class Transaction(NamedTuple):
 
     @property
     def epochs_exhausted(self) -> bool:
-        """Whether the producer needs another id, as no epoch is left for it."""
+        """Return whether the producer needs a new id, as no epoch is left."""
         return self.producer_epoch >= LAST_CLIENT_EPOCH
 
     def moved(self, state: State, now_ms: int, **changes: object) -> Transaction:
-        """The transaction in the state that follows. Raises ValueError for one that cannot follow: a defect of ours."""
+        """Return the transaction in its next state. Raises ValueError for an impossible transition, which is a bug."""
         if self.state not in REACHED_FROM[state]:
             raise ValueError(f"{self.transactional_id} cannot go from {self.state.label} to {state.label}")
         return self._replace(state=state, last_update_ms=now_ms, **changes)  # type: ignore[arg-type]

@@ -1,6 +1,6 @@
-"""What each request makes of a transaction: pure functions from one `Transaction` to the next, by Kafka's rules.
+"""The transitions of a transaction: pure functions from one `Transaction` to the next, by Kafka's rules.
 
-Each raises KafkaError where Kafka refuses. Writing the outcome down, and markers, are the coordinator's business.
+Each raises KafkaError where Kafka rejects the request. The coordinator writes the result and the markers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from minibroker.broker.transactions.transaction import (
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
 NewProducerId = Callable[[], int]
-Expected = tuple[int, int] | None  # the producer id and epoch that a producer has and wants to go on with (KIP-360)
+Expected = tuple[int, int] | None  # the current producer id and epoch of a producer that wants to continue (KIP-360)
 
 
 # --- InitProducerId -----------------------------------------------------------------------------
@@ -31,9 +31,9 @@ Expected = tuple[int, int] | None  # the producer id and epoch that a producer h
 def initialized(
     transaction: Transaction, timeout_ms: int, expected: Expected, now_ms: int, new_producer_id: NewProducerId
 ) -> Transaction:
-    """The transaction of a producer that begins, or goes on after an error; the one before is fenced by the epoch.
+    """Return the transaction of a producer that starts, or continues after an error; a new epoch fences the old one.
 
-    Raises KafkaError: PRODUCER_FENCED, CONCURRENT_TRANSACTIONS while a transaction is being ended.
+    Raises KafkaError: PRODUCER_FENCED, CONCURRENT_TRANSACTIONS while a transaction is ending.
     """
     check_expected(transaction, expected)
     exhausted = transaction.epochs_exhausted and (expected is None or expected[1] == transaction.producer_epoch)
@@ -52,7 +52,10 @@ def initialized(
 
 
 def check_expected(transaction: Transaction, expected: Expected) -> None:
-    """Raises KafkaError: PRODUCER_FENCED if another has the id by now, CONCURRENT_TRANSACTIONS if markers are due."""
+    """Check the producer id and epoch that a producer expects to have.
+
+    Raises KafkaError: PRODUCER_FENCED if another producer has the id, CONCURRENT_TRANSACTIONS if markers are missing.
+    """
     if expected is not None and transaction.producer_epoch != NO_EPOCH:
         producer_id, epoch = expected
         repeated = producer_id == transaction.previous_producer_id and epoch >= LAST_CLIENT_EPOCH
@@ -63,14 +66,14 @@ def check_expected(transaction: Transaction, expected: Expected) -> None:
 
 
 def _bumped(transaction: Transaction, expected: Expected) -> tuple[int, int]:
-    """The epoch to go on with, and the one before it, if the producer knows that one."""
+    """Return the next epoch, and the one before it if the producer expected it."""
     current = transaction.producer_epoch
     if expected is None:
         return current + 1, NO_EPOCH
     if current == NO_EPOCH or expected[1] == current:
         return current + 1, current
     if expected[1] == transaction.last_producer_epoch:
-        return current, transaction.last_producer_epoch  # it asks again, as it has not heard the answer
+        return current, transaction.last_producer_epoch  # a retry, as the answer was lost
     raise _fenced(transaction, expected[1])
 
 
@@ -88,7 +91,7 @@ def with_partitions(
     client_version: int,
     now_ms: int,
 ) -> Transaction:
-    """The transaction with these partitions in it, begun if none was; the same one if they are in it already.
+    """Return the transaction with these partitions, begun if none is open; the same object if it has them already.
 
     Raises KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
     """
@@ -101,9 +104,9 @@ def with_partitions(
 
 
 def check_partition(transaction: Transaction, producer: tuple[int, int], partition: TopicPartition) -> None:
-    """Whether the partition is in the transaction that is open (KIP-890, part 1).
+    """Check that the partition is in the open transaction (KIP-890, part 1).
 
-    Raises KafkaError: as `with_partitions`, and TRANSACTION_ABORTABLE.
+    Raises KafkaError as `with_partitions`, and TRANSACTION_ABORTABLE.
     """
     _check_not_ending(transaction, producer)
     if partition not in transaction.partitions:
@@ -137,7 +140,7 @@ def ended(
     now_ms: int,
     new_producer_id: NewProducerId,
 ) -> Transaction:
-    """The transaction on its way to its end; the same one if it has ended so before, and the client asks again.
+    """Return the transaction in a Prepare state; the same object if a retry finds that it has ended this way.
 
     Raises KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
     """
@@ -158,9 +161,9 @@ def _ended_with_own_epoch(
     now_ms: int,
     new_producer_id: NewProducerId,
 ) -> Transaction:
-    """KIP-890, part 2: the epoch tells whether the client asks again, or ends the next transaction.
+    """As `ended`, for KIP-890, part 2: the epoch tells a retry from the end of the next transaction.
 
-    That one may have no partition: it can be aborted, not committed.
+    A transaction without partitions can be aborted, but not committed.
     """
     again = _asks_again(transaction, producer)
     if producer[0] != transaction.producer_id and not again:
@@ -180,7 +183,7 @@ def _ended_with_own_epoch(
 
 
 def _asks_again(transaction: Transaction, producer: tuple[int, int]) -> bool:
-    """Whether the producer is told apart from its next transaction by its epoch, or by its id where that ran out."""
+    """Return whether this is a retry: it has the previous epoch, or the previous id if the epochs ran out."""
     producer_id, epoch = producer
     if producer_id == transaction.producer_id:
         return transaction.producer_epoch == epoch + 1
@@ -192,7 +195,7 @@ def _asks_again(transaction: Transaction, producer: tuple[int, int]) -> bool:
 
 
 def _check_outcome(transaction: Transaction, commit: bool) -> None:
-    """What is ended already ends as it was said first. Raises KafkaError unless it has ended that way."""
+    """Check that the transaction has ended with this outcome. Raises KafkaError."""
     if transaction.state not in OUTCOMES[commit]:
         raise _invalid_state(transaction, commit)
     if transaction.state in ENDING:
@@ -216,7 +219,7 @@ def _prepared(
 
 
 def fenced(transaction: Transaction, client_version: int, now_ms: int, new_producer_id: NewProducerId) -> Transaction:
-    """An ongoing transaction on its way to being aborted, under an epoch that its producer does not have."""
+    """Return an ongoing transaction in PrepareAbort, with a new epoch that fences its producer."""
     if client_version >= OWN_EPOCHS:
         next_producer_id = new_producer_id() if transaction.epochs_exhausted else NO_PRODUCER_ID
         return _prepared(transaction, False, client_version, now_ms, next_producer_id)
@@ -225,7 +228,7 @@ def fenced(transaction: Transaction, client_version: int, now_ms: int, new_produ
 
 
 def completed(transaction: Transaction, now_ms: int) -> Transaction:
-    """The transaction after its markers are written."""
+    """Return the transaction after its markers are written."""
     state = State.COMPLETE_COMMIT if transaction.state is State.PREPARE_COMMIT else State.COMPLETE_ABORT
     after = transaction.moved(state, now_ms, partitions=frozenset())
     if transaction.next_producer_id == NO_PRODUCER_ID:
@@ -239,13 +242,13 @@ def completed(transaction: Transaction, now_ms: int) -> Transaction:
 
 
 def producer_after(transaction: Transaction) -> tuple[int, int]:
-    """The producer id and epoch to go on with once the transaction that is being ended has ended."""
+    """Return the producer id and epoch for the producer's next transaction."""
     if transaction.next_producer_id != NO_PRODUCER_ID:
         return transaction.next_producer_id, 0
     return transaction.producer_id, transaction.producer_epoch
 
 
-# --- refusals -----------------------------------------------------------------------------------
+# --- errors -------------------------------------------------------------------------------------
 
 
 def _mapped_otherwise(transaction: Transaction, producer_id: int) -> KafkaError:

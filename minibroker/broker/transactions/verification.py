@@ -1,6 +1,6 @@
-"""Whether what a producer writes belongs to a transaction that is open (KIP-890): asked of the coordinator, or told it.
+"""The check that a transactional batch belongs to an open transaction (KIP-890).
 
-Clients that add no partitions themselves have them added here; the others' partitions must have been added.
+Newer clients do not add partitions; here the broker adds them. For older clients, it asks the coordinator.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FIRST_PRODUCE_WITH_ABORTABLE = 11
 FIRST_PRODUCE_THAT_JOINS = 12
 VERIFICATION = "transaction.partition.verification.enable"
 
-# What the coordinator's refusals become where older clients would not know what to do: they try again for this one.
+# Clients retry this error. It replaces errors of the coordinator that a Produce must not return.
 RETRIED_AS = ErrorCode.NOT_ENOUGH_REPLICAS
 RETRIED = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
@@ -36,12 +36,10 @@ def join_or_verify(
     *,
     joins: bool,
 ) -> Wait | None:
-    """Have the partition be part of the producer's transaction, or (not `joins`) see that it is.
+    """Add the partition to the producer's transaction, or, without `joins`, check that it is part of it.
 
-    Return the promise to be kept before the client is told, if something was written.
-
-    Raises KafkaError with the coordinator's code, but INVALID_PRODUCER_EPOCH for who is fenced: as in Kafka, that is
-    what those who write and not only ask are told.
+    Return what to wait for before the client is answered, or None if nothing was written. Raises KafkaError with the
+    coordinator's code, but INVALID_PRODUCER_EPOCH for a fenced producer, as in Kafka.
     """
     try:
         return _join_or_verify(transactions, transactional_id, producer, partition, joins=joins)
@@ -66,7 +64,7 @@ def _join_or_verify(
     if joins:
         transactions.add_partitions(transactional_id, producer, [partition], OWN_EPOCHS)
         wait = transactions.wait(transactional_id)
-        write_now(wait)  # a batch of a transaction that its coordinator does not know would stay open for ever
+        write_now(wait)  # a transaction that is in the log but unknown to its coordinator would stay open for ever
         return wait._replace(pending=None)
     if transactions.cluster.settings[VERIFICATION]:
         transactions.check_partition(transactional_id, producer, partition)
@@ -80,10 +78,10 @@ def check_produce(
     transactional_id: str,
     api_version: int,
 ) -> Wait | None:
-    """Whether a transactional batch may be appended: its transaction is open, here or at the coordinator.
+    """Check that a transactional batch may be appended: its transaction is open in the log or at the coordinator.
 
-    Return the promise to be kept before the batch is acknowledged, if one is. Raises KafkaError with the code for a
-    Produce of `api_version`.
+    Return what to wait for before the batch is acknowledged, or None. Raises KafkaError with the code for a Produce of
+    `api_version`.
     """
     if partition.log.producers.in_transaction(header):
         return None
@@ -97,7 +95,7 @@ def check_produce(
         raise _for_producer(error, api_version) from error
     if joins:
         partition.log.producers.check_first(header)
-    return None if joined is None else joined._replace(codes={})  # a producer is told what became of the log
+    return None if joined is None else joined._replace(codes={})  # a producer gets the log's own error code
 
 
 def _for_producer(error: KafkaError, api_version: int) -> KafkaError:

@@ -1,1 +1,1 @@
-"""Work in the background: compaction, retention and housekeeping."""
+"""Background work: compaction, retention and housekeeping."""

@@ -1,7 +1,7 @@
-"""When logs are compacted: the dirtiest first, in threads, as many at a time as `log.cleaner.threads` says.
+"""The log cleaner: compacts the dirtiest logs first, in `log.cleaner.threads` threads.
 
-Storage knows how a log is cleaned. A damaged log is left alone until the next start; one whose cleaning failed because
-of the disk is tried again after `log.cleaner.backoff.ms`.
+`storage` cleans a log. A damaged log is not cleaned again until the next start; after a failure of the disk, the next
+try is after `log.cleaner.backoff.ms`.
 """
 
 from __future__ import annotations
@@ -26,20 +26,21 @@ from minibroker.storage.log_settings import COMPACT
 
 log = logging.getLogger("minibroker.cleaner")
 
-TICK_MS = 1000  # after this time at most, a changed setting is in force
+TICK_MS = 1000  # a changed setting takes effect within this time
 SHORTEST_WAIT_MS = 10  # Kafka allows a backoff of 0
-MAX_KEYS_BYTES = 0x7FFFFFFF  # as in Kafka, what a thread can use of the buffer
+MAX_KEYS_BYTES = 0x7FFFFFFF  # as in Kafka, the most that a thread can use of the buffer
 MB = 1_000_000
 
 
 class Cleaner:
-    """The cleanings of one cluster. It does nothing before `start`.
+    """The cleanings of a cluster. It does nothing before `start`.
 
-    `run_aside(work, done)` does work in a thread that nobody waits for, as it may take minutes. Such work pauses by
-    `wait(seconds)`, which may return early. `statistics` counts what was done and found.
+    `run_aside(work, done)` runs work in a thread, without delaying a stop, as it may take minutes. The work pauses with
+    `wait(seconds)`, which may return early. `statistics` counts the results.
 
-    A look at all logs finds those that are due, and deletes old segments of compacted ones; as in Kafka, this happens
-    only between two cleanings of a log. The logs found are cleaned, the dirtiest first, and then the next look begins.
+    A check of all logs finds those that are due, and deletes old segments of compacted ones; as in Kafka, this happens
+    only between two cleanings of a log. Then the logs that are due are cleaned, the dirtiest first, before the next
+    check.
     """
 
     def __init__(
@@ -53,8 +54,8 @@ class Cleaner:
         self._cluster = cluster
         self._run_aside = run_aside
         self._throttle = Throttle(float("inf"), cluster.clock.monotonic_ms, wait)
-        self._due: list[tuple[float, Log]] = []  # (share that is dirty, log), the dirtiest last
-        self._running: dict[str, Cleaning] = {}  # by the log's directory, which a topic of the same name has, too
+        self._due: list[tuple[float, Log]] = []  # (dirty share, log), the dirtiest last
+        self._running: dict[str, Cleaning] = {}  # by directory, which a new topic of the same name would share
         self._uncleanable: set[Log] = set()
         self._resting: set[Log] = set()
         self._looked_ms = -float("inf")
@@ -62,25 +63,25 @@ class Cleaner:
         self._closed = False
 
     def start(self) -> None:
-        """Look for dirty logs now, and then every `log.cleaner.backoff.ms`, unless `log.cleaner.enable` is off."""
+        """Check for dirty logs now, and then every `log.cleaner.backoff.ms`, unless `log.cleaner.enable` is off."""
         if self._cluster.settings["log.cleaner.enable"]:
             self._cluster.clock.call_later(0, self._tick)
 
     def close(self) -> None:
-        """Begin no more cleanings, and cancel those that run."""
+        """Begin no more cleanings, and cancel the running ones."""
         self._closed = True
         for cleaning in self._running.values():
             cleaning.cancel()
 
     @property
     def uncleanable(self) -> frozenset[Log]:
-        """The logs that are no longer compacted because something is wrong with them."""
+        """Return the logs that are no longer compacted because they cannot be read."""
         return frozenset(self._uncleanable)
 
     # --- when -----------------------------------------------------------------------------------
 
     def _tick(self) -> None:
-        """Read the settings, and look if it is time."""
+        """Read the settings, and check the logs if it is time."""
         if self._closed:
             return
         clock, settings = self._cluster.clock, self._cluster.settings
@@ -95,7 +96,7 @@ class Cleaner:
         clock.call_later(min(max(rest_ms, SHORTEST_WAIT_MS), TICK_MS), self._tick)
 
     def _look(self) -> None:
-        """Search all logs for those that are due."""
+        """Find the logs that are due."""
         if self._looking or self._closed:
             return
         self._looking = True
@@ -129,7 +130,7 @@ class Cleaner:
         self._begin_next()
 
     def _dirt(self, kept: Log) -> Dirtiness | None:
-        """Return how dirty the log is, or None if it may not be cleaned now."""
+        """Return the log's dirty share, or None if it may not be cleaned now."""
         if not kept.in_use or kept in self._uncleanable or kept in self._resting or kept.directory in self._running:
             return None
         try:
@@ -144,7 +145,7 @@ class Cleaner:
         """Begin to clean the dirtiest logs, as many as `log.cleaner.threads` allows at a time."""
         while self._due and not self._closed and len(self._running) < self._cluster.settings["log.cleaner.threads"]:
             _, dirty = self._due.pop()
-            dirt = self._dirt(dirty)  # since it was looked at, it may have been deleted or given other settings
+            dirt = self._dirt(dirty)  # since the check, it may have been deleted or got other settings
             if dirt is not None and is_due(dirty, dirt) and COMPACT in dirty.settings.cleanup_policy:
                 self._begin(dirty, dirt)
 
@@ -172,7 +173,7 @@ class Cleaner:
         )
 
     def _worked(self, cleaning: Cleaning, began_ms: float, error: Exception | None, has_written: bool) -> None:
-        """Put written segments in place and go on, or end the cleaning and begin the next one."""
+        """Replace the cleaned segments and continue, or end the cleaning and begin the next one."""
         cleaned = cleaning.log
         try:
             if error is not None:
@@ -217,7 +218,7 @@ class Cleaner:
         _report(cleaning, self._cluster.clock.monotonic_ms() - began_ms)
 
     def _give_up(self, found: Log, error: Exception) -> None:
-        """Leave the log alone, and log a trace if the error is a bug of ours and not damage."""
+        """Stop cleaning the log, and log a traceback if the error is a bug and not damage."""
         self._uncleanable.add(found)
         self.statistics.uncleanable = len(self._uncleanable)
         expected = isinstance(error, Uncleanable | KafkaError | OSError)

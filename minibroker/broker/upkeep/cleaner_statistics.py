@@ -1,17 +1,17 @@
-"""What the cleaner has done and found: numbers for the metrics.
+"""The cleaner's counters, for the metrics.
 
-A file of its own, so that metrics can be served before the cleaner is imported.
+They are in a separate file, so that metrics can be served before the cleaner is imported.
 """
 
 from __future__ import annotations
 
 
 class CleanerStatistics:
-    """Sums over all cleanings since the start, failed ones included; `cleanings` counts the others.
+    """Sums over all cleanings since the start, including failed ones, except `cleanings`.
 
-    `seconds` is the time they took, `last_seconds` that of the last one; both include waiting for the rate limit.
+    `seconds` is the time they took, `last_seconds` that of the last one; both include waits for the rate limit.
     `running` counts the logs that are being cleaned, `uncleanable` those that no longer are. `max_dirty_ratio`, 0 to 1,
-    is that of the dirtiest log at the last look, which was at `looked_ms` (since 1970, 0 if there was none).
+    is that of the dirtiest log at the last check, which was at `looked_ms` (since 1970, 0 if there was none).
     """
 
     __slots__ = (
@@ -35,7 +35,7 @@ class CleanerStatistics:
         self.read_bytes = self.written_bytes = self.read_records = self.written_records = 0
 
     def begin_anew(self) -> None:
-        """Reset what was found, as the logs were replaced; keep the sums."""
+        """Reset the results of the last check, as the logs were replaced; keep the sums."""
         self.running = self.uncleanable = 0
         self.max_dirty_ratio = 0.0
         self.looked_ms = 0

@@ -1,7 +1,7 @@
-"""Chores that are due at intervals, in short slices, however busy the broker is.
+"""Periodic chores, which run in short slices, however busy the broker is.
 
-They delete old segments, flush logs that have waited long enough, write checkpoints, forget silent producers and old
-offsets of groups, and elect preferred replicas. Storage knows what each of these means for a log.
+They delete old segments, flush logs, write checkpoints, expire inactive producers and the offsets of groups, and elect
+preferred replicas. `storage` does the work on each log.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from minibroker.storage.log_settings import COMPACT
 
 log = logging.getLogger("minibroker.housekeeping")
 
-SHORTEST_INTERVAL_MS = 10  # Kafka lets some intervals be 0, and would then do nothing else
-# How often to look for a flush.ms that has passed, unless log.flush.scheduler.interval.ms is set or a topic's flush.ms
-# is shorter. Kafka never looks then: a topic's flush.ms has no effect there without the broker's setting.
+SHORTEST_INTERVAL_MS = 10  # Kafka allows some intervals to be 0, and would then do nothing else
+# How often to check for due flushes, unless log.flush.scheduler.interval.ms is set or a topic's flush.ms is shorter.
+# Kafka never checks then: a topic's flush.ms has no effect there without the broker's setting.
 FLUSH_LOOK_MS = 1000
 UNSET = (1 << 63) - 1
 CHECKPOINTS = {
@@ -36,7 +36,7 @@ CHECKPOINTS = {
 
 
 def delete_old_segments(partition: Partition) -> None:
-    """Delete what retention says, and wake readers: they must learn that their offset is gone."""
+    """Delete expired segments, and wake readers, whose offsets may be gone."""
     try:
         deleted = partition.log.delete_old_segments()
     except KafkaError as error:
@@ -47,13 +47,13 @@ def delete_old_segments(partition: Partition) -> None:
 
 
 class Housekeeping:
-    """The chores of one cluster. None runs before `start`."""
+    """The chores of a cluster. None runs before `start`."""
 
     def __init__(self, cluster: Broker) -> None:
         self._cluster = cluster
 
     def start(self) -> None:
-        """Do every chore after `log.initial.task.delay.ms`, and then at its interval."""
+        """Run each chore after `log.initial.task.delay.ms`, and then at its interval."""
         self._each_partition("log.retention.check.interval.ms", self.delete_old_segments)
         self._each_partition("producer.id.expiration.check.interval.ms", self.forget_producers)
         self._repeat("offsets.retention.check.interval.ms", self._expire_offsets)
@@ -65,12 +65,12 @@ class Housekeeping:
     # --- chores ---------------------------------------------------------------------------------
 
     def delete_old_segments(self, partition: Partition) -> None:
-        """Delete what retention says. In compacted logs the cleaner does that, between two cleanings."""
+        """Delete expired segments. In compacted logs the cleaner does that, between two cleanings."""
         if COMPACT not in partition.log.settings.cleanup_policy:
             delete_old_segments(partition)
 
     def forget_producers(self, partition: Partition) -> None:
-        """Forget producers that have been silent for `producer.id.expiration.ms`."""
+        """Remove producers that were inactive for `producer.id.expiration.ms`."""
         after_ms = self._cluster.settings["producer.id.expiration.ms"]
         partition.log.producers.remove_expired(self._cluster.clock.wall_ms(), after_ms)
 
@@ -82,7 +82,7 @@ class Housekeeping:
             kept.flush_soon()
 
     def _expire_offsets(self, then: Then) -> None:
-        """Delete expired offsets, and groups of which nothing is left."""
+        """Delete expired offsets, and groups that are then empty."""
         if GROUPS_TOPIC not in self._cluster.image.topics:
             then()
             return
@@ -91,7 +91,7 @@ class Housekeeping:
         expire_all(self._cluster.groups, then)
 
     def _balance_leaders(self, then: Then) -> None:
-        """Give leadership back to preferred replicas."""
+        """Return leadership to preferred replicas."""
         if self._cluster.settings["auto.leader.rebalance.enable"]:
             try:
                 balance(self._cluster)
@@ -126,7 +126,7 @@ class Housekeeping:
         each_partition(self._cluster, self.flush, again)
 
     def _flush_interval_ms(self) -> int:
-        """Return the time until the next look for logs to flush."""
+        """Return the time until the next check for due flushes."""
         interval_ms: int = self._cluster.settings["log.flush.scheduler.interval.ms"]
         if interval_ms != UNSET:
             return interval_ms

@@ -1,4 +1,4 @@
-"""Configs in the metadata log that this broker cannot use are passed over, each with a warning."""
+"""Configs in the metadata log that this broker cannot use are ignored, each with a warning."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def test_unknown_and_wrong_configs_are_passed_over_and_the_others_stay(caplog: p
         (99, "x"): {"a": "b"},
     }
     assert [record.getMessage() for record in caplog.records] == [
-        "the metadata sets of.the.future of topic t: passed over, as this broker does not know it",
-        "the metadata sets segment.ms of topic t: passed over, "
+        "the metadata sets of.the.future of topic t: ignored, as this broker does not know it",
+        "the metadata sets segment.ms of topic t: ignored, "
         "Invalid value x for configuration segment.ms: Not a number of type LONG",
-        "the metadata sets log.retention.ms of broker (all): passed over, "
+        "the metadata sets log.retention.ms of broker (all): ignored, "
         "Invalid value x for configuration log.retention.ms: Not a number of type LONG",
         "broker (all): num.io.threads is kept, but has no effect here yet",
         "broker (all): of.the.future is kept, but has no effect here yet",
-        "the metadata sets of.the.future of group g: passed over, as this broker does not know it",
+        "the metadata sets of.the.future of group g: ignored, as this broker does not know it",
     ]

@@ -144,7 +144,7 @@ def test_what_is_appended_at_once_is_one_batch_in_the_codec_of_the_setting(tmp_p
 def test_a_record_that_says_nothing_is_passed_over(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
     append(made(harness), 0, [(b"a", b"1"), (b"unknown", b"2"), (b"b", b"3")])
     assert [key for key, _, _ in replayed(harness).records] == [b"a", b"b"]
-    assert f"{NAME}-0: the record at offset 1 is passed over: this says nothing" in caplog.text
+    assert f"{NAME}-0: the record at offset 1 is skipped: this says nothing" in caplog.text
 
 
 def test_a_batch_that_is_damaged_is_passed_over(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
@@ -159,7 +159,7 @@ def test_a_batch_that_is_damaged_is_passed_over(harness: Harness, caplog: pytest
     data[region.position + region.size_bytes - 3] ^= 1
     path.write_bytes(data)
     assert [key for key, _, _ in replayed(harness).records] == [b"a", b"c"]
-    assert f"{NAME}-0: the batch at offset 1 is passed over" in caplog.text
+    assert f"{NAME}-0: the batch at offset 1 is skipped" in caplog.text
 
 
 def test_records_of_transactions_come_with_their_producer_and_markers_with_their_outcome(harness: Harness) -> None:

@@ -64,7 +64,7 @@ def test_one_that_is_not_whole_is_passed_over_for_an_older_one(
         found = newest_snapshot(Disk(), str(tmp_path))
     assert found is not None
     assert found.path == str(older)
-    assert f"the snapshot {torn} is passed over: " in caplog.text
+    assert f"the snapshot {torn} is skipped: " in caplog.text
     assert re.search(reason, incompleteness(content) or "")
 
 
