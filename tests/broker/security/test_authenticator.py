@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from jwt.algorithms import ECAlgorithm
 
 from minibroker.broker.network.framing import PREFIX
@@ -17,8 +20,9 @@ from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
+from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
-from tests.broker.harness import Harness, frame_of, served_versions
+from tests.broker.harness import Harness, TopicData, batch, frame_of, served_versions
 from tests.broker.security.sasl import ALICE, LISTENER, PLAIN, SaslClient, sasl_client, sasl_harness
 
 VERSIONS = ApiVersionsRequest(client_software_name="test", client_software_version="1")
@@ -305,6 +309,23 @@ def test_who_fails_to_authenticate_anew_is_cut_off(session: tuple[Harness, SaslC
     assert client.closed
 
 
+def test_requests_that_are_known_by_their_bytes_are_cut_off_too(session: tuple[Harness, SaslClient]) -> None:
+    harness, client = session
+    harness.create_topic("t")
+    partition = TopicData.PartitionProduceData(index=0, records=batch("v"))
+    produce = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[TopicData(name="t", partition_data=[partition])])
+    for _ in range(3):
+        client.send(produce, 9)
+        assert client.answer().responses[0].partition_responses[0].error_code == 0
+    known = client.connection.known
+    assert known is not None
+    harness.clock.advance(REAUTH_MS)
+    assert client.connection.known is None
+    client.connection.known = known  # as by a Produce that was under way
+    assert not asks(client, produce) and client.closed
+    assert harness.partition("t").log.log_end_offset == 3
+
+
 def test_a_listener_and_a_mechanism_have_their_own_limit_of_a_session(tmp_path: Path) -> None:
     own = {"listener.name.sasl_plaintext.plain.connections.max.reauth.ms": "7000", "connections.max.reauth.ms": "9000"}
     with Harness(tmp_path, settings={**PLAIN, **own}) as harness:
@@ -398,3 +419,34 @@ def test_a_client_waits_for_the_keys_of_the_issuer(tmp_path: Path, version: int)
         harness.clock.do_aside()
         assert [principal(client) for client in clients] == ["User:ANONYMOUS", "User:alice", "User:alice"]
         assert clients[1].connection.waiting is False
+
+
+# --- whatever comes -----------------------------------------------------------------------------
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    mechanism=st.sampled_from(["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"]),
+    version=st.sampled_from([0, 1]),
+    tokens=st.lists(st.binary(max_size=40) | st.sampled_from([b"n,,n=alice,r=c", b"n,,\x01auth=Bearer a.b.\x01\x01"])),
+    pieces=st.integers(1, 9),
+)
+def test_any_tokens_let_nobody_in(
+    tmp_path: Path, mechanism: str, version: int, tokens: list[bytes], pieces: int
+) -> None:
+    enabled = {**PLAIN, **OAUTH, "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,OAUTHBEARER"}
+    with tempfile.TemporaryDirectory(dir=tmp_path) as directory, Harness(Path(directory), settings=enabled) as harness:
+        client = sasl_client(harness)
+        assert client.handshake(mechanism, version).error_code == 0
+        frames = [
+            PREFIX.pack(len(token)) + token if version == 0 else frame_of(SaslAuthenticateRequest(auth_bytes=token), 2)
+            for token in tokens
+        ]
+        sent = b"".join(frames)
+        for begin in range(0, len(sent), pieces):
+            client.send_bytes(sent[begin : begin + pieces])
+        harness.clock.advance(DELAY_MS)
+        client.outlet.run_soon()
+        assert principal(client) == "User:ANONYMOUS" and client.connection.must_authenticate
+        client.send(ANYTHING)
+        assert client.closed or version == 0 or not tokens
