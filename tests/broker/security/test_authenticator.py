@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 from jwt.algorithms import ECAlgorithm
 
 from minibroker.broker.network.framing import PREFIX
+from minibroker.broker.security.authenticator import SaslListener
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest
+from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
@@ -224,6 +226,25 @@ def test_who_has_authenticated_for_good_may_not_do_it_again(client: SaslClient) 
     assert (hello.error_code, hello.mechanisms) == (ErrorCode.ILLEGAL_SASL_STATE, [])
     assert client.authenticate().error_code == ErrorCode.ILLEGAL_SASL_STATE
     assert asks(client, ANYTHING)
+
+
+def alter(harness: Harness, name: str, value: str) -> int:
+    shape = IncrementalAlterConfigsRequest.AlterConfigsResource
+    change = shape(resource_type=4, resource_name="1", configs=[shape.AlterableConfig(name=name, value=value)])
+    (answer,) = harness.request(IncrementalAlterConfigsRequest(resources=[change])).responses
+    code: int = answer.error_code
+    return code
+
+
+def test_mechanisms_are_enabled_while_the_broker_runs(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+    client = sasl_client(harness)
+    assert alter(harness, "sasl.enabled.mechanisms", "PLAIN,SCRAM-SHA-512") == 0
+    assert client.handshake().mechanisms == ["PLAIN", "SCRAM-SHA-512"]
+    listener = SaslListener("SASL_PLAINTEXT", lambda: harness.cluster, harness.clock)
+    assert alter(harness, "sasl.enabled.mechanisms", "OAUTHBEARER") == 0  # of which no token could be checked
+    listener.read_again()
+    assert list(listener.mechanisms) == ["PLAIN", "SCRAM-SHA-512"]
+    assert "clients authenticate as before: listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config" in caplog.text
 
 
 # --- sessions that end --------------------------------------------------------------------------
