@@ -7,7 +7,7 @@ import re
 from minibroker.broker.configs.settings_table import BROKER_SETTINGS
 from minibroker.broker.handlers import fetch, waiting_fetches
 from minibroker.broker.monitoring import line_limit, metrics, metrics_server
-from minibroker.broker.network import connection, framing, unread
+from minibroker.broker.network import connection, framing, parked_requests, unread
 from minibroker.broker.requests import answers, down_conversion, namings, routes, slices
 from minibroker.broker.requests import fetch_sessions as sessions
 from minibroker.protocol import primitives, reading
@@ -56,6 +56,7 @@ PHRASES = [
     f"`queued.max.request.bytes`, {mib(framing.LARGE_FRAMES_BYTES)} if it is {setting('queued.max.request.bytes')}",
     f"grows by less than {kib(framing.LEAST_PROGRESS_BYTES)}",
     f"share {mib(unread.UNREAD_LIMIT_BYTES)}; the first {kib(unread.OWN_UNREAD_BYTES)} of each client",
+    f"answers share {mib(parked_requests.PARKED_LIMIT_BYTES)}; those up to {kib(parked_requests.OWN_PARKED_BYTES)} do",
     f"`max.incremental.fetch.session.cache.slots`, {setting('max.incremental.fetch.session.cache.slots'):,}, with "
     f"{mib(sessions.LIMIT_BYTES)}",
     f"about {round(sessions.LIMIT_BYTES / sessions.PARTITION_BYTES, -6):,.0f} partitions",

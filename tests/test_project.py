@@ -13,6 +13,7 @@ PYTHON = [
     *(path for part in ("tests", "conformance", "benchmarks") for path in sorted((ROOT / part).rglob("*.py"))),
 ]
 LINES_MAX = 500
+CIRCLE_FILES_MAX = 3
 FUNCTION_LINES_MAX = 40
 
 
@@ -36,6 +37,15 @@ def test_functions_stay_small() -> None:
     assert large == []
 
 
+def test_circles_of_imports_stay_small() -> None:
+    """Imports for the type checker count, too."""
+    files = {module_of(path): path for path in PACKAGE}
+    imports = {name: imported(path) & files.keys() - {name} for name, path in files.items()}
+    reached = {name: reachable(name, imports) for name in files}
+    circles = {frozenset(each for each in reached[name] if name in reached[each]) for name in files}
+    assert [sorted(circle) for circle in circles if len(circle) > CIRCLE_FILES_MAX] == []
+
+
 def test_the_package_ships_its_types() -> None:
     assert (ROOT / "minibroker" / "py.typed").is_file()
 
@@ -50,3 +60,29 @@ def lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     """The length of the function's body, without its docstring."""
     body = function.body[1:] if ast.get_docstring(function) else function.body
     return 1 + (function.end_lineno or 0) - body[0].lineno if body else 0
+
+
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imported(path: Path) -> set[str]:
+    """Return the modules that a file imports; for a name in a module also its full name, as it may be a module."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {each.name for each in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            names |= {node.module, *(f"{node.module}.{each.name}" for each in node.names)}
+    return names
+
+
+def reachable(start: str, imports: dict[str, set[str]]) -> set[str]:
+    """Return the modules that a module imports, also by others."""
+    found: set[str] = set()
+    left = [start]
+    while left:
+        new = imports[left.pop()] - found
+        found |= new
+        left += new
+    return found

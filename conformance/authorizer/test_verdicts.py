@@ -24,7 +24,7 @@ SETS, QUESTIONS, SOME = 500, 200, 20
 NAMES = ["a", "ab", "abc", "abd", "b", "ba", "h", "hardcode", "hard", "A", "-", "a.b", "z" * 200]
 CLIENTS = ["User:a", "User:b", "User:CN=c,O=d", "Group:a", "Group:*"]  # User:* would have Kafka fail
 PRINCIPALS = [*CLIENTS, "User:*"]
-ADDRESSES = ["10.1.2.3", "10.1.2.4", "10.200.0.1", "::1", "fe80::1", "::ffff:10.1.2.3"]
+ADDRESSES = ["10.1.2.3", "10.1.2.4", "10.200.0.1", "0:0:0:0:0:0:0:1", "fe80:0:0:0:0:0:0:1"]
 HOSTS = ["*", "*", "*", "10.1.2.3", "10.1.2.4", "0:0:0:0:0:0:0:1", "::1", "fe80:0:0:0:0:0:0:1"]
 RANGES = ["10.1.0.0/16", "10.1.2.3/32", "10.9.9.9/8", "0.0.0.0/0", "fe80::/10", "::/0", "10.1.2.4/31"]
 TYPES = [ResourceType.TOPIC, ResourceType.GROUP]

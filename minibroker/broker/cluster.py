@@ -37,6 +37,7 @@ from minibroker.storage.recovery.recovery import LogDirectoryError
 
 if TYPE_CHECKING:
     from minibroker.broker.requests.fetch_sessions import FetchSessions
+    from minibroker.broker.security.tls import ListenerTls
     from minibroker.storage.directories.log_directories import LogDirectories
 
 log = logging.getLogger("minibroker.cluster")
@@ -79,6 +80,7 @@ class Node:
         self.broker_epoch = -1
         self.sessions = sessions
         self.waited_for = 0
+        self.tls: dict[str, ListenerTls] = {}  # of its listeners that have it, by their names
 
 
 class Watcher(Protocol):
@@ -301,6 +303,9 @@ class Cluster:
         first = min(self.nodes, default=None)
         of_all = self.image.config(BROKER_RESOURCE, "")
         self.settings = self.static_settings.with_dynamic(cluster=of_all) if first is None else self.settings_of(first)
+        for node in self.nodes.values():
+            for tls in node.tls.values():
+                tls.renew(self.settings_of(node.node_id))
 
     def settings_of(self, node_id: int) -> Settings:
         """Return the settings of one node: the shared ones, its own addresses, and what was changed for it alone."""

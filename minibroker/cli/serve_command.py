@@ -117,6 +117,7 @@ def serve(
         settings, warnings = load_settings(properties, os.environ, assignments)
         for warning in warnings:
             LOG.warning(warning)
+        _warn_of_strangers(settings)
         users = _credentials(scram)
         if control is None and faults is None and emulate is None:
             status = run(settings, nodes=nodes, announce=_announce, metrics_port=metrics_port, first_records=users)
@@ -125,6 +126,14 @@ def serve(
     except (SettingsError, StartError) as error:
         raise click.UsageError(str(error)) from None
     sys.exit(status)
+
+
+def _warn_of_strangers(settings: Settings) -> None:
+    from minibroker.broker.network.listeners import open_to_all
+
+    open_listeners = ", ".join(listener.name for listener in open_to_all(settings))
+    if open_listeners:
+        LOG.warning("other machines reach %s without authentication, and may read and change all", open_listeners)
 
 
 def _credentials(arguments: tuple[str, ...]) -> list[Message]:

@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from minibroker.broker.groups.classic.group import ClassicGroup
-from minibroker.broker.groups.consumer import leaving
 from minibroker.broker.groups.consumer.group import ConsumerGroup
 from minibroker.broker.groups.consumer.updating import Update
 from minibroker.broker.requests.interceptors import Call, Interceptor
@@ -62,7 +61,7 @@ class GroupVerbs(WaitVerbs):
         assert isinstance(found, ConsumerGroup)
         members = [each for each in found.members.values() if member in (None, each.member_id)]
         _check_member(members, group, member)
-        leaving.fence(found, members)
+        found.remove(members)
         return [each.member_id for each in members]
 
     def slow_joins(self, group: str, delay: Duration) -> Fault:

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from minibroker.broker.groups.classic.states import State as ClassicState
-from minibroker.broker.groups.consumer.group import State as ConsumerState
+from minibroker.broker.groups.consumer.state import State as ConsumerState
 from minibroker.quantities import Duration
 from minibroker.testing.embedded_broker import EmbeddedBroker
 from minibroker.testing.exchange import Exchange

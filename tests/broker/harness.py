@@ -320,9 +320,16 @@ class Harness:
 
     # --- asking ---------------------------------------------------------------------------------
 
-    def client(self, *, node: int = 1, listener: str = "PLAINTEXT", limit_bytes: int = LIMIT_BYTES) -> Client:
-        """A connection of its own to a node, for what concerns connections."""
-        return Client(self, self.cluster.nodes[node], listener, FrameBudget(), limit_bytes)
+    def client(
+        self,
+        *,
+        node: int = 1,
+        listener: str = "PLAINTEXT",
+        limit_bytes: int = LIMIT_BYTES,
+        budget: FrameBudget | None = None,
+    ) -> Client:
+        """A connection of its own to a node, for what concerns connections, which may share a budget."""
+        return Client(self, self.cluster.nodes[node], listener, budget or FrameBudget(), limit_bytes)
 
     def request(
         self,
@@ -349,7 +356,7 @@ class Harness:
             self.cluster.turn.tell,
             FrameBudget(),
             LIMIT_BYTES,
-            f"{host}:1",
+            host=host,
         )
         connection.principal = Principal("User", user)
         frame = memoryview(bytearray(frame_of(request, version, client_id=client_id)))

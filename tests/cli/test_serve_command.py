@@ -75,7 +75,10 @@ def test_the_data_is_in_the_working_directory_by_default(tmp_path: Path) -> None
     [
         ("log.segment.byte=1", "unknown setting log.segment.byte, did you mean log.segment.bytes?"),
         ("log.segment.bytes=1", "Invalid value 1 for configuration log.segment.bytes: Value must be at least 1048576"),
-        ("listeners=SSL://127.0.0.1:0", "listeners: SSL://127.0.0.1:0 needs SSL, and TLS is not served yet"),
+        (
+            "listeners=SSL://127.0.0.1:0",
+            "listener SSL: it has no key: set ssl.keystore.location, or ssl.keystore.key and certificate.chain",
+        ),
     ],
 )
 def test_a_bad_setting_is_refused_and_nothing_touched(tmp_path: Path, setting: str, complaint: str) -> None:
@@ -211,6 +214,24 @@ def test_requests_that_are_refused_write_little_whatever_they_say(tmp_path: Path
     assert not any(line.startswith("2026 ") for line in lines)
     left_out = [int(count) for count in re.findall(r"lines left out within a second: (\d+)", broker.log)]
     assert len(refused) + sum(left_out) == 50
+
+
+def test_keys_that_cannot_be_used_are_refused_before_anything_is_touched(tmp_path: Path) -> None:
+    settings = ("listeners=SSL://127.0.0.1:0", "ssl.keystore.location=/no/such.p12", "ssl.keystore.password=secret")
+    complaint = "listener SSL: ssl.keystore.location: /no/such.p12: No such file or directory"
+    assert refused(tmp_path, *settings) == complaint
+    assert not any(tmp_path.iterdir())
+
+
+def test_who_listens_beyond_the_machine_without_authentication_is_told(tmp_path: Path) -> None:
+    told = "other machines reach OUTSIDE without authentication, and may read and change all"
+    map = "listener.security.protocol.map=OUTSIDE:PLAINTEXT,INSIDE:PLAINTEXT"
+    outside = "listeners=OUTSIDE://0.0.0.0:0,INSIDE://127.0.0.1:0"
+    advertised = "advertised.listeners=OUTSIDE://127.0.0.1:0,INSIDE://127.0.0.1:0"
+    with running_broker(tmp_path, map, outside, advertised) as broker:
+        assert told in broker.log
+    with running_broker(tmp_path, map, "listeners=INSIDE://127.0.0.1:0") as broker:
+        assert broker.log.count(told) == 1, "that of the first start"
 
 
 def test_a_cluster_begins_with_users(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from minibroker.broker.configs.properties import MalformedProperties, parse_prop
 from minibroker.broker.configs.settings import Settings, SettingsError, broker_setting
 from minibroker.broker.configs.settings_table import BROKER_SETTINGS, LEADER_ONLY, RACK_AWARE, TOPIC_SETTINGS
 from minibroker.broker.configs.settings_values import InvalidValue, parse_value
-from minibroker.broker.network.listeners import broker_listeners, controller_listeners
+from minibroker.broker.network.listeners import Listener, broker_listeners, controller_listeners
 
 ENVIRONMENT_PREFIX = "MINIBROKER_"
 # A properties file has a few KiB; a larger file, such as a log, was named by mistake.
@@ -48,10 +48,25 @@ def load_settings(file: Path | None, environment: Mapping[str, str], assignments
     inert = [name for name in sorted(given) if _is_inert(name, given[name].origin)]
     texts = {name: _checked(name, *given[name]) for name in given}
     settings = Settings(texts)
-    broker_listeners(settings)
-    more = (_controller_warnings(settings), _state_topic_warnings(settings), _selector_warnings(settings))
+    listeners = broker_listeners(settings)
+    _check_tls(listeners, settings)
+    more = (
+        _listener_warnings(given, settings),
+        _controller_warnings(settings),
+        _state_topic_warnings(settings),
+        _selector_warnings(settings),
+    )
     warnings = (*map(_warning, inert), *chain.from_iterable(more))
     return Loaded(settings, warnings)
+
+
+def _check_tls(listeners: Iterable[Listener], settings: Settings) -> None:
+    """Raise SettingsError for keys and certificates with which a listener cannot be opened."""
+    for listener in listeners:
+        if listener.has_tls:
+            from minibroker.broker.security.tls import tls_settings  # a plain start does without it
+
+            tls_settings(listener.name, listener.security_protocol, settings)
 
 
 def _from_file(file: Path) -> dict[str, _Given]:
@@ -128,6 +143,18 @@ def _suggestion(name: str, others: Iterable[str]) -> str:
 
 def _warning(name: str) -> str:
     return f"{name} is accepted by Kafka but has no effect here yet"
+
+
+def _listener_warnings(given: Iterable[str], settings: Settings) -> Iterator[str]:
+    """Warn of settings for listeners that there are not."""
+    if any(name.startswith("listener.name.") for name in given):
+        from minibroker.broker.configs.settings_without_effect import listener_of
+
+        names = {listener.name.lower() for listener in broker_listeners(settings)}
+        names |= {name.lower() for name in controller_listeners(settings)}
+        for name in sorted(given):
+            if listener_of(name) not in (None, *names):
+                yield f"{name} has no effect: listeners has no {(listener_of(name) or '').upper()}"
 
 
 def _controller_warnings(settings: Settings) -> list[str]:

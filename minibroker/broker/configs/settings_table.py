@@ -210,7 +210,7 @@ class Setting(NamedTuple):
 
 
 BOOLEAN, STRING, INT, LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
-SHORT, DOUBLE, LIST = ConfigType.SHORT, ConfigType.DOUBLE, ConfigType.LIST
+SHORT, DOUBLE, LIST, PASSWORD = ConfigType.SHORT, ConfigType.DOUBLE, ConfigType.LIST, ConfigType.PASSWORD
 CLUSTER_WIDE, PER_BROKER = UpdateMode.CLUSTER_WIDE, UpdateMode.PER_BROKER
 
 FROM_ZERO: Final = Range(0)
@@ -251,11 +251,11 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("replica.selector.class", STRING, None, "Which replica consumers read from: the leader or, with RackAwareReplicaSelector, a replica in their own rack (KIP-392)."),
     Setting("listeners", LIST, ("PLAINTEXT://127.0.0.1:9092",), "The addresses to listen on, as NAME://host:port; with port 0 the operating system chooses a free port.", NON_EMPTY, kafka_default=("PLAINTEXT://:9092",)),
     Setting("advertised.listeners", LIST, None, "The addresses that clients connect to; by default those of listeners.", NON_EMPTY),
-    Setting("listener.security.protocol.map", STRING, PROTOCOL_MAP, "The security protocol of each listener name; PLAINTEXT and SASL_PLAINTEXT are served."),
+    Setting("listener.security.protocol.map", STRING, PROTOCOL_MAP, "The security protocol of each listener name: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."),
     Setting("controller.listener.names", LIST, None, "The listeners of a KRaft controller. They are not opened: the controller is part of this process.", NON_EMPTY, kafka_default="required"),
     # Connections.
     Setting("connections.max.idle.ms", LONG, 600_000, "Connections that are idle for this long are closed."),
-    Setting("connections.max.stall.ms", LONG, 30_000, "Connections are closed when for this long they send no more of a request that they have begun, or read nothing of answers above 64 KiB.", FROM_ONE, in_kafka=False),
+    Setting("connections.max.stall.ms", LONG, 30_000, "Connections are closed when for this long they send no more of a request that they have begun, read nothing of answers above 64 KiB, or do not authenticate.", FROM_ONE, in_kafka=False),
     Setting("max.connections", INT, 2_147_483_647, "The largest number of connections of a broker; further ones wait until others are closed.", FROM_ZERO, update=CLUSTER_WIDE),
     Setting("max.connections.per.ip", INT, 2_147_483_647, "The largest number of connections from one address; further ones are closed.", FROM_ZERO, update=CLUSTER_WIDE),
     Setting("max.connections.per.ip.overrides", STRING, "", "Other such numbers for some addresses, as a comma-separated list of address:number.", ConnectionCounts(), update=CLUSTER_WIDE),
@@ -274,8 +274,25 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("authorizer.class.name", STRING, "", "The authorizer, which lets clients do only what ACLs allow. If unset, clients may do everything.", AuthorizerClass()),
     Setting("super.users", STRING, "", "Principals that may do everything, regardless of ACLs: User:a;User:b.", Principals(), in_kafka=False, kafka_default="a setting of its authorizer"),
     Setting("allow.everyone.if.no.acl.found", BOOLEAN, False, "Whether principals may do everything with a resource without ACLs.", in_kafka=False, kafka_default="a setting of its authorizer"),
-    # Authentication by SASL. A listener, or a mechanism of it, may have its own:
-    # listener.name.<listener>.<mechanism>.<setting>.
+    # TLS. Each of these can be given for one listener, as listener.name.<listener>.<setting>, the listener in small letters.
+    Setting("ssl.keystore.type", STRING, "JKS", "The format of the key store: PEM or PKCS12. JKS also means PKCS12, which Java writes since version 9; a real JKS file is rejected.", update=PER_BROKER),
+    Setting("ssl.keystore.location", STRING, None, "The file with the broker's private key and certificates.", update=PER_BROKER),
+    Setting("ssl.keystore.password", PASSWORD, None, "The password of the key store file; PEM has none.", update=PER_BROKER),
+    Setting("ssl.keystore.key", PASSWORD, None, "The broker's private key, in PEM, instead of a file.", update=PER_BROKER),
+    Setting("ssl.keystore.certificate.chain", PASSWORD, None, "The certificates for ssl.keystore.key, in PEM, the broker's own first.", update=PER_BROKER),
+    Setting("ssl.key.password", PASSWORD, None, "The password of an encrypted private key in PEM.", update=PER_BROKER),
+    Setting("ssl.truststore.type", STRING, "JKS", "The format of the trust store: PEM, PKCS12, or JKS, which also means PKCS12.", update=PER_BROKER),
+    Setting("ssl.truststore.location", STRING, None, "The file with the trusted certificates for verifying clients; by default those of the machine.", update=PER_BROKER),
+    Setting("ssl.truststore.password", PASSWORD, None, "The password of the trust store file; PEM has none.", update=PER_BROKER),
+    Setting("ssl.truststore.certificates", PASSWORD, None, "The trusted certificates, in PEM, instead of a file.", update=PER_BROKER),
+    Setting("ssl.client.auth", STRING, "none", "Whether clients must present a certificate: required, requested (optional), or none. On SASL_SSL only a listener's own value counts.", OneOf(("required", "requested", "none")), update=PER_BROKER),
+    Setting("ssl.enabled.protocols", LIST, ("TLSv1.2", "TLSv1.3"), "The enabled versions of TLS; versions older than 1.2 are rejected.", update=PER_BROKER),
+    Setting("ssl.protocol", STRING, "TLSv1.3", "The highest version of TLS, if ssl.enabled.protocols is empty.", update=PER_BROKER),
+    Setting("ssl.cipher.suites", LIST, (), "The cipher suites, by their names in Java; if empty, OpenSSL's defaults.", update=PER_BROKER),
+    Setting("ssl.principal.mapping.rules", STRING, "DEFAULT", "The rules that map the name in a client's certificate to its principal: DEFAULT, or RULE:pattern/replacement/[LU]; the first match applies."),
+    Setting("ssl.allow.dn.changes", BOOLEAN, False, "Whether a key store that replaces another at run time may have another distinguished name."),
+    Setting("ssl.allow.san.changes", BOOLEAN, False, "Whether it may lack alternative names of the previous one."),
+    # Authentication by SASL. A listener, or a mechanism of it, may have its own: listener.name.<listener>.<mechanism>.<setting>.
     Setting("sasl.enabled.mechanisms", LIST, ("GSSAPI",), "The SASL mechanisms of clients: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512. GSSAPI is not supported.", update=PER_BROKER),
     Setting("sasl.server.max.receive.size", INT, 524_288, "The largest request of a client before it has authenticated."),
     Setting("connection.failed.authentication.delay.ms", INT, 100, "The delay before a client with failed authentication is answered and disconnected.", FROM_ZERO),

@@ -22,6 +22,7 @@ from minibroker.broker.configs.settings_table import (
     LONG,
     LONG_MAX,
     NON_EMPTY,
+    PASSWORD,
     PER_BROKER,
     SHORT,
     STRING,
@@ -34,7 +35,7 @@ from minibroker.broker.configs.settings_table import (
     Value,
 )
 
-CLASS, PASSWORD = ConfigType.CLASS, ConfigType.PASSWORD
+CLASS = ConfigType.CLASS
 
 
 def _kept(name: str, type: ConfigType, default: Value, valid: Any = None, **more: Any) -> Setting:
@@ -257,29 +258,12 @@ _ROWS: Final[tuple[Setting, ...]] = (
     _kept("share.fetch.purgatory.purge.interval.requests", INT, 1000),
     _kept("socket.connection.setup.timeout.max.ms", LONG, 30_000),
     _kept("socket.connection.setup.timeout.ms", LONG, 10_000),
-    _kept("ssl.allow.dn.changes", BOOLEAN, False),
-    _kept("ssl.allow.san.changes", BOOLEAN, False),
-    _kept("ssl.cipher.suites", LIST, (), update=PER_BROKER),
-    _kept("ssl.client.auth", STRING, "none", OneOf(("required", "requested", "none")), update=PER_BROKER),
-    _kept("ssl.enabled.protocols", LIST, ("TLSv1.2", "TLSv1.3"), update=PER_BROKER),
     _kept("ssl.endpoint.identification.algorithm", STRING, "https", update=PER_BROKER),
     _kept("ssl.engine.factory.class", CLASS, None, update=PER_BROKER),
-    _kept("ssl.key.password", PASSWORD, None, update=PER_BROKER),
     _kept("ssl.keymanager.algorithm", STRING, "SunX509", update=PER_BROKER),
-    _kept("ssl.keystore.certificate.chain", PASSWORD, None, update=PER_BROKER),
-    _kept("ssl.keystore.key", PASSWORD, None, update=PER_BROKER),
-    _kept("ssl.keystore.location", STRING, None, update=PER_BROKER),
-    _kept("ssl.keystore.password", PASSWORD, None, update=PER_BROKER),
-    _kept("ssl.keystore.type", STRING, "JKS", update=PER_BROKER),
-    _kept("ssl.principal.mapping.rules", STRING, "DEFAULT"),
-    _kept("ssl.protocol", STRING, "TLSv1.3", update=PER_BROKER),
     _kept("ssl.provider", STRING, None, update=PER_BROKER),
     _kept("ssl.secure.random.implementation", STRING, None, update=PER_BROKER),
     _kept("ssl.trustmanager.algorithm", STRING, "PKIX", update=PER_BROKER),
-    _kept("ssl.truststore.certificates", PASSWORD, None, update=PER_BROKER),
-    _kept("ssl.truststore.location", STRING, None, update=PER_BROKER),
-    _kept("ssl.truststore.password", PASSWORD, None, update=PER_BROKER),
-    _kept("ssl.truststore.type", STRING, "JKS", update=PER_BROKER),
     _kept("telemetry.max.bytes", INT, 1_048_576, FROM_ONE),
     _kept("transaction.two.phase.commit.enable", BOOLEAN, False),
     _kept("unclean.leader.election.interval.ms", LONG, 300_000, FROM_ONE, internal=True),
@@ -293,7 +277,7 @@ KNOWN_WITHOUT_EFFECT: Final = frozenset(WITHOUT_EFFECT)
 
 # `listener.name.<listener>.<setting>` gives one listener its own value, of SASL also to one mechanism.
 LISTENER_PREFIX: Final = "listener.name."
-_LISTENER = re.compile(r"listener\.name\.[^.]*\.(.*)")
+_LISTENER = re.compile(r"listener\.name\.([^.]*)\.(.*)")
 _OF_MECHANISMS = (
     "connections.max.reauth.ms",
     "sasl.jaas.config",
@@ -301,7 +285,7 @@ _OF_MECHANISMS = (
     "sasl.login.class",
     "sasl.server.callback.handler.class",
 )
-# Those that act so. The login module of a mechanism is nobody else's.
+# Those that act so, besides those of TLS. The login module of a mechanism is nobody else's.
 _ACTING: Final = frozenset(
     [
         "connections.max.reauth.ms",
@@ -338,7 +322,8 @@ def row_of(name: str) -> Setting:
     base = _base_of(name)
     if base is None:
         return Setting(name, ConfigType.UNKNOWN, None, "", acts=False, in_kafka=False)
-    acts = base in _ACTING or (base == _JAAS and not name.endswith(f"{name.split('.')[2]}.{_JAAS}"))
+    acts = base in _ACTING or base.startswith("ssl.") and row_of(base).acts
+    acts = acts or (base == _JAAS and not name.endswith(f"{name.split('.')[2]}.{_JAAS}"))
     return row_of(base)._replace(
         name=name, default=None, documentation="", fallbacks=((base, 1),), update=UpdateMode.READ_ONLY, acts=acts
     )
@@ -347,9 +332,21 @@ def row_of(name: str) -> Setting:
 def _base_of(name: str) -> str | None:
     """Return the name of the known setting that `name` sets for one listener, or None."""
     match = _LISTENER.fullmatch(name)
-    rest = match[1] if match else ""
+    rest = match[2] if match else ""
     rest = next((base for base in _OF_MECHANISMS if rest.endswith(base)), rest)
     return rest if rest in BROKER_SETTINGS or rest in WITHOUT_EFFECT else None
+
+
+def listener_of(name: str) -> str | None:
+    """Return the listener, in small letters, for which `name` sets something, or None."""
+    match = _LISTENER.fullmatch(name)
+    return match[1] if match else None
+
+
+def is_fixed_once_open(name: str) -> bool:
+    """Return whether this sets something for one listener that cannot change while that listener is open."""
+    match = _LISTENER.fullmatch(name)
+    return match is not None and match[2] not in _OF_LISTENERS_ONLY and match[2] not in _OF_ALL_BROKERS
 
 
 def is_fixed(name: str) -> bool:
@@ -366,4 +363,4 @@ def is_of_listeners_only(name: str) -> bool:
 def is_per_broker(name: str) -> bool:
     """Return whether the setting can change only per broker, not for all brokers."""
     match = _LISTENER.fullmatch(name)
-    return match[1] not in _OF_ALL_BROKERS if match else row_of(name).update is PER_BROKER
+    return match[2] not in _OF_ALL_BROKERS if match else row_of(name).update is PER_BROKER

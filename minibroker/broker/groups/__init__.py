@@ -1,4 +1,4 @@
-"""Consumer groups: who belongs to them, who reads what, and how far they have come. No sockets, no request frames.
+"""Groups: their members, assignments and committed offsets. No sockets, no request frames.
 
-Each kind of group has a folder of its own; what they share is in the files beside them. Requests are the handlers'.
+Each type of group has a package of its own; what they share is in the files beside these.
 """

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
+from struct import Struct
 from typing import TYPE_CHECKING
 
-from minibroker.broker.groups.offsets import CommittedOffset
-from minibroker.broker.groups.records import offset_entries, offset_entry
+from minibroker.broker.groups.offsets import NO_EXPIRY, CommittedOffset
+from minibroker.broker.groups.records import EMPTY_STRING, offset_entries, offset_entry
+from minibroker.broker.metadata.partitions import COLLECTED_BYTES
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import HEADER_BYTES
+from minibroker.protocol.records.building import finish_plain_batch
 from minibroker.protocol.steps import Steps, at_once, chunks
 
 if TYPE_CHECKING:
@@ -23,6 +27,8 @@ if TYPE_CHECKING:
 
 Committed = tuple[str, int, CommittedOffset]  # topic, partition, what is committed for it
 RECORD_OVERHEAD_BYTES = 24  # lengths, offset and timestamp of a record, at most
+SAID = Struct(">qiBq")  # offset, leader epoch, metadata and time of the commit, as they lie in a record
+MARK = CommittedOffset(-0x0101010101010102, -0x01010102, "", -0x0101010101010102)  # no text has such bytes
 
 log = logging.getLogger("minibroker.groups")
 
@@ -57,6 +63,43 @@ def commit_few_offsets(
     if offsets:
         batch = coordinator.log.batch(offset_entries(group_id, offsets))
         _record(coordinator, group_id, offsets, batch, None)
+
+
+class CommitTemplate:
+    """The batch of a commit for the same partitions again, without metadata: only offsets, epochs and time are new."""
+
+    __slots__ = ("_group_id", "_layout", "_topic_ids", "_values", "_where")
+
+    def __init__(self, coordinator: GroupCoordinator, group_id: str, offsets: Sequence[Committed]) -> None:
+        """Raise ValueError if a batch of these cannot be made so."""
+        self._group_id = group_id
+        self._where = [(topic, partition) for topic, partition, _ in offsets]
+        self._topic_ids = [committed.topic_id for _, _, committed in offsets]
+        marked = [
+            (*where, MARK._replace(topic_id=each)) for where, each in zip(self._where, self._topic_ids, strict=True)
+        ]
+        batch = bytes(coordinator.log.batch(offset_entries(group_id, marked)))
+        pieces = batch.split(SAID.pack(MARK.offset, MARK.leader_epoch, EMPTY_STRING, MARK.commit_timestamp_ms))
+        if len(pieces) != len(offsets) + 1 or len(batch) > COLLECTED_BYTES:
+            raise ValueError(f"{len(pieces)} pieces, {len(batch)} bytes")
+        self._layout = Struct(">" + "qiBq".join(f"{len(piece)}s" for piece in pieces))
+        self._values: list[bytes | int] = [pieces[0]]
+        for piece in pieces[1:]:
+            self._values += (0, 0, EMPTY_STRING, 0, piece)
+
+    def record(
+        self, coordinator: GroupCoordinator, group: Group, offsets: Sequence[int], epochs: Sequence[int]
+    ) -> None:
+        """Record an offset and a leader epoch for each partition. Raises KafkaError with the code for the client."""
+        now_ms, count = coordinator.cluster.clock.wall_ms(), len(self._where)
+        values = self._values
+        values[1::5], values[2::5], values[4::5] = offsets, epochs, [now_ms] * count
+        batch = bytearray(self._layout.size)
+        self._layout.pack_into(batch, 0, *values)
+        finish_plain_batch(batch, count, now_ms)
+        coordinator.append_batch(self._group_id, memoryview(batch))
+        said = zip(offsets, epochs, repeat(""), repeat(now_ms), repeat(NO_EXPIRY), self._topic_ids)
+        group.offsets.apply_known(self._where, map(tuple.__new__, repeat(CommittedOffset), said))
 
 
 def _record(

@@ -1,12 +1,12 @@
-"""The coordinator: all groups by id, found, made, and folded from `__consumer_offsets` at the start.
+"""The coordinator: finds and makes groups by id, and folds the records of `__consumer_offsets` into them.
 
-What the members of a group do is its kind's business (`classic/`, `consumer/`), what they commit that of `offsets`.
+What the members of a group ask for is in `classic/` and `consumer/`, what they commit in `offsets`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.coordination.coordinator_logs import NO_PRODUCER, CoordinatorLogSettings
@@ -15,7 +15,7 @@ from minibroker.broker.groups import records
 from minibroker.broker.groups.classic.group import ClassicGroup
 from minibroker.broker.groups.commits import forget_missing_topics, forget_offsets, forget_topic
 from minibroker.broker.groups.consumer.group import ConsumerGroup
-from minibroker.broker.groups.consumer.recording import APPLIED
+from minibroker.broker.groups.consumer.state import APPLIED
 from minibroker.broker.groups.group import Group
 from minibroker.broker.groups.offsets import CommittedOffset, CommittedOffsets
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, Topic
@@ -41,11 +41,15 @@ SETTINGS = CoordinatorLogSettings(
 )
 
 
-OFFSET_COMMIT_TYPE = group_records.OffsetCommitKey.api_key.to_bytes(2, "big")  # what keys of this type begin with
+# The bytes that keys of these records begin with.
+OFFSET_COMMIT_TYPE = group_records.OffsetCommitKey.api_key.to_bytes(2, "big")
+GROUP_TYPES = tuple(
+    key.api_key.to_bytes(2, "big") for key in (group_records.GroupMetadataKey, group_records.ConsumerGroupMetadataKey)
+)
 
 
 class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
-    """All groups of the cluster, which keep their state in `__consumer_offsets`."""
+    """All groups of the cluster. Their state is in `__consumer_offsets`."""
 
     def __init__(self, cluster: Cluster, controller: Controller) -> None:
         super().__init__(cluster, controller, GROUPS_TOPIC, SETTINGS)
@@ -61,7 +65,7 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
     # --- which node, which group ------------------------------------------------------------------
 
     def check_named(self, node: Node, group_id: str) -> None:
-        """As `check`, for who belongs to the group: only whoever just commits offsets may do that for the empty id.
+        """Check the node as `check` does, and the id, which may be empty only in requests for offsets.
 
         Raises KafkaError: INVALID_GROUP_ID, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
         """
@@ -69,18 +73,14 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
         self.check(node, group_id)
 
     def check_id(self, group_id: str) -> None:
-        """Raises KafkaError(INVALID_GROUP_ID) for an id that no group with members can have."""
+        """Check that the id is not empty. Raises KafkaError(INVALID_GROUP_ID)."""
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "A group id is not empty.")
 
-    def of_node(self, node: Node) -> list[Group]:
-        """The groups that `node` looks after."""
-        return [group for group in self.groups.values() if self.node_of(group.group_id) is node]
-
     def of_members(self, node: Node, group_id: str) -> Group:
-        """The group, for those who say that they belong to it.
+        """Return the group that a member names.
 
-        Raises KafkaError: INVALID_GROUP_ID, NOT_COORDINATOR, UNKNOWN_MEMBER_ID where there is no group.
+        Raises KafkaError: INVALID_GROUP_ID, NOT_COORDINATOR, UNKNOWN_MEMBER_ID if there is no group.
         """
         self.check_named(node, group_id)
         if group_id not in self.groups:
@@ -88,38 +88,38 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
         return self.groups[group_id]
 
     def found(self, group_id: str) -> Group:
-        """The group, of whatever kind. Raises KafkaError(GROUP_ID_NOT_FOUND)."""
+        """Return the group of this id, of any type. Raises KafkaError(GROUP_ID_NOT_FOUND)."""
         if group_id not in self.groups:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         return self.groups[group_id]
 
     def classic(self, group_id: str) -> ClassicGroup:
-        """The classic group of this id. Raises KafkaError(GROUP_ID_NOT_FOUND)."""
+        """Return the classic group of this id. Raises KafkaError(GROUP_ID_NOT_FOUND)."""
         group = self.found(group_id)
         if not isinstance(group, ClassicGroup):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a classic group.")
         return group
 
     def consumer_group(self, group_id: str) -> ConsumerGroup:
-        """The consumer group of this id (KIP-848). Raises KafkaError(GROUP_ID_NOT_FOUND)."""
+        """Return the consumer group of this id (KIP-848). Raises KafkaError(GROUP_ID_NOT_FOUND)."""
         group = self.found(group_id)
         if not isinstance(group, ConsumerGroup):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
         return group
 
     def classic_group(self, group_id: str) -> ClassicGroup:
-        """The classic group of this id, made if there is no group: one that has no members, and no protocol type yet.
+        """Return the classic group of this id; if there is no group, make one without members and protocol type.
 
-        Raises KafkaError(GROUP_ID_NOT_FOUND) if the group is of another kind.
+        Raises KafkaError(GROUP_ID_NOT_FOUND) for a group of another type.
         """
         if group_id not in self.groups:
             self.groups[group_id] = ClassicGroup(self, group_id, CommittedOffsets())
         return self.classic(group_id)
 
     def to_join(self, group_id: str, *, create: bool) -> Group:
-        """The group that a classic member joins; with `create`, made if there is none, or an empty one of another kind.
+        """Return the group that a classic member joins; with `create`, make it, also in place of an empty one.
 
-        Raises KafkaError: UNKNOWN_MEMBER_ID if there is none, or what `append` raises.
+        Raises KafkaError: UNKNOWN_MEMBER_ID if there is none, or as `append`.
         """
         group = self.groups.get(group_id)
         if group is not None and (isinstance(group, ClassicGroup) or not group.is_empty):
@@ -135,14 +135,8 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
 
     # --- change ---------------------------------------------------------------------------------
 
-    def commit(self, group_id: str, changes: Sequence[records.Change]) -> None:
-        """Record changes of a group, all or nothing, and fold them in as a start would. Raises as `append` does."""
-        self.append(group_id, records.entries(changes))
-        for key, value in changes:
-            REPLAYED[type(key)](self, key, value)
-
     def delete(self, group: Group) -> None:
-        """Delete a group with all its offsets. Raises KafkaError: NON_EMPTY_GROUP, or what `append` raises."""
+        """Delete a group with all its offsets. Raises KafkaError: NON_EMPTY_GROUP, or as `append`."""
         group.check_deletion()
         forget_offsets(self, group, group.offsets.partitions())
         self.append(group.group_id, group.tombstones())
@@ -152,10 +146,11 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
 
 
 class GroupShard:
-    """The groups of one partition. `_transactional` are those that open transactions commit offsets of, by producer id.
+    """The groups of one partition of the topic.
 
-    While the log is read, most records say again what has been committed for a partition: of those only the last is
-    decoded. Nothing else in the log depends on them, but transactions on what was committed before.
+    `_transactional` has the groups in whose offsets an open transaction takes part, by producer id. Most records of a
+    log are commits that later ones supersede. `_offsets` keeps the last one of each key, and only that is decoded, when
+    a transaction or the end of a group depends on it, or at the end of the log.
     """
 
     def __init__(self, coordinator: GroupCoordinator, index: int) -> None:
@@ -170,6 +165,8 @@ class GroupShard:
         elif record.key is not None and record.key.startswith(OFFSET_COMMIT_TYPE):
             self._offsets[record.key] = record
         else:
+            if record.value is None and record.key is not None and record.key.startswith(GROUP_TYPES):
+                self._apply_offsets()  # whether the group has any decides what is left of it
             self._fold(record)
 
     def _fold(self, record: Record) -> None:
@@ -190,7 +187,7 @@ class GroupShard:
             self.pend(producer_id, *where, records.committed_offset(value.message))
 
     def pend(self, producer_id: int, group_id: str, topic: str, partition: int, committed: CommittedOffset) -> None:
-        """Fold in an offset that an open transaction commits: the group's once the marker says so (KIP-98)."""
+        """Fold in an offset that an open transaction commits; it holds once the transaction has committed (KIP-98)."""
         group = self._coordinator.groups.get(group_id) or self._coordinator.classic_group(group_id)
         group.offsets.pending.setdefault(producer_id, {})[topic, partition] = committed
         self._transactional.setdefault(producer_id, set()).add(group_id)
@@ -203,7 +200,7 @@ class GroupShard:
                 group.offsets.settle(producer_id, committed=committed)
 
     def _apply_offsets(self) -> None:
-        """Fold in what was committed since the last time."""
+        """Fold in the commits that were read since the last time."""
         offsets, self._offsets = self._offsets, {}
         for record in offsets.values():
             try:
@@ -227,7 +224,7 @@ class GroupShard:
 
 
 def replay_offset(coordinator: GroupCoordinator, key: records.OffsetKey, value: records.OffsetValue | None) -> None:
-    """Fold in what a group has committed, or (None) taken back; a group that does nothing else is a classic one."""
+    """Fold in a committed offset, or its tombstone; a group that is not known yet becomes a classic one."""
     if value is None:
         if key.group in coordinator.groups:
             coordinator.groups[key.group].offsets.apply(key.topic, key.partition, None)
@@ -247,7 +244,7 @@ def replay_classic(
         group.restore(value)
     elif isinstance(present, ClassicGroup):
         del coordinator.groups[key.group]
-        if present.offsets.by_partition:
+        if not present.offsets.is_empty:
             coordinator.groups[key.group] = ClassicGroup(coordinator, key.group, present.offsets)
 
 
@@ -260,14 +257,14 @@ def replay_consumer(coordinator: GroupCoordinator, key: Any, value: Message | No
         offsets = CommittedOffsets() if group is None else group.offsets
         group = coordinator.groups[key.group_id] = ConsumerGroup(coordinator, key.group_id, offsets)
     if value is not None or not isinstance(key, group_records.ConsumerGroupMetadataKey):
-        APPLIED[type(key)](group, key, value)
+        group.apply(records.Change(key, value))
         return
     del coordinator.groups[group.group_id]
     if not group.offsets.is_empty:
         coordinator.groups[group.group_id] = ClassicGroup(coordinator, group.group_id, group.offsets)
 
 
-# What each record does to the coordinator: (coordinator, key, value or None). Others are passed over.
+# How each record is folded in, by the type of its key. Others are ignored.
 REPLAYED: dict[type[Message], Callable[[GroupCoordinator, Any, Any], None]] = {
     group_records.LegacyOffsetCommitKey: replay_offset,
     group_records.OffsetCommitKey: replay_offset,

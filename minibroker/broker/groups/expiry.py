@@ -1,6 +1,6 @@
-"""The end of offsets whose time is over, and of the groups that nothing is left of (KIP-211).
+"""The expiry of committed offsets, and of groups without members and offsets (KIP-211).
 
-How often it is looked for them is the housekeeping's business.
+`upkeep.housekeeping` calls it every `offsets.retention.check.interval.ms`.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ MINUTE_MS = 60_000
 
 
 def expire_all(coordinator: GroupCoordinator, then: Then) -> None:
-    """Look at every group that there is, and then `then`; others get their turn in between."""
+    """Expire the offsets of all groups in slices, then call `then`."""
     groups = (group for group in list(coordinator.groups.values()) if coordinator.groups.get(group.group_id) is group)
     in_slices(coordinator.cluster, lambda group: expire(coordinator, group), groups, then)
 
 
 def expire(coordinator: GroupCoordinator, group: Group) -> None:
-    """Take back the offsets of a group that are older than `offsets.retention.minutes`, or than their client wanted.
+    """Delete the offsets of a group that are older than `offsets.retention.minutes`, or than their client wanted.
 
-    A group without members of which no offset is left is deleted.
+    A group is deleted if it has no members, and no offset is left.
     """
     retention_ms = coordinator.cluster.settings["offsets.retention.minutes"] * MINUTE_MS
     now_ms = coordinator.cluster.clock.wall_ms()

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
     from minibroker.broker.coordination.coordinator_logs import Entry
     from minibroker.broker.groups.offsets import CommittedOffset, CommittedOffsets
-    from minibroker.broker.groups.records import Change
 
 # (topic, topic id of 16 bytes, partition): raises KafkaError for a partition that must not be committed.
 CheckPartition = Callable[[str, bytes, int], None]
@@ -69,9 +68,6 @@ class GroupContext(Protocol):
 
     def append(self, key: str, entries: Iterable[Entry]) -> None:
         """Append records of a group, all or none. Raises KafkaError with the code for the client."""
-
-    def commit(self, group_id: str, changes: Sequence[Change]) -> None:
-        """Append records of a group, all or none, and fold them in. Raises as `append` does."""
 
     def when_durable(self, key: str, then: Callable[[KafkaError | None], None]) -> None:
         """Call `then` once the group's records are durable, or with the failure. Raises KafkaError."""

@@ -5,7 +5,7 @@ Who may commit is the group's business (`Group.check_commit`), how it is asked f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from minibroker.protocol.primitives import ZERO_UUID
@@ -71,6 +71,14 @@ class CommittedOffsets:
         else:
             for topic, partition, committed in offsets:
                 self.by_partition[topic, partition] = committed
+
+    def apply_known(self, where: Sequence[tuple[str, int]], committed: Iterable[CommittedOffset]) -> None:
+        """Fold in what is committed for each (topic, partition) of `where`, in their order."""
+        if self.pending:
+            for (topic, partition), one in zip(where, committed, strict=True):
+                self.apply(topic, partition, one)
+        else:
+            self.by_partition.update(zip(where, committed, strict=True))
 
     def settle(self, producer_id: int, *, committed: bool) -> None:
         """The producer's transaction has ended: what was pending is committed, or was never said."""

@@ -1,6 +1,6 @@
 """The records of `__consumer_offsets`: messages to bytes, in the versions that Kafka 4.3 writes.
 
-From bytes to messages is `protocol.records.internal`; what the records mean is each kind of group's business.
+From bytes to messages is `protocol.records.internal`; how records are folded in is in `coordinator` and the groups.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ OffsetValue = OffsetCommitValue | LegacyOffsetCommitValue
 
 
 def group_metadata_entry(group_id: str, value: GroupMetadataValue | None) -> Entry:
-    """What a classic group's membership is now; None if it is gone."""
+    """Return the record of a classic group, or (None) its tombstone."""
     return entry(GroupMetadataKey(group=group_id), value, GROUP_METADATA_VERSION)
 
 
@@ -60,13 +60,13 @@ def _offset_key_start(group_id: str, topic: str) -> bytes:
 
 
 def offset_entry(group_id: str, topic: str, partition: int, committed: CommittedOffset | None) -> Entry:
-    """What a group has committed for a partition; None takes it back."""
+    """Return the record of a committed offset, or (None) its tombstone."""
     key = _offset_key_start(group_id, topic) + _INT32.pack(partition)
     return key, None if committed is None else _offset_value(committed)
 
 
 def offset_entries(group_id: str, offsets: Iterable[tuple[str, int, CommittedOffset]]) -> list[Entry]:
-    """What a group has committed for some (topic, partition)."""
+    """Return the records of committed offsets, each a topic, a partition and an offset."""
     made: list[Entry] = []
     name, start = None, b""
     for topic, partition, committed in offsets:
@@ -77,7 +77,7 @@ def offset_entries(group_id: str, offsets: Iterable[tuple[str, int, CommittedOff
 
 
 def _offset_value(committed: CommittedOffset) -> bytes:
-    """Encode what most clients commit, without metadata and a time of its end, by its layout: it is the usual case."""
+    """Encode an offset. The usual case, without metadata and expiry, is packed by its layout."""
     offset, leader_epoch, metadata, commit_ms, expire_ms, topic_id = committed
     if not metadata and expire_ms == NO_EXPIRY:
         if topic_id == ZERO_UUID:
@@ -96,7 +96,7 @@ def _offset_value(committed: CommittedOffset) -> bytes:
 
 
 def committed_offset(value: OffsetValue) -> CommittedOffset:
-    """What a record says was committed."""
+    """Return the offset of a record."""
     if isinstance(value, LegacyOffsetCommitValue):
         return CommittedOffset(value.offset, -1, value.metadata, value.commit_timestamp)
     return CommittedOffset(

@@ -42,7 +42,7 @@ from minibroker.protocol.messages.offsets import (
     OffsetFetchResponse,
 )
 from minibroker.protocol.primitives import ZERO_UUID
-from minibroker.protocol.steps import Steps, chunks, each, each_in_steps
+from minibroker.protocol.steps import Steps, are_few, chunks, each, each_in_steps
 
 if TYPE_CHECKING:
     from minibroker.broker.groups.commits import Committed
@@ -63,7 +63,6 @@ OldPartition = OldTopic.OffsetFetchResponsePartition
 
 NO_OFFSET = -1
 COUNTED_AT_ONCE = 1000  # partitions, of which there are offsets
-FEW = 200  # topics and partitions, whose offsets are committed without a pause
 LATEST_MS = (1 << 63) - 1  # int64: how long to keep an offset is said by clients, and may be beyond all time
 NOT_SAID = -1  # a timestamp or a retention that the client left to the broker
 FIRST_WITH_COORDINATORS = 1
@@ -78,10 +77,7 @@ def offset_commit(
     context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | Steps[OffsetCommitResponse]:
     commit = Commit(context, request)
-    asked = len(request.topics)
-    for topic in request.topics:
-        asked += len(topic.partitions)
-    return commit.in_steps() if asked > FEW else commit.at_once()
+    return commit.at_once() if are_few(topic.partitions for topic in request.topics) else commit.in_steps()
 
 
 @cache
@@ -89,6 +85,13 @@ def _commits() -> ModuleType:
     from minibroker.broker.groups import commits  # no start is to wait for it
 
     return commits
+
+
+@cache
+def _known_commit() -> ModuleType:
+    from minibroker.broker.handlers import known_commit
+
+    return known_commit
 
 
 class Commit:
@@ -113,6 +116,7 @@ class Commit:
             _commits().commit_few_offsets(self._coordinators(), self._request.group_id, self._offsets, self._check)
             if self._accepted:
                 wait_for_offsets(self._context, self._request.group_id, partial(_refuse, self._accepted))
+                _known_commit().remember(self._context, self._request, self._offsets, self._response)
         except KafkaError as error:
             _refuse(self._asked, error)
         return self._response

@@ -40,7 +40,9 @@ FIRST_WITH_TOPIC_IDS = 13
 FIRST_WITH_LEADERS = 16
 READ_COMMITTED = 1
 ANSWER_BYTES, PARTITION_BYTES = 20, 60  # about what an answer, and each partition in it, has beside records
-UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+UNREADABLE = frozenset(  # what is found before a log is looked at; the others of a request are waited for
+    {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+)
 LEADER_IS_ANOTHER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 Topics = dict[str | bytes, TopicAnswer]
@@ -50,9 +52,9 @@ Answered = tuple[FetchedPartition, PartitionAnswer, int]  # the last is how many
 class Reading:
     """One pass over a few partitions: `answers` holds each with its answer, `size_bytes` what they carry.
 
-    `unknown` counts the partitions that are not there at all, `leaders` has the leaders to turn to by their nodes, and
-    `urgent` says that the client must hear at once. As in Kafka, `min_bytes` is no more than the answer may hold:
-    nobody waits for what cannot come.
+    `unreadable` counts the partitions that are not there, or not for this client, `leaders` has the leaders to turn to
+    by their nodes, and `urgent` says that the client must hear at once. As in Kafka, `min_bytes` is no more than the
+    answer may hold: nobody waits for what cannot come.
     """
 
     __slots__ = (
@@ -64,7 +66,7 @@ class Reading:
         "request",
         "session",
         "size_bytes",
-        "unknown",
+        "unreadable",
         "urgent",
         "wanted",
     )
@@ -91,7 +93,7 @@ class Reading:
 
     def _begin(self) -> None:
         self.size_bytes = 0
-        self.unknown = 0
+        self.unreadable = 0
         self.urgent = False
         self.leaders: dict[int, Any] = {}
         self.answers: list[Answered] = []
@@ -134,16 +136,16 @@ class Reading:
         return answer, 0
 
     def _refused(self, fetched: FetchedPartition, code: ErrorCode) -> PartitionAnswer:
-        unknown = code in UNKNOWN
-        if unknown:
-            self.unknown += 1
+        unreadable = code in UNREADABLE
+        if unreadable:
+            self.unreadable += 1
         else:
             self.urgent = True
         answer = PartitionAnswer(
             partition_index=fetched.index,
             error_code=code,
             high_watermark=-1,
-            aborted_transactions=[] if unknown else None,
+            aborted_transactions=[] if unreadable else None,
             records=b"",
         )
         partition = None
@@ -233,7 +235,7 @@ class Reading:
 
         As in Kafka, an unknown partition does not hurry the known ones: a client that keeps asking for it would spin.
         """
-        return self.urgent or self.size_bytes >= self.min_bytes or self.unknown == len(self.answers)
+        return self.urgent or self.size_bytes >= self.min_bytes or self.unreadable == len(self.answers)
 
     def response(self) -> FetchResponse:
         """The answer; with an incremental session, only of partitions that have news."""
@@ -329,7 +331,7 @@ class LongReading(Reading):
         code = ErrorCode(answer.error_code)
         if size_bytes:
             self.found[fetched] = answer, size_bytes
-        elif code and code not in UNKNOWN:
+        elif code and code not in UNREADABLE:
             self.refused[fetched] = code
         if self.told is not None and (
             size_bytes
@@ -366,7 +368,7 @@ class LongReading(Reading):
     # --- answering ------------------------------------------------------------------------------
 
     def enough(self) -> bool:
-        return self.urgent or self.size_bytes >= self.min_bytes or self.unknown == len(self.wanted)
+        return self.urgent or self.size_bytes >= self.min_bytes or self.unreadable == len(self.wanted)
 
     def read_for_response(self) -> Steps[FetchResponse]:
         """Look at all partitions for the last time, and answer."""

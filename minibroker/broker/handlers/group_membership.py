@@ -15,6 +15,9 @@ Not implemented: nothing.
 
 from __future__ import annotations
 
+from functools import partial
+
+from minibroker.broker.groups.classic.group import ClassicGroup
 from minibroker.broker.groups.group import Caller
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.parked import Parked
@@ -60,6 +63,8 @@ def join_group(context: RequestContext, request: JoinGroupRequest) -> Parked:
         _check_session_timeout(context, request.session_timeout_ms)
         groups.check(context.node, request.group_id)
         group = groups.to_join(request.group_id, create=member_id == UNKNOWN_MEMBER)
+        if isinstance(group, ClassicGroup):
+            parked.on_give_up = partial(group.remove_joining, respond)
         group.join(caller_of(context), request, respond)
     except KafkaError as error:
         respond(JoinGroupResponse(member_id=member_id, protocol_name=None, error_code=error.code))

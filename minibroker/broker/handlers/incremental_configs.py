@@ -19,7 +19,12 @@ from minibroker.broker.configs.client_metrics import CLIENT_METRICS_SETTINGS, va
 from minibroker.broker.configs.config_changes import Change, ChangeKind, check_sizes, differences, outcome
 from minibroker.broker.configs.group_settings import GROUP_SETTINGS, validate_group_overrides
 from minibroker.broker.configs.logger_levels import change_levels
-from minibroker.broker.configs.settings import broker_setting, validate_broker_overrides, validate_topic_overrides
+from minibroker.broker.configs.settings import (
+    SettingsError,
+    broker_setting,
+    validate_broker_overrides,
+    validate_topic_overrides,
+)
 from minibroker.broker.configs.settings_table import TOPIC_SETTINGS, ConfigType, Setting
 from minibroker.broker.control.controller import MINIMUM_ISR
 from minibroker.broker.handlers.configs import INTEGER, ResourceType, authorize, check_broker
@@ -153,6 +158,10 @@ def _broker_change(context: RequestContext, name: str, changes: Sequence[Change]
     texts = outcome(_rows_of_lists(changes), current, changes)
     validate_broker_overrides(cluster.settings_of(context.node.node_id), texts, per_broker=bool(name))
     changed = differences(current, texts)
+    if name:
+        _check_listeners(context, changed, texts)
+    # What is set again to the same value is recorded, too, as by Kafka: it has files of keys read again.
+    changed |= {change.name: texts[change.name] for change in changes if change.kind is ChangeKind.SET}
     is_named = any(change.name == MINIMUM_ISR for change in changes)
     if is_named and cluster.image.features.get(ELIGIBLE_LEADER_REPLICAS):
         _check_minimum_isr(name, texts.get(MINIMUM_ISR))
@@ -169,6 +178,29 @@ def _rows_of_lists(changes: Iterable[Change]) -> dict[str, Setting]:
             what = f"Config value {change.kind.name.lower()}"
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"{what} is not allowed for config key: {change.name}")
     return {change.name: row for change, row in changed}
+
+
+def _check_listeners(context: RequestContext, changed: Iterable[str], texts: Mapping[str, str]) -> None:
+    """Check what is changed for listeners that are open, and the keys of all. Raises KafkaError(INVALID_REQUEST)."""
+    node = context.node
+    if any(name.startswith("listener.name.") for name in changed):
+        from minibroker.broker.configs.settings_without_effect import is_fixed_once_open, listener_of
+
+        for listener in node.endpoints:
+            if any(listener_of(name) == listener.lower() and is_fixed_once_open(name) for name in changed):
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"Configs cannot be updated dynamically for existing listener {listener}, "
+                    "restart broker or create a new listener for update",
+                )
+    if node.tls:
+        settings = context.cluster.settings_of(node.node_id).with_dynamic(broker=texts)
+        for tls in node.tls.values():
+            try:
+                tls.renewed(settings)
+            except SettingsError as error:
+                message = f"Validation of dynamic config update of SSLFactory failed: {error}"
+                raise KafkaError(ErrorCode.INVALID_REQUEST, message) from None
 
 
 def _check_minimum_isr(name: str, text: str | None) -> None:

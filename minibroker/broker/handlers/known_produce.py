@@ -170,10 +170,10 @@ class KnownProduce:
 def remember(context: RequestContext, partition: Partition, records_bytes: int, topic: TopicAnswer) -> None:
     """Know the next Produce of this connection, if this is the second one in a row to the same partition."""
     connection, frame = context.connection, context.frame
-    if connection.produced_to is partition and frame is not None and context.usage is None:
+    if connection.last_plain is partition and frame is not None and context.usage is None:
         known = KnownProduce(context, frame, partition, records_bytes, topic)
         connection.known = known if known.is_like(frame) else None
-    connection.produced_to = partition
+    connection.last_plain = partition
 
 
 class DueProduce:

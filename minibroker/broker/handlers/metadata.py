@@ -67,7 +67,7 @@ def metadata(context: RequestContext, request: MetadataRequest) -> Steps[Metadat
 
 
 def _add_operations(context: RequestContext, topic: TopicAnswer) -> None:
-    if topic.name is not None:
+    if topic.name is not None and topic.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
         topic.topic_authorized_operations = context.allowed_operations(ResourceType.TOPIC, topic.name)
 
 
@@ -114,8 +114,10 @@ def _refused(asked: AskedTopic) -> TopicAnswer:
 
 def _by_id(context: RequestContext, topic_id: bytes) -> Steps[TopicAnswer]:
     topic = context.find_topic(topic_id)
-    if topic is None or not context.allows(DESCRIBE_TOPIC, topic.name):
+    if topic is None:
         return TopicAnswer(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+    if not context.allows(DESCRIBE_TOPIC, topic.name):
+        return TopicAnswer(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=None, topic_id=topic_id)
     return (yield from _found(context, topic))
 
 

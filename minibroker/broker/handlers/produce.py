@@ -39,7 +39,7 @@ from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
 from minibroker.protocol.records.batch import LOG_APPEND_TIME, is_transactional, read_header
 from minibroker.protocol.records.varints import Bytes
 from minibroker.protocol.steps import Steps
-from minibroker.storage.admission import admit_in_steps, admit_plain, is_plain
+from minibroker.storage.admission import admit_in_steps, admit_plain, is_plain_or_transactional
 from minibroker.storage.format_admission import Admitted
 from minibroker.storage.log_settings import MAX_LONG
 
@@ -73,26 +73,26 @@ def produce(context: RequestContext, request: ProduceRequest) -> ProduceResponse
         return _in_steps(context, request)
     data = request.topic_data[0]
     asked = data.partition_data[0]
-    if asked.records is None or not is_plain(asked.records):
+    if asked.records is None or not is_plain_or_transactional(asked.records):
         return _in_steps(context, request)
-    cluster = context.cluster
     failed: list[PartitionAnswer] = []
     key = _key(context, data)
     try:
-        partition = _led(context, key, asked.index)
-        _check_writable(context, request, partition)
-        now_ms = cluster.clock.wall_ms()
-        admitted = admit_plain(partition.log, asked.records, now_ms)
+        _check_transactional_id(context, request, asked.records)
+        partition, records, joined = _ready(context, request, key, asked)
+        now_ms = context.cluster.clock.wall_ms()
+        admitted = admit_plain(partition.log, records, now_ms)
         if admitted is None:
             return _in_steps(context, request)
-        appended = _append(context, partition, request, asked.index, admitted, None, now_ms)
+        appended = _append(context, partition, request, asked.index, admitted, joined, now_ms)
     except KafkaError as error:
         appended = _refused(context, key, asked.index, error)
         failed.append(appended)
         tell_refusals(context, log, ApiKey.PRODUCE)
     answer = TopicAnswer(name=data.name, topic_id=data.topic_id, partition_responses=[appended])
     if not failed and request.acks:
-        remember(context, partition, len(asked.records), answer)
+        if request.transactional_id is None:
+            remember(context, partition, len(asked.records), answer)
         return ProduceResponse(responses=[answer])
     return _answered(context, request, [answer], failed)
 
@@ -138,7 +138,7 @@ def _admit_and_append(
 ) -> Steps[PartitionAnswer]:
     partition, records, joined = _ready(context, request, key, asked)
     now_ms = context.cluster.clock.wall_ms()
-    admitted = admit_plain(partition.log, records, now_ms) if is_plain(records) else None
+    admitted = admit_plain(partition.log, records, now_ms) if is_plain_or_transactional(records) else None
     if admitted is None:
         admitted_to = partition.log
         admitted = yield from admit_in_steps(admitted_to, records, api_version=context.version, now_ms=now_ms)
@@ -171,10 +171,10 @@ def _refusal_of_all(context: RequestContext, request: ProduceRequest) -> Steps[K
     for data in request.topic_data:
         for partition in data.partition_data:
             if partition.records and is_transactional(partition.records):
-                if request.transactional_id is None:
-                    return KafkaError(DENIED, "The request has no transactional id.")
-                if not context.allows(WRITE_TRANSACTIONAL_ID, request.transactional_id):
-                    return KafkaError(DENIED)
+                try:
+                    _check_transactional_id(context, request, partition.records)
+                except KafkaError as error:
+                    return error
                 header = read_header(memoryview(partition.records))
                 if header.producer_id >= 0:
                     producers.add((header.producer_id, header.producer_epoch))
@@ -182,6 +182,15 @@ def _refusal_of_all(context: RequestContext, request: ProduceRequest) -> Steps[K
     if len(producers) > 1:
         return KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "The request has batches of more than one producer.")
     return None
+
+
+def _check_transactional_id(context: RequestContext, request: ProduceRequest, records: Bytes) -> None:
+    """Raise KafkaError if the records are in a transaction, and the client may not use its id, or names none."""
+    if is_transactional(records):
+        if request.transactional_id is None:
+            raise KafkaError(DENIED, "The request has no transactional id.")
+        if not context.allows(WRITE_TRANSACTIONAL_ID, request.transactional_id):
+            raise KafkaError(DENIED)
 
 
 def _key(context: RequestContext, data: ProduceRequest.TopicProduceData) -> str | bytes:

@@ -42,7 +42,10 @@ OngoingPartition = Ongoing.OngoingPartitionReassignment
 def alter_partition_reassignments(
     context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> Steps[AlterPartitionReassignmentsResponse]:
-    context.authorize(ALTER_CLUSTER)
+    try:
+        context.authorize(ALTER_CLUSTER)
+    except KafkaError as error:
+        return (yield from _all_refused(request, error))
     if not request.topics:
         return AlterPartitionReassignmentsResponse()
     response = AlterPartitionReassignmentsResponse(
@@ -55,6 +58,23 @@ def alter_partition_reassignments(
             answer.partitions += _altered(context, request, topic.name, portion)
             yield
         response.responses.append(answer)
+    return response
+
+
+def _all_refused(
+    request: AlterPartitionReassignmentsRequest, error: KafkaError
+) -> Steps[AlterPartitionReassignmentsResponse]:
+    """Answer with the error for each partition too, as Kafka does."""
+    response = AlterPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
+    for topic in request.topics:
+        answer = Altered(name=topic.name)
+        for asked in topic.partitions:
+            refused = AlteredPartition(partition_index=asked.partition_index)
+            refused.error_code, refused.error_message = error.code, error.message
+            answer.partitions.append(refused)
+            yield
+        response.responses.append(answer)
+        yield
     return response
 
 

@@ -72,9 +72,9 @@ def _page(
 def _topic(context: RequestContext, name: str, start: int, limit: int) -> tuple[TopicAnswer, int | None]:
     """Answer for a topic; return, too, the partition to go on with, if it has more than `limit`."""
     answer = TopicAnswer(name=name, is_internal=name in INTERNAL_TOPICS)
-    answer.topic_authorized_operations = context.allowed_operations(ResourceType.TOPIC, name)
     try:
         context.authorize(DESCRIBE_TOPIC, name)
+        answer.topic_authorized_operations = context.allowed_operations(ResourceType.TOPIC, name)
         check_name(name)
         topic = context.topic(name)
     except KafkaError as error:

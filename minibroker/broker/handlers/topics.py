@@ -20,7 +20,7 @@ from functools import partial
 
 from minibroker.broker.control.placement import DEFAULT, MAXIMUM_PARTITIONS_PER_REQUEST
 from minibroker.broker.metadata.leaders import NOT_HOSTED
-from minibroker.broker.metadata.partitions import Topic
+from minibroker.broker.metadata.partitions import METADATA_TOPIC, Topic
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import (
@@ -28,6 +28,7 @@ from minibroker.broker.security.operations import (
     CREATE_CLUSTER,
     CREATE_TOPIC,
     DELETE_TOPIC,
+    DESCRIBE_TOPIC,
     DESCRIBE_TOPIC_CONFIGS,
 )
 from minibroker.protocol.apis import ApiKey
@@ -85,7 +86,7 @@ def _repeated(names: list[str]) -> Steps[dict[str, None]]:
 
 def _created(context: RequestContext, topic: CreateTopicsRequest.CreatableTopic, validate_only: bool) -> Steps[Created]:
     try:
-        if not context.allows(CREATE_CLUSTER):
+        if topic.name != METADATA_TOPIC and not context.allows(CREATE_CLUSTER):  # to nobody is that one allowed
             context.authorize(CREATE_TOPIC, topic.name)
         overrides = {config.name: config.value for config in topic.configs}
         topic_id, replicas = yield from context.cluster.controller.create_topic_in_steps(
@@ -140,6 +141,8 @@ def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> Step
             _check_deletion(context, name, topic_id, count > 1)
             found[_existing(context, name, topic_id)] += 1
         except KafkaError as error:
+            if error.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                name, topic_id = _told(context, name, topic_id)
             refused.append(_not_deleted(name, topic_id, error))
         yield
     deleted = yield from each_in_steps(lambda topic: _deleted(context, topic, found[topic] > 1), found)
@@ -177,11 +180,21 @@ def _check_deletion(context: RequestContext, name: str | None, topic_id: bytes, 
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate topic {which}.")
 
 
+def _told(context: RequestContext, name: str | None, topic_id: bytes) -> tuple[str | None, bytes]:
+    """Return name and id for the answer: as in the request, or both to a client that may describe the topic."""
+    topic = context.find_topic(topic_id if name is None else name)
+    if topic is None or not context.allows(DESCRIBE_TOPIC, topic.name):
+        return name, topic_id
+    return topic.name, topic.topic_id
+
+
 def _existing(context: RequestContext, name: str | None, topic_id: bytes) -> Topic:
     """The topic, if it is there and may be deleted. Raises KafkaError."""
     if name is not None:
+        context.authorize(DESCRIBE_TOPIC, name)
+        topic = context.topic(name, NOT_HOSTED)
         context.authorize(DELETE_TOPIC, name)
-        return context.topic(name, NOT_HOSTED)
+        return topic
     topic = context.topic(topic_id, "This server does not host this topic ID.")
     context.authorize(DELETE_TOPIC, topic.name)
     return topic

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from minibroker.broker.metadata.partitions import GROUPS_TOPIC
+from minibroker.broker.metadata.partitions import GROUPS_TOPIC, INTERNAL_TOPICS
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import (
@@ -43,7 +43,7 @@ from minibroker.protocol.messages.transactions import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from minibroker.protocol.steps import Steps, chunks, each, each_in_steps
+from minibroker.protocol.steps import Steps, are_few, at_once, chunks, each, each_in_steps
 
 Asked = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 AskedTopic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
@@ -66,11 +66,13 @@ CLASSIC = 0  # the transaction version of clients that add partitions by this re
 @handles(ApiKey.ADD_PARTITIONS_TO_TXN)
 def add_partitions_to_txn(
     context: RequestContext, request: AddPartitionsToTxnRequest
-) -> Steps[AddPartitionsToTxnResponse]:
+) -> AddPartitionsToTxnResponse | Steps[AddPartitionsToTxnResponse]:
     if context.version >= FIRST_ADD_PARTITIONS_OF_BROKERS:
         context.authorize(CLUSTER_ACTION)
-        return (yield from _added_by_brokers(context, request))
-    return (yield from _added_by_producer(context, request))
+        return _added_by_brokers(context, request)
+    steps = _added_by_producer(context, request)
+    topics = request.v3_and_below_topics
+    return at_once(steps) if are_few(topic.partitions for topic in topics) else steps
 
 
 def _added_by_producer(
@@ -159,7 +161,7 @@ def _existing(context: RequestContext, topics: Iterable[AskedTopic], *, by_produ
     codes: Codes = {}
     for asked in topics:
         topic, unknown = context.find_topic(asked.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if by_producer and not context.allows(WRITE_TOPIC, asked.name):
+        if by_producer and (asked.name in INTERNAL_TOPICS or not context.allows(WRITE_TOPIC, asked.name)):
             topic, unknown = None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
         for index in asked.partitions:
             known = topic is not None and topic.partition(index) is not None

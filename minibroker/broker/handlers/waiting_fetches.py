@@ -25,13 +25,13 @@ WAITED_FOR_MAX = 500_000  # partitions of fetches of many, on a node: 100 to 200
 class WaitingFetch:
     """A fetch with less than min_bytes to read: it looks again once appends made up for that, or time is up."""
 
-    __slots__ = ("_missing_bytes", "_partitions", "_reading", "_timer", "_unknown", "parked")
+    __slots__ = ("_missing_bytes", "_partitions", "_reading", "_timer", "_unreadable", "parked")
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
         self._partitions = list(self._waited_for())
         self._missing_bytes = reading.min_bytes - reading.size_bytes
-        self._unknown = reading.unknown
+        self._unreadable = reading.unreadable
         self.parked = Parked(self._forget)
         for partition in self._partitions:
             partition.waiters.add(self)
@@ -59,7 +59,7 @@ class WaitingFetch:
     def _look(self) -> None:
         if not self._read():
             return
-        if self._reading.enough() or self._reading.unknown > self._unknown:
+        if self._reading.enough() or self._reading.unreadable > self._unreadable:
             self._answer()
         else:
             self._missing_bytes = self._reading.min_bytes - self._reading.size_bytes
@@ -131,7 +131,7 @@ class WaitingInSteps:
         "_reading",
         "_slicer",
         "_timer",
-        "_unknown",
+        "_unreadable",
         "_waited_for",
         "_work",
         "parked",
@@ -143,7 +143,7 @@ class WaitingInSteps:
         self._waited_for: dict[Partition, list[FetchedPartition]] = {}
         self._grown: set[Partition] = set()
         self._missing_bytes = reading.min_bytes - reading.size_bytes
-        self._unknown = reading.unknown
+        self._unreadable = reading.unreadable
         self._booked = 0  # of the partitions that the node's fetches wait for
         self._begun = False  # before, whatever happens at a partition is seen by the look that follows
         self._changed = False  # something has, since the last look at all of them began
@@ -205,7 +205,7 @@ class WaitingInSteps:
 
     def _answer_if_enough(self) -> None:
         """Answer, or look again at what has changed while others had their turn, or wait."""
-        if self._reading.enough() or self._reading.unknown > self._unknown:
+        if self._reading.enough() or self._reading.unreadable > self._unreadable:
             self._answer()
         elif self._changed:
             self.changed()

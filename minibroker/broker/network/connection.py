@@ -24,7 +24,7 @@ from minibroker.broker.network.framing import (
     frame_size,
 )
 from minibroker.broker.requests.parked import Parked
-from minibroker.broker.security.principals import ANONYMOUS
+from minibroker.broker.security.principals import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Node
@@ -86,11 +86,13 @@ class Connection:
         "_outlet",
         "_parked",
         "_partial",
+        "_request_bytes",
         "_running",
         "authenticator",
         "closed",
         "host",
         "known",
+        "last_plain",
         "limit_bytes",
         "listener",
         "must_authenticate",
@@ -98,7 +100,6 @@ class Connection:
         "node",
         "peer",
         "principal",
-        "produced_to",
         "_tell_at_end",
         "software",
     )
@@ -114,19 +115,20 @@ class Connection:
         limit_bytes: int,
         peer: str = "?",
         host: str = "",
+        principal: Principal = ANONYMOUS,
     ) -> None:
         self.node = node
         self.listener = listener
         self.peer = peer  # for people
         self.host = host  # for rules, which compare it as a text: the address as Java writes it
         self.software = ""
-        self.principal = ANONYMOUS
+        self.principal = principal
         self.must_authenticate = False  # before it may ask for anything else, as its listener wants it
         self.authenticator: Authenticator | None = None  # of a listener with SASL
         self.limit_bytes = limit_bytes
         self.closed = False
         self.known: Any = None  # the inline cache for the next request
-        self.produced_to: Any = None  # the partition of the last request, if it was a plain Produce
+        self.last_plain: Any = None  # the target of the last plain request; a second one for it fills the cache
         self._outlet = outlet
         self._execute = execute
         self._diverted: Execute | None = None  # where requests go that are not diverted any more
@@ -136,6 +138,7 @@ class Connection:
         self._budget = budget
         self.muted = False  # no request runs until `unmute`
         self._parked: Parked | None = None
+        self._request_bytes = 0  # of the parked one
         self._partial: PartialFrame | None = None
         self._running: PartialFrame | None = None  # with the bytes of the running frame, unless it was handed over
         self._backlog: bytearray | None = None  # bytes that arrived while no frame may run; None if frames run
@@ -229,7 +232,7 @@ class Connection:
             elif ran >= REQUESTS_PER_TURN or (ran and time.monotonic() > stop_at):
                 return -position
             outcome = self._execute(self, data[position + PREFIX.size : stop])
-            position = stop
+            size_bytes, position = stop - position, stop
             ran += 1
             if outcome.__class__ is list:
                 answers += outcome
@@ -237,7 +240,7 @@ class Connection:
                 if self.closed:
                     break
             elif outcome.__class__ is Parked:
-                self._parked = outcome
+                self._park(outcome, size_bytes)
                 break
             else:
                 self._send_at_end(answers, outcome)
@@ -314,9 +317,36 @@ class Connection:
         self.muted = False
         self.resume()
 
+    def _park(self, parked: Parked, size_bytes: int) -> None:
+        self._parked = parked
+        self._request_bytes = size_bytes
+        if parked.holds_request:
+            self.hold_request()
+
+    def hold_request(self) -> None:
+        """Note that the parked request stays in memory until it is answered."""
+        self._budget.parked.book(self, self._request_bytes)
+
+    def give_up(self, reason: str) -> None:
+        """Close the connection in the next turn unless its parked request is answered before."""
+        log.warning("closing %s (%s): %s", self.peer, self.software or "?", reason, extra=self.log_fields)
+        self._outlet.call_soon(self._given_up)
+
+    def _given_up(self) -> None:
+        if self._parked is not None:
+            if self._parked.on_give_up is not None:
+                self._parked.on_give_up()
+            self.fail()
+
+    def _unpark(self) -> Parked | None:
+        """Return the parked request, which waits no more, if there is one."""
+        parked, self._parked = self._parked, None
+        self._budget.parked.forget(self)
+        return parked
+
     def answered(self, items: list[Any]) -> None:
         """Send the answer of the parked request; the frames behind it run in the next turn."""
-        self._parked = None
+        self._unpark()
         if self.closed:
             return
         self._send(items)
@@ -337,7 +367,7 @@ class Connection:
     def fail(self) -> None:
         """Close the connection once earlier answers are sent, as a request cannot be answered."""
         self.closed = True
-        parked, self._parked = self._parked, None
+        parked = self._unpark()
         if parked is not None:
             parked.cancel()  # another request may be the one that fails
         self._close()
@@ -388,6 +418,6 @@ class Connection:
         if self._partial is not None:
             self._partial.close()
             self._partial = None
-        if self._parked is not None:
-            self._parked.cancel()
-            self._parked = None
+        parked = self._unpark()
+        if parked is not None:
+            parked.cancel()

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from struct import Struct
 
+from minibroker.broker.network.parked_requests import ParkedRequests
+
 PREFIX = Struct(">i")
 MINIMUM_FRAME_BYTES = 8  # an API key, a version and a correlation id
 OWN_BYTES = 4 << 10  # each connection may hold this much, whatever others hold
@@ -18,6 +20,7 @@ SMALL_FRAMES_BYTES = 128 << 20  # 2,000 of them, each with all its bytes but one
 LARGE_FRAMES_BYTES = 256 << 20
 SPARE_BYTES = 2 << 20  # one buffer of this size serves the large frames in turn
 LEAST_PROGRESS_BYTES = 16 << 10  # the bytes that must arrive between two sweeps while others wait for memory
+TLS_HANDSHAKES = range(0x160300, 0x160304)  # the first three bytes of a TLS client
 
 
 class FrameError(Exception):
@@ -28,6 +31,8 @@ def frame_size(data: memoryview, position: int, limit_bytes: int, least_bytes: i
     """Return the size at `position`. Raise FrameError unless it is between `least_bytes` and `limit_bytes`."""
     size: int = PREFIX.unpack_from(data, position)[0]
     if not least_bytes <= size <= limit_bytes:
+        if size >> 8 in TLS_HANDSHAKES:
+            raise FrameError("what begins a TLS connection, and this listener has none")
         raise FrameError(f"a frame of {size} bytes, which is not between {least_bytes} and {limit_bytes}")
     return size
 
@@ -87,6 +92,7 @@ class FrameBudget:
     def __init__(self, limit_bytes: int = LARGE_FRAMES_BYTES) -> None:
         self.small = Pool(SMALL_FRAMES_BYTES)
         self.large = Pool(limit_bytes)
+        self.parked = ParkedRequests()
         self.backlog_bytes = 0
         self.full = False
         self._memory: bytearray | None = None

@@ -9,11 +9,13 @@ import re
 from collections.abc import Collection
 from typing import NamedTuple
 
+from minibroker.broker.configs.listener_settings import listener_setting
 from minibroker.broker.configs.settings import Settings, SettingsError
 
 # NAME://host:port, the host empty for all addresses, an IPv6 address in brackets or not, as in Kafka's Endpoint.
 LISTENER = re.compile(r"(?P<name>[^:/]+)://\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>-?[0-9]{1,10})")
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+LOOPBACK = re.compile(r"localhost|127(\.[0-9]+){3}|::1")
 SASL_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
 META_ADDRESSES = ("0.0.0.0", "::")
 PORT_MAX = 65_535
@@ -32,6 +34,16 @@ class Listener(NamedTuple):
     port: int
     advertised_host: str
     advertised_port: int
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether its clients speak TLS."""
+        return self.security_protocol in ("SSL", "SASL_SSL")
+
+    @property
+    def authenticates(self) -> bool:
+        """Whether its clients have to authenticate by SASL before anything else."""
+        return self.security_protocol in SASL_PROTOCOLS
 
 
 def broker_listeners(settings: Settings) -> tuple[Listener, ...]:
@@ -63,6 +75,16 @@ def controller_listeners(settings: Settings) -> tuple[str, ...]:
     """Return the names in `listeners` that belong to a KRaft controller, and are not opened."""
     controllers = {name.upper() for name in settings["controller.listener.names"] or ()}
     return tuple(name for name in _endpoints("listeners", settings["listeners"]) if name in controllers)
+
+
+def open_to_all(settings: Settings) -> tuple[Listener, ...]:
+    """Return the listeners that other machines reach, and that ask nobody who they are."""
+    return tuple(
+        listener
+        for listener in broker_listeners(settings)
+        if not (LOOPBACK.fullmatch(listener.host) or listener.authenticates)
+        and not (listener.has_tls and listener_setting(settings, "ssl.client.auth", listener.name) == "required")
+    )
 
 
 def listeners_of_node(listeners: tuple[Listener, ...], index: int) -> tuple[Listener, ...]:
@@ -169,8 +191,6 @@ def _listener(name: str, endpoint: _Endpoint, advertised: dict[str, _Endpoint], 
     protocol = protocols.get(name)
     if protocol is None:
         raise SettingsError(f"listeners: {name} has no protocol in listener.security.protocol.map")
-    if protocol not in ("PLAINTEXT", "SASL_PLAINTEXT"):
-        raise SettingsError(f"listeners: {endpoint.text} needs {protocol}, and TLS is not served yet")
     told = advertised.get(name, endpoint)
     if told.host in META_ADDRESSES:
         raise SettingsError(

@@ -17,12 +17,13 @@ from minibroker.broker.clock import Clock
 from minibroker.broker.cluster import Endpoint, Node
 from minibroker.broker.network.connection import Connection
 from minibroker.broker.network.connection_limits import ConnectionLimits
-from minibroker.broker.network.listeners import SASL_PROTOCOLS, Listener
+from minibroker.broker.network.listeners import Listener
 from minibroker.broker.network.sockets import Shared, SocketProtocol, host_name, peer_name
 from minibroker.broker.network.unread import Reader
 from minibroker.broker.requests.dispatch import Dispatcher, client_id_in, log_fields, report
 from minibroker.broker.requests.interceptors import Interceptor
 from minibroker.broker.requests.slices import Slicer, in_slices
+from minibroker.broker.security.principals import ANONYMOUS
 
 log = logging.getLogger("minibroker.connections")
 
@@ -108,15 +109,15 @@ class Server:
         self._shared.lost = self._lost
 
     async def serve(self, node: Node, bound: BoundListener) -> None:
-        """Accept clients for `node`."""
-        name = bound.listener.name
-        self.accepted[node.node_id, name] += 0  # a node that returns goes on counting
-        authenticate = self._authentication(bound.listener)
+        """Accept clients for `node`. Raise SettingsError for keys that cannot be used any more."""
+        listener = bound.listener
+        self.accepted[node.node_id, listener.name] += 0  # a node that returns goes on counting
         if node.node_id not in self._limits:
             self._limits[node.node_id] = ConnectionLimits(self._cluster, node.node_id, self._clock)
+        authenticate = self._authentication(listener)
 
         def attach(outlet: SocketProtocol, transport: asyncio.BaseTransport) -> Connection:
-            connection = self._attach(node, name, outlet, transport)
+            connection = self._attach(node, listener.name, outlet, transport)
             if authenticate is not None:
                 authenticate(connection)
             return connection
@@ -125,12 +126,30 @@ class Server:
             return SocketProtocol(self._loop, self._shared, attach)
 
         backlog = self._cluster.settings["socket.listen.backlog.size"]
-        server = await self._loop.create_server(protocol, sock=bound.socket, backlog=backlog)
+        accepted = self._with_tls(node, listener, protocol) if listener.has_tls else protocol
+        server = await self._loop.create_server(accepted, sock=bound.socket, backlog=backlog)
         self._servers.append((node.node_id, server))
+
+    def _with_tls(
+        self, node: Node, listener: Listener, protocol: Callable[[], SocketProtocol]
+    ) -> Callable[[], asyncio.BaseProtocol]:
+        """Return what makes the protocol of a client that speaks TLS. Raise SettingsError."""
+        # Needed only here; a plain start does without them and what they import.
+        from minibroker.broker.network.tls_layer import TlsLayer
+        from minibroker.broker.security.tls import listener_tls
+
+        static, settings = self._cluster.static_settings, self._cluster.settings_of(node.node_id)
+        tls = node.tls[listener.name] = listener_tls(listener.name, listener.security_protocol, static, settings)
+
+        def with_tls() -> asyncio.BaseProtocol:
+            limit_ms = self._cluster.settings["connections.max.stall.ms"]
+            return TlsLayer(self._loop, self._shared, tls.current, protocol, limit_ms, node.node_id)
+
+        return with_tls
 
     def _authentication(self, listener: Listener) -> Callable[[Connection], None] | None:
         """Return what makes a new connection authenticate by SASL, if the listener asks for that."""
-        if listener.security_protocol not in SASL_PROTOCOLS:
+        if not listener.authenticates:
             return None
         from minibroker.broker.security.authenticator import Authenticator, SaslListener  # not needed for most starts
 
@@ -149,6 +168,8 @@ class Server:
         self._servers = [(of_node, server) for of_node, server in self._servers if of_node != node_id]
         for client in self._clients_of(node_id):
             client.close() if cleanly else client.abort()
+        for handshake in [one for one in self._shared.handshakes if one.node_id == node_id]:
+            handshake.abort()
 
     def hold(self, node_id: int) -> None:
         """Hold back output to this node's current clients until `let_go`."""
@@ -177,6 +198,7 @@ class Server:
             self._cluster.settings["socket.request.max.bytes"],
             peer_name(transport),
             host_name(transport),
+            transport.get_extra_info("principal", ANONYMOUS),
         )
         self._limits[node.node_id].came(connection, outlet.abort_soon)
         return connection
@@ -217,8 +239,9 @@ class Server:
     def sweep_stalled(self) -> None:
         """Close stalled connections that hold memory, now and every one or five seconds.
 
-        These are connections that sent nothing more of a request, or read nothing of their answers, for
-        connections.max.stall.ms, and those that hardly continue a request while others wait for its memory.
+        These are connections that sent nothing more of a request, read nothing of their answers, or did not
+        authenticate for connections.max.stall.ms, and those that hardly continue a request while others wait for its
+        memory.
         """
         limit_ms = self._cluster.settings["connections.max.stall.ms"]
         since_ms = self._clock.monotonic_ms() - limit_ms
@@ -226,11 +249,18 @@ class Server:
         silent = [client for client in begun if client.progress_ms <= since_ms]
         crawling = [client for client in begun if client.progress_ms > since_ms and client.connection.crawls]
         self._give_up(silent, f"sent nothing more of a request for {limit_ms} ms")
+        strangers = [
+            client
+            for client in self._shared.sockets
+            if client.connection.must_authenticate and client.connection.principal is ANONYMOUS
+        ]
+        late = [client for client in strangers if client.connected_ms <= since_ms]
+        self._give_up(late, f"did not authenticate within {limit_ms} ms")
         self._give_up(crawling, "sends hardly anything of a request for whose memory others wait")
         self._give_up(self._shared.unread.stalled(limit_ms), f"took nothing of its answers for {limit_ms} ms")
         for limits in self._limits.values():
             limits.admit_waiting()  # more may be allowed now
-        pause_ms = BUSY_SWEEP_MS if begun or self._shared.unread.held_bytes else STALL_SWEEP_MS
+        pause_ms = BUSY_SWEEP_MS if begun or strangers or self._shared.unread.held_bytes else STALL_SWEEP_MS
         self._clock.call_later(min(pause_ms, limit_ms), self.sweep_stalled)
 
     def _give_up(self, clients: Sequence[Reader], reason: str) -> None:
@@ -253,6 +283,8 @@ class Server:
         """Stop accepting clients, send the queued answers, and close all connections."""
         for _, server in self._servers:
             server.close()
+        for handshake in list(self._shared.handshakes):
+            handshake.abort()
         for client in list(self._shared.sockets):
             client.let_go()
             client.close()
@@ -268,5 +300,7 @@ class Server:
         self._shared.closed = True
         for _, server in self._servers:
             server.close()
+        for handshake in list(self._shared.handshakes):
+            handshake.abort()
         for client in list(self._shared.sockets):
             client.abort()

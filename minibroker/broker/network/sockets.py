@@ -1,6 +1,7 @@
 """The sockets of connections: read into shared buffers, and write bytes and file regions in order.
 
-The same class serves uvloop and asyncio, plaintext and TLS. Frames and requests are the connection's business.
+The same class serves uvloop and asyncio, plaintext and TLS (`tls_layer` then stands between it and the socket). Frames
+and requests are the connection's business.
 """
 
 from __future__ import annotations
@@ -11,13 +12,16 @@ import socket
 from collections import deque
 from collections.abc import Callable
 from struct import pack, unpack
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from minibroker.broker.clock import Clock
 from minibroker.broker.network.connection import Connection
 from minibroker.broker.network.framing import FrameBudget
 from minibroker.broker.network.output_items import BYTES, CLOSE, JOINED, Mark
 from minibroker.broker.network.unread import Unread
+
+if TYPE_CHECKING:
+    from minibroker.broker.network.tls_layer import TlsLayer
 
 log = logging.getLogger("minibroker.connections")
 
@@ -26,7 +30,6 @@ JOINED_REGION_BYTES = 16 << 10  # up to this size a copy is cheaper than a separ
 PILOT_BYTES = 16 << 10  # written through the transport when the socket is full, so that it reports when there is room
 COPY_BYTES = 64 << 10  # above this, fresh memory for every read costs page faults
 TURN_BYTES = 1 << 20
-TLS_HIGH_WATER_BYTES = 64 << 10  # with 0, a TLS transport pauses for ever
 
 AT_ONCE = pack("ii", 1, 0)  # on, for 0 seconds
 IPV4_MAPPED = bytes(10) + b"\xff\xff"  # how IPv6 writes an address of IPv4 begins
@@ -38,11 +41,13 @@ class Shared:
     """The shared state of all sockets of an event loop: clock, buffers and their limits, and the open sockets."""
 
     def __init__(self, clock: Clock) -> None:
+        self.clock = clock
         self.now_ms = clock.monotonic_ms
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.budget = FrameBudget()
         self.unread = Unread(self.now_ms)
         self.sockets: set[SocketProtocol] = set()
+        self.handshakes: set[TlsLayer] = set()  # of clients that are no sockets yet
         self.lost: Callable[[Connection], None] = lambda _: None  # called with each that has been closed
         self.closed = False  # also for clients that are accepted meanwhile
 
@@ -61,10 +66,11 @@ class SocketProtocol(asyncio.BufferedProtocol):
         "_paused_reading",
         "_pump_due",
         "_queue",
-        "_region_sent_bytes",
+        "_sent_bytes",
         "_shared",
         "_transport",
         "_write_paused",
+        "connected_ms",
         "progress_ms",
     )
 
@@ -73,13 +79,13 @@ class SocketProtocol(asyncio.BufferedProtocol):
         self._shared = shared
         self._attach = attach
         self._queue: deque[Any] = deque()  # bytes, storage regions and marks, in the order of sending
-        self._region_sent_bytes = 0  # of the region at the head of the queue
+        self._sent_bytes = 0  # of the region, or the long bytes, at the head of the queue
         self._write_paused = False  # the transport accepts no more (`_is_full`), or output is held back (`_held`)
         self._is_full = False
         self._held = False
         self._pump_due = False
         self._paused_reading = False
-        self.progress_ms = shared.now_ms()
+        self.progress_ms = self.connected_ms = shared.now_ms()
 
     # --- life -----------------------------------------------------------------------------------
 
@@ -90,7 +96,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._descriptor = connected.fileno()
         self._copies = transport.get_extra_info("ssl_object") is not None
-        self._transport.set_write_buffer_limits(high=TLS_HIGH_WATER_BYTES if self._copies else 0)
+        self._transport.set_write_buffer_limits(high=0)
         self._connection = self._attach(self, transport)
         self._shared.sockets.add(self)
         if self._shared.closed:
@@ -168,6 +174,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
             len(items) == 1
             and not (self._queue or self._write_paused or self._pump_due)
             and items[0].__class__ in BYTES
+            and not self._copies
             and not self._transport.is_closing()
         ):
             self._transport.write(items[0])  # as below; most answers are one, alone
@@ -236,7 +243,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
                 self._drop_queue()
                 return
             if queue[0].__class__ in BYTES:
-                budget_bytes -= self._write_joined()
+                budget_bytes -= self._write_piece() if self._is_long(queue[0]) else self._write_joined()
             elif queue[0] is CLOSE:
                 self._drop_queue()
                 self._transport.close()
@@ -253,9 +260,10 @@ class SocketProtocol(asyncio.BufferedProtocol):
         """Write the bytes at the head of the queue and a small region behind them at once: each write costs 10 us."""
         queue = self._queue
         joined = [queue.popleft()]
-        while queue and queue[0].__class__ in JOINED:
+        while queue and queue[0].__class__ in JOINED and not self._is_long(queue[0]):
             joined.append(queue.popleft())
-        if queue and queue[0] is not CLOSE and queue[0].size_bytes <= JOINED_REGION_BYTES:
+        is_region = queue and queue[0] is not CLOSE and queue[0].__class__ not in BYTES
+        if is_region and queue[0].size_bytes <= JOINED_REGION_BYTES:
             region = queue[0]
             data = self._read(region, region.position, region.size_bytes)
             if len(data) != region.size_bytes:
@@ -275,10 +283,26 @@ class SocketProtocol(asyncio.BufferedProtocol):
             mark.reached()
         return len(data)
 
+    def _is_long(self, item: Any) -> bool:
+        """Return whether these are bytes that take too long to be encrypted at once."""
+        return self._copies and item.__class__ in BYTES and len(item) > TURN_BYTES
+
+    def _write_piece(self) -> int:
+        """Write a part of the long bytes at the head of the queue; return how many bytes."""
+        data = self._queue[0]
+        with memoryview(data) as view:
+            piece = view[self._sent_bytes : self._sent_bytes + TURN_BYTES]
+            self._transport.write(piece)
+            self._sent_bytes += len(piece)
+        if self._sent_bytes == len(data):
+            self._queue.popleft()
+            self._sent_bytes = 0
+        return TURN_BYTES
+
     def _send_region(self, region: Any) -> int:
         """Send a part of the region at the head of the queue; return how many bytes."""
-        position = region.position + self._region_sent_bytes
-        left = region.size_bytes - self._region_sent_bytes
+        position = region.position + self._sent_bytes
+        left = region.size_bytes - self._sent_bytes
         try:
             sent = self._copy(region, position, left) if self._copies else self._sendfile(region, position, left)
         except ConnectionError:
@@ -291,9 +315,9 @@ class SocketProtocol(asyncio.BufferedProtocol):
             self._promise_broken(region)
         elif sent == left:
             self._queue.popleft()
-            self._region_sent_bytes = 0
+            self._sent_bytes = 0
         else:
-            self._region_sent_bytes += sent
+            self._sent_bytes += sent
         return sent
 
     def _sendfile(self, region: Any, position: int, left: int) -> int:

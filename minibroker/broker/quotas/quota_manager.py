@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from minibroker.broker.quotas.client_quotas import CLIENT_ID, INT_MAX, USER
 from minibroker.broker.quotas.windows import Rate, TokenBucket, Windows
@@ -20,9 +20,9 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.steps import Steps
 
 if TYPE_CHECKING:
-    from minibroker.broker.cluster import Cluster
+    from minibroker.broker.cluster import Cluster, Node
     from minibroker.broker.metadata.image import QuotaEntity
-    from minibroker.broker.requests.context import RequestContext
+    from minibroker.broker.security.principals import Principal
 
 PRODUCED, FETCHED = "producer_byte_rate", "consumer_byte_rate"
 REQUESTS, MUTATIONS = "request_percentage", "controller_mutation_rate"
@@ -70,6 +70,18 @@ class Usage:
             steps.close()
 
 
+class Client(Protocol):
+    """Who has sent a request, and what it has used so far, if anybody has a quota."""
+
+    node: Node
+    client_id: str | None
+    usage: Usage | None
+
+    @property
+    def principal(self) -> Principal:
+        """Who the client has authenticated as."""
+
+
 def quota_for(quotas: Mapping[QuotaEntity, Mapping[str, float]], key: str, user: str, client_id: str) -> Quota | None:
     """Return the quota of this kind that binds the client, or None."""
     for entity, who in _levels(user, client_id):
@@ -102,43 +114,43 @@ class QuotaManager:
         """Whether anybody has a quota."""
         return bool(self._cluster.image.quotas)
 
-    def charge_request(self, context: RequestContext, usage: Usage, *, produced: bool) -> int:
+    def charge_request(self, client: Client, usage: Usage, *, produced: bool) -> int:
         """Charge a request that is about to be answered; return for how many ms its client has to wait."""
         if produced:
-            throttle_ms = self._charge(context, PRODUCED, usage.frame_bytes)
+            throttle_ms = self._charge(client, PRODUCED, usage.frame_bytes)
             usage.throttle_ms = max(usage.throttle_ms, throttle_ms)
-        throttle_ms = self._charge(context, REQUESTS, usage.run_ns * PERCENT_A_NS)
+        throttle_ms = self._charge(client, REQUESTS, usage.run_ns * PERCENT_A_NS)
         return max(usage.throttle_ms, min(throttle_ms, self._windows().size_ms))
 
-    def charge_bytes(self, context: RequestContext, key: str, size_bytes: int) -> bool:
+    def charge_bytes(self, client: Client, key: str, size_bytes: int) -> bool:
         """Charge bytes of an answer; return whether the client has to wait for it."""
-        throttle_ms = self._charge(context, key, size_bytes)
-        if context.usage is not None:
-            context.usage.throttle_ms = max(context.usage.throttle_ms, throttle_ms)
+        throttle_ms = self._charge(client, key, size_bytes)
+        if client.usage is not None:
+            client.usage.throttle_ms = max(client.usage.throttle_ms, throttle_ms)
         return throttle_ms > 0
 
-    def take_back(self, context: RequestContext, key: str, size_bytes: int) -> None:
+    def take_back(self, client: Client, key: str, size_bytes: int) -> None:
         """Undo a charge, as the bytes are not sent after all."""
-        quota = self._quota(context, key)
-        rate = None if quota is None else self._rates.get((context.node.node_id, key, quota.who))
+        quota = self._quota(client, key)
+        rate = None if quota is None else self._rates.get((client.node.node_id, key, quota.who))
         if rate is not None:
             rate.take_back(size_bytes)
 
-    def most_bytes(self, context: RequestContext, key: str) -> int:
+    def most_bytes(self, client: Client, key: str) -> int:
         """Return how many bytes are within the quota at best: no answer needs to be larger."""
-        quota = self._quota(context, key)
+        quota = self._quota(client, key)
         if quota is None:
             return INT_MAX
         windows = self._windows()
         return int(quota.bound * (windows.number - 1) * windows.size_ms / 1000)
 
-    def charge_mutations(self, context: RequestContext, usage: Usage, count: int, *, strict: bool) -> None:
+    def charge_mutations(self, client: Client, usage: Usage, count: int, *, strict: bool) -> None:
         """Charge partitions that are about to be created or deleted.
 
         Raise KafkaError(THROTTLING_QUOTA_EXCEEDED) if it is `strict` and others have used up the quota; else the
         client has to wait.
         """
-        quota = self._quota(context, MUTATIONS)
+        quota = self._quota(client, MUTATIONS)
         if quota is None:
             return
         now_ms = int(self._cluster.clock.monotonic_ms())
@@ -156,12 +168,12 @@ class QuotaManager:
         if not strict:
             usage.throttle_ms = max(usage.throttle_ms, bucket.throttle_ms(quota.bound, now_ms))
 
-    def _charge(self, context: RequestContext, key: str, value: float) -> int:
-        quota = self._quota(context, key)
+    def _charge(self, client: Client, key: str, value: float) -> int:
+        quota = self._quota(client, key)
         if quota is None:
             return 0
         now_ms = int(self._cluster.clock.monotonic_ms())
-        place = context.node.node_id, key, quota.who
+        place = client.node.node_id, key, quota.who
         rate = self._rates.get(place)
         if rate is None:
             self._make_room(now_ms)
@@ -169,8 +181,8 @@ class QuotaManager:
         rate.record(value, now_ms)
         return rate.throttle_ms(quota.bound, now_ms)
 
-    def _quota(self, context: RequestContext, key: str) -> Quota | None:
-        return quota_for(self._cluster.image.quotas, key, context.principal.name, context.client_id or "")
+    def _quota(self, client: Client, key: str) -> Quota | None:
+        return quota_for(self._cluster.image.quotas, key, client.principal.name, client.client_id or "")
 
     def _windows(self) -> Windows:
         settings = self._cluster.settings

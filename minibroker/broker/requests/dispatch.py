@@ -210,11 +210,12 @@ class Dispatcher:
             return work
         parked = Parked()
         parked.is_long = True
+        parked.holds_request = False
         if kept is not None:
             work.on_drop = kept.close
         if route.key in READS:
             parked.on_cancel = work.drop
-        work.on_end = lambda work: _ended(work, parked, kept)
+        work.on_end = lambda work: _ended(context.connection, work, parked, kept)
         return parked
 
     def begun(self, call: Call, steps: Steps[Any]) -> Any:
@@ -269,6 +270,7 @@ class Dispatcher:
     ) -> Parked | None:
         """Answer the request once it is done; return None if it was answered now."""
         connection = context.connection
+        context.frame = None  # which may be large
 
         def finish(response: Message | None) -> None:
             if response is None:
@@ -296,6 +298,7 @@ class Dispatcher:
         # Not after a write, as its records may be overwritten by now, and not before the request is decoded.
         if route.key != ApiKey.PRODUCE and request is not None:
             parked.again = again
+        parked.holds_request = not parked.is_long and route.key != ApiKey.PRODUCE
         parked.attach(finish, fail)
         return None if parked.done else parked
 
@@ -396,7 +399,7 @@ def _read_in_one_step(route: Route, frame: memoryview, position: int) -> Message
     return None
 
 
-def _ended(work: Sliced, parked: Parked, kept: PartialFrame | None) -> None:
+def _ended(connection: Connection, work: Sliced, parked: Parked, kept: PartialFrame | None) -> None:
     """Complete a parked request with the result of its steps."""
     if kept is not None:
         kept.close()
@@ -413,6 +416,8 @@ def _ended(work: Sliced, parked: Parked, kept: PartialFrame | None) -> None:
         outcome.cancel()  # its client has gone meanwhile
     else:
         parked.follow(outcome)
+        if outcome.holds_request and not parked.done:
+            connection.hold_request()
 
 
 def failed(context: RequestContext, route: Route, error: Exception, call: Call | None) -> None:

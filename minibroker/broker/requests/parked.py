@@ -12,16 +12,30 @@ from typing import Any
 class Parked:
     """An unfinished request. `on_cancel` runs if its client disconnects first, and never after `complete`.
 
+    `on_give_up` runs before the broker closes the connection for lack of memory, to release what the request holds.
     `again` runs the request again in place of this one, and returns its new `Parked`, if it waits. With `is_long`, the
-    request runs in slices, and its answer is encoded in slices too.
+    request runs in slices, and its answer is encoded in slices too; with `holds_request`, the decoded request stays in
+    memory until it is answered.
     """
 
-    __slots__ = ("_failed", "_finish", "again", "done", "is_long", "on_cancel", "response")
+    __slots__ = (
+        "_failed",
+        "_finish",
+        "again",
+        "done",
+        "holds_request",
+        "is_long",
+        "on_cancel",
+        "on_give_up",
+        "response",
+    )
 
     def __init__(self, on_cancel: Callable[[], None] | None = None) -> None:
         self.done = False
         self.on_cancel = on_cancel
+        self.on_give_up: Callable[[], None] | None = None
         self.is_long = False
+        self.holds_request = True
         self._finish: Callable[[Any], None] | None = None
         self._failed: Callable[[Exception], None] | None = None
         self.response: Any = None
@@ -73,7 +87,7 @@ class Parked:
 
     def _forget(self) -> None:
         """Drop the callbacks, most of which refer to this request, to avoid reference cycles."""
-        self._finish = self.on_cancel = self.again = None
+        self._finish = self.on_cancel = self.on_give_up = self.again = None
 
     def attach(self, finish: Callable[[Any], None], failed: Callable[[Exception], None] | None = None) -> None:
         """Set the callbacks that send the answer and disconnect the client. Send an answer that is already there."""
@@ -92,7 +106,7 @@ class Parked:
             if before is not None:
                 before()
 
-        self.on_cancel = cancel
+        self.on_cancel, self.on_give_up = cancel, other.on_give_up
         other.attach(self.complete, self.fail)
 
     def cancel(self) -> None:

@@ -111,7 +111,10 @@ class Route:
         waits, context.waits = context.waits, None
         if waits is None:
             return response
-        parked = Parked(response.cancel if isinstance(response, Parked) else None)
+        parked = Parked()
+        parked.holds_request = self.key != ApiKey.PRODUCE
+        if isinstance(response, Parked):
+            parked.on_cancel, parked.on_give_up = response.cancel, response.on_give_up
 
         def complete() -> None:
             if not lost:

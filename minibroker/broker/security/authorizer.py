@@ -14,7 +14,6 @@ DESCRIBE, and ALTER_CONFIGS allows DESCRIBE_CONFIGS; to deny them denies nothing
 from __future__ import annotations
 
 from minibroker.broker.security.acls import ANY_NAME, ANY_PRINCIPAL, Acls, PatternType, Permission
-from minibroker.broker.security.hosts import java_text
 from minibroker.broker.security.operations import Operation, Right
 from minibroker.broker.security.principals import Principal
 
@@ -51,13 +50,13 @@ class Authorizer:
         self._changes = acls.changes
 
     def allows(self, principal: Principal, host: str, right: Right, name: str) -> bool:
-        """Return whether a principal that asks from a host has a right on the resource of this name."""
+        """Return whether a principal has a right on a resource, asking from this address, as Java writes it."""
         key = principal, host, right, name
         if self._acls.changes != self._changes:
             self._forget()
         verdict = self._verdicts.get(key)
         if verdict is None:
-            verdict = self._decide(str(principal), java_text(host), right, name)
+            verdict = self._decide(str(principal), host, right, name)
             if len(name) <= MAX_NAME_LENGTH:
                 self._keep(key, verdict)
         return verdict
@@ -69,7 +68,7 @@ class Authorizer:
             self._forget()
         verdict = self._verdicts.get(key)
         if verdict is None:
-            verdict = self._decide_some(str(principal), java_text(host), right)
+            verdict = self._decide_some(str(principal), host, right)
             self._keep(key, verdict)
         return verdict
 

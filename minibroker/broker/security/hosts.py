@@ -1,4 +1,4 @@
-"""Hosts in ACLs: the text of an address as Java writes it, and ranges of addresses (KIP-1276).
+"""Hosts in ACLs: the text of an address, anything, or a range of addresses (KIP-1276).
 
 `ipaddress` is imported where it is needed: a start takes milliseconds longer for it.
 """
@@ -11,22 +11,6 @@ if TYPE_CHECKING:
     from ipaddress import IPv4Network, IPv6Network
 
 ANY_HOST = "*"
-
-
-def java_text(host: str) -> str:
-    """Return the address as Kafka compares it with ACLs: Java writes ::1 as 0:0:0:0:0:0:0:1."""
-    if ":" not in host:
-        return host
-    from ipaddress import IPv6Address
-
-    address, percent, scope = host.partition("%")
-    try:
-        parsed = IPv6Address(address)
-    except ValueError:
-        return host
-    if parsed.ipv4_mapped is not None:
-        return str(parsed.ipv4_mapped)
-    return ":".join(f"{int(group, 16):x}" for group in parsed.exploded.split(":")) + percent + scope
 
 
 def address_range(text: str) -> IPv4Network | IPv6Network:

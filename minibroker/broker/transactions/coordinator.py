@@ -180,7 +180,7 @@ class TransactionShard:
         """Send the markers of decided transactions, and start to check timeouts."""
         for transaction in self._coordinator.transactions.of(self._index):
             if transaction.state in ENDING:
-                self._coordinator.markers.send(transaction)
+                self._coordinator.markers.send_soon(transaction)
         self._coordinator.expiry.start()
 
     def unload(self) -> None:

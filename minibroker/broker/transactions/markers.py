@@ -1,25 +1,23 @@
 """The sender of markers, which end a transaction in each of its partitions. It retries until all leaders have them.
 
-The coordinator decides when a transaction ends. Its node sends WriteTxnMarkers to the leaders' nodes, as in Kafka, even
-though all are in one process.
+The coordinator decides when a transaction ends. Each leader's node writes the markers as for WriteTxnMarkers, but no
+request is sent, as all nodes are in one process.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from minibroker.broker.metadata.partitions import NO_LEADER, Partition
 from minibroker.broker.requests.slices import in_slices
 from minibroker.broker.requests.turn import Wait, wait_for
-from minibroker.broker.transactions.marking import write_markers
+from minibroker.broker.transactions.marking import Ending, write_marker
 from minibroker.broker.transactions.transaction import ENDING, State, TopicPartition, Transaction
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.messages.transactions import WriteTxnMarkersRequest, WriteTxnMarkersResponse
-from minibroker.protocol.steps import at_once, chunks
+from minibroker.protocol.steps import chunks
+from minibroker.storage.producers.transaction_markers import Marker
 
 if TYPE_CHECKING:
     from minibroker.broker.clock import Timer
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("minibroker.transactions")
 
 RETRY_MS = 100
-
-Marker = WriteTxnMarkersRequest.WritableTxnMarker
 
 # With DONE a partition has its marker, or will never need one; with GIVEN_UP another coordinator has taken over.
 DONE = frozenset({ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT})
@@ -60,7 +56,12 @@ class MarkerSender:
         return frozenset(self._missing.get(transactional_id, ()))
 
     def send(self, transaction: Transaction) -> None:
-        """Start to write the markers of a decided transaction, and then its completion; from a timer, not now."""
+        """Write the markers of a decided transaction, and then its completion."""
+        self._missing[transaction.transactional_id] = set(transaction.partitions)
+        self._attempt(transaction.transactional_id)
+
+    def send_soon(self, transaction: Transaction) -> None:
+        """Send markers as `send` does, but from a timer."""
         self._missing[transaction.transactional_id] = set(transaction.partitions)
         self._later(transaction.transactional_id, 0)
 
@@ -78,7 +79,7 @@ class MarkerSender:
         self._timers[transactional_id] = self._coordinator.cluster.clock.call_later(delay_ms, run)
 
     def _attempt(self, transactional_id: str) -> None:
-        del self._timers[transactional_id]
+        self._timers.pop(transactional_id, None)
         if transactional_id in self._held:
             return
         transaction = self._coordinator.transactions.get(transactional_id)
@@ -114,6 +115,9 @@ class MarkerSender:
             return
 
         unflushed = self._unflushed(transaction)
+        if not unflushed:
+            self._end_or_again(transactional_id)
+            return
         missing.update(where for where, _ in unflushed)
         lost: set[TopicPartition] = set()
 
@@ -145,57 +149,32 @@ class MarkerSender:
         self._later(transactional_id, RETRY_MS)
 
     def _write(
-        self, transaction: Transaction, missing: set[TopicPartition], partitions: Sequence[TopicPartition]
+        self, transaction: Transaction, missing: set[TopicPartition], partitions: Iterable[TopicPartition]
     ) -> None:
-        """Send the markers of these partitions. Raises KafkaError."""
+        """Have the leaders of these partitions write their markers. Raises KafkaError."""
+        cluster = self._coordinator.cluster
         epoch = self._coordinator.coordinator_epoch(transaction.transactional_id)
-        for node_id, led in self._by_leader(missing, partitions).items():
-            node = self._coordinator.cluster.nodes.get(node_id)
-            if node is None:
-                continue
-            request = WriteTxnMarkersRequest(markers=[_marker(transaction, led, epoch)])
-            self._note(transaction, missing, at_once(write_markers(self._coordinator.cluster, node, request)))
-
-    def _by_leader(
-        self, missing: set[TopicPartition], partitions: Iterable[TopicPartition]
-    ) -> dict[int, list[TopicPartition]]:
-        """Group partitions by leader. Remove those of deleted topics from `missing`, as they need no marker."""
-        by_leader: defaultdict[int, list[TopicPartition]] = defaultdict(list)
+        marker = Marker(transaction.state is State.PREPARE_COMMIT, epoch)
+        ending = Ending(transaction.producer_id, transaction.producer_epoch, marker, transaction.client_version)
         for name, index in partitions:
-            topic = self._coordinator.cluster.image.topics.get(name)
-            partition: Partition | None = None if topic is None else topic.partition(index)
-            if partition is None:
+            topic = cluster.image.topics.get(name)
+            partition = None if topic is None else topic.partition(index)
+            if partition is None:  # of a deleted topic
                 missing.discard((name, index))
-            elif partition.leader_id != NO_LEADER:
-                by_leader[partition.leader_id].append((name, index))
-        return by_leader
+            elif (node := cluster.nodes.get(partition.leader_id)) is not None:
+                self._note(transaction, missing, (name, index), write_marker(cluster, node, ending, name, index))
 
-    def _note(self, transaction: Transaction, missing: set[TopicPartition], response: WriteTxnMarkersResponse) -> None:
-        for topic in response.markers[0].topics:
-            for partition in topic.partitions:
-                where, code = (topic.name, partition.partition_index), ErrorCode(partition.error_code)
-                if code in DONE:
-                    missing.discard(where)
-                elif code in GIVEN_UP:
-                    log.warning("%s: %s-%d takes no marker: %s", transaction.transactional_id, *where, code.name)
-                    missing.discard(where)
-                else:
-                    log.info("%s: %s-%d has no marker yet: %s", transaction.transactional_id, *where, code.name)
+    def _note(
+        self, transaction: Transaction, missing: set[TopicPartition], where: TopicPartition, code: ErrorCode
+    ) -> None:
+        if code in DONE:
+            missing.discard(where)
+        elif code in GIVEN_UP:
+            log.warning("%s: %s-%d takes no marker: %s", transaction.transactional_id, *where, code.name)
+            missing.discard(where)
+        else:
+            log.info("%s: %s-%d has no marker yet: %s", transaction.transactional_id, *where, code.name)
 
 
 def _note_lost(lost: set[TopicPartition], where: TopicPartition, failure: KafkaError) -> None:
     lost.add(where)
-
-
-def _marker(transaction: Transaction, partitions: Iterable[TopicPartition], coordinator_epoch: int) -> Marker:
-    by_topic: defaultdict[str, list[int]] = defaultdict(list)
-    for name, index in partitions:
-        by_topic[name].append(index)
-    return Marker(
-        producer_id=transaction.producer_id,
-        producer_epoch=transaction.producer_epoch,
-        transaction_result=transaction.state is State.PREPARE_COMMIT,
-        topics=[Marker.WritableTxnMarkerTopic(name=name, partition_indexes=ids) for name, ids in by_topic.items()],
-        coordinator_epoch=coordinator_epoch,
-        transaction_version=transaction.client_version,
-    )

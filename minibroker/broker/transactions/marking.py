@@ -6,7 +6,7 @@ The coordinator decides which markers to write; `storage` tracks their effect on
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from minibroker.broker.metadata.leaders import led_partition
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -17,11 +17,21 @@ from minibroker.storage.producers.transaction_markers import Marker, marker_batc
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster, Node
+    from minibroker.broker.metadata.partitions import Partition
 
 Wanted = WriteTxnMarkersRequest.WritableTxnMarker
 Result = WriteTxnMarkersResponse.WritableTxnMarkerResult
 TopicResult = Result.WritableTxnMarkerTopicResult
 PartitionResult = TopicResult.WritableTxnMarkerPartitionResult
+
+
+class Ending(NamedTuple):
+    """A transaction that has ended so; `transaction_version` is that of the client that has ended it."""
+
+    producer_id: int
+    producer_epoch: int
+    marker: Marker
+    transaction_version: int
 
 
 def write_markers(cluster: Cluster, node: Node, request: WriteTxnMarkersRequest) -> Steps[WriteTxnMarkersResponse]:
@@ -30,33 +40,35 @@ def write_markers(cluster: Cluster, node: Node, request: WriteTxnMarkersRequest)
     for wanted in request.markers:
         result = Result(producer_id=wanted.producer_id)
         response.markers.append(result)
+        marker = Marker(wanted.transaction_result, wanted.coordinator_epoch)
+        ending = Ending(wanted.producer_id, wanted.producer_epoch, marker, wanted.transaction_version)
         for topic in wanted.topics:
-            partitions = yield from each(partial(_result, cluster, node, wanted, topic.name), topic.partition_indexes)
+            partitions = yield from each(partial(_result, cluster, node, ending, topic.name), topic.partition_indexes)
             result.topics.append(TopicResult(name=topic.name, partitions=partitions))
             yield
         yield
     return response
 
 
-def _result(cluster: Cluster, node: Node, wanted: Wanted, topic: str, index: int) -> PartitionResult:
-    return PartitionResult(partition_index=index, error_code=_written(cluster, node, wanted, topic, index))
+def _result(cluster: Cluster, node: Node, ending: Ending, topic: str, index: int) -> PartitionResult:
+    return PartitionResult(partition_index=index, error_code=write_marker(cluster, node, ending, topic, index))
 
 
-def _written(cluster: Cluster, node: Node, wanted: Wanted, topic: str, index: int) -> ErrorCode:
+def write_marker(cluster: Cluster, node: Node, ending: Ending, topic: str, index: int) -> ErrorCode:
+    """Write the marker in one partition, if `node` leads it; return NONE, or why that was not possible."""
     try:
-        _write(cluster, node, wanted, topic, index)
+        _write(cluster, led_partition(node.node_id, cluster.image.topics.get(topic), index), ending)
     except KafkaError as error:
         return error.code
     return ErrorCode.NONE
 
 
-def _write(cluster: Cluster, node: Node, wanted: Wanted, topic: str, index: int) -> None:
-    partition = led_partition(node.node_id, cluster.image.topics.get(topic), index)
+def _write(cluster: Cluster, partition: Partition, ending: Ending) -> None:
     partition.check_in_sync()
-    marker = Marker(wanted.transaction_result, wanted.coordinator_epoch)
-    batch = memoryview(marker_batch(wanted.producer_id, wanted.producer_epoch, marker, cluster.clock.wall_ms()))
+    producer_id, epoch, marker, version = ending
+    batch = memoryview(marker_batch(producer_id, epoch, marker, cluster.clock.wall_ms()))
     header = read_header(batch)
-    partition.log.producers.check_marker(header, marker, wanted.transaction_version)
+    partition.log.producers.check_marker(header, marker, version)
     partition.append(cluster.turn, batch, [header])
     for watcher in cluster.watchers:
-        watcher.transaction_ended(topic, index, wanted.producer_id, committed=wanted.transaction_result)
+        watcher.transaction_ended(partition.topic.name, partition.index, producer_id, committed=marker.committed)

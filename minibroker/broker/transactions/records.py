@@ -3,18 +3,65 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import lru_cache
+from struct import Struct
 
 from minibroker.broker.coordination.coordinator_logs import Entry, entry
-from minibroker.broker.transactions.transaction import OWN_EPOCHS, State, Transaction
+from minibroker.broker.transactions.transaction import OWN_EPOCHS, State, TopicPartition, Transaction
 from minibroker.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
 
 FLEXIBLE_VERSION = 1  # written from transaction version 1 on
+PARTITIONS_KEPT = 100  # of a transaction, whose bytes are kept to be written again
+
+_START = Struct(">hqhib")  # version, producer id, epoch, timeout, state
+_TIMES = Struct(">qq")  # of the last change, and of the start
+_VERSION_BYTES = 2
+NO_LIST = NO_TAGS = b"\0"
 
 
 def transaction_entry(transaction: Transaction, transaction_version: int = OWN_EPOCHS) -> Entry:
     """Return the record of a transactional id's current state."""
-    version = FLEXIBLE_VERSION if transaction_version >= 1 else 0
-    return entry(TransactionLogKey(transactional_id=transaction.transactional_id), value_of(transaction), version)
+    if transaction_version < 1 or len(transaction.partitions) > PARTITIONS_KEPT:
+        version = FLEXIBLE_VERSION if transaction_version >= 1 else 0
+        return entry(TransactionLogKey(transactional_id=transaction.transactional_id), value_of(transaction), version)
+    return _key(transaction.transactional_id), _flexible_value(transaction)
+
+
+@lru_cache(maxsize=256)
+def _key(transactional_id: str) -> bytes:
+    return entry(TransactionLogKey(transactional_id=transactional_id))[0]
+
+
+def _flexible_value(transaction: Transaction) -> bytes:
+    """Encode by the layout, as little more than state and times changes between records."""
+    start = _START.pack(
+        FLEXIBLE_VERSION,
+        transaction.producer_id,
+        transaction.producer_epoch,
+        transaction.timeout_ms,
+        transaction.state,
+    )
+    partitions = NO_LIST if transaction.state is State.EMPTY else _partitions(transaction.partitions)
+    times = _TIMES.pack(transaction.last_update_ms, transaction.start_ms)
+    tags = transaction.previous_producer_id, transaction.next_producer_id, transaction.client_version
+    return b"".join((start, partitions, times, _tags(*tags)))
+
+
+@lru_cache(maxsize=256)
+def _partitions(partitions: frozenset[TopicPartition]) -> bytes:
+    value = TransactionLogValue(transaction_partitions=_grouped(partitions)).encode(FLEXIBLE_VERSION)
+    return value[_START.size - _VERSION_BYTES : -_TIMES.size - len(NO_TAGS)]
+
+
+@lru_cache(maxsize=16)
+def _tags(previous_producer_id: int, next_producer_id: int, client_version: int) -> bytes:
+    value = TransactionLogValue(
+        previous_producer_id=previous_producer_id,
+        next_producer_id=next_producer_id,
+        client_transaction_version=client_version,
+        transaction_partitions=None,
+    )
+    return value.encode(FLEXIBLE_VERSION)[_START.size - _VERSION_BYTES + len(NO_LIST) + _TIMES.size :]
 
 
 def tombstone(transactional_id: str) -> Entry:
@@ -31,16 +78,16 @@ def value_of(transaction: Transaction) -> TransactionLogValue:
         producer_epoch=transaction.producer_epoch,
         transaction_timeout_ms=transaction.timeout_ms,
         transaction_status=transaction.state,
-        transaction_partitions=None if transaction.state is State.EMPTY else _grouped(transaction),
+        transaction_partitions=None if transaction.state is State.EMPTY else _grouped(transaction.partitions),
         transaction_last_update_timestamp_ms=transaction.last_update_ms,
         transaction_start_timestamp_ms=transaction.start_ms,
         client_transaction_version=transaction.client_version,
     )
 
 
-def _grouped(transaction: Transaction) -> list[TransactionLogValue.PartitionsSchema]:
+def _grouped(partitions: frozenset[TopicPartition]) -> list[TransactionLogValue.PartitionsSchema]:
     by_topic: defaultdict[str, list[int]] = defaultdict(list)
-    for topic, partition in sorted(transaction.partitions):
+    for topic, partition in sorted(partitions):
         by_topic[topic].append(partition)
     return [TransactionLogValue.PartitionsSchema(topic=topic, partition_ids=ids) for topic, ids in by_topic.items()]
 

@@ -93,12 +93,19 @@ def build_plain_batch(
             start, before, sizes = zigzag_bytes(size_bytes) + b"\0\0", offset, own
         parts += (start, offset, key_length, key, value_length, value, b"\0")
     batch = bytearray().join(parts)
+    finish_plain_batch(batch, len(entries), timestamp, producer)
+    return batch
+
+
+def finish_plain_batch(
+    batch: bytearray, record_count: int, timestamp: int, producer: tuple[int, int] | None = None
+) -> None:
+    """Put the header before records of one timestamp that lie in `batch` already, behind the room for it."""
     producer_id, epoch = producer or (-1, -1)
-    attributes, count = 0 if producer is None else TRANSACTIONAL_BIT, len(entries)
-    header = -1, MAGIC, 0, attributes, count - 1, timestamp, timestamp, producer_id, epoch, -1, count
+    attributes = 0 if producer is None else TRANSACTIONAL_BIT
+    header = -1, MAGIC, 0, attributes, record_count - 1, timestamp, timestamp, producer_id, epoch, -1, record_count
     HEADER.pack_into(batch, 0, 0, len(batch) - LOG_OVERHEAD_BYTES, *header)
     seal(batch, 0, len(batch))
-    return batch
 
 
 def build_batch_in_steps(

@@ -5,11 +5,19 @@ What it does to the producer's state and to the log is in `producer_state.py` an
 
 from __future__ import annotations
 
+from functools import cache
+from struct import Struct
 from typing import NamedTuple
 
 from minibroker.protocol.errors import KafkaError
+from minibroker.protocol.records.batch import HEADER_BYTES, seal
 from minibroker.protocol.records.building import build_batch
 from minibroker.storage.files import Bytes
+
+_PRODUCER = Struct(">qqqh")  # of the header: base and largest timestamp, producer id and epoch
+_PRODUCER_POSITION = 27
+_EPOCH = Struct(">i")  # the coordinator's, in the value of the record, before the count of headers
+_EPOCH_POSITION = 73
 
 
 class Marker(NamedTuple):
@@ -21,18 +29,38 @@ class Marker(NamedTuple):
 
 def marker_batch(producer_id: int, producer_epoch: int, marker: Marker, timestamp: int) -> bytearray:
     """The control batch that ends the producer's transaction; `timestamp` in ms since 1970."""
+    batch = bytearray(_template(marker.committed))
+    _PRODUCER.pack_into(batch, _PRODUCER_POSITION, timestamp, timestamp, producer_id, producer_epoch)
+    _EPOCH.pack_into(batch, _EPOCH_POSITION, marker.coordinator_epoch)
+    seal(batch, 0, len(batch))
+    return batch
+
+
+@cache
+def _template(committed: bool) -> bytes:
+    """Return the batch that says how a transaction has ended, and no more."""
     from minibroker.protocol.records.control import end_transaction_marker
 
-    record = end_transaction_marker(
-        committed=marker.committed, coordinator_epoch=marker.coordinator_epoch, timestamp=timestamp
-    )
-    return build_batch(
-        [record], producer_id=producer_id, producer_epoch=producer_epoch, transactional=True, control=True
-    )
+    record = end_transaction_marker(committed=committed, coordinator_epoch=0, timestamp=0)
+    return bytes(build_batch([record], transactional=True, control=True))
 
 
 def read_marker(batch: Bytes) -> Marker | None:
     """Return a control batch's marker; None if it is no transaction's, malformed, or emptied by compaction."""
+    for committed in (True, False):
+        template = _template(committed)
+        end = _EPOCH_POSITION + _EPOCH.size
+        if (
+            len(batch) == len(template)
+            and batch[HEADER_BYTES:_EPOCH_POSITION] == template[HEADER_BYTES:_EPOCH_POSITION]
+            and batch[end:] == template[end:]
+        ):
+            return Marker(committed, *_EPOCH.unpack_from(batch, _EPOCH_POSITION))
+    return _decoded(batch)
+
+
+def _decoded(batch: Bytes) -> Marker | None:
+    """Read a marker that is encoded otherwise than ours, or is none."""
     from minibroker.protocol.messages.control_records import EndTxnMarker  # most brokers never see one
     from minibroker.protocol.records.control import ControlType, control_message, control_type
     from minibroker.protocol.records.payload import records_of

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.broker.configs.configuration import FILE_SIZE_MAX, load_settings, setting_of_variable
+from minibroker.broker.configs.listener_settings import listener_setting
 from minibroker.broker.configs.settings import SettingsError
 from minibroker.broker.configs.settings_table import RACK_AWARE
 
@@ -64,9 +65,21 @@ def test_settings_that_all_act_warn_of_nothing() -> None:
     assert load_settings(None, {}, ["num.partitions=3", "log.roll.hours=1"]).warnings == ()
 
 
-def test_a_value_of_one_listener_has_no_effect_yet() -> None:
+def test_a_value_of_one_listener_counts_before_the_plain_one() -> None:
+    given = ["ssl.client.auth=required", "listener.name.plaintext.ssl.client.auth=none"]
+    settings, warnings = load_settings(None, {}, given)
+    assert warnings == ()
+    assert listener_setting(settings, "ssl.client.auth", "PLAINTEXT") == "none"
+    assert listener_setting(settings, "ssl.client.auth", "OTHER") == "required"
+
+
+def test_a_value_of_a_listener_that_there_is_not_is_named() -> None:
     (warning,) = load_settings(None, {}, ["listener.name.internal.ssl.client.auth=none"]).warnings
-    assert warning.startswith("listener.name.internal.ssl.client.auth ")
+    assert warning == "listener.name.internal.ssl.client.auth has no effect: listeners has no INTERNAL"
+
+
+def test_a_value_of_one_listener_that_cannot_be_is_refused() -> None:
+    assert "String must be one of" in refusal("listener.name.plaintext.ssl.client.auth=maybe")
 
 
 @pytest.mark.parametrize("name", ["offsets.topic.segment.bytes", "transaction.state.log.segment.bytes"])
@@ -147,7 +160,7 @@ def test_a_file_is_iso_8859_1_as_in_kafka(tmp_path: Path) -> None:
 
 
 def test_listeners_that_cannot_be_opened_are_refused_before_anything_starts() -> None:
-    assert refusal("listeners=SSL://:9093").startswith("listeners: SSL://:9093 needs SSL")
+    assert refusal("listeners=SSL://:9093").startswith("listener SSL: it has no key: set ssl.keystore.location")
 
 
 @pytest.mark.parametrize(("told", "warned"), [("", 0), (RACK_AWARE, 0), ("org.example.OwnSelector", 1)])

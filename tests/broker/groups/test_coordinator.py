@@ -142,6 +142,39 @@ def test_what_a_transaction_has_committed_holds_if_it_was_committed(harness: Har
     assert not offsets.pending
 
 
+def transactional(key: bytes, value: bytes | None) -> bytes:
+    """Return a batch with one record, of the transaction of producer 7."""
+    record = Record(key=key, value=value)
+    return build_batch([record], producer_id=7, producer_epoch=0, transactional=True, base_sequence=0)
+
+
+def test_what_an_open_transaction_commits_outlives_the_record_of_its_group(harness: Harness) -> None:
+    """As when the group becomes a consumer group meanwhile."""
+    groups = groups_of(harness)
+    log = harness.partition("__consumer_offsets", groups.log.partition_of("g")).log
+    batch = transactional(*records.offset_entry("g", "t", 0, OFFSET))
+    log.append(batch, [read_header(batch)], 0)
+    groups.append("g", [records.group_metadata_entry("g", GROUP), records.group_metadata_entry("g", None)])
+    marker = end_transaction_marker(committed=True, coordinator_epoch=0, timestamp=0)
+    batch = build_batch([marker], producer_id=7, producer_epoch=0, transactional=True, control=True)
+    log.append(batch, [read_header(batch)], 0)
+    harness.restart()
+    assert harness.cluster.groups.groups["g"].offsets.by_partition == {("t", 0): OFFSET}
+
+
+def test_a_deleted_group_that_had_an_open_transaction_is_not_back_after_a_restart(harness: Harness) -> None:
+    groups = groups_of(harness)
+    groups.append("g", [records.group_metadata_entry("g", GROUP)])
+    groups.append("g", [records.offset_entry("g", "t", 1, OFFSET)])
+    log = harness.partition("__consumer_offsets", groups.log.partition_of("g")).log
+    batch = transactional(*records.offset_entry("g", "t", 0, OFFSET))
+    log.append(batch, [read_header(batch)], 0)
+    groups.append("g", [records.offset_entry("g", "t", index, None) for index in (0, 1)])
+    groups.append("g", [records.group_metadata_entry("g", None)])
+    harness.restart()
+    assert "g" not in harness.cluster.groups.groups
+
+
 def test_a_topic_of_groups_that_cannot_be_read_is_served_by_nobody(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

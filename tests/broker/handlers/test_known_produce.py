@@ -150,7 +150,7 @@ class Side:
     def produce(self, client: int, wanted: tuple[int, int, bool, str], acks: int) -> bytes:
         asked = self.clients[client]
         if not self.knows:
-            asked.connection.known = asked.connection.produced_to = None
+            asked.connection.known = asked.connection.last_plain = None
         before = len(asked.sent_bytes())
         asked.send_bytes(frame_of(produce(self.harness, self.batch(*wanted), acks=acks), self.version))
         told = asked.sent_bytes()[before:]

@@ -108,11 +108,10 @@ def test_all_operations_are_allowed_and_denied_at_once() -> None:
         ("10.0.0.0/8", HOST, True),
         ("10.9.9.9/8", HOST, True),
         ("10.1.2.0/30", "10.1.2.4", False),
-        ("0:0:0:0:0:0:0:1", "::1", True),
-        ("::1", "::1", False),  # Java does not write it so
-        (HOST, f"::ffff:{HOST}", True),
-        ("fe80::/10", "fe80::1%eth0", True),
-        ("10.0.0.0/8", "::1", False),
+        ("0:0:0:0:0:0:0:1", "0:0:0:0:0:0:0:1", True),
+        ("::1", "0:0:0:0:0:0:0:1", False),  # Java does not write it so
+        ("fe80::/10", "fe80:0:0:0:0:0:0:1%eth0", True),
+        ("10.0.0.0/8", "0:0:0:0:0:0:0:1", False),
         ("::/0", HOST, False),
         ("10.0.0.0/33", HOST, False),
     ],

@@ -52,10 +52,12 @@ def test_until_the_markers_are_written_the_producer_has_to_wait(harness: Harness
     producer = TransactionalProducer(harness, versions=versions)
     producer.init()
     producer.send("a")
+    harness.cluster.transactions.markers.hold("tx")
     assert producer.end() == OK
     assert state(harness) is State.PREPARE_COMMIT
     assert producer.send("b") == ErrorCode.CONCURRENT_TRANSACTIONS
     assert TransactionalProducer(harness, versions=versions).init() == ErrorCode.CONCURRENT_TRANSACTIONS
+    harness.cluster.transactions.markers.release("tx")
     harness.clock.advance(0)
     assert state(harness) is State.COMPLETE_COMMIT
     assert producer.send("b") == OK
@@ -71,6 +73,7 @@ def test_a_decision_that_is_written_is_carried_out_after_a_restart(
     producer.init()
     producer.send("a")
     producer.send_offset("g", 5)
+    harness.cluster.transactions.markers.hold("tx")
     assert producer.end(commit=commit) == OK
     harness.restart(crash=crash)
     assert fetched(harness) == []

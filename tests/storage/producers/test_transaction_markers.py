@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from minibroker.protocol.records.batch import read_header
+from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.control import end_transaction_marker
 from minibroker.storage.producers.transaction_markers import Marker, marker_batch, read_marker
 from tests.storage.support import NOW_MS, batch
 
@@ -16,6 +18,20 @@ def test_a_marker_is_read_back(marker: Marker) -> None:
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 3, -1)
     assert header.is_control and header.is_transactional and header.max_timestamp == NOW_MS
     assert read_marker(data) == marker
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_marker_is_the_batch_of_its_record(committed: bool) -> None:
+    record = end_transaction_marker(committed=committed, coordinator_epoch=5, timestamp=NOW_MS)
+    built = build_batch([record], producer_id=7, producer_epoch=3, transactional=True, control=True)
+    assert marker_batch(7, 3, Marker(committed, 5), NOW_MS) == built
+
+
+def test_a_marker_that_is_encoded_otherwise_is_read_too() -> None:
+    record = end_transaction_marker(committed=True, coordinator_epoch=5, timestamp=NOW_MS)
+    longer = record._replace(value=bytes(record.value or b"") + b"more of a later version")
+    built = build_batch([longer], producer_id=7, producer_epoch=3, transactional=True, control=True)
+    assert read_marker(built) == Marker(True, 5)
 
 
 def test_other_batches_say_nothing_of_a_transaction() -> None:

@@ -274,6 +274,14 @@ class ClassicGroup(RebalancingGroup):
             self.after_removal(f"{few(gone)} left")
         return answers
 
+    def remove_joining(self, respond: Respond) -> None:
+        """Remove the member whose JoinGroup waits to be answered by `respond`: it takes too much memory."""
+        for member_id, waiting in self.joining.items():
+            if waiting is respond:
+                self.remove(member_id)
+                self.after_removal(f"{member_id} is given up")
+                return
+
     def _leave(self, member: Identity) -> Left:
         answer = Left(member_id=member.member_id, group_instance_id=member.group_instance_id)
         try:

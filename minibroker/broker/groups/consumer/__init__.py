@@ -1,4 +1,4 @@
 """Consumer groups of the next generation (KIP-848): members, target assignment, reconciliation, migration.
 
-What all kinds of groups share is in the package above.
+What all types of groups share is in the package above.
 """

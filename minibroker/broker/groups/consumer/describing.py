@@ -1,20 +1,13 @@
-"""What ConsumerGroupDescribe says of a consumer group.
-
-How it is asked for is the handler's business.
-"""
+"""Consumer groups as ConsumerGroupDescribe shows them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from minibroker.broker.groups.consumer.assignors.specification import Partitions
 from minibroker.broker.groups.consumer.member import ConsumerMember, without_epochs
+from minibroker.broker.groups.consumer.state import ConsumerGroupState
 from minibroker.broker.groups.consumer.updating import preferred_assignor
 from minibroker.broker.metadata.image import Image
 from minibroker.protocol.messages.consumer_groups import ConsumerGroupDescribeResponse
-
-if TYPE_CHECKING:
-    from minibroker.broker.groups.consumer.group import ConsumerGroup
 
 Described = ConsumerGroupDescribeResponse.DescribedGroup
 TopicPartitions = ConsumerGroupDescribeResponse.TopicPartitions
@@ -24,8 +17,8 @@ CLASSIC_MEMBER = 0
 CONSUMER_MEMBER = 1
 
 
-def described(group: ConsumerGroup) -> Described:
-    """The group with its members, the partitions they have and those they shall have."""
+def described(group: ConsumerGroupState) -> Described:
+    """Return the group with its members, their assignments and their targets."""
     cluster = group.context.cluster
     return Described(
         group_id=group.group_id,
@@ -56,7 +49,7 @@ def _member(member: ConsumerMember, target: Partitions, image: Image) -> Describ
 
 
 def _owned(member: ConsumerMember) -> Partitions:
-    """What it has, and what it has still to give up."""
+    """Return the partitions that it has, and those that it has still to revoke."""
     owned = dict(without_epochs(member.assigned))
     for topic_id, partitions in without_epochs(member.pending_revocation).items():
         owned[topic_id] = owned.get(topic_id, frozenset()) | partitions
@@ -64,7 +57,7 @@ def _owned(member: ConsumerMember) -> Partitions:
 
 
 def _assignment(partitions: Partitions, image: Image) -> Assignment:
-    """Topics that are gone are left out."""
+    """Return the partitions with the names of their topics, without those that are deleted."""
     return Assignment(
         topic_partitions=[
             TopicPartitions(topic_id=topic_id, topic_name=image.topics_by_id[topic_id].name, partitions=sorted(indexes))

@@ -1,6 +1,6 @@
-"""What members with the classic protocol put into the opaque parts of their requests, where the broker must read it.
+"""The subscriptions and assignments that members with the classic protocol embed in their requests.
 
-They name topics, and the broker's records have ids: the one becomes the other here, as far as topics exist.
+They name topics, where the broker's records have ids; topics that do not exist are left out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ VERSION = Struct(">h")
 
 
 def _version(data: bytes, message: type[Message]) -> int:
-    """The version that data begin with; of one that is newer than we know, the newest we know is a part."""
+    """Return the version that the data begin with, or the newest known one: newer ones only add fields at the end."""
     version = int.from_bytes(data[: VERSION.size], "big", signed=True)
     if len(data) < VERSION.size or version < 0:
         raise MalformedMessage(message.__name__, version, "", f"{len(data)} bytes have no version")
@@ -26,13 +26,13 @@ def _version(data: bytes, message: type[Message]) -> int:
 
 
 def subscription(metadata: bytes) -> ConsumerProtocolSubscription:
-    """What a member subscribes to. Raises MalformedMessage."""
+    """Return a member's subscription. Raises MalformedMessage."""
     version = _version(metadata, ConsumerProtocolSubscription)
     return ConsumerProtocolSubscription.decode_from(metadata, version, VERSION.size)[0]
 
 
 def assignment(data: bytes) -> ConsumerProtocolAssignment:
-    """What a member was given; nothing if it was never given anything. Raises MalformedMessage."""
+    """Return a member's assignment; an empty one if it has none yet. Raises MalformedMessage."""
     if not data:
         return ConsumerProtocolAssignment()
     version = _version(data, ConsumerProtocolAssignment)
@@ -40,7 +40,7 @@ def assignment(data: bytes) -> ConsumerProtocolAssignment:
 
 
 def by_id(partitions: Mapping[str, list[int]], image: Image) -> Partitions:
-    """Partitions by topic name, by topic id; topics that do not exist are left out."""
+    """Return partitions by topic id, of those by topic name."""
     return {
         image.topics[name].topic_id: frozenset(indexes)
         for name, indexes in partitions.items()
@@ -49,17 +49,17 @@ def by_id(partitions: Mapping[str, list[int]], image: Image) -> Partitions:
 
 
 def owned(said: ConsumerProtocolSubscription, image: Image) -> Partitions:
-    """What a member says that it has."""
+    """Return the partitions that a member reports to own."""
     return by_id({each.topic: each.partitions for each in said.owned_partitions}, image)
 
 
 def assigned(given: ConsumerProtocolAssignment, image: Image) -> Partitions:
-    """What a member was given."""
+    """Return the partitions of an assignment."""
     return by_id({each.topic: each.partitions for each in given.assigned_partitions}, image)
 
 
 def encoded_assignment(partitions: Partitions, image: Image, metadata: bytes) -> bytes:
-    """Partitions as a member takes them, in the version of its subscription. Raises MalformedMessage."""
+    """Return an assignment as its member reads it, in the version of its subscription. Raises MalformedMessage."""
     version = _version(metadata, ConsumerProtocolAssignment)
     given = ConsumerProtocolAssignment(
         assigned_partitions=[

@@ -1,230 +1,327 @@
-"""A consumer group: a fold over its records, and what may be done to it from outside.
+"""A consumer group: the requests of its members that speak the classic protocol, the members' timeouts, their removal.
 
-What its members ask for is decided elsewhere in this folder; whoever decides writes records, and `apply` folds them in,
-while the broker runs as at its start.
+In a group that migrates, some members speak the classic protocol. A JoinGroup is to them what a heartbeat is to the
+others: it says what the member wants and has, and brings it a step nearer to its target. REBALANCE_IN_PROGRESS tells
+them to join again, and SyncGroup brings their assignment.
+
+The requests of the other members are in `heartbeat`, the state in `state`, how it changes in `updating`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from enum import StrEnum
+import logging
+from collections.abc import Callable, Sequence
 
-from minibroker.broker.coordination.coordinator_logs import Entry
-from minibroker.broker.groups.consumer import classic_members, expiring, recording
-from minibroker.broker.groups.consumer.assignors.specification import Partitions
-from minibroker.broker.groups.consumer.member import ConsumerMember
-from minibroker.broker.groups.consumer.subscriptions import ResolvedPattern
-from minibroker.broker.groups.consumer.timers import MemberTimers
-from minibroker.broker.groups.group import Caller, CheckPartition, Group, GroupContext, GroupType, Respond
-from minibroker.broker.groups.offsets import CommittedOffset, CommittedOffsets
-from minibroker.broker.groups.records import entries
+from minibroker.broker.configs.group_settings import group_value
+from minibroker.broker.groups.consumer import embedded, migration
+from minibroker.broker.groups.consumer.member import (
+    ClassicMember,
+    ClassicProtocol,
+    ConsumerMember,
+    MemberState,
+    without_epochs,
+)
+from minibroker.broker.groups.consumer.state import CONSUMER_PROTOCOL, ConsumerGroupState
+from minibroker.broker.groups.consumer.timers import MemberTimers, Purpose
+from minibroker.broker.groups.consumer.updating import Update
+from minibroker.broker.groups.group import Caller, GroupContext, Respond
+from minibroker.broker.groups.offsets import CommittedOffsets
 from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.legible import few
+from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from minibroker.protocol.messages.groups import (
     HeartbeatRequest,
     JoinGroupRequest,
+    JoinGroupResponse,
     LeaveGroupRequest,
     LeaveGroupResponse,
     SyncGroupRequest,
+    SyncGroupResponse,
 )
+from minibroker.protocol.primitives import MalformedMessage
 
-CONSUMER_PROTOCOL = "consumer"
-FIRST_EPOCH = 1
-NEVER_LOOKED = -1
-FIRST_COMMIT_WITH_MEMBER_EPOCHS = 9
+log = logging.getLogger("minibroker.groups")
 
+UNKNOWN_MEMBER = ""
+FIRST_WITH_MEMBER_ID_REQUIRED = 4  # KIP-394
+AGAIN_MS = 1000  # after the removal of a member could not be recorded
 
-class State(StrEnum):
-    """By the names that ConsumerGroupDescribe and ListGroups have for them."""
-
-    EMPTY = "Empty"
-    ASSIGNING = "Assigning"
-    RECONCILING = "Reconciling"
-    STABLE = "Stable"
+Identity = LeaveGroupRequest.MemberIdentity
+Left = LeaveGroupResponse.MemberResponse
 
 
-class ConsumerGroup(Group):
-    """One consumer group.
-
-    `epoch` counts the changes of its members and topics, `assignment_epoch` is that for which `target` was made, at
-    `assignment_timestamp_ms` (0: never). `patterns` has the topics of each pattern that members subscribe to.
-    `metadata_hash` stands for the topics as they were when they were last looked at, which was after
-    `looked_at_commit` of the metadata, as `resolved_commit` is that after which patterns were last matched, which may
-    be going on (`is_resolving`). `owners` says which member has, or has still to give up, each partition.
-    """
-
-    type = GroupType.CONSUMER
+class ConsumerGroup(ConsumerGroupState):
+    """One consumer group."""
 
     def __init__(self, context: GroupContext, group_id: str, offsets: CommittedOffsets) -> None:
         super().__init__(context, group_id, offsets)
-        self.epoch = FIRST_EPOCH
-        self.metadata_hash = 0
-        self.has_partition_metadata = False
-        self.assignment_epoch = FIRST_EPOCH
-        self.assignment_timestamp_ms = 0
-        self.members: dict[str, ConsumerMember] = {}
-        self.static: dict[str, str] = {}
-        self.target: dict[str, Partitions] = {}
-        self.patterns: dict[str, ResolvedPattern] = {}
-        self.owners: dict[tuple[bytes, int], str] = {}
-        self.looked_at_commit = NEVER_LOOKED
-        self.resolved_commit = NEVER_LOOKED
-        self.is_resolving = False
         self.timers = MemberTimers(self.clock)
 
-    # --- what every kind of group answers ---------------------------------------------------------
-
-    @property
-    def state_name(self) -> str:
-        if not self.members:
-            return State.EMPTY
-        if self.epoch > self.assignment_epoch:
-            return State.ASSIGNING
-        if all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()):
-            return State.STABLE
-        return State.RECONCILING
-
-    @property
-    def protocol_type(self) -> str:
-        return CONSUMER_PROTOCOL
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.members
-
-    def is_subscribed_to(self, topic: str) -> bool:
-        by_name = any(topic in member.topic_names for member in self.members.values())
-        return by_name or any(topic in pattern.topics for pattern in self.patterns.values())
-
-    # --- requests of members that speak the classic protocol ------------------------------------------
+    # --- JoinGroup --------------------------------------------------------------------------------
 
     def join(self, caller: Caller, request: JoinGroupRequest, respond: Respond) -> None:
-        classic_members.join(self, caller, request, respond)
+        """Add a member, or bring it a step nearer to its target. Raises KafkaError."""
+        is_new = request.member_id == UNKNOWN_MEMBER
+        member_id = str(self.new_uuid()) if is_new else request.member_id
+        update = Update(self)
+        update.check_room(member_id)
+        self._check_protocols(member_id, request)
+        if is_new and request.group_instance_id is None and caller.version >= FIRST_WITH_MEMBER_ID_REQUIRED:
+            respond(JoinGroupResponse(member_id=member_id, error_code=ErrorCode.MEMBER_ID_REQUIRED))
+            return
+        said = _subscription(request)
+        static = self.static_member(request.group_instance_id)
+        if static is not None and is_new and migration.downgrades_without(self, {static.member_id}):
+            # The last member with the new protocol is back with the classic one.
+            members = {**self.members, static.member_id: _as_it_says(static, caller, request, said)}
+            reason = f"{request.group_instance_id} speaks the classic protocol now"
+            migration.downgrade(self, members.values(), reason).join(caller, request, respond)
+            return
+        before = self._present(update, member_id, request, is_new=is_new)
+        after = _as_it_says(before, caller, request, said)
+        subscription_changed = update.set_member(before, after)
+        update.look_at_topics(changed=subscription_changed)
+        update.assign()
+        owned = embedded.owned(said, self.context.cluster.image)
+        after = update.reconcile(after, owned, subscription_changed=subscription_changed)
+        update.commit()
+        self.begin_session(member_id)
+        self._await_sync(after)
+        respond(
+            JoinGroupResponse(
+                generation_id=after.epoch,
+                protocol_type=CONSUMER_PROTOCOL,
+                protocol_name=request.protocols[0].name,
+                member_id=member_id,
+            )
+        )
+
+    def _check_protocols(self, member_id: str, request: JoinGroupRequest) -> None:
+        """Check that all members with the classic protocol support one of the protocols."""
+        classic = [member.classic for member in self.members.values() if member.classic is not None]
+        common = [
+            protocol.name
+            for protocol in request.protocols
+            if all(any(protocol.name == each.name for each in member.protocols) for member in classic)
+        ]
+        if request.protocol_type != CONSUMER_PROTOCOL or not common:
+            message = f"Member {member_id}'s protocols are not supported."
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message)
+
+    def _present(self, update: Update, member_id: str, request: JoinGroupRequest, *, is_new: bool) -> ConsumerMember:
+        """Return the member as it was before this request; a static one that is back, with its new id."""
+        instance_id = request.group_instance_id
+        if instance_id is None:
+            return self.members.get(member_id) or ConsumerMember(member_id)
+        if not is_new:
+            return self.check_member(member_id, instance_id)
+        static = self.static_member(instance_id)
+        if static is None:
+            return ConsumerMember(member_id)
+        self.timers.cancel(static.member_id)
+        return update.replace(static, member_id)
+
+    # --- SyncGroup, Heartbeat ---------------------------------------------------------------------
 
     def sync(self, request: SyncGroupRequest, respond: Respond) -> None:
-        classic_members.sync(self, request, respond)
+        """Answer a member with its assignment. Raises KafkaError."""
+        member, classic = self._classic_member(request)
+        first = classic.protocols[0]
+        if request.protocol_type not in (None, CONSUMER_PROTOCOL) or request.protocol_name not in (None, first.name):
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        if self.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+            self._await_join(member)
+            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+        self.timers.cancel(member.member_id, Purpose.SYNC)
+        self.begin_session(member.member_id)
+        image = self.context.cluster.image
+        respond(
+            SyncGroupResponse(
+                protocol_type=request.protocol_type,
+                protocol_name=request.protocol_name,
+                assignment=embedded.encoded_assignment(without_epochs(member.assigned), image, first.metadata),
+            )
+        )
 
     def heartbeat(self, request: HeartbeatRequest) -> None:
-        classic_members.heartbeat(self, request)
+        """Keep a member's session alive. Raises KafkaError; REBALANCE_IN_PROGRESS tells it to join again."""
+        member, _ = self._classic_member(request)
+        self.begin_session(member.member_id)
+        if (
+            member.epoch < self.epoch
+            or member.state is MemberState.UNREVOKED_PARTITIONS
+            or (member.state is MemberState.UNRELEASED_PARTITIONS and not self._waits_for_others(member))
+        ):
+            self._await_join(member)
+            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
 
-    def leave(self, members: Sequence[LeaveGroupRequest.MemberIdentity]) -> list[LeaveGroupResponse.MemberResponse]:
-        return classic_members.leave(self, members)
+    def _waits_for_others(self, member: ConsumerMember) -> bool:
+        """Whether another member still has a partition of this member's target."""
+        target = self.target.get(member.member_id, {})
+        return any(
+            self.is_taken(topic_id, partition)
+            for topic_id, partitions in target.items()
+            for partition in partitions - member.assigned.get(topic_id, {}).keys()
+        )
 
-    # --- what may be done with its offsets ------------------------------------------------------------
+    def _classic_member(self, request: SyncGroupRequest | HeartbeatRequest) -> tuple[ConsumerMember, ClassicMember]:
+        """Return the member of a request; it must speak the classic protocol and know its epoch. Raises KafkaError."""
+        member = self.check_member(request.member_id, request.group_instance_id)
+        if member.classic is None:
+            message = f"Member {request.member_id} does not use the classic protocol."
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, message)
+        if member.epoch != request.generation_id:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+        return member, member.classic
 
-    def check_commit(
-        self, member_id: str, instance_id: str | None, epoch: int, *, transactional: bool, version: int
-    ) -> CheckPartition | None:
-        if epoch < 0 and not self.members:
-            return None
-        if transactional and epoch < 0 and not member_id and instance_id is None:
-            return None  # TxnOffsetCommit may come without a member
-        member = self.known_member(member_id)
-        if not transactional and member.classic is None and version < FIRST_COMMIT_WITH_MEMBER_EPOCHS:
-            message = "OffsetCommit version 9 or above must be used by members using the consumer group protocol"
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
-        if epoch == member.epoch:
-            return None
-        code, name = _epoch_words(member)
-        if epoch > member.epoch:
-            message = f"Received {name} {epoch} is newer than current member epoch {member.epoch}."
-            raise KafkaError(code, message)
-        return _check_since(member, epoch)
+    # --- LeaveGroup -------------------------------------------------------------------------------
 
-    def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        if member_id is None and epoch < 0:
+    def leave(self, members: Sequence[Identity]) -> list[Left]:
+        """Remove members of either protocol; there is one answer for each. Raises KafkaError."""
+        answers, leaving = [], {}
+        for identity in members:
+            answer = Left(member_id=identity.member_id, group_instance_id=identity.group_instance_id)
+            answers.append(answer)
+            try:
+                member = self._leaving_member(identity)
+                leaving[member.member_id] = member
+            except KafkaError as error:
+                answer.error_code = error.code
+        self.remove(list(leaving.values()))
+        return answers
+
+    def _leaving_member(self, identity: Identity) -> ConsumerMember:
+        """Return the member. An administrator who removes a static member may know its instance id only."""
+        instance_id = identity.group_instance_id
+        if instance_id is None or identity.member_id != UNKNOWN_MEMBER:
+            return self.check_member(identity.member_id, instance_id)
+        member = self.static_member(instance_id)
+        if member is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return member
+
+    # --- removal ----------------------------------------------------------------------------------
+
+    def remove(self, members: Sequence[ConsumerMember]) -> None:
+        """Remove members, and begin another epoch: the next heartbeat of any other member assigns their partitions.
+
+        The group may become a classic one: see `migration`. Raises KafkaError if that cannot be recorded, and nothing
+        has changed.
+        """
+        if not members:
             return
-        member = self.known_member(member_id or "")
-        if epoch != member.epoch:
-            code, name = _epoch_words(member)
-            message = f"The received {name} {epoch} does not match the expected member epoch {member.epoch}."
-            raise KafkaError(code, message)
+        gone = {member.member_id for member in members}
+        staying = [member for member_id, member in self.members.items() if member_id not in gone]
+        if staying and migration.downgrades_without(self, gone):
+            migration.downgrade(self, staying, f"{few(gone)} left, who spoke the new protocol")
+            return
+        update = Update(self)
+        update.remove(members)
+        update.look_at_topics(changed=True)
+        update.commit()
+        for member in members:
+            self.timers.cancel(member.member_id)
 
-    def check_offset_deletion(self) -> None:
-        """What it is not subscribed to may go at any time."""
-
-    def expires_since(self, committed: CommittedOffset) -> int | None:
-        return committed.commit_timestamp_ms
-
-    def check_deletion(self) -> None:
-        if self.members:
-            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
-
-    def tombstones(self) -> list[Entry]:
-        return entries(recording.group_gone(self))
+    # --- timeouts ---------------------------------------------------------------------------------
 
     def loaded(self) -> None:
-        expiring.begin_sessions(self)
+        for member in list(self.members.values()):
+            self.begin_session(member.member_id)
+            if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
+                self._await_revocation(member)
 
     def close(self, code: ErrorCode) -> None:
         self.timers.cancel_all()
 
-    # --- look-up --------------------------------------------------------------------------------
+    def begin_session(self, member_id: str) -> None:
+        """Restart a member's session, after which it is removed."""
+        classic = self.members[member_id].classic
+        timeout_ms = (
+            group_value(self.context.cluster, self.group_id, "consumer.session.timeout.ms")
+            if classic is None
+            else classic.session_timeout_ms
+        )
+        self._start(member_id, Purpose.SESSION, timeout_ms, f"it was not heard of for {timeout_ms} ms")
 
-    def known_member(self, member_id: str) -> ConsumerMember:
-        """The member of this id. Raises KafkaError(UNKNOWN_MEMBER_ID)."""
-        member = self.members.get(member_id)
-        if member is None:
-            message = f"Member {member_id} is not a member of group {self.group_id}."
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, message)
-        return member
+    def watch_revocation(self, before: ConsumerMember, after: ConsumerMember) -> None:
+        """Give a member its rebalance timeout to revoke partitions, if it must since this change."""
+        if after == before:
+            return
+        if after.state is MemberState.UNREVOKED_PARTITIONS:
+            self._await_revocation(after)
+        else:
+            self.timers.cancel(after.member_id, Purpose.REVOCATION)
 
-    def static_member(self, instance_id: str | None) -> ConsumerMember | None:
-        """The member with this instance id, also while it is away for a while."""
-        member_id = None if instance_id is None else self.static.get(instance_id)
-        return None if member_id is None else self.members.get(member_id)
+    def _await_revocation(self, member: ConsumerMember) -> None:
+        def is_late() -> bool:
+            present = self.members.get(member.member_id)
+            return present is not None and present.epoch == member.epoch
 
-    def is_taken(self, topic_id: bytes, partition: int) -> bool:
-        """Whether a member has the partition, or has still to give it up."""
-        return (topic_id, partition) in self.owners
+        timeout_ms = member.rebalance_timeout_ms
+        reason = f"it did not give up partitions within {timeout_ms} ms"
+        self._start(member.member_id, Purpose.REVOCATION, timeout_ms, reason, is_late)
 
-    # --- the fold -------------------------------------------------------------------------------
+    def _await_join(self, member: ConsumerMember) -> None:
+        """Give a member its rebalance timeout to join again, as it is told to now."""
+        if not self.timers.runs(member.member_id, Purpose.JOIN):
+            reason = f"it did not join again within {member.rebalance_timeout_ms} ms"
+            self._start(member.member_id, Purpose.JOIN, member.rebalance_timeout_ms, reason)
 
-    def set_member(self, member: ConsumerMember) -> None:
-        """Take a member in, or what has changed of it."""
-        self._disown(member.member_id)
-        self.members[member.member_id] = member
-        if member.instance_id is not None:
-            self.static[member.instance_id] = member.member_id
-        for partitions in (member.assigned, member.pending_revocation):
-            for topic_id, epochs in partitions.items():
-                for partition in epochs:
-                    self.owners[topic_id, partition] = member.member_id
+    def _await_sync(self, member: ConsumerMember) -> None:
+        """Give a member that has joined its rebalance timeout to ask for its assignment."""
+        self.timers.cancel(member.member_id, Purpose.JOIN)
+        reason = f"it did not sync within {member.rebalance_timeout_ms} ms"
+        self._start(member.member_id, Purpose.SYNC, member.rebalance_timeout_ms, reason)
 
-    def remove_member(self, member_id: str) -> None:
-        """Let go of a member, if it is one."""
-        self._disown(member_id)
-        member = self.members.pop(member_id, None)
-        instance_id = None if member is None else member.instance_id
-        if instance_id is not None and self.static.get(instance_id) == member_id:
-            del self.static[instance_id]
+    def _start(
+        self,
+        member_id: str,
+        purpose: Purpose,
+        timeout_ms: int,
+        reason: str,
+        is_late: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Remove a member after a time, if it is late then."""
 
-    def _disown(self, member_id: str) -> None:
-        """While a log is replayed a partition may have gone to the next member before its last one is told to go."""
-        member = self.members.get(member_id)
-        for partitions in () if member is None else (member.assigned, member.pending_revocation):
-            for topic_id, epochs in partitions.items():
-                for partition in epochs:
-                    if self.owners.get((topic_id, partition)) == member_id:
-                        del self.owners[topic_id, partition]
+        def expired() -> None:
+            member = self.members.get(member_id)
+            if member is None or not is_late():
+                return
+            log.info("member %s is put out of group %s: %s", member_id, self.group_id, reason)
+            try:
+                self.remove([member])
+            except KafkaError as error:
+                log.error("member %s cannot be put out of group %s: %s", member_id, self.group_id, error)
+                self._start(member_id, purpose, AGAIN_MS, reason, is_late)
 
-
-def _epoch_words(member: ConsumerMember) -> tuple[ErrorCode, str]:
-    """The code for a wrong epoch, and what the member's protocol calls the epoch."""
-    if member.classic is None:
-        return ErrorCode.STALE_MEMBER_EPOCH, "member epoch"
-    return ErrorCode.ILLEGAL_GENERATION, "generation id"
+        self.timers.start(member_id, purpose, timeout_ms, expired)
 
 
-def _check_since(member: ConsumerMember, epoch: int) -> CheckPartition:
-    """A commit of an older epoch is good for what the member has had since then at least (KIP-1251)."""
-    code, name = _epoch_words(member)
+# --- what a JoinGroup says --------------------------------------------------------------------------
 
-    def check(topic: str, topic_id: bytes, partition: int) -> None:
-        since = member.owned_since(topic_id, partition)
-        if since is None:
-            raise KafkaError(code, f"Partition {topic}-{partition} is not assigned or pending revocation for member.")
-        if epoch < since:
-            message = f"Received {name} {epoch} is older than assignment epoch {since} for partition "
-            raise KafkaError(code, f"{message}{topic}-{partition}.")
 
-    return check
+def _subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscription:
+    """Return the member's subscription: that of its first protocol. Raises KafkaError(INCONSISTENT_GROUP_PROTOCOL)."""
+    try:
+        return embedded.subscription(request.protocols[0].metadata)
+    except MalformedMessage as error:
+        message = f"The subscription in the protocol {request.protocols[0].name} cannot be read: {error}"
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message) from None
+
+
+def _as_it_says(
+    member: ConsumerMember, caller: Caller, request: JoinGroupRequest, said: ConsumerProtocolSubscription
+) -> ConsumerMember:
+    """Return the member with what the request says of it."""
+    protocols = (ClassicProtocol(each.name, bytes(each.metadata)) for each in request.protocols)
+    timeout_ms = request.rebalance_timeout_ms
+    return member._replace(
+        instance_id=request.group_instance_id or member.instance_id,
+        rack_id=said.rack_id or member.rack_id,
+        client_id=caller.client_id,
+        client_host=caller.client_host,
+        topic_names=frozenset(said.topics),
+        topic_regex="",
+        rebalance_timeout_ms=request.session_timeout_ms if timeout_ms < 0 else timeout_ms,
+        classic=ClassicMember(request.session_timeout_ms, tuple(protocols)),
+    )

@@ -1,6 +1,6 @@
-"""ConsumerGroupHeartbeat: a member joins, says that it lives and what it has, and learns what it shall have.
+"""ConsumerGroupHeartbeat: a member joins, reports what it owns, learns its assignment, or leaves.
 
-What a request must say is in `validation`, how a member leaves in `leaving`, how the group changes in `updating`.
+What a request must say is in `validation`, how the group changes in `updating`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from minibroker.broker.configs.group_settings import group_value
 from minibroker.broker.groups.classic.group import ClassicGroup
-from minibroker.broker.groups.consumer import expiring, leaving, migration, validation
+from minibroker.broker.groups.consumer import migration, recording
 from minibroker.broker.groups.consumer.assignors.specification import Partitions
 from minibroker.broker.groups.consumer.group import ConsumerGroup
 from minibroker.broker.groups.consumer.member import (
@@ -21,7 +21,8 @@ from minibroker.broker.groups.consumer.member import (
     PartitionEpochs,
 )
 from minibroker.broker.groups.consumer.updating import Update
-from minibroker.broker.groups.group import Group
+from minibroker.broker.groups.consumer.validation import check_epoch
+from minibroker.broker.groups.group import Caller
 from minibroker.broker.groups.offsets import CommittedOffsets
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
@@ -29,7 +30,6 @@ from minibroker.protocol.primitives import uuid_text
 
 if TYPE_CHECKING:
     from minibroker.broker.groups.coordinator import GroupCoordinator
-    from minibroker.broker.groups.group import Caller
 
 TopicPartitions = ConsumerGroupHeartbeatResponse.TopicPartitions
 
@@ -37,14 +37,16 @@ TopicPartitions = ConsumerGroupHeartbeatResponse.TopicPartitions
 def heartbeat(
     coordinator: GroupCoordinator, request: ConsumerGroupHeartbeatRequest, caller: Caller
 ) -> ConsumerGroupHeartbeatResponse:
-    """The answer to a heartbeat that has passed `validation.check_request`, with what it changed written.
+    """Return the answer to a heartbeat that has passed `validation.check_request`, after appending what it changed.
 
     Raises KafkaError with the answer's code, and nothing has changed.
     """
     if request.member_epoch < JOINING_EPOCH:
-        leaving.leave(coordinator, request)
+        _leave(coordinator.consumer_group(request.group_id), request)
         return ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
-    update, member_id = _update(coordinator, request)
+    group, update = _update(coordinator, request)
+    update.check_room(request.member_id)
+    member_id = request.member_id or uuid_text(coordinator.cluster.new_uuid())
     owned = _owned(request.topic_partitions)
     before = _present(update, request, member_id, owned)
     after = _as_it_says(before, request, caller)
@@ -52,36 +54,45 @@ def heartbeat(
     update.look_at_topics(changed=update.wants_other_topics(before, after))
     update.assign()
     after = update.reconcile(after, owned, subscription_changed=subscription_changed)
-    group = update.commit()
+    update.commit()
     if update.replaced is not None:
-        expiring.begin_sessions(group)
-    expiring.begin_session(group, after.member_id)
-    expiring.watch_revocation(group, before, after)
+        group.loaded()
+    group.begin_session(after.member_id)
+    group.watch_revocation(before, after)
     return _response(group, request, before.assigned, after)
 
 
-def _update(coordinator: GroupCoordinator, request: ConsumerGroupHeartbeatRequest) -> tuple[Update, str]:
-    """The change of the group, and the member's id. Raises KafkaError: GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED."""
-    joins = request.member_epoch == JOINING_EPOCH
-    group = coordinator.groups.get(request.group_id)
-    if group is None and not joins:
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {request.group_id} not found.")
-    if isinstance(group, ConsumerGroup):
-        update = Update(group)
-    elif joins:
-        update = _new_group(coordinator, request.group_id, group)
-    else:
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group.")
-    update.check_room(request.member_id)
-    return update, request.member_id or uuid_text(coordinator.cluster.new_uuid())
-
-
-def _new_group(coordinator: GroupCoordinator, group_id: str, present: Group | None) -> Update:
-    """A group that takes the place of a classic one, if there is one, with all that it has."""
+def _update(coordinator: GroupCoordinator, request: ConsumerGroupHeartbeatRequest) -> tuple[ConsumerGroup, Update]:
+    """Return the group and a change of it; a new member makes the group. Raises KafkaError(GROUP_ID_NOT_FOUND)."""
+    group_id = request.group_id
+    present = coordinator.groups.get(group_id)
+    if isinstance(present, ConsumerGroup):
+        return present, Update(present)
+    if request.member_epoch != JOINING_EPOCH:
+        missing, other = f"Consumer group {group_id} not found.", f"Group {group_id} is not a consumer group."
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, missing if present is None else other)
     group = ConsumerGroup(coordinator, group_id, CommittedOffsets() if present is None else present.offsets)
     if not isinstance(present, ClassicGroup):
-        return Update(group)
-    return Update(group, migration.taking_over(present, group), replaced=present)
+        return group, Update(group)
+    return group, Update(group, migration.upgrade(present, group), replaced=present)
+
+
+# --- leaving ------------------------------------------------------------------------------------
+
+
+def _leave(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> None:
+    """Remove the member that asks for it. Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, or as `commit`."""
+    member = group.check_member(request.member_id, request.instance_id)
+    if request.instance_id is None or request.member_epoch != LEAVING_FOR_A_WHILE_EPOCH:
+        group.remove([member])
+        return
+    # A static member keeps its partitions until its session ends, or it is back under its instance id.
+    away = member._replace(
+        epoch=LEAVING_FOR_A_WHILE_EPOCH,
+        assigned={topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in member.assigned.items()},
+        pending_revocation={},
+    )
+    group.commit([recording.member_assignment(group.group_id, away)])
 
 
 # --- who it is ----------------------------------------------------------------------------------
@@ -90,26 +101,20 @@ def _new_group(coordinator: GroupCoordinator, group_id: str, present: Group | No
 def _present(
     update: Update, request: ConsumerGroupHeartbeatRequest, member_id: str, owned: Partitions | None
 ) -> ConsumerMember:
-    """The member as it was before this request. Raises KafkaError if it is none, or another one by now."""
-    epoch, instance_id = request.member_epoch, request.instance_id
-    if instance_id is None:
-        if epoch == JOINING_EPOCH and member_id not in update.members:
-            return ConsumerMember(member_id)
-        member = update.group.known_member(member_id)
-        validation.check_epoch(member, epoch, owned)
-        return member
+    """Return the member as it was before this request. Raises KafkaError if it is unknown or fenced."""
+    joins, instance_id = request.member_epoch == JOINING_EPOCH, request.instance_id
+    if joins and instance_id is not None:
+        return _joining_static(update, member_id, instance_id)
+    if joins and member_id not in update.members:
+        return ConsumerMember(member_id)
+    member = update.group.check_member(member_id, instance_id)
+    check_epoch(member, request.member_epoch, owned)
+    return member
+
+
+def _joining_static(update: Update, member_id: str, instance_id: str) -> ConsumerMember:
+    """Return a new static member, or one that is back: it was away for a while, or spoke the classic protocol."""
     static = update.group.static_member(instance_id)
-    if epoch == JOINING_EPOCH:
-        return _joining_static(update, static, member_id, instance_id)
-    if static is None:
-        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-    validation.check_instance(static, member_id, instance_id)
-    validation.check_epoch(static, epoch, owned)
-    return static
-
-
-def _joining_static(update: Update, static: ConsumerMember | None, member_id: str, instance_id: str) -> ConsumerMember:
-    """A static member that is new, or takes the place that it has left for a while, or that a classic one had."""
     if static is None:
         return update.members.get(member_id) or ConsumerMember(member_id)
     if static.classic is None and static.epoch != LEAVING_FOR_A_WHILE_EPOCH:
@@ -118,16 +123,14 @@ def _joining_static(update: Update, static: ConsumerMember | None, member_id: st
             f"is owned by {static.member_id} member."
         )
         raise KafkaError(ErrorCode.UNRELEASED_INSTANCE_ID, message)
-    replacement = static._replace(member_id=member_id, epoch=JOINING_EPOCH, previous_epoch=JOINING_EPOCH)
-    update.replace(static, replacement)
-    return replacement
+    return update.replace(static, member_id)
 
 
 # --- what it says -------------------------------------------------------------------------------
 
 
 def _as_it_says(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> ConsumerMember:
-    """The member with what the request says; what it does not say stays."""
+    """Return the member with what the request says of it; the rest stays."""
     names, timeout_ms = request.subscribed_topic_names, request.rebalance_timeout_ms
     return member._replace(
         instance_id=_or(request.instance_id, member.instance_id),
@@ -161,7 +164,7 @@ def _owned(said: Sequence[ConsumerGroupHeartbeatRequest.TopicPartitions] | None)
 def _response(
     group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, had: PartitionEpochs, member: ConsumerMember
 ) -> ConsumerGroupHeartbeatResponse:
-    """The partitions are told when they are others, and to whoever joins or has told everything of itself."""
+    """Return the answer, with the assignment if it has changed, or the member joins, or the request is a full one."""
     full = (
         request.rebalance_timeout_ms != UNKNOWN_TIMEOUT_MS
         and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)

@@ -1,6 +1,6 @@
-"""A member of a consumer group: what it says of itself, its epochs, and the partitions it has.
+"""A member of a consumer group: what it says of itself, its epochs, and its partitions.
 
-A member never changes: a change makes another one. What brings it from its partitions to those it shall have is in
+A member never changes: a change makes another one. How it gets from its partitions to its target is in
 `reconciliation`.
 """
 
@@ -21,7 +21,7 @@ LEAVING_EPOCH = -1
 LEAVING_FOR_A_WHILE_EPOCH = -2  # of a static member, whose place is kept until its session ends
 UNKNOWN_TIMEOUT_MS = -1
 
-# Partitions by topic id and number, each with the epoch in which the member was given it (KIP-1251).
+# Partitions by topic id and number, each with the epoch in which it was assigned (KIP-1251).
 PartitionEpochs = Mapping[bytes, Mapping[int, int]]
 
 _Assigned = ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions
@@ -29,30 +29,30 @@ _ClassicMetadata = ConsumerGroupMemberMetadataValue.ClassicMemberMetadata
 
 
 class MemberState(IntEnum):
-    """How far a member is on the way to its target, by the numbers of the record."""
+    """How far a member is on the way to its target, with the numbers of the record."""
 
-    STABLE = 0  # it has what it shall have in its epoch
-    UNREVOKED_PARTITIONS = 1  # it has been told to give partitions up, and has not said that it did
-    UNRELEASED_PARTITIONS = 2  # it waits for partitions that others have not given up
+    STABLE = 0  # it has all partitions of its target in its epoch
+    UNREVOKED_PARTITIONS = 1  # it must revoke partitions, and has not reported yet that it did
+    UNRELEASED_PARTITIONS = 2  # it waits for partitions that others have not revoked
     UNKNOWN = 127  # a state of a Kafka that knows more
 
 
 class ClassicProtocol(NamedTuple):
-    """A way of assigning that a member with the classic protocol understands, and its subscription in it."""
+    """An assignment strategy that a member with the classic protocol supports, and its subscription in it."""
 
     name: str
     metadata: bytes
 
 
 class ClassicMember(NamedTuple):
-    """What is known of a member that speaks the classic protocol in a consumer group."""
+    """The session timeout and protocols of a member that speaks the classic protocol in a consumer group."""
 
     session_timeout_ms: int
     protocols: tuple[ClassicProtocol, ...]
 
 
 class ConsumerMember(NamedTuple):
-    """One member, as the records have it. `topic_regex` is empty without a pattern; `classic` is None for KIP-848's."""
+    """One member, as recorded. `topic_regex` is empty without a pattern; `classic` is None for KIP-848's protocol."""
 
     member_id: str
     instance_id: str | None = None
@@ -73,7 +73,7 @@ class ConsumerMember(NamedTuple):
     def moved_to(
         self, epoch: int, state: MemberState, assigned: PartitionEpochs, pending_revocation: PartitionEpochs
     ) -> ConsumerMember:
-        """This member in another epoch; that of now is its previous one."""
+        """Return this member in another epoch; the present one is its previous one then."""
         return self._replace(
             epoch=epoch,
             previous_epoch=self.epoch,
@@ -83,11 +83,11 @@ class ConsumerMember(NamedTuple):
         )
 
     def is_reconciled_to(self, epoch: int) -> bool:
-        """Whether it has all it shall have in this epoch."""
+        """Whether it has all partitions of its target in this epoch."""
         return self.state is MemberState.STABLE and self.epoch == epoch
 
     def owned_since(self, topic_id: bytes, partition: int) -> int | None:
-        """The epoch in which it was given a partition that it has or is to give up; None for any other."""
+        """Return the epoch in which it was assigned a partition that it has or must revoke; None for any other."""
         for partitions in (self.assigned, self.pending_revocation):
             epoch = partitions.get(topic_id, {}).get(partition)
             if epoch is not None:
@@ -97,7 +97,7 @@ class ConsumerMember(NamedTuple):
     # --- records --------------------------------------------------------------------------------
 
     def metadata_value(self) -> ConsumerGroupMemberMetadataValue:
-        """What the member says of itself, as it is recorded."""
+        """Return the record of what the member says of itself."""
         return ConsumerGroupMemberMetadataValue(
             instance_id=self.instance_id,
             rack_id=self.rack_id,
@@ -111,7 +111,7 @@ class ConsumerMember(NamedTuple):
         )
 
     def with_metadata(self, value: ConsumerGroupMemberMetadataValue) -> ConsumerMember:
-        """This member with what a record says of it."""
+        """Return this member with what a record says of it."""
         return self._replace(
             instance_id=value.instance_id,
             rack_id=value.rack_id,
@@ -125,7 +125,7 @@ class ConsumerMember(NamedTuple):
         )
 
     def assignment_value(self) -> ConsumerGroupCurrentMemberAssignmentValue:
-        """Its epochs, state and partitions, as they are recorded."""
+        """Return the record of its epochs, state and partitions."""
         return ConsumerGroupCurrentMemberAssignmentValue(
             member_epoch=self.epoch,
             previous_member_epoch=self.previous_epoch,
@@ -135,7 +135,7 @@ class ConsumerMember(NamedTuple):
         )
 
     def with_assignment(self, value: ConsumerGroupCurrentMemberAssignmentValue) -> ConsumerMember:
-        """This member with the epochs, state and partitions of a record."""
+        """Return this member with the epochs, state and partitions of a record."""
         known = value.state in MemberState.__members__.values()
         return self._replace(
             epoch=value.member_epoch,
@@ -147,12 +147,12 @@ class ConsumerMember(NamedTuple):
 
 
 def without_epochs(partitions: PartitionEpochs) -> Partitions:
-    """The partitions alone."""
+    """Return the partitions alone."""
     return {topic_id: frozenset(epochs) for topic_id, epochs in partitions.items()}
 
 
 def given_in(epoch: int, partitions: Partitions) -> PartitionEpochs:
-    """The partitions, all given in this epoch."""
+    """Return the partitions, all assigned in this epoch."""
     return {topic_id: dict.fromkeys(indexes, epoch) for topic_id, indexes in partitions.items() if indexes}
 
 
@@ -164,7 +164,7 @@ def _topic_partitions(partitions: PartitionEpochs) -> list[_Assigned]:
 
 
 def _partition_epochs(recorded: Iterable[_Assigned], member_epoch: int) -> PartitionEpochs:
-    """Records of a Kafka before 4.3 have no epochs of their own: then the member's counts."""
+    """Return recorded partitions with their epochs. Before Kafka 4.3 they had none: then the member's counts."""
     return {
         each.topic_id: dict(zip(each.partitions, each.assignment_epochs, strict=True))
         if each.assignment_epochs is not None and len(each.assignment_epochs) == len(each.partitions)

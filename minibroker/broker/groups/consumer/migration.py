@@ -1,7 +1,7 @@
-"""Groups that go over from the classic protocol to KIP-848's and back, with their members and what those have.
+"""The migration of groups between the classic protocol and KIP-848's, with members and assignments.
 
-A classic group goes over when the first member of the new protocol joins; it goes back when the last one has left.
-`group.consumer.migration.policy` says what of that may happen to a group that has members.
+A classic group becomes a consumer group when the first member of the new protocol joins, and a classic one again when
+the last such member has left. `group.consumer.migration.policy` says which of that is allowed if there are members.
 """
 
 from __future__ import annotations
@@ -23,15 +23,13 @@ from minibroker.broker.groups.consumer.member import (
     given_in,
     without_epochs,
 )
-from minibroker.broker.groups.consumer.recording import APPLIED
-from minibroker.broker.groups.records import Change, entries
+from minibroker.broker.groups.consumer.state import ConsumerGroupState
+from minibroker.broker.groups.records import Change
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.messages.group_records import GroupMetadataKey
 from minibroker.protocol.primitives import MalformedMessage
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
-    from minibroker.broker.groups.consumer.group import ConsumerGroup
 
 log = logging.getLogger("minibroker.groups")
 
@@ -47,17 +45,17 @@ def _policy(cluster: Cluster) -> str:
 # --- to the new protocol ----------------------------------------------------------------------------
 
 
-def taking_over(classic: ClassicGroup, group: ConsumerGroup) -> list[Change]:
-    """The records that make the (new) consumer group out of the classic one, which are folded into it.
+def upgrade(classic: ClassicGroup, group: ConsumerGroupState) -> list[Change]:
+    """Fold the members of a classic group into a new consumer group; return the records of that.
 
-    Raises KafkaError(GROUP_ID_NOT_FOUND) if it must stay a classic one.
+    Raises KafkaError(GROUP_ID_NOT_FOUND) if the group must stay a classic one.
     """
-    changes = [Change(GroupMetadataKey(group=classic.group_id), None)]
-    if not classic.is_empty:
-        _check_upgrade(classic)
-        changes += _taken_over(classic)
-    for key, value in changes[1:]:
-        APPLIED[type(key)](group, key, value)
+    if classic.is_empty:
+        return []
+    _check_upgrade(classic)
+    changes = _upgrade_records(classic)
+    for change in changes:
+        group.apply(change)
     return changes
 
 
@@ -77,8 +75,8 @@ def _cannot_upgrade(classic: ClassicGroup, reason: str) -> KafkaError:
     return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)
 
 
-def _taken_over(classic: ClassicGroup) -> list[Change]:
-    """Everybody keeps what the leader gave it last, which is also the target until another one is made."""
+def _upgrade_records(classic: ClassicGroup) -> list[Change]:
+    """Return the records of the members with their last assignment, which is also the target until the next one."""
     group_id, epoch = classic.group_id, classic.generation
     members = [_upgraded(classic, member) for member in classic.members.values()]
     return [
@@ -122,8 +120,8 @@ def _upgraded(classic: ClassicGroup, member: Member) -> ConsumerMember:
 # --- back to the classic protocol -------------------------------------------------------------------
 
 
-def goes_back_without(group: ConsumerGroup, gone: Collection[str]) -> bool:
-    """Whether the group is to be a classic one once these members are gone, or speak the classic protocol, too."""
+def downgrades_without(group: ConsumerGroupState, gone: Collection[str]) -> bool:
+    """Whether the group becomes a classic one when these members are gone, or speak the classic protocol."""
     staying = [member for member in group.members.values() if member.member_id not in gone]
     if not all(member.classic for member in staying):
         return False
@@ -135,8 +133,8 @@ def goes_back_without(group: ConsumerGroup, gone: Collection[str]) -> bool:
     return len(staying) <= limit
 
 
-def go_back(group: ConsumerGroup, members: Collection[ConsumerMember], reason: str) -> ClassicGroup:
-    """Make the group a classic one, with these members, and have them join again unless all have what they shall have.
+def downgrade(group: ConsumerGroupState, members: Collection[ConsumerMember], reason: str) -> ClassicGroup:
+    """Replace the group by a classic one with these members, who must join again unless the group is settled.
 
     Raises KafkaError, and nothing has changed.
     """
@@ -149,8 +147,7 @@ def go_back(group: ConsumerGroup, members: Collection[ConsumerMember], reason: s
         classic.add(_downgraded(group, member))
     classic.protocol = classic.select_protocol()
     classic.learn_topics()
-    gone = entries(recording.group_gone(group))
-    context.append(group.group_id, [*gone, classic.entry()])
+    context.append(group.group_id, [*group.tombstones(), classic.entry()])
     context.groups[group.group_id] = classic
     group.close(ErrorCode.NOT_COORDINATOR)
     log.info("group %s is a classic one now: %s", group.group_id, reason)
@@ -161,12 +158,12 @@ def go_back(group: ConsumerGroup, members: Collection[ConsumerMember], reason: s
     return classic
 
 
-def _is_settled(group: ConsumerGroup) -> bool:
+def _is_settled(group: ConsumerGroupState) -> bool:
     settled = all(member.is_reconciled_to(group.epoch) for member in group.members.values())
     return settled and group.assignment_epoch == group.epoch
 
 
-def _downgraded(group: ConsumerGroup, member: ConsumerMember) -> Member:
+def _downgraded(group: ConsumerGroupState, member: ConsumerMember) -> Member:
     assert member.classic is not None
     protocols = member.classic.protocols
     partitions: Partitions = without_epochs(member.assigned)

@@ -1,7 +1,7 @@
-"""How a member gets from the partitions it has to those it shall have: first it gives up, then it is given.
+"""How a member gets from its partitions to its target: first it revokes some, then it is assigned others.
 
-A table: what happens on a heartbeat, by the member's state. No partition is given to a member before the one that had
-it has said that it gave it up.
+`NEXT` says what happens on a heartbeat, by the member's state. No partition is assigned to a member before its last
+owner has reported that it revoked it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 class Circumstances(NamedTuple):
     """What a member's next step depends on.
 
-    `owned` is what its heartbeat says it has, None if it says nothing of that. `topic_ids` are those of its
-    subscription that exist. `is_taken` says whether any member has a partition, or has still to give it up.
+    `owned` is what its heartbeat reports to own, None if it reports nothing. `topic_ids` are the existing topics of its
+    subscription. `is_taken` says whether any member has a partition, or has still to revoke it.
     """
 
     target_epoch: int
@@ -29,16 +29,16 @@ class Circumstances(NamedTuple):
     is_taken: Callable[[bytes, int], bool]
 
     def still_owns(self, revoked: PartitionEpochs) -> bool:
-        """Whether the member has not given all of these up: whoever says nothing may have every one of them."""
+        """Whether the member may still own some of these: without a report it may own all."""
         if self.owned is None:
             return True
         return any(not partitions.isdisjoint(revoked.get(topic_id, {})) for topic_id, partitions in self.owned.items())
 
 
 def reconciled(member: ConsumerMember, circumstances: Circumstances) -> ConsumerMember:
-    """The member one step on; itself if there is nothing to do.
+    """Return the member after its next step; itself if there is nothing to do.
 
-    Raises KafkaError(FENCED_MEMBER_EPOCH) for one in a state that we do not know, so that it begins anew.
+    Raises KafkaError(FENCED_MEMBER_EPOCH) for a member in an unknown state, so that it joins anew.
     """
     if member.is_reconciled_to(circumstances.target_epoch) and not circumstances.subscription_changed:
         return member
@@ -67,7 +67,7 @@ def _unknown(member: ConsumerMember, circumstances: Circumstances) -> ConsumerMe
 
 
 def _within_subscription(member: ConsumerMember, circumstances: Circumstances) -> ConsumerMember:
-    """Take away at once what the member no longer wants; the target may only follow later."""
+    """Revoke at once what the member no longer subscribes to; the target may only change later."""
     assigned, revoked = {}, {topic_id: dict(epochs) for topic_id, epochs in member.pending_revocation.items()}
     for topic_id, epochs in member.assigned.items():
         if topic_id in circumstances.topic_ids:
@@ -97,7 +97,7 @@ def _toward_target(member: ConsumerMember, circumstances: Circumstances) -> Cons
     for topic_id, mine in kept.items():
         if topic_id in circumstances.topic_ids:
             for partition in sorted(target.get(topic_id, frozenset()) - mine.keys()):
-                # What it was to give up itself, and is given again, nobody else has.
+                # If it had to revoke the partition itself, nobody else has it.
                 own = partition in member.pending_revocation.get(topic_id, {})
                 if own or not circumstances.is_taken(topic_id, partition):
                     mine[partition] = target_epoch

@@ -1,6 +1,6 @@
-"""What the members of a consumer group are subscribed to: topics by name, and patterns with the topics they match.
+"""The subscriptions of a consumer group's members: topics by name, and patterns with the topics that they match.
 
-How a pattern is read is in `patterns/`; what follows from a change is decided in `updating`.
+How a pattern is read is in `patterns/`, what follows from a change in `updating`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HASH_BYTES = 8
 
 
 class ResolvedPattern(NamedTuple):
-    """The topics that a pattern matched, in which version of the metadata (the offset in its log), and when."""
+    """The topics that a pattern matched, the version of the metadata then (the offset in its log), and the time."""
 
     topics: frozenset[str]
     version: int
@@ -27,7 +27,7 @@ class ResolvedPattern(NamedTuple):
 
 
 def compiled(pattern: str) -> Pattern:
-    """The pattern, ready to find topics. Raises KafkaError(INVALID_REGULAR_EXPRESSION)."""
+    """Return the compiled pattern. Raises KafkaError(INVALID_REGULAR_EXPRESSION)."""
     try:
         return Pattern(pattern)
     except InvalidPattern as error:
@@ -36,14 +36,14 @@ def compiled(pattern: str) -> Pattern:
 
 
 def wanted_patterns(members: Iterable[ConsumerMember]) -> set[str]:
-    """The patterns that members subscribe to."""
+    """Return the patterns that members subscribe to."""
     return {member.topic_regex for member in members if member.topic_regex}
 
 
 def topic_ids(
     topic_names: frozenset[str], topic_regex: str, patterns: Mapping[str, ResolvedPattern], image: Image
 ) -> frozenset[bytes]:
-    """The ids of the topics of a subscription that exist."""
+    """Return the ids of the existing topics of a subscription."""
     names = topic_names
     if topic_regex in patterns:
         names = names | patterns[topic_regex].topics
@@ -51,10 +51,10 @@ def topic_ids(
 
 
 def metadata_hash(topic_names: Iterable[str], image: Image) -> int:
-    """A number (int64) that is another one when these topics are others, or have more partitions; 0 without topics.
+    """Return a hash (int64) of these topics and their numbers of partitions; 0 without topics.
 
-    It is compared with nothing but itself. Kafka hashes otherwise: on a directory that the other one wrote, each of the
-    two looks at a group's topics anew, once.
+    Kafka has another hash function. After a group has moved from one broker to the other, its hash differs once, which
+    begins another epoch.
     """
     found = sorted(
         (topic.topic_id, len(topic.partitions)) for name in topic_names if (topic := image.topics.get(name)) is not None

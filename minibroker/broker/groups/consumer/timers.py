@@ -1,7 +1,4 @@
-"""The timers of a group's members, by member and purpose: at most one of each runs.
-
-What is done when one runs out is for whoever starts it to say.
-"""
+"""The timers of a group's members, by member and purpose: at most one of each runs."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from minibroker.broker.clock import Clock, Timer
 
 
 class Purpose(Enum):
-    """What a member is given time for."""
+    """What a timer waits for."""
 
     SESSION = "to be heard of"
     REVOCATION = "to give up partitions"
@@ -21,14 +18,14 @@ class Purpose(Enum):
 
 
 class MemberTimers:
-    """Of one group."""
+    """The timers of one group's members."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._timers: dict[tuple[str, Purpose], Timer] = {}
 
     def start(self, member_id: str, purpose: Purpose, delay_ms: float, expired: Callable[[], None]) -> None:
-        """Call `expired` after the time, which begins anew if it runs already."""
+        """Call `expired` after the delay; a timer that runs already is restarted."""
         self.cancel(member_id, purpose)
 
         def expire() -> None:
@@ -38,18 +35,18 @@ class MemberTimers:
         self._timers[member_id, purpose] = self._clock.call_later(delay_ms, expire)
 
     def runs(self, member_id: str, purpose: Purpose) -> bool:
-        """Whether the member's time for this is running."""
+        """Whether the member's timer for this runs."""
         return (member_id, purpose) in self._timers
 
     def cancel(self, member_id: str, *purposes: Purpose) -> None:
-        """Stop these, or all of the member's."""
+        """Cancel the member's timers for these purposes, or all."""
         for purpose in purposes or Purpose:
             timer = self._timers.pop((member_id, purpose), None)
             if timer is not None:
                 timer.cancel()
 
     def cancel_all(self) -> None:
-        """Stop all, of all members."""
+        """Cancel the timers of all members."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()

@@ -1,21 +1,25 @@
-"""One change of a consumer group, as it is decided: the records so far, and what the group is with them.
+"""A change of a consumer group: the records so far, and what the group will be with them.
 
-Nothing is changed before `commit`, which writes all records or none. When a change is made, and for whom, is decided
-in `heartbeat`, `leaving` and `classic_members`.
+Nothing changes before `Update.commit`, which appends all records or none. Patterns are matched after the answer to the
+heartbeat that brought them, as in Kafka: a later heartbeat brings their topics. There may be many topics, so they are
+looked through in slices (`resolve_soon`).
 """
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from minibroker.broker.configs.group_settings import group_value
-from minibroker.broker.groups.consumer import recording, resolving
+from minibroker.broker.groups.consumer import recording
 from minibroker.broker.groups.consumer.assignors import ASSIGNORS
 from minibroker.broker.groups.consumer.assignors.specification import MemberSpecification, Partitions
-from minibroker.broker.groups.consumer.member import ConsumerMember
+from minibroker.broker.groups.consumer.member import JOINING_EPOCH, ConsumerMember
+from minibroker.broker.groups.consumer.patterns.program import Pattern
+from minibroker.broker.groups.consumer.patterns.syntax import InvalidPattern
 from minibroker.broker.groups.consumer.reconciliation import Circumstances, reconciled
+from minibroker.broker.groups.consumer.state import ConsumerGroupState
 from minibroker.broker.groups.consumer.subscriptions import (
     ResolvedPattern,
     compiled,
@@ -23,12 +27,13 @@ from minibroker.broker.groups.consumer.subscriptions import (
     topic_ids,
     wanted_patterns,
 )
+from minibroker.broker.groups.group import Group
 from minibroker.broker.groups.records import Change
+from minibroker.broker.requests.slices import in_slices
 from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.steps import Steps
 
-if TYPE_CHECKING:
-    from minibroker.broker.groups.consumer.group import ConsumerGroup
-    from minibroker.broker.groups.group import Group
+log = logging.getLogger("minibroker.groups")
 
 
 class Update:
@@ -37,7 +42,7 @@ class Update:
     A group that takes the place of another (`replaced`) is not recorded yet: `first` are the records that make it.
     """
 
-    def __init__(self, group: ConsumerGroup, first: Sequence[Change] = (), *, replaced: Group | None = None) -> None:
+    def __init__(self, group: ConsumerGroupState, first: Sequence[Change] = (), replaced: Group | None = None) -> None:
         self.group = group
         self.replaced = replaced
         self.changes: list[Change] = [*first]
@@ -47,21 +52,21 @@ class Update:
         self.assignment_epoch = group.assignment_epoch
         self._patterns = group.patterns
         self._forgets = False  # whether a pattern may have lost its last member
-        self._resolves = False  # whether one has come that is not resolved yet
+        self._resolves = False  # whether there is a new pattern, which is not resolved yet
         self._cluster = group.context.cluster
         self._image = self._cluster.image
 
     # --- members --------------------------------------------------------------------------------
 
     def check_room(self, member_id: str) -> None:
-        """Raises KafkaError(GROUP_MAX_SIZE_REACHED) for one more member than the group may have."""
+        """Check that the group may have this member. Raises KafkaError(GROUP_MAX_SIZE_REACHED)."""
         limit = self._cluster.settings["group.consumer.max.size"]
         if len(self.members) >= limit and member_id not in self.members:
             message = f"The consumer group has reached its maximum capacity of {limit} members."
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
     def set_member(self, before: ConsumerMember, member: ConsumerMember) -> bool:
-        """Take in what a member says of itself; whether it subscribes to something else than `before`.
+        """Record what a member says of itself; return whether its subscription differs from that of `before`.
 
         Raises KafkaError(INVALID_REGULAR_EXPRESSION).
         """
@@ -76,13 +81,14 @@ class Update:
         return member.topic_names != before.topic_names or member.topic_regex != before.topic_regex
 
     def wants_other_topics(self, before: ConsumerMember, member: ConsumerMember) -> bool:
-        """Whether it is known what else the member subscribes to: not so for a pattern that is not resolved yet."""
+        """Whether the member reads other topics than before, as far as its pattern is resolved."""
         is_known = not member.topic_regex or member.topic_regex in self._patterns
         return member.topic_names != before.topic_names or (member.topic_regex != before.topic_regex and is_known)
 
-    def replace(self, member: ConsumerMember, replacement: ConsumerMember) -> None:
-        """Have a static member with a new id take the place of the one before, with its target and partitions."""
+    def replace(self, member: ConsumerMember, member_id: str) -> ConsumerMember:
+        """Give a static member that joins again a new id, with its target and partitions; return it."""
         group_id = self.group.group_id
+        replacement = member._replace(member_id=member_id, epoch=JOINING_EPOCH, previous_epoch=JOINING_EPOCH)
         target = self.target.get(member.member_id, {})
         self.remove([member])
         self.members[replacement.member_id] = replacement
@@ -92,9 +98,10 @@ class Update:
             recording.member_target(group_id, replacement.member_id, target),
             recording.member_assignment(group_id, replacement),
         ]
+        return replacement
 
     def remove(self, members: Iterable[ConsumerMember]) -> None:
-        """Let members go, with their targets."""
+        """Remove members, with their targets."""
         self._forgets = True
         self.members, self.target = {**self.members}, {**self.target}
         for member in members:
@@ -105,7 +112,7 @@ class Update:
     # --- the group's epoch ------------------------------------------------------------------------
 
     def look_at_topics(self, *, changed: bool) -> None:
-        """Begin another epoch if the members (`changed`) or the topics they subscribe to are others than before."""
+        """Begin another epoch if the members (`changed`) or the topics that they subscribe to have changed."""
         if self._forgets:
             self._forget_patterns()
         if not changed and self.group.looked_at_commit == self._cluster.commits:
@@ -113,7 +120,7 @@ class Update:
         self._begin_epoch(changed=changed)
 
     def set_patterns(self, found: Mapping[str, frozenset[str]]) -> None:
-        """Take in the topics of patterns, and begin another epoch if any of these has others than before."""
+        """Record the topics of patterns, and begin another epoch if those of any have changed."""
         changed = False
         for pattern, topics in found.items():
             known = self._patterns.get(pattern)
@@ -132,7 +139,7 @@ class Update:
                 self.changes.append(recording.partition_metadata_gone(self.group.group_id))
 
     def _forget_patterns(self) -> None:
-        """Let go of the patterns that nobody subscribes to any more."""
+        """Remove the patterns that nobody subscribes to any more."""
         for pattern in self._patterns.keys() - wanted_patterns(self.members.values()):
             self._set_pattern(pattern, None)
 
@@ -151,7 +158,7 @@ class Update:
     # --- the target -------------------------------------------------------------------------------
 
     def assign(self) -> None:
-        """Make a target for the group's epoch, if there is none and the last one is not too young."""
+        """Make a target assignment for the group's epoch, if there is none and the assignment interval is over."""
         now_ms = self._cluster.clock.wall_ms()
         if self.epoch <= self.assignment_epoch or now_ms < self._next_assignment_ms():
             return
@@ -190,7 +197,7 @@ class Update:
     def reconcile(
         self, member: ConsumerMember, owned: Partitions | None, *, subscription_changed: bool
     ) -> ConsumerMember:
-        """Bring a member a step nearer to its target; `owned` is what it says it has. Raises KafkaError."""
+        """Bring a member a step nearer to its target; `owned` is what it reports to own. Raises KafkaError."""
         after = reconciled(
             member,
             Circumstances(
@@ -208,22 +215,70 @@ class Update:
 
     # --- the end ----------------------------------------------------------------------------------
 
-    def commit(self) -> ConsumerGroup:
-        """Write the records, and fold them in; the group as it then is. Raises KafkaError, and nothing has changed."""
-        context, group_id = self.group.context, self.group.group_id
-        context.commit(group_id, self.changes)
-        group = context.groups[group_id]
-        assert isinstance(group, type(self.group))
-        if self.replaced is not None:
-            group.offsets = self.replaced.offsets  # with what open transactions are about to commit
-            self.replaced.close(ErrorCode.REBALANCE_IN_PROGRESS)
-        group.looked_at_commit = self._cluster.commits
-        if self._resolves or group.resolved_commit != self._cluster.commits:
-            resolving.resolve_soon(group)
-        return group
+    def commit(self) -> None:
+        """Append the records, and fold them in. Raises KafkaError, and nothing has changed."""
+        group, commits = self.group, self._cluster.commits
+        group.commit(self.changes, self.replaced)
+        group.looked_at_commit = commits
+        if self._resolves or group.resolved_commit != commits:
+            resolve_soon(group)
 
 
 def preferred_assignor(members: Iterable[ConsumerMember], available: Sequence[str]) -> str:
-    """The assignor that most members ask for; the first of those available if nobody does."""
+    """Return the assignor that most members ask for; the first available one if nobody asks."""
     votes = Counter(member.server_assignor for member in members if member.server_assignor in available)
     return max(available, key=lambda name: votes[name])
+
+
+# --- patterns -----------------------------------------------------------------------------------
+
+
+def resolve_soon(group: ConsumerGroupState) -> None:
+    """Match the group's patterns with the topics in a later turn of the loop, unless that goes on already."""
+    cluster = group.context.cluster
+    if not wanted_patterns(group.members.values()):
+        group.resolved_commit = cluster.commits
+    elif not group.is_resolving:
+        group.is_resolving = True
+        cluster.clock.call_later(0, lambda: in_slices(cluster, _nothing, _resolve(group), _nothing))
+
+
+def _nothing(*_: None) -> None:
+    """Do nothing: the steps do it."""
+
+
+def _resolve(group: ConsumerGroupState) -> Steps[None]:
+    context = group.context
+    seen_commit, names = context.cluster.commits, list(context.cluster.image.topics)
+    patterns = wanted_patterns(group.members.values())
+    found: dict[str, frozenset[str]] = {}
+    try:
+        for pattern in sorted(patterns):
+            found[pattern] = yield from _matching(group, pattern, names)
+    finally:
+        group.is_resolving = False
+    if context.groups.get(group.group_id) is not group:
+        return  # it was deleted or replaced meanwhile
+    wanted = wanted_patterns(group.members.values())
+    update = Update(group)
+    update.set_patterns({pattern: topics for pattern, topics in found.items() if pattern in wanted})
+    group.resolved_commit = seen_commit
+    try:
+        update.commit()
+    except KafkaError as error:
+        log.error("group %s: the topics of its patterns cannot be recorded: %s", group.group_id, error)
+        group.resolved_commit = seen_commit - 1  # so that the next heartbeat begins this again
+        return
+    if wanted - patterns:
+        resolve_soon(group)
+
+
+def _matching(group: ConsumerGroupState, pattern: str, names: Iterable[str]) -> Steps[frozenset[str]]:
+    """Return the topics of a pattern; those that it had, if matching so many takes too long."""
+    try:
+        topics = yield from Pattern(pattern).matching(names)
+        return topics
+    except InvalidPattern as error:
+        known = group.patterns.get(pattern)
+        log.warning("group %s: %s, %s. It keeps the topics that it had.", group.group_id, pattern, error)
+        return frozenset() if known is None else known.topics

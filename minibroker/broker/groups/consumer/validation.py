@@ -1,6 +1,6 @@
-"""What a ConsumerGroupHeartbeat must say to be looked at, in Kafka's order and words.
+"""The checks of a ConsumerGroupHeartbeat by itself, and of its epoch, in Kafka's order and words.
 
-Whether it fits the group, and the member that it knows, is decided in `heartbeat` and `leaving`.
+Whether the request fits the group and the member is checked in `heartbeat`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FIRST_WITH_CLIENTS_MEMBER_ID = 1  # KIP-1082
 
 
 def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignors: Sequence[str]) -> None:
-    """Raises KafkaError: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR."""
+    """Check a request by itself. Raises KafkaError: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR."""
     epoch = request.member_epoch
     if version >= FIRST_WITH_CLIENTS_MEMBER_ID or epoch > JOINING_EPOCH or epoch == LEAVING_EPOCH:
         _check_not_empty(request.member_id, "MemberId")
@@ -52,7 +52,7 @@ def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
 
 
 def _check_not_empty(text: str | None, name: str) -> None:
-    """Blanks alone are empty, too."""
+    """Check that a text is not empty, nor blanks alone. Raises KafkaError(INVALID_REQUEST)."""
     if text is not None and not text.strip():
         raise _invalid(f"{name} can't be empty.")
 
@@ -62,9 +62,9 @@ def _invalid(message: str) -> KafkaError:
 
 
 def check_epoch(member: ConsumerMember, epoch: int, owned: Partitions | None) -> None:
-    """Raises KafkaError(FENCED_MEMBER_EPOCH) for another epoch than the member's.
+    """Check that the epoch is the member's. Raises KafkaError(FENCED_MEMBER_EPOCH).
 
-    Its previous one is good while it has nothing that it must give up: the answer with the new one may have been lost.
+    The previous epoch is valid while the member owns nothing that it must revoke: it may have missed an answer.
     """
     if epoch in (JOINING_EPOCH, member.epoch):
         return
@@ -82,10 +82,3 @@ def _has_no_more_than(owned: Partitions | None, assigned: PartitionEpochs) -> bo
     return owned is not None and all(
         partitions <= assigned.get(topic_id, {}).keys() for topic_id, partitions in owned.items()
     )
-
-
-def check_instance(member: ConsumerMember, member_id: str, instance_id: str) -> None:
-    """Raises KafkaError(FENCED_INSTANCE_ID) if another member has taken over the instance id."""
-    if member.member_id != member_id:
-        message = f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}."
-        raise KafkaError(ErrorCode.FENCED_INSTANCE_ID, message)

@@ -1,6 +1,6 @@
-"""The assignors of the broker (KIP-848): who of a group is to have which partition.
+"""The broker's assignors (KIP-848): which member of a group gets which partition.
 
-Pure functions of what members want and have; what is done with the outcome is in `target`.
+They are pure functions of the members' subscriptions and present targets. They are called in `updating`.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def _relieve(
 ) -> Mapping[str, Step | None] | None:
     """Pass one partition of the member's on, along the shortest chain to one that has at least two fewer.
 
-    If there is none, all members that chains lead to.
+    Return all members that chains lead to if there is none.
     """
     limit = len(shares[member_id]) - 2
     reached: dict[str, Step | None] = {member_id: None}

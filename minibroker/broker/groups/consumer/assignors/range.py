@@ -1,7 +1,7 @@
 """The assignor `range`: each topic is cut into runs of partitions, and equal topics are cut alike.
 
-Topics with as many partitions and the same subscribers go together: whoever gets partition 3 of one gets partition 3 of
-all, as joins need it. What a member has it keeps as far as its share goes.
+Topics with as many partitions and the same subscribers go together: the member with partition 3 of one gets partition 3
+of all, as joins need it. A member keeps what it has as far as its share goes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from minibroker.broker.groups.consumer.assignors.specification import Assignment
 
 
 def assign(members: Mapping[str, MemberSpecification], partition_counts: Mapping[bytes, int]) -> Assignment:
-    """Who gets what; `partition_counts` go by topic id. Every partition that somebody wants goes to one who does."""
+    """Return each member's partitions; `partition_counts` go by topic id. Only unwanted partitions are left."""
     assignment: dict[str, dict[bytes, frozenset[int]]] = {member_id: {} for member_id in members}
     for (count, subscribers), topic_ids in _equal_topics(members, partition_counts).items():
         cut = _cut(count, subscribers, _owned(topic_ids, subscribers, members))
@@ -28,7 +28,7 @@ def assign(members: Mapping[str, MemberSpecification], partition_counts: Mapping
 def _equal_topics(
     members: Mapping[str, MemberSpecification], partition_counts: Mapping[bytes, int]
 ) -> dict[tuple[int, tuple[str, ...]], list[bytes]]:
-    """The topics by their number of partitions and who wants them, the members in order."""
+    """Return the topics by their number of partitions and their subscribers, which are in order."""
     subscribers: dict[bytes, list[str]] = {}
     for member_id in sorted(members):
         for topic_id in members[member_id].topic_ids:
@@ -42,7 +42,7 @@ def _equal_topics(
 def _owned(
     topic_ids: Sequence[bytes], subscribers: Sequence[str], members: Mapping[str, MemberSpecification]
 ) -> dict[str, list[int]]:
-    """The indexes each member has in more of the topics than any other does, in order."""
+    """Return the indexes that each member has in more of the topics than any other member, in order."""
     claims: dict[int, Counter[str]] = {}
     for member_id in subscribers:
         partitions = members[member_id].partitions
@@ -56,7 +56,7 @@ def _owned(
 
 
 def _cut(count: int, subscribers: Sequence[str], owned: Mapping[str, list[int]]) -> dict[str, list[int]]:
-    """The indexes below `count` for each member: shares differ by one at most, and what is free goes in runs."""
+    """Return the indexes below `count` of each member. Shares differ by one at most; free indexes go in runs."""
     least, more = divmod(count, len(subscribers))
     having_most = sorted(subscribers, key=lambda member_id: -len(owned[member_id]))
     quotas = {member_id: least + (place < more) for place, member_id in enumerate(having_most)}

@@ -1,7 +1,4 @@
-"""What an assignor is given, and what it gives back.
-
-Partitions go by topic id (16 raw bytes). How an assignor decides is in the file of its name.
-"""
+"""The arguments of an assignor, and its result. Partitions go by topic id (16 raw bytes)."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ Assignment = dict[str, Partitions]  # by member id
 
 
 class MemberSpecification(NamedTuple):
-    """What a member is subscribed to, all of which exists, and what the target gave it so far."""
+    """The existing topics that a member subscribes to, and its present target."""
 
     topic_ids: frozenset[bytes]
     partitions: Partitions
@@ -29,9 +26,9 @@ class TopicPartition(NamedTuple):
 def kept(
     members: Mapping[str, MemberSpecification], partition_counts: Mapping[bytes, int]
 ) -> tuple[Assignment, list[TopicPartition]]:
-    """(what each member has and may keep, what of that which somebody wants is free, in order).
+    """Return what each member has and may keep, and the wanted partitions that are free, in order.
 
-    It may keep what exists, what it still wants, and what nobody has twice.
+    A member may keep a partition that exists, that it still wants, and that no other member has.
     """
     wanted = frozenset[bytes]().union(*(member.topic_ids for member in members.values()))
     left = {topic_id: set(range(partition_counts[topic_id])) for topic_id in wanted}
@@ -50,17 +47,17 @@ def kept(
 
 
 def size(partitions: Partitions) -> int:
-    """How many partitions these are."""
+    """Return the number of partitions."""
     return sum(map(len, partitions.values()))
 
 
 def listed(partitions: Partitions) -> list[TopicPartition]:
-    """The partitions one by one, in order."""
+    """Return the partitions one by one, in order."""
     return sorted(TopicPartition(index, topic_id) for topic_id, indexes in partitions.items() for index in indexes)
 
 
 def by_topic(share: Iterable[TopicPartition]) -> Partitions:
-    """The partitions by topic and index."""
+    """Return the partitions by topic and index."""
     topics: dict[bytes, set[int]] = {}
     for index, topic_id in share:
         topics.setdefault(topic_id, set()).add(index)

@@ -21,7 +21,7 @@ from minibroker.broker.groups.consumer.assignors.specification import (
 
 
 def assign(members: Mapping[str, MemberSpecification], partition_counts: Mapping[bytes, int]) -> Assignment:
-    """Who gets what; `partition_counts` go by topic id. Every partition that somebody wants goes to one who does."""
+    """Return each member's partitions; `partition_counts` go by topic id. Only unwanted partitions are left."""
     keeping, free = kept(members, partition_counts)
     if len({member.topic_ids for member in members.values()}) <= 1:
         return _share_equally(keeping, free)
@@ -31,7 +31,7 @@ def assign(members: Mapping[str, MemberSpecification], partition_counts: Mapping
 
 
 def _share_equally(keeping: Assignment, free: list[TopicPartition]) -> Assignment:
-    """All want the same. Whoever has most already is among those with one more, so that as few as can be move.
+    """Share partitions that all members want. Those who have most get the larger shares, so that few partitions move.
 
     Only the shares that change are looked at one by one: of a thousand members, few do when another one joins.
     """
@@ -65,7 +65,7 @@ def _share_equally(keeping: Assignment, free: list[TopicPartition]) -> Assignmen
 def _share_by_wish(
     shares: dict[str, list[TopicPartition]], free: Iterable[TopicPartition], wishes: Mapping[str, frozenset[bytes]]
 ) -> None:
-    """Each free partition goes to whoever has least of those that want it; then loads are evened out."""
+    """Give each free partition to the subscriber with the fewest, then even out the loads."""
     subscribers: dict[bytes, list[str]] = {}
     for member_id in sorted(wishes):
         for topic_id in wishes[member_id]:

@@ -1,5 +1,5 @@
 """Regular expressions in RE2's syntax, for subscriptions by pattern (KIP-848): read, compiled, matched in linear time.
 
-Python's `re` reads another syntax and can take exponential time, on the loop that everybody waits for; a name either is
-in the language of a pattern or not, so that groups, greed and captures do not matter here.
+Python's `re` reads another syntax and can take exponential time, on the loop that all clients wait for. A name matches
+or does not, so groups, greediness and captures do not matter here.
 """

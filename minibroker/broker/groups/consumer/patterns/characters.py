@@ -1,7 +1,4 @@
-"""Sets of ASCII characters, as bits of an integer: those that RE2 has names for.
-
-Topic names have no other characters, so that of Unicode's classes only this much matters.
-"""
+"""The character sets that RE2 has names for, as bits of an integer; only ASCII, as topic names have nothing else."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ NO_NEWLINE = ALL & ~(1 << ord("\n"))
 
 
 def bits_of(characters: Iterable[str]) -> int:
-    """The set of these characters."""
+    """Return the set of these characters."""
     bits = 0
     for character in characters:
         bits |= 1 << ord(character)
@@ -28,7 +25,7 @@ def _where(belongs: Callable[[str], bool]) -> int:
 
 
 def both_cases(bits: int) -> int:
-    """The set with each letter in the other case as well."""
+    """Return the set with each letter in both cases."""
     upper = bits & UPPER
     lower = bits & LOWER
     return bits | upper << 32 | lower >> 32
@@ -69,7 +66,7 @@ SCRIPTS_OUTSIDE_ASCII = frozenset(_SCRIPTS_OUTSIDE_ASCII.split())
 
 @cache
 def unicode_class(name: str) -> int | None:
-    """The ASCII characters of a general category or a script; None for a name that is neither."""
+    """Return the ASCII characters of a general category or a script; None for an unknown name."""
     if name == "Any":
         return ALL
     if name in CATEGORIES:

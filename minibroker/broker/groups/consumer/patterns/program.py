@@ -1,7 +1,7 @@
-"""Compiles the tree of a pattern to a program, and finds which names it matches, all of the name.
+"""Compiles the tree of a pattern to a program, and finds the names that it matches as a whole.
 
-A program is run as sets of places in it that can be reached (Thompson); sets that came up before are remembered, with
-what follows them, as the states of an automaton. A name takes time in its length, never more, whatever the pattern.
+A program is run as the set of instructions that can be reached (Thompson). Sets that were reached before are cached,
+with their successors, as the states of an automaton. The time is linear in the length of a name, for any pattern.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Before(NamedTuple):
     word: bool
 
     def assertions(self, character: str | None) -> frozenset[Assertion]:
-        """Which assertions hold here if `character` comes next, None for the end."""
+        """Return the assertions that hold here if `character` comes next, None for the end."""
         boundary = self.word != (character is not None and _is_word(character))
         holding = {Assertion.WORD_BOUNDARY if boundary else Assertion.NO_WORD_BOUNDARY}
         if self.at_start:
@@ -64,7 +64,7 @@ class Pattern:
     """A compiled pattern. `effort` is what finding names with it has cost so far."""
 
     def __init__(self, text: str) -> None:
-        """Raises InvalidPattern."""
+        """Compile a pattern. Raises InvalidPattern."""
         if len(text) > MAXIMUM_LENGTH:
             raise InvalidPattern("expression is too long")
         self.text = text
@@ -78,7 +78,7 @@ class Pattern:
         self._ends: dict[Before, bool] = {}  # whether the name may end there
 
     def matching(self, names: Iterable[str]) -> Steps[frozenset[str]]:
-        """Those of the (ASCII) names that match from start to end. Raises InvalidPattern if that costs too much."""
+        """Return the (ASCII) names that match as a whole. Raises InvalidPattern if that takes too long."""
         self.effort = 0
         found = []
         for name in names:
@@ -88,7 +88,7 @@ class Pattern:
         return frozenset(found)
 
     def matches(self, name: str) -> bool:
-        """Whether the whole name matches. Raises InvalidPattern if it costs too much to know."""
+        """Whether the whole name matches. Raises InvalidPattern if finding out takes too long."""
         return at_once(self._matches(name))
 
     def _matches(self, name: str) -> Steps[bool]:
@@ -116,7 +116,7 @@ class Pattern:
         )
 
     def _closed(self, state: State, holding: frozenset[Assertion]) -> set[int]:
-        """All instructions reached from `state` without a character."""
+        """Return all instructions that are reached from `state` without a character."""
         waiting = list(state)
         reached = set(waiting)
         while waiting:

@@ -1,7 +1,6 @@
-"""Reads a pattern in RE2's syntax, as a tree of what it matches.
+"""Parses a pattern in RE2's syntax to a tree, which `program` compiles.
 
-Topic names are ASCII, so sets of characters are sets of those 128, as bits of an integer. What the tree becomes is in
-`program`.
+Topic names are ASCII, so a set of characters is a set of those 128, as bits of an integer.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ CODE_POINTS = 0x110000
 
 
 class InvalidPattern(ValueError):
-    """RE2 does not take the pattern, or it is beyond what is matched here; the message says why."""
+    """A pattern that RE2 refuses, or that is not supported here; the message says why."""
 
 
 class Assertion(Enum):
-    """What matches no character, but a place."""
+    """An assertion: it matches a place, not a character."""
 
     START = "start"
     END = "end"
@@ -51,19 +50,19 @@ class Place(NamedTuple):
 
 
 class Sequence(NamedTuple):
-    """One after the other."""
+    """Parts, one after the other."""
 
     parts: tuple[Node, ...]
 
 
 class Choice(NamedTuple):
-    """Any one of these."""
+    """Alternatives, any one of them."""
 
     parts: tuple[Node, ...]
 
 
 class Repeat(NamedTuple):
-    """From `least` to `most` times, None for any number; `largest` is the number of times that the leaves repeat."""
+    """A part from `least` to `most` times, None for any number; `largest` is how often its leaves repeat."""
 
     part: Node
     least: int
@@ -92,7 +91,7 @@ class Reader:
         self._names: set[str] = set()
 
     def read(self) -> Node:
-        """The whole pattern. Raises InvalidPattern."""
+        """Return the tree of the whole pattern. Raises InvalidPattern."""
         node = self._choice(0)
         if self._position < len(self._text):
             raise InvalidPattern("unexpected )")
@@ -123,7 +122,7 @@ class Reader:
         return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
 
     def _atom(self, depth: int) -> Node | None:
-        """One character, set, place or group; None for what only sets flags."""
+        """Read one character, set, place or group; None if it only sets flags."""
         character = self._next()
         if character == "(":
             return self._group(depth)
@@ -153,7 +152,7 @@ class Reader:
             raise InvalidPattern(f"missing argument to repetition operator: `{operator}`")
 
     def _repeated(self, part: Node) -> Node:
-        """`part`, with the operator that follows it, if one does. Two in a row are none of RE2's."""
+        """Read the operator after `part`, if there is one. RE2 refuses two in a row."""
         start = self._position
         counts = self._counts()
         if counts is None:
@@ -207,7 +206,7 @@ class Reader:
         self._position = end + 1
 
     def _flags(self) -> bool:
-        """Set the flags of `(?flags)` or `(?flags:`; whether a group follows."""
+        """Set the flags of `(?flags)` or `(?flags:`; return whether a group follows."""
         start = self._position
         value, seen = True, False
         while True:
@@ -241,14 +240,14 @@ class Reader:
         return self._literal(self._code(letter))
 
     def _quoted(self) -> list[Node]:
-        """What stands between \\Q and \\E, or the end; an operator that follows is for the last of it."""
+        """Read the text between \\Q and \\E, or the end; an operator after it applies to its last character."""
         end = self._text.find("\\E", self._position)
         text = self._text[self._position :] if end < 0 else self._text[self._position : end]
         self._position = len(self._text) if end < 0 else end + 2
         return [self._literal(ord(each)) for each in text] or [Sequence(())]
 
     def _class_escape(self, letter: str) -> int | None:
-        """\\d, \\s, \\w, \\pL, \\p{Greek} and their opposites."""
+        """Read \\d, \\s, \\w, \\pL, \\p{Greek} or one of their opposites."""
         if letter.lower() in PERL_CLASSES:
             bits = PERL_CLASSES[letter.lower()]
             return ALL & ~bits if letter.isupper() else bits
@@ -269,7 +268,7 @@ class Reader:
         return ALL & ~known if negated else known
 
     def _code(self, letter: str) -> int:
-        """The character that an escape stands for."""
+        """Read the character of an escape."""
         if letter in ESCAPES:
             return ESCAPES[letter]
         if letter == "x":
@@ -295,7 +294,7 @@ class Reader:
         return int(digits, 16)
 
     def _octal(self, first: str) -> int:
-        """Octal digits; a single one but 0 would be a backreference, which RE2 does not have."""
+        """Read octal digits; a single one other than 0 would be a backreference, which RE2 does not have."""
         digits = first
         while len(digits) < 3 and self._peek() in tuple("01234567"):
             digits += self._next()
@@ -320,7 +319,7 @@ class Reader:
         return ALL & ~bits if negated else bits
 
     def _member(self) -> int:
-        """One class, character or range of a set."""
+        """Read one class, character or range of a set."""
         if self._text.startswith("[:", self._position) and (end := self._text.find(":]", self._position)) >= 0:
             name = self._text[self._position + 2 : end]
             if name.removeprefix("^") not in POSIX_CLASSES:
@@ -340,7 +339,7 @@ class Reader:
         return self._range(low)
 
     def _range(self, low: int) -> int:
-        """The characters from `low` to what follows a dash, or `low` alone."""
+        """Read the end of a range that begins with `low`; return its characters, or `low` alone."""
         high = low
         if self._peek() == "-" and self._text[self._position + 1 : self._position + 2] not in ("]", ""):
             self._position += 1
@@ -369,12 +368,12 @@ class Reader:
 
 
 def _is_number(text: str) -> bool:
-    """A count as RE2 reads it: decimal, without leading zeros, of a length that is worth looking at."""
+    """Whether a text is a count as RE2 reads it: decimal, without leading zeros, of a few digits."""
     return 0 < len(text) <= 9 and text.isascii() and text.isdecimal() and (text == "0" or text[0] != "0")
 
 
 def _largest(node: Node) -> int:
-    """How often the leaves of `node` repeat by counts, at most."""
+    """Return how often the leaves of `node` repeat by counts, at most."""
     if isinstance(node, Repeat):
         return node.largest
     if isinstance(node, Sequence | Choice):

@@ -1,0 +1,180 @@
+"""An OffsetCommit like the one before: all is known of it but the offsets and their leader epochs.
+
+A consumer commits for the same partitions again and again, as the same member, and mostly without metadata. If the rest
+of a request is the same bytes as in the one before, and nothing was changed since in the cluster's metadata, then
+neither the request nor its answer goes through the codec, and the records are made by a template. Whether the member
+may commit is asked each time. Whatever is not plain here is left to `offset_commit`: nothing is refused by this way.
+
+    size  key  version  correlation id | client id ... partition | offset  epoch | metadata ... | offset  epoch | ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+from minibroker.broker.coordination.coordinator_logs import COORDINATOR_CODES
+from minibroker.broker.groups.commits import MARK, CommitTemplate
+from minibroker.broker.requests.answers import SIZE, SIZE_AND_CORRELATION_ID, answer_start, encoded
+from minibroker.broker.requests.turn import Wait, failure_of
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.errors import KafkaError
+from minibroker.protocol.headers import response_header_version
+from minibroker.protocol.messages.offsets import OffsetCommitRequest, OffsetCommitResponse
+from minibroker.storage.log_settings import MAX_LONG
+
+if TYPE_CHECKING:
+    from minibroker.broker.cluster import Cluster
+    from minibroker.broker.groups.commits import Committed
+    from minibroker.broker.requests.context import RequestContext
+
+START_BYTES = 8  # key, version and correlation id
+SAID = Struct(">qi")  # offset and leader epoch
+FIRST_KNOWN = 6  # which brought leader epochs; the time to keep an offset had gone before
+
+
+class KnownCommit:
+    """The last OffsetCommit of a connection, and what is known of the next one.
+
+    It holds for one state of the cluster's metadata, configs and rights: `commits` counts their changes.
+    """
+
+    __slots__ = (
+        "_answer",
+        "_around",
+        "_cluster",
+        "_commits",
+        "_group_id",
+        "_layout",
+        "_member",
+        "_node",
+        "_partition",
+        "_size",
+        "_template",
+        "version",
+    )
+
+    key = ApiKey.OFFSET_COMMIT
+
+    def __init__(
+        self,
+        context: RequestContext,
+        frame: memoryview,
+        request: OffsetCommitRequest,
+        offsets: Sequence[Committed],
+        response: OffsetCommitResponse,
+    ) -> None:
+        """`frame` has the request, `offsets` all that it asked for. Raise ValueError if the next cannot be known."""
+        self.version = context.version
+        self._cluster = context.cluster
+        self._commits = context.cluster.commits
+        self._node = context.node
+        self._group_id = request.group_id
+        self._member = request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
+        self._partition = context.cluster.groups.log.partition_for(request.group_id)
+        self._template = CommitTemplate(context.cluster.groups, request.group_id, offsets)
+        self._size = len(frame)
+        self._around = _around(frame, request, self.version)
+        self._layout = Struct(">" + "qi".join(f"{len(piece)}s" for piece in self._around))
+        if len(self._around) != len(offsets) + 1 or not self._is_like(frame):
+            raise ValueError("It is not encoded as others are.")
+        self._answer = self._encoded(0, response)[START_BYTES:]
+
+    def _encoded(self, correlation_id: int, response: OffsetCommitResponse) -> Any:
+        start = answer_start(response_header_version(self.key, self.version))
+        return encoded(response, self.version, start, correlation_id)[0]
+
+    def answer(self, correlation_id: int, failure: KafkaError | None) -> Any:
+        """Return the frame of the answer to all that was asked, with what broke the promise, or None."""
+        if failure is None:
+            return SIZE_AND_CORRELATION_ID.pack(SIZE.size + len(self._answer), correlation_id) + self._answer
+        header_bytes = len(answer_start(response_header_version(self.key, self.version))) - START_BYTES
+        response = OffsetCommitResponse.decode(self._answer[header_bytes:], self.version)
+        for topic in response.topics:
+            for partition in topic.partitions:
+                partition.error_code = failure.code
+        return self._encoded(correlation_id, response)
+
+    def run(self, cluster: Cluster, correlation_id: int, frame: memoryview) -> Any:
+        """Record what is in `frame`, and return its answer; None, and nothing is done, if `offset_commit` is to."""
+        if len(frame) != self._size or cluster.commits != self._commits or cluster is not self._cluster:
+            return None
+        said = self._layout.unpack_from(frame, START_BYTES)
+        log = self._partition.log
+        if said[::3] != self._around or log.settings.flush_messages != MAX_LONG:
+            return None
+        groups = cluster.groups
+        try:
+            groups.check(self._node, self._group_id)
+            group = groups.groups.get(self._group_id)
+            if group is None or group.check_commit(*self._member, transactional=False, version=self.version):
+                return None
+            self._template.record(groups, group, said[1::3], said[2::3])
+        except KafkaError:
+            return None
+        if not log.pending.headers:
+            return [self.answer(correlation_id, None)]
+        return DueCommit(self, correlation_id, Wait(log, log.pending, codes=COORDINATOR_CODES))
+
+    def _is_like(self, frame: memoryview) -> bool:
+        size_bytes = len(frame) - START_BYTES
+        return size_bytes == self._layout.size and self._layout.unpack_from(frame, START_BYTES)[::3] == self._around
+
+
+def remember(
+    context: RequestContext,
+    request: OffsetCommitRequest,
+    offsets: Sequence[Committed],
+    response: OffsetCommitResponse,
+) -> None:
+    """Know the next OffsetCommit of this connection, if this is the second one in a row of its size and group."""
+    connection, frame = context.connection, context.frame
+    if frame is None or context.version < FIRST_KNOWN or context.must_sync or context.usage is not None:
+        return
+    asked = request.group_id, len(frame)
+    if connection.last_plain == asked:
+        connection.known = _known(context, frame, request, offsets, response)
+    connection.last_plain = asked
+
+
+def _known(
+    context: RequestContext,
+    frame: memoryview,
+    request: OffsetCommitRequest,
+    offsets: Sequence[Committed],
+    response: OffsetCommitResponse,
+) -> KnownCommit | None:
+    answered = sum(len(topic.partitions) for topic in response.topics)
+    if answered > len(offsets) or any(committed.metadata for _, _, committed in offsets):
+        return None  # some were refused, or are more than an offset
+    try:
+        return KnownCommit(context, frame, request, offsets, response)
+    except ValueError:
+        return None
+
+
+class DueCommit:
+    """The answer to an OffsetCommit whose batch is written when the turn ends."""
+
+    __slots__ = ("_correlation_id", "_known", "_wait")
+
+    def __init__(self, known: KnownCommit, correlation_id: int, wait: Wait) -> None:
+        self._known = known
+        self._correlation_id = correlation_id
+        self._wait = wait
+
+    def items(self) -> list[Any]:
+        """Return the items to send, once the turn has ended."""
+        return [self._known.answer(self._correlation_id, failure_of(self._wait))]
+
+
+def _around(frame: memoryview, request: OffsetCommitRequest, version: int) -> tuple[bytes, ...]:
+    """Return what stands before, between and behind the offsets in a frame."""
+    body = request.encode(version)
+    marked = OffsetCommitRequest.decode(body, version)
+    for topic in marked.topics:
+        for partition in topic.partitions:
+            partition.committed_offset, partition.committed_leader_epoch = MARK.offset, MARK.leader_epoch
+    head = bytes(frame[START_BYTES : len(frame) - len(body)])
+    return tuple((head + marked.encode(version)).split(SAID.pack(MARK.offset, MARK.leader_epoch)))

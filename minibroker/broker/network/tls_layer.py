@@ -1,0 +1,284 @@
+"""TLS between a socket and what serves it: to the socket's transport a protocol, to a `SocketProtocol` a transport.
+
+    transport --> get_buffer, buffer_updated --> OpenSSL --> application
+    transport <------- write <---- OpenSSL <---- write <---- application
+
+The transport of asyncio or uvloop for TLS is not used. It keeps up to 512 KiB a connection that no budget counts, has
+its deadlines on the loop's clock, and logs a failed handshake with its trace. Here a connection that is not read keeps
+what one read brought, and it is counted; handshakes are bounded in time and bytes; and each connection begins with the
+keys that are valid then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+from minibroker.broker.network.framing import OWN_BYTES
+from minibroker.broker.network.sockets import Shared, SocketProtocol, peer_name
+from minibroker.broker.security.distinguished_names import MalformedName, subject_of
+from minibroker.broker.security.principal_mapping import NoRuleApplies
+from minibroker.broker.security.principals import ANONYMOUS, USER, Principal
+
+if TYPE_CHECKING:
+    from minibroker.broker.security.tls import TlsSettings
+
+log = logging.getLogger("minibroker.connections")
+
+READ_BYTES = 64 << 10
+HANDSHAKE_BYTES = 256 << 10  # a chain of certificates has 100 KiB at most
+UNSENT_BYTES = 16 << 10  # of OpenSSL's own messages, to a client that reads nothing
+NOT_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "UNSUPPORTED_PROTOCOL", "UNEXPECTED_MESSAGE")
+
+
+class TlsLayer(asyncio.BufferedProtocol):
+    """TLS of one connection. `make_application` makes what serves it, once the handshake is done."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        shared: Shared,
+        tls: TlsSettings,
+        make_application: Callable[[], SocketProtocol],
+        limit_ms: float,
+        node_id: int,
+    ) -> None:
+        self.node_id = node_id
+        self.principal = ANONYMOUS
+        self._loop = loop
+        self._shared = shared
+        self._mapping = tls.mapping
+        self._make_application = make_application
+        self._application: SocketProtocol | None = None
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = tls.context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._limit_ms = limit_ms
+        self._handshake_bytes = 0
+        self._paused = False  # by the application
+        self._is_stopped = False  # whether the transport does not read
+        self._is_full = False  # the transport
+        self._counted_bytes = 0
+
+    # --- as the transport's protocol ------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        connected: socket.socket = transport.get_extra_info("socket")
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._shared.handshakes.add(self)
+        self._deadline = self._shared.clock.call_later(self._limit_ms, self._is_late)
+        if self._shared.closed:
+            self.abort()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._shared.scratch[: OWN_BYTES if self._shared.budget.full else READ_BYTES]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._incoming.write(self._shared.scratch[:nbytes])
+        if self._application is None:
+            self._handshake_bytes += nbytes
+            self._shake_hands()
+        else:
+            self._application.progress_ms = self._shared.now_ms()
+        if self._application is not None:
+            self._decrypt()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._is_full = True
+        if self._application is not None:
+            self._application.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._is_full = False
+        self._flush()
+        if self._application is not None:
+            self._application.resume_writing()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self in self._shared.handshakes and self._handshake_bytes:
+            log.info("%s has gone during the TLS handshake", peer_name(self._transport))
+        self._end_handshake()
+        self._count(0)
+        if self._application is not None:
+            self._application.connection_lost(error)
+            self._application = None
+
+    # --- handshake ------------------------------------------------------------------------------
+
+    def _shake_hands(self) -> None:
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            self._flush()
+            if self._handshake_bytes > HANDSHAKE_BYTES:
+                self._give_up(f"it sent more than {HANDSHAKE_BYTES} bytes of a TLS handshake")
+            return
+        except ssl.SSLError as error:
+            self._give_up(_why(error))
+            return
+        self._flush()
+        try:
+            self.principal = self._identified()
+        except (NoRuleApplies, MalformedName) as error:
+            self._give_up(str(error))
+            return
+        self._end_handshake()
+        self._application = self._make_application()
+        self._application.connection_made(cast(asyncio.Transport, self))
+
+    def _identified(self) -> Principal:
+        """Return the identity in the client's certificate. Raise NoRuleApplies, MalformedName."""
+        certificate = self._tls.getpeercert(binary_form=True)
+        if certificate is None or self._mapping is None:
+            return ANONYMOUS
+        return Principal(USER, self._mapping.name(subject_of(certificate)))
+
+    def _end_handshake(self) -> None:
+        self._shared.handshakes.discard(self)
+        self._deadline.cancel()
+
+    def _is_late(self) -> None:
+        self._give_up(f"its TLS handshake took more than {self._limit_ms:g} ms")
+
+    def _give_up(self, reason: str) -> None:
+        log.warning("closing %s: %s", peer_name(self._transport), reason)
+        self._flush()  # TLS tells the client, too
+        self._end_handshake()
+        self._transport.close()
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def _decrypt(self) -> None:
+        """Hand what has come to the application, as far as it takes it."""
+        ended = False
+        while not (ended or self._paused or self._transport.is_closing()):
+            if not self._has_more():
+                break
+            application = self._application
+            assert application is not None
+            room = application.get_buffer(-1)
+            count, ended = self._filled(room)
+            if count == 0:
+                break
+            application.buffer_updated(count)
+        self._flush()
+        if ended and not self._transport.is_closing():
+            self.close()
+        self._count(self._incoming.pending if self._paused else 0)
+
+    def _has_more(self) -> bool:
+        return bool(self._incoming.pending or self._tls.pending())
+
+    def _filled(self, room: memoryview) -> tuple[int, bool]:
+        """Decrypt into `room`; return how many bytes, and whether the client sends no more."""
+        filled = 0
+        try:
+            while filled < len(room):
+                count = cast(int, self._tls.read(len(room) - filled, cast(bytearray, room[filled:])))
+                if count == 0:
+                    return filled, True
+                filled += count
+                if not self._has_more():
+                    break
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLError as error:
+            if not isinstance(error, ssl.SSLZeroReturnError):
+                log.warning("closing %s: %s", peer_name(self._transport), _why(error))
+            return filled, True
+        return filled, False
+
+    def _count(self, waiting_bytes: int) -> None:
+        """Count what waits to be decrypted among what waits behind unfinished requests."""
+        if waiting_bytes != self._counted_bytes:
+            self._shared.budget.backlog(waiting_bytes - self._counted_bytes)
+            self._counted_bytes = waiting_bytes
+
+    def _decrypt_again(self) -> None:
+        if self._paused or self._application is None or self._transport.is_closing():
+            return
+        self._decrypt()
+        if not self._paused:
+            self._read_on()
+
+    def _flush(self) -> None:
+        """Send what OpenSSL wants to send; while the client takes nothing, keep a little of it."""
+        if not self._is_full:
+            data = self._outgoing.read()
+            if data:
+                self._transport.write(data)
+        elif self._outgoing.pending > UNSENT_BYTES:
+            self._transport.abort()
+
+    # --- as the application's transport ---------------------------------------------------------
+
+    def write(self, data: Any) -> None:
+        if self._transport.is_closing() or not data:
+            return
+        try:
+            self._tls.write(data)
+        except ssl.SSLError:  # the client has ended TLS
+            self._transport.abort()
+            return
+        self._transport.write(self._outgoing.read())
+
+    def pause_reading(self) -> None:
+        self._paused = True
+        if not self._is_stopped:
+            self._is_stopped = True
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._paused = False
+        if self._has_more():
+            self._loop.call_soon(self._decrypt_again)
+        else:
+            self._read_on()
+
+    def _read_on(self) -> None:
+        if self._is_stopped and not self._transport.is_closing():
+            self._is_stopped = False
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        if not self._transport.is_closing():
+            with contextlib.suppress(ssl.SSLError):  # the client has not said the same yet, and need not
+                self._tls.unwrap()
+            self._flush()
+            self._transport.close()
+
+    def abort(self) -> None:
+        self._end_handshake()
+        self._transport.abort()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._transport.set_write_buffer_limits(high, low)
+
+    def get_write_buffer_size(self) -> int:
+        return self._transport.get_write_buffer_size()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        if name == "ssl_object":
+            return self._tls
+        return self.principal if name == "principal" else self._transport.get_extra_info(name, default)
+
+
+def _why(error: ssl.SSLError) -> str:
+    """Return what is wrong with the client, in one line."""
+    reason = error.reason or str(error)
+    if reason in NOT_TLS:
+        return f"it does not speak TLS as this listener does ({reason})"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not accepted: {error.verify_message}"
+    return f"TLS failed: {reason}"

@@ -1,0 +1,118 @@
+"""The subject of a certificate as a text, as Java's X500Principal.getName() renders it (RFC 2253).
+
+Kafka makes the names of principals from these texts, and ACLs name them, so every character counts: only ten types of
+attributes have a keyword, of others Java writes the number and the value's DER in hexadecimal, and the last attribute
+comes first. Libraries render this differently, so the few structures on the way to the subject are read here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+SEQUENCE, SET, OBJECT_IDENTIFIER, EXPLICIT_VERSION = 0x30, 0x31, 0x06, 0xA0
+LONG_LENGTH = 0x80
+BEFORE_SUBJECT = 4  # serial number, signature, issuer, validity
+KEYWORDS: Final = {
+    "2.5.4.3": "CN",
+    "2.5.4.6": "C",
+    "2.5.4.7": "L",
+    "2.5.4.8": "ST",
+    "2.5.4.10": "O",
+    "2.5.4.11": "OU",
+    "2.5.4.9": "STREET",
+    "0.9.2342.19200300.100.1.25": "DC",
+    "0.9.2342.19200300.100.1.1": "UID",
+}
+# UTF8String, PrintableString, TeletexString, IA5String, GeneralString, BMPString; not UniversalString
+TEXTS: Final = frozenset((0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E))
+ESCAPED: Final = frozenset(',=+<>#;"\\')
+
+
+class MalformedName(ValueError):
+    """Bytes that are no certificate, or no name."""
+
+
+class _Element(NamedTuple):
+    """One DER element: its tag, its content, and all of its bytes."""
+
+    tag: int
+    content: bytes
+    whole: bytes
+
+
+def subject_of(certificate: bytes) -> str:
+    """Return the subject of a certificate in DER. Raise MalformedName."""
+    try:
+        fields = _elements(next(_elements(next(_elements(certificate)).content)).content)
+        first = next(fields)
+        for _ in range(BEFORE_SUBJECT if first.tag == EXPLICIT_VERSION else BEFORE_SUBJECT - 1):
+            next(fields)
+        return name_text(next(fields).whole)
+    except (StopIteration, IndexError):
+        raise MalformedName("a certificate that cannot be read") from None
+
+
+def name_text(name: bytes) -> str:
+    """Return a name (an RDNSequence in DER) as a text. Raise MalformedName."""
+    try:
+        sets = list(_elements(next(_elements(name)).content))
+        return ",".join("+".join(_attribute(each) for each in _elements(one.content)) for one in reversed(sets))
+    except (StopIteration, IndexError):
+        raise MalformedName("a name that cannot be read") from None
+
+
+def _elements(data: bytes) -> Iterator[_Element]:
+    """Yield the elements that stand one behind the other. Raise MalformedName."""
+    position = 0
+    while position < len(data):
+        start, tag, length = position, data[position], data[position + 1]
+        position += 2
+        if length >= LONG_LENGTH:
+            size = length - LONG_LENGTH
+            length = int.from_bytes(data[position : position + size], "big")
+            position += size
+        end = position + length
+        if end > len(data):
+            raise MalformedName("an element that is longer than what holds it")
+        yield _Element(tag, data[position:end], data[start:end])
+        position = end
+
+
+def _attribute(attribute: _Element) -> str:
+    parts = _elements(attribute.content)
+    identifier, value = next(parts), next(parts)
+    number = _number(identifier.content)
+    keyword = KEYWORDS.get(number)
+    if keyword is None or value.tag not in TEXTS:
+        return f"{keyword or number}=#{value.whole.hex()}"
+    return f"{keyword}={_escaped(value.content.decode('utf-8', 'replace'))}"
+
+
+def _number(content: bytes) -> str:
+    """Return an object identifier as numbers with dots."""
+    arcs: list[int] = []
+    arc = 0
+    for byte in content:
+        arc = arc << 7 | byte & 0x7F
+        if byte < 0x80:
+            arcs.append(arc)
+            arc = 0
+    first = min(arcs[0] // 40, 2)
+    return ".".join(map(str, (first, arcs[0] - 40 * first, *arcs[1:])))
+
+
+def _escaped(text: str) -> str:
+    """Escape what has a meaning, and the blanks at both ends."""
+    start = len(text) - len(text.lstrip(" \r"))
+    end = len(text.rstrip(" \r"))
+    characters = (_character(one, inside=start <= index < end) for index, one in enumerate(text))
+    return "".join(characters)
+
+
+def _character(one: str, *, inside: bool) -> str:
+    if one == "\0":
+        return "\\00"
+    if one in ESCAPED or (one in " \r" and not inside):
+        return f"\\{one}"
+    return one

@@ -1,0 +1,203 @@
+"""Key stores and trust stores: the broker's key and certificates, and the certificates that it trusts.
+
+They come from `ssl.*` settings, as texts in PEM, or in files in PEM or PKCS12, with Kafka's rules for what goes
+together. Only a broker with a TLS listener imports this file, and with it `cryptography`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPrivateKeyTypes
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat, pkcs12
+
+PEM, JKS = "PEM", "JKS"
+TYPES: Final = (PEM, "PKCS12", JKS)
+JAVA_MAGICS: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")  # of JKS and JCEKS
+FILE_SIZE_MAX = 1 << 20
+ENTRY: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
+HEADER: Final = re.compile(r"^[^\r\n:]+:[^\r\n]*$", re.MULTILINE)
+TO_PKCS12 = "convert it: keytool -importkeystore -srckeystore {0} -destkeystore {0}.p12 -deststoretype PKCS12"
+
+Get = Callable[[str], Any]  # a setting's value, by its name
+
+
+class StoreError(ValueError):
+    """A store that cannot be used; the message is one line, and has no secret in it."""
+
+
+class Identity(NamedTuple):
+    """The broker's private key, and its certificates, its own first."""
+
+    key: CertificateIssuerPrivateKeyTypes
+    chain: tuple[x509.Certificate, ...]
+
+    def pem(self) -> bytes:
+        """Return all in PEM, the key unencrypted."""
+        key = self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        return key + b"".join(certificate.public_bytes(Encoding.PEM) for certificate in self.chain)
+
+
+def identity(get: Get) -> Identity:
+    """Return what the `ssl.keystore` settings say. Raise StoreError."""
+    key, chain, location = get("ssl.keystore.key"), get("ssl.keystore.certificate.chain"), get("ssl.keystore.location")
+    if key is None and chain is None and location is None:
+        raise StoreError("it has no key: set ssl.keystore.location, or ssl.keystore.key and certificate.chain")
+    kind = _kind("ssl.keystore.type", get)
+    if (key is None) != (chain is None):
+        raise StoreError("ssl.keystore.key and ssl.keystore.certificate.chain go together, and one of them is not set")
+    _check_sources("ssl.keystore", kind, key, location, get)
+    if kind == PEM:
+        text = _file("ssl.keystore.location", location).decode("latin-1") if key is None else None
+        found = _pem_identity(text or key, text or chain, get("ssl.key.password"))
+    else:
+        found = _pkcs12_identity(location, get)
+    return _checked(found)
+
+
+def trusted(get: Get) -> tuple[x509.Certificate, ...] | None:
+    """Return what the `ssl.truststore` settings say, None if they say nothing. Raise StoreError."""
+    given, location = get("ssl.truststore.certificates"), get("ssl.truststore.location")
+    kind = _kind("ssl.truststore.type", get)
+    if given is None and location is None:
+        if get("ssl.truststore.password") is not None:
+            raise StoreError("ssl.truststore.password is set, and ssl.truststore.location is not")
+        return None
+    _check_sources("ssl.truststore", kind, given, location, get)
+    if kind == PEM:
+        text = _file("ssl.truststore.location", location).decode("latin-1") if given is None else given
+        return _certificates("ssl.truststore", text)
+    store = _pkcs12("ssl.truststore", location, get("ssl.truststore.password"))
+    entries = ((store.cert, *store.additional_certs) if store.cert else store.additional_certs) or ()
+    if not entries:
+        raise StoreError(f"ssl.truststore.location: {location} holds no certificate")
+    return tuple(entry.certificate for entry in entries)
+
+
+def _kind(name: str, get: Get) -> str:
+    kind: str = get(name)
+    if kind != PEM and kind.upper() not in TYPES[1:]:
+        raise StoreError(f"{name}={kind} is none of {', '.join(TYPES)}")
+    return kind if kind == PEM else kind.upper()
+
+
+def _check_sources(store: str, kind: str, given: str | None, location: str | None, get: Get) -> None:
+    """Check that a store has one source, and a password where that has one. Raise StoreError."""
+    password = get(f"{store}.password")
+    if given is not None and kind != PEM:
+        raise StoreError(f"{store}.type={kind}: only PEM can be given as a text, and not as a file")
+    if given is not None and location is not None:
+        raise StoreError(f"{store}.location is set, and so is the PEM text: only one of them can be")
+    if kind == PEM and password is not None:
+        raise StoreError(f"{store}.password has no meaning for PEM; an encrypted key has ssl.key.password")
+    if kind != PEM and password is None and store == "ssl.keystore":
+        raise StoreError(f"{store}.location is set, and {store}.password is not")
+
+
+def _file(name: str, location: str) -> bytes:
+    try:
+        with Path(location).open("rb") as stream:
+            content = stream.read(FILE_SIZE_MAX + 1)
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{name}: {location}: {getattr(error, 'strerror', None) or error}") from None
+    if len(content) > FILE_SIZE_MAX:
+        raise StoreError(f"{name}: {location} is larger than {FILE_SIZE_MAX} bytes, so it is no store")
+    return content
+
+
+# --- PEM ------------------------------------------------------------------------------------------
+
+
+def _pem_identity(key_text: str, chain_text: str, password: str | None) -> Identity:
+    keys = [(label, content) for label, content in _entries("the key", key_text) if label.endswith("PRIVATE KEY")]
+    if len(keys) != 1:
+        raise StoreError(f"one private key is needed in the key store, and there are {len(keys)}")
+    if keys[0][0].startswith("ENCRYPTED") and password is None:
+        raise StoreError("the private key is encrypted, and ssl.key.password is not set")
+    try:
+        key = serialization.load_der_private_key(keys[0][1], None if password is None else password.encode())
+    except TypeError:
+        raise StoreError("ssl.key.password is set, and the private key is not encrypted") from None
+    except (ValueError, UnsupportedAlgorithm):
+        hint = "it is not PKCS#8" if password is None else "ssl.key.password may be wrong"
+        raise StoreError(f"the private key cannot be read: {hint}") from None
+    return Identity(key, _certificates("ssl.keystore", chain_text))  # type: ignore[arg-type]  # `_checked` sees to it
+
+
+def _certificates(store: str, text: str) -> tuple[x509.Certificate, ...]:
+    contents = [content for label, content in _entries(store, text) if label == "CERTIFICATE"]
+    if not contents:
+        raise StoreError(f"{store} holds no certificate in PEM")
+    try:
+        return tuple(x509.load_der_x509_certificate(content) for content in contents)
+    except ValueError:
+        raise StoreError(f"{store}: a certificate cannot be read") from None
+
+
+def _entries(what: str, text: str) -> list[tuple[str, bytes]]:
+    """Return label and content of what is in a PEM text, in which blanks may stand for the ends of lines."""
+    entries = []
+    for label, body in ENTRY.findall(text):
+        if "DEK-Info:" in body:
+            raise StoreError("the private key has OpenSSL's older encryption: convert it with openssl pkcs8 -topk8")
+        try:
+            content = base64.b64decode("".join(HEADER.sub("", body).split()), validate=True)
+        except (binascii.Error, ValueError):
+            raise StoreError(f"{what}: what is between BEGIN {label} and END is not base64") from None
+        entries.append((label, content))
+    return entries
+
+
+# --- PKCS12 ---------------------------------------------------------------------------------------
+
+
+def _pkcs12_identity(location: str, get: Get) -> Identity:
+    password, of_key = get("ssl.keystore.password"), get("ssl.key.password")
+    if of_key not in (None, password):
+        raise StoreError("ssl.key.password differs from ssl.keystore.password; in PKCS12 they have to be the same")
+    store = _pkcs12("ssl.keystore", location, password)
+    if store.key is None or store.cert is None:
+        raise StoreError(f"ssl.keystore.location: {location} holds no private key with a certificate")
+    others = [entry.certificate for entry in store.additional_certs]
+    return Identity(store.key, _in_order(store.cert.certificate, others))  # type: ignore[arg-type]  # as above
+
+
+def _pkcs12(name: str, location: str, password: str | None) -> pkcs12.PKCS12KeyAndCertificates:
+    content = _file(f"{name}.location", location)
+    if content.startswith(JAVA_MAGICS):
+        raise StoreError(f"{name}.location: {location} is a JKS file, {TO_PKCS12.format(location)}")
+    if b"-----BEGIN " in content:
+        raise StoreError(f"{name}.location: {location} is PEM: set {name}.type=PEM")
+    try:
+        return pkcs12.load_pkcs12(content, None if password is None else password.encode())
+    except (ValueError, UnsupportedAlgorithm):
+        reason = f"{name}.password may be wrong" if content.startswith(b"\x30") else "it is not PKCS12"
+        raise StoreError(f"{name}.location: {location} cannot be read: {reason}") from None
+
+
+def _in_order(own: x509.Certificate, others: list[x509.Certificate]) -> tuple[x509.Certificate, ...]:
+    """Return the chain from the broker's own certificate up, as far as the issuers are there."""
+    chain = [own]
+    while others and chain[-1].issuer != chain[-1].subject:
+        issuer = next((other for other in others if other.subject == chain[-1].issuer), None)
+        if issuer is None:
+            break
+        others.remove(issuer)
+        chain.append(issuer)
+    return tuple(chain)
+
+
+def _checked(found: Identity) -> Identity:
+    """Check that the key is that of the first certificate. Raise StoreError."""
+    form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
+    if found.key.public_key().public_bytes(*form) != found.chain[0].public_key().public_bytes(*form):
+        raise StoreError("the private key is not that of the first certificate of the key store")
+    return found

@@ -1,0 +1,117 @@
+r"""`ssl.principal.mapping.rules`: from the name in a client's certificate to the name of its principal.
+
+    RULE:^CN=([^,]+),OU=Service.*$/$1/L, RULE:^CN=([^,]+).*$/$1/, DEFAULT
+
+The first rule whose pattern matches the whole name counts; DEFAULT takes the name as it is; without one that applies
+the client is refused. As in Kafka, the replacement is then made as Java's String.replaceAll makes it. Patterns are run
+by `re`, which reads almost all that Java's do; the rest is refused at the start.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+PART = r"(?:\\.|[^\\/])*"
+RULE: Final = rf"DEFAULT|RULE:(?P<pattern>{PART})/(?P<replacement>{PART})/(?P<case>[LU]?)"
+RULES: Final = re.compile(rf"\s*(?:(?P<rule>{RULE})|)\s*(?:,|$)\s*")
+NAMED_GROUP: Final = re.compile(r"\(\?<(?=[a-zA-Z])")  # Python's have a P
+REFERENCE: Final = re.compile(r"\\(?P<literal>.)|\$(?P<number>[0-9]+)|\$\{(?P<name>[a-zA-Z0-9]+)\}|(?P<wrong>[\\$])")
+
+
+class InvalidRules(ValueError):
+    """Rules that cannot be read; the message is one line."""
+
+
+class NoRuleApplies(ValueError):
+    """A name to which no rule applies; the message is one line."""
+
+
+class _Rule(NamedTuple):
+    """A pattern, None for DEFAULT; the parts of the replacement, groups as numbers or in a tuple; L, U or nothing."""
+
+    pattern: re.Pattern[str] | None
+    replacement: tuple[str | int, ...]
+    case: str
+
+    def apply(self, name: str) -> str | None:
+        if self.pattern is None:
+            return name
+        if self.pattern.fullmatch(name) is None:
+            return None
+        result = self.pattern.sub(self._replaced, name)
+        if self.case:
+            return result.lower() if self.case == "L" else result.upper()
+        return result
+
+    def _replaced(self, match: re.Match[str]) -> str:
+        return "".join(part if isinstance(part, str) else match[part] or "" for part in self.replacement)
+
+
+class PrincipalMapping:
+    """The rules of one listener."""
+
+    def __init__(self, rules: str) -> None:
+        """Raise InvalidRules."""
+        self._rules: list[_Rule] = []
+        rules = rules.strip()
+        position = 0
+        while position < len(rules):
+            match = RULES.match(rules, position)
+            if match is None:
+                raise InvalidRules(f"{rules[position:]!r} does not begin with DEFAULT or RULE:pattern/replacement/[LU]")
+            if match["rule"]:
+                self._rules.append(_rule(match))
+            position = match.end()
+
+    def name(self, distinguished_name: str) -> str:
+        """Return the name of the principal. Raise NoRuleApplies."""
+        for rule in self._rules:
+            name = rule.apply(distinguished_name)
+            if name is not None:
+                return name
+        raise NoRuleApplies(f"no rule of ssl.principal.mapping.rules applies to {distinguished_name!r}")
+
+
+def _rule(match: re.Match[str]) -> _Rule:
+    if match["pattern"] is None:
+        return _Rule(None, (), "")
+    try:
+        pattern = re.compile(NAMED_GROUP.sub("(?P<", match["pattern"]), re.ASCII)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise InvalidRules(f"{match['rule']!r}: the pattern cannot be used: {error}") from None
+    return _Rule(pattern, _replacement(match["replacement"], pattern, match["rule"]), match["case"])
+
+
+def _replacement(text: str, pattern: re.Pattern[str], rule: str) -> tuple[str | int, ...]:
+    """Return the parts of a replacement, the numbers of groups among them. Raise InvalidRules."""
+    parts: list[str | int] = []
+    position = 0
+    for match in REFERENCE.finditer(text):
+        parts.append(text[position : match.start()])
+        position = match.end()
+        if match["literal"]:
+            parts.append(match["literal"])
+        elif match["number"]:
+            parts += _group(match["number"], pattern, rule)
+        elif match["name"] in pattern.groupindex:
+            parts.append(pattern.groupindex[match["name"]])
+        else:
+            raise InvalidRules(f"{rule!r}: {match[0]!r} in the replacement refers to no group of the pattern")
+    return (*parts, text[position:])
+
+
+def _group(digits: str, pattern: re.Pattern[str], rule: str) -> list[str | int]:
+    """Return the group that the digits begin with the number of, and the digits that are left.
+
+    A number above that of the last group stands for itself, but for patterns without any group, as in Kafka.
+    """
+    number, used = int(digits[0]), 1
+    if number > pattern.groups:
+        if pattern.groups == 0:
+            raise InvalidRules(f"{rule!r}: ${digits} in the replacement, and the pattern has no group")
+        return [f"${digits}"]
+    while used < len(digits) and number * 10 + int(digits[used]) <= pattern.groups:
+        number = number * 10 + int(digits[used])
+        used += 1
+    return [number, digits[used:]]

@@ -1,0 +1,232 @@
+"""TLS of one listener: what its `ssl.*` settings come to, and how that is replaced while clients are connected.
+
+`TlsSettings` never changes. A `ListenerTls` has the present one, with which each new connection begins; those that are
+open go on as they began.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import ssl
+import tempfile
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from minibroker.broker.configs.listener_settings import listener_setting
+from minibroker.broker.configs.settings import Settings, SettingsError
+from minibroker.broker.security.cipher_suites import split_suites
+from minibroker.broker.security.distinguished_names import subject_of
+from minibroker.broker.security.key_stores import Identity, StoreError, identity, trusted
+from minibroker.broker.security.principal_mapping import InvalidRules, PrincipalMapping
+
+log = logging.getLogger("minibroker.security")
+
+# What Kafka calls reconfigurable: a running listener takes changes of these, and of no other.
+STORES: Final = (
+    "ssl.keystore.type",
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+    "ssl.keystore.key",
+    "ssl.keystore.certificate.chain",
+    "ssl.key.password",
+    "ssl.truststore.type",
+    "ssl.truststore.location",
+    "ssl.truststore.password",
+    "ssl.truststore.certificates",
+)
+FILES: Final = ("ssl.keystore.location", "ssl.truststore.location")
+VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+HIGHEST: Final = {"TLS": ssl.TLSVersion.TLSv1_3, "SSL": ssl.TLSVersion.TLSv1_3, **VERSIONS}
+CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+
+
+class TlsSettings(NamedTuple):
+    """The context of new connections, and what a later one is compared with."""
+
+    context: ssl.SSLContext
+    mapping: PrincipalMapping | None  # None where clients authenticate by SASL
+    identity: Identity
+    has_trust_store: bool
+    source: tuple[object, ...]  # the settings of the stores, and the times at which their files were written
+
+
+class ListenerTls:
+    """The TLS of a listener."""
+
+    def __init__(self, name: str, protocol: str, settings: Settings) -> None:
+        """Raise SettingsError."""
+        self._name = name
+        self._protocol = protocol
+        self.current = tls_settings(name, protocol, settings)
+
+    def renewed(self, settings: Settings) -> TlsSettings:
+        """Return what changed settings, or changed files, come to; as in Kafka, not all changes are possible.
+
+        Raise SettingsError.
+        """
+        before = self.current
+        if _source(self._name, settings) == before.source:
+            return before
+        after = tls_settings(self._name, self._protocol, settings)
+        if after.has_trust_store and not before.has_trust_store:
+            raise SettingsError(f"listener {self._name} has no trust store, and one cannot be added while it is open")
+        objection = None
+        if not listener_setting(settings, "ssl.allow.dn.changes", self._name):
+            objection = _other_name(before.identity, after.identity)
+        if objection is None and not listener_setting(settings, "ssl.allow.san.changes", self._name):
+            objection = _fewer_names(before.identity, after.identity)
+        if objection is not None:
+            raise SettingsError(f"listener {self._name}: {objection}")
+        return after
+
+    def renew(self, settings: Settings) -> None:
+        """Use what has changed for new connections. What cannot be used is logged, and the present one stays."""
+        try:
+            after = self.renewed(settings)
+        except SettingsError as error:
+            log.error("the key store is not replaced: %s", error)
+            return
+        if after is not self.current:
+            self.current = after
+            log.info("listener %s has new keys and certificates", self._name)
+
+
+def listener_tls(name: str, protocol: str, static: Settings, settings: Settings) -> ListenerTls:
+    """Return the TLS of a listener that is opened: by the settings in force, or else by those of the start.
+
+    Raise SettingsError.
+    """
+    tls = ListenerTls(name, protocol, static)
+    tls.renew(settings)
+    return tls
+
+
+def tls_settings(name: str, protocol: str, settings: Settings) -> TlsSettings:
+    """Return what the settings of a listener come to. Raise SettingsError."""
+    source = _source(name, settings)
+    try:
+        own = identity(lambda setting: listener_setting(settings, setting, name))
+        anchors = trusted(lambda setting: listener_setting(settings, setting, name))
+        rules = PrincipalMapping(listener_setting(settings, "ssl.principal.mapping.rules", name))
+        context = _context(name, protocol, settings, own, anchors)
+    except StoreError as error:
+        raise SettingsError(f"listener {name}: {error}") from None
+    except InvalidRules as error:
+        raise SettingsError(f"listener {name}: ssl.principal.mapping.rules: {error}") from None
+    mapping = None if protocol == "SASL_SSL" else rules
+    return TlsSettings(context, mapping, own, anchors is not None, source)
+
+
+def _source(name: str, settings: Settings) -> tuple[object, ...]:
+    values = [listener_setting(settings, setting, name) for setting in STORES]
+    return (*values, *(_written(listener_setting(settings, setting, name)) for setting in FILES))
+
+
+def _written(location: str | None) -> int | None:
+    """Return when a file was written, None if there is none."""
+    try:
+        return None if location is None else os.stat(location).st_mtime_ns
+    except (OSError, ValueError):
+        return None
+
+
+def _context(
+    name: str, protocol: str, settings: Settings, own: Identity, anchors: tuple[x509.Certificate, ...] | None
+) -> ssl.SSLContext:
+    """Raise StoreError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
+    _set_protocols(context, name, settings)
+    with _as_file(own.pem()) as path:
+        try:
+            context.load_cert_chain(path)
+        except (ssl.SSLError, OSError) as error:
+            raise StoreError(f"the key store cannot be used: {getattr(error, 'reason', None) or error}") from None
+    context.verify_mode = CLIENT_AUTH[_client_auth(name, protocol, settings)]
+    if anchors is None:
+        if context.verify_mode != ssl.CERT_NONE:
+            context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
+    else:
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as in Java, each one is an anchor
+        context.load_verify_locations(cadata=b"".join(anchor.public_bytes(Encoding.DER) for anchor in anchors))
+    return context
+
+
+def _client_auth(name: str, protocol: str, settings: Settings) -> str:
+    """Return whether certificates are asked for; with SASL only if the listener itself says so (KIP-684)."""
+    if protocol == "SASL_SSL" and settings.kept(f"listener.name.{name.lower()}.ssl.client.auth") is None:
+        return "none"
+    wanted: str = listener_setting(settings, "ssl.client.auth", name)
+    return wanted
+
+
+def _set_protocols(context: ssl.SSLContext, name: str, settings: Settings) -> None:
+    """Raise StoreError."""
+    enabled = listener_setting(settings, "ssl.enabled.protocols", name)
+    highest = listener_setting(settings, "ssl.protocol", name)
+    unknown = [version for version in enabled if version not in VERSIONS]
+    if unknown:
+        raise StoreError(f"ssl.enabled.protocols: {unknown[0]} is not spoken, only {' and '.join(VERSIONS)} are")
+    if highest not in HIGHEST:
+        raise StoreError(f"ssl.protocol: {highest} is none of {', '.join(HIGHEST)}")
+    versions = {VERSIONS[version] for version in enabled} or {ssl.TLSVersion.TLSv1_2, HIGHEST[highest]}
+    suites = listener_setting(settings, "ssl.cipher.suites", name)
+    if suites:
+        older, newer = _suites(suites)
+        versions &= {version for version, some in ((VERSIONS["TLSv1.2"], older), (VERSIONS["TLSv1.3"], newer)) if some}
+        if not versions:
+            raise StoreError("ssl.cipher.suites has no suite of the enabled protocols")
+        if older:
+            context.set_ciphers(":".join(older))
+    context.minimum_version, context.maximum_version = min(versions), max(versions)
+
+
+def _suites(names: tuple[str, ...]) -> tuple[list[str], list[str]]:
+    try:
+        return split_suites(names)
+    except ValueError as error:
+        raise StoreError(f"ssl.cipher.suites: {error}") from None
+
+
+@contextlib.contextmanager
+def _as_file(content: bytes) -> Iterator[str]:
+    """Put a secret where only a path is taken: into a file in memory, or else one that nobody else may read."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("key")
+        try:
+            os.write(descriptor, content)
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+        return
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(content)
+        file.flush()
+        yield file.name
+
+
+def _other_name(before: Identity, after: Identity) -> str | None:
+    """Return an objection if the certificate is for another subject."""
+    old, new = (subject_of(one.chain[0].public_bytes(Encoding.DER)) for one in (before, after))
+    if " ".join(old.casefold().split()) == " ".join(new.casefold().split()):
+        return None
+    return f"the certificate is for {new}, and the one before is for {old} (ssl.allow.dn.changes)"
+
+
+def _fewer_names(before: Identity, after: Identity) -> str | None:
+    """Return an objection if alternative names are missing that the certificate before had."""
+    missing = _alternative_names(before) - _alternative_names(after)
+    return f"the certificate lacks {', '.join(sorted(missing))} (ssl.allow.san.changes)" if missing else None
+
+
+def _alternative_names(of: Identity) -> set[str]:
+    try:
+        names = of.chain[0].extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (x509.ExtensionNotFound, ValueError):
+        return set()
+    return {str(name.value) for name in names}

@@ -1,0 +1,214 @@
+"""A consumer group as others see it: who may commit and fetch, its state, and its records folded in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from minibroker.broker.groups.consumer import recording
+from minibroker.broker.groups.consumer.group import ConsumerGroup
+from minibroker.broker.groups.consumer.member import (
+    ClassicMember,
+    ClassicProtocol,
+    ConsumerMember,
+    MemberState,
+    given_in,
+)
+from minibroker.broker.groups.consumer.subscriptions import ResolvedPattern
+from minibroker.broker.groups.coordinator import REPLAYED, GroupCoordinator
+from minibroker.broker.groups.group import GroupType
+from minibroker.broker.groups.offsets import CommittedOffset
+from minibroker.broker.groups.records import Change, entries
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages import group_records as messages
+from tests.broker.groups.consumer.driving import GROUP
+from tests.broker.harness import Harness
+
+A = bytes(15) + b"a"
+OFFSET = CommittedOffset(5, -1, "", 1_700_000_000_000)
+CLASSIC = ClassicMember(10_000, (ClassicProtocol("range", b"\0\1"),))
+MEMBER = ConsumerMember(
+    "m",
+    topic_names=frozenset({"t"}),
+    epoch=7,
+    previous_epoch=6,
+    assigned={A: {0: 5, 1: 7}},
+    pending_revocation={A: {2: 4}},
+)
+
+
+@pytest.fixture
+def group(harness: Harness) -> ConsumerGroup:
+    """A group with one member of each protocol."""
+    harness.coordinator(GROUP)
+    group = ConsumerGroup(harness.cluster.groups, GROUP, harness.cluster.groups.classic_group("x").offsets)
+    group.set_member(MEMBER)
+    group.set_member(MEMBER._replace(member_id="c", classic=CLASSIC, assigned={A: {3: 5}}, pending_revocation={}))
+    return group
+
+
+def code_of_commit(group: ConsumerGroup, member_id: str, epoch: int, version: int = 9, **more: bool) -> ErrorCode:
+    try:
+        group.check_commit(member_id, None, epoch, transactional=more.get("transactional", False), version=version)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.NONE
+
+
+def test_a_member_commits_in_its_epoch_and_no_newer_one(group: ConsumerGroup) -> None:
+    assert code_of_commit(group, "m", 7) == ErrorCode.NONE
+    assert code_of_commit(group, "m", 8) == ErrorCode.STALE_MEMBER_EPOCH
+    assert code_of_commit(group, "c", 8) == ErrorCode.ILLEGAL_GENERATION
+    assert code_of_commit(group, "nobody", 7) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert code_of_commit(group, "", -1) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert code_of_commit(group, "", -1, transactional=True) == ErrorCode.NONE
+    assert code_of_commit(group, "m", 7, 8) == ErrorCode.UNSUPPORTED_VERSION
+    assert code_of_commit(group, "m", 7, 8, transactional=True) == ErrorCode.NONE
+    assert code_of_commit(group, "c", 7, 8) == ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    ("member_id", "partition", "epoch", "code"),
+    [
+        ("m", 0, 5, ErrorCode.NONE),
+        ("m", 0, 4, ErrorCode.STALE_MEMBER_EPOCH),
+        ("m", 1, 6, ErrorCode.STALE_MEMBER_EPOCH),
+        ("m", 2, 4, ErrorCode.NONE),  # what it has still to give up
+        ("m", 3, 6, ErrorCode.STALE_MEMBER_EPOCH),
+        ("c", 3, 5, ErrorCode.NONE),
+        ("c", 3, 4, ErrorCode.ILLEGAL_GENERATION),
+        ("c", 0, 6, ErrorCode.ILLEGAL_GENERATION),
+    ],
+)
+def test_in_an_older_epoch_it_commits_what_it_has_had_since(
+    group: ConsumerGroup, member_id: str, partition: int, epoch: int, code: ErrorCode
+) -> None:
+    check = group.check_commit(member_id, None, epoch, transactional=False, version=9)
+    assert check is not None
+    found = ErrorCode.NONE
+    try:
+        check("t", A, partition)
+    except KafkaError as error:
+        found = error.code
+    assert found == code
+
+
+def test_who_fetches_offsets_says_nothing_of_himself_or_the_truth(group: ConsumerGroup) -> None:
+    group.check_fetch(None, -1)
+    group.check_fetch("m", 7)
+    for member_id, epoch, code in (
+        ("m", 6, ErrorCode.STALE_MEMBER_EPOCH),
+        ("m", -1, ErrorCode.STALE_MEMBER_EPOCH),
+        ("c", 6, ErrorCode.ILLEGAL_GENERATION),
+        ("nobody", 7, ErrorCode.UNKNOWN_MEMBER_ID),
+        (None, 7, ErrorCode.UNKNOWN_MEMBER_ID),
+    ):
+        with pytest.raises(KafkaError) as caught:
+            group.check_fetch(member_id, epoch)
+        assert caught.value.code == code
+
+
+def test_without_members_anybody_commits_and_it_may_be_deleted(group: ConsumerGroup) -> None:
+    with pytest.raises(KafkaError, match="NON_EMPTY_GROUP"):
+        group.check_deletion()
+    for member_id in ("m", "c"):
+        group.remove_member(member_id)
+    assert code_of_commit(group, "", -1) == ErrorCode.NONE
+    group.check_deletion()
+    group.check_offset_deletion()
+    assert (group.is_empty, group.state_name, group.owners) == (True, "Empty", {})
+    assert (group.type, group.protocol_type) == (GroupType.CONSUMER, "consumer")
+    assert group.expires_since(OFFSET) == OFFSET.commit_timestamp_ms
+
+
+def test_the_state_says_how_far_it_is(group: ConsumerGroup) -> None:
+    group.epoch, group.assignment_epoch = 8, 7
+    assert group.state_name == "Assigning"
+    group.epoch = 7
+    assert group.state_name == "Stable"
+    group.set_member(MEMBER._replace(state=MemberState.UNRELEASED_PARTITIONS))
+    assert group.state_name == "Reconciling"
+    assert group.is_subscribed_to("t")
+    assert not group.is_subscribed_to("u")
+    group.patterns["u"] = ResolvedPattern(frozenset({"u"}), 1, 1)
+    assert group.is_subscribed_to("u")
+
+
+def commit(coordinator: GroupCoordinator, changes: Sequence[Change]) -> None:
+    """Append the changes, and fold them in as a start would."""
+    coordinator.append(GROUP, entries(changes))
+    for key, value in changes:
+        REPLAYED[type(key)](coordinator, key, value)
+
+
+def fold(group: ConsumerGroup, *changes: Change) -> None:
+    for change in changes:
+        group.apply(change)
+
+
+def test_all_records_are_folded_and_taken_back(harness: Harness) -> None:
+    harness.coordinator(GROUP)
+    coordinator = harness.cluster.groups
+    member = MEMBER._replace(instance_id="i", rack_id="r", client_id="c", client_host="/h", server_assignor="range")
+    resolved = ResolvedPattern(frozenset({"t"}), 9, 8)
+    changes = [
+        recording.member_metadata(GROUP, member),
+        recording.group_epoch(GROUP, 7, -3),
+        recording.member_target(GROUP, "m", {A: frozenset({0, 1})}),
+        recording.target_epoch(GROUP, 7, 12),
+        recording.member_assignment(GROUP, member),
+        recording.pattern_topics(GROUP, "t", resolved),
+        Change(
+            messages.ConsumerGroupPartitionMetadataKey(group_id=GROUP), messages.ConsumerGroupPartitionMetadataValue()
+        ),
+    ]
+    commit(coordinator, changes)
+    for _ in range(2):
+        group = harness.cluster.groups.consumer_group(GROUP)
+        assert group.members == {"m": member}
+        assert (group.epoch, group.metadata_hash, group.has_partition_metadata) == (7, -3, True)
+        assert (group.assignment_epoch, group.assignment_timestamp_ms) == (7, 12)
+        assert (group.target, group.patterns, group.static) == (
+            {"m": {A: frozenset({0, 1})}},
+            {"t": resolved},
+            {"i": "m"},
+        )
+        assert group.owners == {(A, 0): "m", (A, 1): "m", (A, 2): "m"}
+        harness.restart()
+    coordinator = harness.cluster.groups
+    group = coordinator.consumer_group(GROUP)
+    commit(coordinator, recording.group_gone(GROUP, group.members, group.patterns))
+    assert coordinator.groups == {}
+    harness.restart()
+    assert harness.cluster.groups.groups == {}
+
+
+def test_a_partition_that_went_on_stays_with_its_next_owner_whichever_record_is_left(group: ConsumerGroup) -> None:
+    """A compacted log may tell of the new owner before it tells that the old one has less."""
+    group.set_member(MEMBER._replace(member_id="n", assigned={A: {0: 8}}, pending_revocation={}))
+    group.set_member(MEMBER._replace(assigned={A: {1: 7}}, pending_revocation={}))
+    assert group.owners == {(A, 0): "n", (A, 1): "m", (A, 3): "c"}
+    group.remove_member("n")
+    assert group.owners == {(A, 1): "m", (A, 3): "c"}
+
+
+def test_tombstones_of_what_is_not_there_are_passed_over(harness: Harness) -> None:
+    harness.coordinator(GROUP)
+    coordinator = harness.cluster.groups
+    commit(coordinator, recording.member_gone(GROUP, "m"))
+    assert coordinator.groups == {}
+    group = ConsumerGroup(coordinator, GROUP, coordinator.classic_group("x").offsets)
+    fold(group, *recording.member_gone(GROUP, "m"), recording.pattern_topics(GROUP, "t", None))
+    assert (group.members, group.target, group.patterns) == ({}, {}, {})
+
+
+def test_records_of_a_kafka_before_4_3_have_no_epochs_of_partitions(group: ConsumerGroup) -> None:
+    value = MEMBER.assignment_value()
+    for each in (*value.assigned_partitions, *value.partitions_pending_revocation):
+        each.assignment_epochs = None
+    old = ConsumerMember("m").with_assignment(value)
+    assert old.assigned == given_in(7, {A: frozenset({0, 1})})
+    assert old.pending_revocation == {A: {2: 7}}
+    value.state = 99
+    assert ConsumerMember("m").with_assignment(value).state is MemberState.UNKNOWN

@@ -1,0 +1,144 @@
+"""Requests that wait share a limit, whatever they are: beyond it the connections of the largest ones are closed."""
+
+from __future__ import annotations
+
+import tracemalloc
+from pathlib import Path
+
+from minibroker.broker.network.framing import SPARE_BYTES, FrameBudget
+from minibroker.broker.network.parked_requests import OWN_PARKED_BYTES, ParkedRequests
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.groups import JoinGroupRequest, JoinGroupResponse
+from minibroker.protocol.messages.produce import ProduceRequest
+from tests.broker.harness import Client, Harness, TopicData, batch
+from tests.storage.support import FailingDisk
+
+KIB = 1 << 10
+PROTOCOL = JoinGroupRequest.JoinGroupRequestProtocol
+SLACK_BYTES = 1 << 20
+WITHOUT_MEMBER_ID = 3  # of JoinGroup: a new member joins at once
+
+
+class Waiter:
+    """A client that notes that it was given up."""
+
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
+
+    def give_up(self, reason: str) -> None:
+        self.reasons.append(reason)
+
+
+def test_beyond_the_limit_the_largest_go_and_of_equals_the_one_that_has_waited_longest() -> None:
+    parked = ParkedRequests(100 * KIB)
+    first, second, largest, last = (Waiter() for _ in range(4))
+    for client, size in (first, 20), (second, 20), (largest, 60):
+        parked.book(client, size * KIB)
+    assert parked.held_bytes == 100 * KIB
+    parked.book(last, 10 * KIB)
+    assert parked.held_bytes == 50 * KIB
+    assert [bool(each.reasons) for each in (first, second, largest, last)] == [False, False, True, False]
+    assert "61440 bytes" in largest.reasons[0] and "102400" in largest.reasons[0]
+    parked.limit_bytes = 50 * KIB
+    parked.book(last, 11 * KIB)
+    assert [bool(each.reasons) for each in (first, second, last)] == [True, False, False]
+
+
+def test_small_requests_do_not_count_and_one_that_is_answered_counts_no_more() -> None:
+    parked = ParkedRequests(0)
+    small = Waiter()
+    parked.book(small, OWN_PARKED_BYTES)
+    assert parked.held_bytes == 0 and not small.reasons
+    parked.limit_bytes = KIB * KIB
+    parked.book(small, KIB * KIB)
+    parked.forget(small)
+    parked.forget(small)
+    assert parked.held_bytes == 0
+
+
+def joining(harness: Harness, budget: FrameBudget, group: str, size_bytes: int, timeout_ms: int = 60_000) -> Client:
+    """A client whose JoinGroup carries so many bytes; from the second member of a group on it waits."""
+    client = harness.client(budget=budget)
+    request = JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=30_000,
+        rebalance_timeout_ms=timeout_ms,
+        protocol_type="consumer",
+        protocols=[PROTOCOL(name="range", metadata=bytes(size_bytes))],
+    )
+    client.send(request, WITHOUT_MEMBER_ID)
+    return client
+
+
+def test_of_many_that_park_a_large_joingroup_only_as_many_stay_as_the_limit_lets(harness: Harness) -> None:
+    harness.coordinator("group")
+    budget = FrameBudget()
+    budget.parked.limit_bytes = 1000 * KIB
+    leader = joining(harness, budget, "group", KIB)
+    harness.clock.advance(1)
+    assert [answer.error_code for _, answer in leader.responses()] == [ErrorCode.NONE]
+    tracemalloc.start()
+    crowd: list[Client] = []
+    for _ in range(50):
+        crowd.append(joining(harness, budget, "group", 100 * KIB))
+        for client in crowd:
+            client.outlet.run_soon()
+    held_bytes = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert held_bytes < 1000 * KIB + SPARE_BYTES + SLACK_BYTES, "their members are gone, too"
+    assert budget.parked.held_bytes <= 1000 * KIB
+    assert [client.closed for client in crowd] == [True] * 41 + [False] * 9, "those that have waited longest go"
+    members = harness.cluster.groups.groups["group"].members
+    assert len(members) == 1 + 9, "who is closed leaves the group"
+    harness.clock.advance(61_000)
+    answers = [answer for client in crowd[41:] for _, answer in client.responses()]
+    assert [answer.error_code for answer in answers] == [ErrorCode.NONE] * 9
+    assert budget.parked.held_bytes == 0
+
+
+def test_a_produce_that_waits_for_the_disk_has_written_its_records_and_holds_them_no_more(tmp_path: Path) -> None:
+    with Harness(tmp_path, disk=FailingDisk()) as harness:
+        harness.create_topic("every", flush_messages="1")
+        harness.clock.holds_aside = True
+        client = harness.client()
+        records = TopicData.PartitionProduceData(index=0, records=memoryview(batch(bytes(800 * KIB))))
+        request = ProduceRequest(
+            acks=-1, timeout_ms=1000, topic_data=[TopicData(name="every", partition_data=[records])]
+        )
+        client.connection._budget.buffer(1, SPARE_BYTES)  # somebody has the shared one
+        tracemalloc.start()
+        client.send(request, 9)
+        held_bytes = tracemalloc.get_traced_memory()[0]
+        tracemalloc.stop()
+        assert client.connection.waiting
+        assert client.connection._budget.parked.held_bytes == 0
+        assert held_bytes < 600 * KIB
+        harness.clock.do_aside()
+        ((_, answer),) = client.responses()
+        assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+
+
+def test_a_client_that_goes_away_counts_no_more(harness: Harness) -> None:
+    harness.coordinator("group")
+    budget = FrameBudget()
+    joining(harness, budget, "group", KIB)
+    harness.clock.advance(1)
+    client = joining(harness, budget, "group", 100 * KIB)
+    assert budget.parked.held_bytes > 100 * KIB
+    client.connection.lost()
+    assert budget.parked.held_bytes == 0
+
+
+def test_one_that_is_answered_before_it_is_closed_stays(harness: Harness) -> None:
+    harness.coordinator("group")
+    budget = FrameBudget()
+    budget.parked.limit_bytes = 150 * KIB
+    joining(harness, budget, "group", KIB)
+    harness.clock.advance(1)
+    client = joining(harness, budget, "group", 100 * KIB)
+    budget.parked.book(Waiter(), 100 * KIB)
+    harness.clock.advance(61_000)
+    client.outlet.run_soon()
+    ((_, answer),) = client.responses()
+    assert isinstance(answer, JoinGroupResponse) and answer.error_code == ErrorCode.NONE
+    assert not client.closed

@@ -1,0 +1,489 @@
+"""TLS on real sockets and both event loops: bytes and regions in order, bounds, and who does not speak it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from struct import pack
+from typing import Any, NamedTuple
+
+import pytest
+import uvloop
+
+from minibroker.broker.clock import ManualClock
+from minibroker.broker.configs.settings import Settings
+from minibroker.broker.network import tls_layer
+from minibroker.broker.network.connection import BACKLOG_LIMIT_BYTES, Connection
+from minibroker.broker.network.sockets import Shared, SocketProtocol
+from minibroker.broker.network.tls_layer import READ_BYTES, TlsLayer
+from minibroker.broker.requests.parked import Parked
+from minibroker.broker.security.tls import tls_settings
+from minibroker.storage.files import Disk
+from tests.broker.network.test_sockets import FILE_BYTES, Piece, frame
+from tests.certificates import Authority, Signed, inline
+
+LOOPS: dict[str, Any] = {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.new_event_loop}
+LIMIT_MS = 1000
+REQUEST = frame(b"12345678")
+RECORD_BYTES = 17 << 10
+
+authority = Authority()
+stranger = Authority("CN=nobody knows it")
+server_key = authority.sign()
+
+Execute = Callable[[Connection, memoryview], Any]
+
+
+class Served:
+    """A listener with TLS; `execute` answers its requests."""
+
+    def __init__(self, execute: Execute, settings: dict[str, str]) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.clock = ManualClock()
+        self.shared = Shared(self.clock)
+        self.layers: list[TlsLayer] = []
+        self._execute = execute
+        texts = {"log.dirs": "/nowhere", **inline(authority, server_key), **settings}
+        self._tls = tls_settings("SSL", "SSL", Settings(texts))
+
+    async def start(self) -> None:
+        self._server = await self.loop.create_server(self._layer, "127.0.0.1", 0)
+        self.address: tuple[str, int] = self._server.sockets[0].getsockname()
+
+    def _layer(self) -> TlsLayer:
+        made = TlsLayer(self.loop, self.shared, self._tls, self._protocol, LIMIT_MS, 1)
+        self.layers.append(made)
+        return made
+
+    def _protocol(self) -> SocketProtocol:
+        return SocketProtocol(self.loop, self.shared, self._attach)
+
+    def _attach(self, outlet: SocketProtocol, transport: asyncio.BaseTransport) -> Connection:
+        node: Any = None
+        budget, principal = self.shared.budget, transport.get_extra_info("principal")
+        return Connection(
+            node, "SSL", outlet, self._execute, lambda _: None, budget, 1 << 20, "?", "127.0.0.1", principal
+        )
+
+    async def stop(self) -> None:
+        self._server.close()
+        for layer in self.layers:
+            layer.abort()
+        await asyncio.sleep(0)
+        await self._server.wait_closed()
+
+    @property
+    def connection(self) -> Connection:
+        (client,) = self.shared.sockets
+        return client.connection
+
+
+class Client:
+    """A client whose every byte is sent here."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, receive_buffer_bytes: int = 0) -> None:
+        self._loop = loop
+        self.socket = socket.socket()
+        if receive_buffer_bytes:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+        self.socket.setblocking(False)
+
+    async def connect(self, address: tuple[str, int]) -> None:
+        await self._loop.sock_connect(self.socket, address)
+
+    async def shake_hands(self, context: ssl.SSLContext, cut: int = 1 << 16) -> None:
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname="localhost")
+        while True:
+            try:
+                self._tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                await self._flush(cut)
+                await self._fill()
+        await self._flush(cut)
+
+    async def _flush(self, cut: int) -> None:
+        data = self._outgoing.read()
+        for start in range(0, len(data), cut):
+            await self._loop.sock_sendall(self.socket, data[start : start + cut])
+
+    async def _fill(self) -> None:
+        data = await self._loop.sock_recv(self.socket, 1 << 16)
+        if data:
+            self._incoming.write(data)
+        else:
+            self._incoming.write_eof()
+
+    async def send(self, data: bytes, cut: int = 1 << 16) -> None:
+        self._tls.write(data)
+        await self._flush(cut)
+
+    async def receive(self, size: int) -> bytes:
+        """Return the next bytes; fewer, if the broker ends the connection."""
+        got = bytearray()
+        while len(got) < size:
+            try:
+                data = self._tls.read(size - len(got))
+                if not data:
+                    break
+                got += data
+            except ssl.SSLWantReadError:
+                await self._fill()
+            except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+                break
+        return bytes(got)
+
+    async def end(self) -> None:
+        """Say that no more comes."""
+        try:
+            self._tls.unwrap()
+        except ssl.SSLWantReadError:
+            await self._flush(1 << 16)
+
+    async def rest(self) -> bytes:
+        """Return what comes until the connection ends, encrypted as it is."""
+        got = b""
+        try:
+            while data := await self._loop.sock_recv(self.socket, 1 << 16):
+                got += data
+        except ConnectionResetError:
+            pass
+        return got
+
+
+def trusting(directory: Path | None = None, own: Signed | None = None) -> ssl.SSLContext:
+    """Return what a client needs that trusts the authority, and has a certificate of its own."""
+    context = ssl.create_default_context(cadata=authority.pem)
+    if own is not None and directory is not None:
+        context.load_cert_chain(own.write(directory, "client"))
+    return context
+
+
+@pytest.fixture(params=LOOPS)
+def run(request: pytest.FixtureRequest) -> Callable[[Coroutine[Any, Any, Any]], Any]:
+    """Runs a coroutine on the one and on the other event loop."""
+    with asyncio.Runner(loop_factory=LOOPS[request.param]) as runner:
+        yield lambda talk: runner.run(asyncio.wait_for(talk, 60))
+
+
+Talk = Callable[[Served, Client], Awaitable[None]]
+
+
+async def with_client(
+    execute: Execute, talk: Talk, settings: dict[str, str] | None = None, receive_buffer_bytes: int = 0
+) -> None:
+    async with serving(execute, settings or {}) as served:
+        client = Client(served.loop, receive_buffer_bytes)
+        await client.connect(served.address)
+        try:
+            await talk(served, client)
+        finally:
+            client.socket.close()
+
+
+@asynccontextmanager
+async def serving(execute: Execute, settings: dict[str, str]) -> Any:
+    served = Served(execute, settings)
+    await served.start()
+    try:
+        yield served
+    finally:
+        await served.stop()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0.001)
+
+
+def echo(connection: Connection, request: memoryview) -> list[Any]:
+    return [pack(">i", len(request)) + bytes(request)]
+
+
+class Content(NamedTuple):
+    path: Path
+    data: bytes
+
+
+@pytest.fixture
+def content(tmp_path: Path) -> Content:
+    data = random.Random(5).randbytes(FILE_BYTES)
+    (tmp_path / "data").write_bytes(data)
+    return Content(tmp_path / "data", data)
+
+
+# --- what goes through --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("receive_buffer_bytes", [0, 8192])
+def test_bytes_and_regions_arrive_in_order(
+    run: Any, content: Content, version: ssl.TLSVersion, receive_buffer_bytes: int
+) -> None:
+    file, long = Disk().open(str(content.path)), content.data[:3_000_001]
+    answer = [b"head", Piece(file, 5, 100), b"", bytearray(long), Piece(file, 0, FILE_BYTES), b"tail"]
+
+    async def talk(served: Served, client: Client) -> None:
+        context = trusting()
+        context.minimum_version = context.maximum_version = version
+        await client.shake_hands(context)
+        await client.send(REQUEST * 3)
+        expected = b"head" + content.data[5:105] + long + content.data + b"tail"
+        for _ in range(3):
+            assert await client.receive(len(expected)) == expected
+
+    run(with_client(lambda *_: list(answer), talk, receive_buffer_bytes=receive_buffer_bytes))
+
+
+@pytest.mark.parametrize("cut", [1, 7, 1000])
+def test_any_cut_of_what_comes_gives_the_same_answers(run: Any, cut: int) -> None:
+    sent = b"".join(frame(b"%08d" % number + bytes(number * 50)) for number in range(20))
+
+    async def talk(served: Served, client: Client) -> None:
+        await client.shake_hands(trusting(), cut)
+        await client.send(sent, cut)
+        assert await client.receive(len(sent)) == sent
+
+    run(with_client(echo, talk))
+
+
+def test_a_large_request_arrives_whole(run: Any) -> None:
+    sent = frame(random.Random(1).randbytes(1_000_000)) + REQUEST
+
+    async def talk(served: Served, client: Client) -> None:
+        await client.shake_hands(trusting())
+        await client.send(sent)
+        assert await client.receive(len(sent)) == sent
+        assert served.shared.budget.held_bytes == 0
+
+    run(with_client(echo, talk))
+
+
+def test_who_says_that_no_more_comes_is_closed(run: Any) -> None:
+    async def talk(served: Served, client: Client) -> None:
+        await client.shake_hands(trusting())
+        await client.send(REQUEST)
+        await client.end()
+        assert await client.receive(len(REQUEST) + 1) == REQUEST
+        await until(lambda: not served.shared.sockets)
+
+    run(with_client(echo, talk))
+
+
+def test_the_broker_says_that_no_more_comes(run: Any) -> None:
+    def last(connection: Connection, request: memoryview) -> list[Any]:
+        connection.end()
+        return echo(connection, request)
+
+    async def talk(served: Served, client: Client) -> None:
+        await client.shake_hands(trusting())
+        await client.send(REQUEST)
+        assert await client.receive(len(REQUEST)) == REQUEST
+        assert client._tls.read(1) == b"" if client._incoming.pending else await client.receive(1) == b""
+
+    run(with_client(last, talk))
+
+
+# --- bounds -------------------------------------------------------------------------------------------
+
+
+def test_what_is_sent_behind_a_request_that_waits_is_bounded_and_counted(run: Any) -> None:
+    parked: list[Parked] = []
+
+    def execute(connection: Connection, request: memoryview) -> Any:
+        if parked:
+            return echo(connection, request)
+        parked.append(Parked())
+        parked[0].attach(lambda answer: connection.answered([answer]))
+        return parked[0]
+
+    async def talk(served: Served, client: Client) -> None:
+        await client.shake_hands(trusting())
+        sent = frame(b"12345678" + bytes(1000)) * 20_000
+        sending = asyncio.ensure_future(client.send(sent))
+        await until(lambda: served.shared.budget.held_bytes >= BACKLOG_LIMIT_BYTES)
+        for _ in range(50):
+            await asyncio.sleep(0.001)
+        assert not sending.done(), "the kernel's buffers are full"
+        layer = served.layers[0]
+        held_bytes = served.shared.budget.held_bytes
+        assert held_bytes == len(served.connection._backlog or b"") + layer._incoming.pending
+        assert held_bytes <= 2 * BACKLOG_LIMIT_BYTES + READ_BYTES + 2 * RECORD_BYTES
+        parked[0].complete(b"")
+        size = len(frame(b"12345678" + bytes(1000)))
+        assert await client.receive(size * 19_999) == sent[: size * 19_999]
+        await sending
+        assert served.shared.budget.held_bytes == 0
+
+    run(with_client(execute, talk))
+
+
+def test_what_is_counted_is_given_back_when_the_client_goes_away(run: Any) -> None:
+    async def talk(served: Served, client: Client) -> None:
+        await client.shake_hands(trusting())
+        sending = asyncio.ensure_future(client.send(frame(b"12345678" + bytes(1000)) * 5_000))
+        await until(lambda: served.shared.budget.held_bytes >= BACKLOG_LIMIT_BYTES)
+        sending.cancel()
+        client.socket.close()
+        served.layers[0].abort()
+        await until(lambda: not served.shared.sockets)
+        assert served.shared.budget.held_bytes == 0
+
+    run(with_client(lambda *_: Parked(), talk))
+
+
+def test_a_reader_that_never_reads_takes_no_memory_and_hinders_nobody(run: Any, content: Content) -> None:
+    file = Disk().open(str(content.path))
+
+    async def talk(served: Served, client: Client) -> None:
+        await client.shake_hands(trusting())
+        await client.send(REQUEST * 30)
+        other = Client(served.loop)
+        await other.connect(served.address)
+        await other.shake_hands(trusting())
+        await other.send(REQUEST)
+        assert await other.receive(FILE_BYTES) == content.data
+        other.socket.close()
+        assert served.layers[0].get_write_buffer_size() <= 128 << 10
+        assert await client.receive(30 * FILE_BYTES) == 30 * content.data
+
+    run(with_client(lambda *_: [Piece(file, 0, FILE_BYTES)], talk, receive_buffer_bytes=8192))
+
+
+# --- handshakes ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("first", "reason"),
+    [
+        (pack(">ihhih", 20, 18, 3, 1, -1) + bytes(10), "it does not speak TLS as this listener does"),
+        (b"GET / HTTP/1.1\r\n\r\n", "it does not speak TLS as this listener does (HTTP_REQUEST)"),
+        (random.Random(2).randbytes(1000), "TLS"),
+        (b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00", "TLS failed"),
+    ],
+    ids=["plaintext", "http", "random", "short hello"],
+)
+def test_who_does_not_speak_tls_is_closed_with_a_line(
+    run: Any, caplog: pytest.LogCaptureFixture, first: bytes, reason: str
+) -> None:
+    async def talk(served: Served, client: Client) -> None:
+        await served.loop.sock_sendall(client.socket, first)
+        await client.rest()
+        assert not served.shared.handshakes and not served.shared.sockets
+
+    run(with_client(echo, talk))
+    (line,) = [record for record in caplog.records if record.name == "minibroker.connections"]
+    assert line.getMessage().startswith("closing 127.0.0.1:") and reason in line.getMessage()
+    assert line.exc_info is None
+
+
+@pytest.mark.parametrize("first", [b"", b"\x16\x03\x01\x02\x00"])
+def test_a_handshake_has_to_end_in_time(run: Any, caplog: pytest.LogCaptureFixture, first: bytes) -> None:
+    async def talk(served: Served, client: Client) -> None:
+        await served.loop.sock_sendall(client.socket, first)
+        await until(lambda: bool(served.shared.handshakes))
+        served.clock.advance(LIMIT_MS - 1)
+        await asyncio.sleep(0.01)
+        assert served.shared.handshakes
+        served.clock.advance(1)
+        assert await client.rest() == b""
+        assert not served.shared.handshakes
+
+    run(with_client(echo, talk))
+    assert f"its TLS handshake took more than {LIMIT_MS} ms" in caplog.text
+
+
+def test_the_time_for_the_handshake_is_not_that_of_the_connection(run: Any) -> None:
+    async def talk(served: Served, client: Client) -> None:
+        await client.shake_hands(trusting())
+        await until(lambda: not served.shared.handshakes)
+        served.clock.advance(10 * LIMIT_MS)
+        await client.send(REQUEST)
+        assert await client.receive(len(REQUEST)) == REQUEST
+
+    run(with_client(echo, talk))
+
+
+def test_a_handshake_is_bounded_in_bytes(
+    run: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tls_layer, "HANDSHAKE_BYTES", 1000)
+
+    async def talk(served: Served, client: Client) -> None:
+        await served.loop.sock_sendall(client.socket, b"\x16\x03\x01\x20\x00\x01\x00\x1f\xfc\x03\x03" + bytes(2000))
+        await client.rest()
+        assert not served.shared.handshakes
+
+    run(with_client(echo, talk))
+    assert "it sent more than 1000 bytes of a TLS handshake" in caplog.text
+
+
+def test_who_goes_during_the_handshake_leaves_nothing(run: Any) -> None:
+    async def talk(served: Served, client: Client) -> None:
+        await served.loop.sock_sendall(client.socket, b"\x16\x03\x01\x02\x00")
+        await until(lambda: bool(served.shared.handshakes))
+        client.socket.close()
+        await until(lambda: not served.shared.handshakes)
+
+    run(with_client(echo, talk))
+
+
+# --- certificates of clients --------------------------------------------------------------------------
+
+RULES = "RULE:^CN=([a-z]+),OU=people$/$1/"
+
+
+@pytest.mark.parametrize(
+    ("own", "auth", "rules", "principal"),
+    [
+        (None, "none", "DEFAULT", "User:ANONYMOUS"),
+        (None, "requested", RULES, "User:ANONYMOUS"),
+        (authority.sign("CN=alice,OU=people", ()), "none", "DEFAULT", "User:ANONYMOUS"),
+        (authority.sign("CN=alice,OU=people", ()), "requested", "DEFAULT", "User:CN=alice,OU=people"),
+        (authority.sign("CN=alice,OU=people", ()), "required", "DEFAULT", "User:CN=alice,OU=people"),
+        (authority.sign("CN=alice,OU=people", ()), "required", RULES, "User:alice"),
+    ],
+)
+def test_the_principal_is_the_name_in_the_certificate(
+    run: Any, tmp_path: Path, own: Signed | None, auth: str, rules: str, principal: str
+) -> None:
+    async def talk(served: Served, client: Client) -> None:
+        await client.shake_hands(trusting(tmp_path, own))
+        await client.send(REQUEST)
+        assert await client.receive(len(REQUEST)) == REQUEST
+        assert str(served.connection.principal) == principal
+
+    run(with_client(echo, talk, {"ssl.client.auth": auth, "ssl.principal.mapping.rules": rules}))
+
+
+@pytest.mark.parametrize(
+    ("own", "auth", "reason"),
+    [
+        (None, "required", "PEER_DID_NOT_RETURN_A_CERTIFICATE"),
+        (
+            stranger.sign("CN=alice,OU=people", ()),
+            "required",
+            "its certificate is not accepted: unable to get local issuer",
+        ),
+        (stranger.sign("CN=alice,OU=people", ()), "requested", "its certificate is not accepted: unable to get local"),
+        (authority.sign("CN=alice,OU=people", (), expired=True), "required", "certificate has expired"),
+        (authority.sign("CN=bob", ()), "required", "no rule of ssl.principal.mapping.rules applies to 'CN=bob'"),
+    ],
+)
+def test_a_client_whose_certificate_will_not_do_is_closed_with_a_line(
+    run: Any, caplog: pytest.LogCaptureFixture, tmp_path: Path, own: Signed | None, auth: str, reason: str
+) -> None:
+    async def talk(served: Served, client: Client) -> None:
+        await client.shake_hands(trusting(tmp_path, own))  # with TLS 1.3 the broker's part comes after the client's
+        await client.rest()
+        assert not served.shared.handshakes and not served.shared.sockets
+
+    run(with_client(echo, talk, {"ssl.client.auth": auth, "ssl.principal.mapping.rules": RULES}))
+    (line,) = [record for record in caplog.records if record.name == "minibroker.connections"]
+    assert reason in line.getMessage() and line.exc_info is None

@@ -1,0 +1,50 @@
+"""Names of certificates as Java writes them; conformance/security asks Java itself."""
+
+from __future__ import annotations
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
+
+from minibroker.broker.security.distinguished_names import MalformedName, name_text, subject_of
+from tests.certificates import Authority
+
+
+def der(*attributes: tuple[x509.ObjectIdentifier, str]) -> bytes:
+    return x509.Name([x509.NameAttribute(*attribute) for attribute in attributes]).public_bytes()
+
+
+@pytest.mark.parametrize(
+    ("attributes", "text"),
+    [
+        ((), ""),
+        (((NameOID.COUNTRY_NAME, "DE"), (NameOID.COMMON_NAME, "alice")), "CN=alice,C=DE"),
+        (((NameOID.DOMAIN_COMPONENT, "org"), (NameOID.USER_ID, "u")), "UID=u,DC=org"),
+        (((NameOID.EMAIL_ADDRESS, "a@b"),), "1.2.840.113549.1.9.1=#1603614062"),
+        (((NameOID.SERIAL_NUMBER, "7"),), "2.5.4.5=#130137"),
+        (((NameOID.COMMON_NAME, ' a,b+c="<>;\\#d '),), 'CN=\\ a\\,b\\+c\\=\\"\\<\\>\\;\\\\\\#d\\ '),
+        (((NameOID.COMMON_NAME, "Jürgen 漢"),), "CN=Jürgen 漢"),
+    ],
+)
+def test_a_name_is_written_as_by_java(attributes: tuple[tuple[x509.ObjectIdentifier, str], ...], text: str) -> None:
+    assert name_text(der(*attributes)) == text
+
+
+def test_attributes_that_stand_together_are_joined_by_a_plus() -> None:
+    together = x509.RelativeDistinguishedName(
+        [x509.NameAttribute(NameOID.COMMON_NAME, "a"), x509.NameAttribute(NameOID.ORGANIZATION_NAME, "b")]
+    )
+    assert name_text(x509.Name([together]).public_bytes()) in ("CN=a+O=b", "O=b+CN=a")
+
+
+def test_the_subject_of_a_certificate_is_read_and_not_its_issuer() -> None:
+    signed = Authority("CN=the authority").sign("CN=the client,OU=x")
+    assert subject_of(signed.certificate.public_bytes(Encoding.DER)) == "CN=the client,OU=x"
+
+
+def test_any_part_of_a_certificate_is_malformed() -> None:
+    whole = Authority().sign("CN=the client,OU=x").certificate.public_bytes(Encoding.DER)
+    for length in range(0, 200, 7):
+        with pytest.raises(MalformedName):
+            subject_of(whole[:length])

@@ -1,0 +1,44 @@
+"""Rules that make names of principals; conformance/security compares them with Kafka's own."""
+
+from __future__ import annotations
+
+import pytest
+
+from minibroker.broker.security.principal_mapping import InvalidRules, NoRuleApplies, PrincipalMapping
+
+NAME = "CN=Alice,OU=ServiceUsers,O=Org,C=US"
+
+
+@pytest.mark.parametrize(
+    ("rules", "name"),
+    [
+        ("DEFAULT", NAME),
+        ("RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/", "Alice"),
+        ("RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/L", "alice"),
+        ("RULE:^CN=(.*?),OU=(.*?),.*$/$1@$2/U,DEFAULT", "ALICE@SERVICEUSERS"),
+        ("RULE:^CN=bob.*$/bob/, DEFAULT", NAME),
+        ("RULE:^CN=bob.*$/bob/ , RULE:^CN=(?<who>[a-zA-Z]+).*/${who}/", "Alice"),
+        (r"RULE:^CN=(\w+),.*$/a\/$1/", "a/Alice"),
+        (r"RULE:^CN=(\w+),.*$/$1$4/", "Alice$4"),
+        (r"RULE:^CN=(\w+),.*$/$12/", "Alice2"),
+        (r"RULE:^CN=(\w+),.*$/\$1/", "$1"),
+        (",,DEFAULT", NAME),
+    ],
+)
+def test_the_first_rule_that_matches_names_the_principal(rules: str, name: str) -> None:
+    assert PrincipalMapping(rules).name(NAME) == name
+
+
+def test_a_name_that_no_rule_matches_has_no_principal() -> None:
+    with pytest.raises(NoRuleApplies, match="no rule of ssl.principal.mapping.rules applies to 'CN=Alice"):
+        PrincipalMapping("RULE:^CN=bob.*$/bob/").name(NAME)
+
+
+@pytest.mark.parametrize(
+    "rules",
+    ["default", "RULE:a", "RULE:a/b", "RULE:a/b/X", "DEFAULT RULE:a/b/", "RULE:(a/b/", "RULE:a/$1/", "RULE:(a)/${n}/"],
+)
+def test_rules_that_cannot_be_read_are_refused(rules: str) -> None:
+    with pytest.raises(InvalidRules) as refused:
+        PrincipalMapping(rules)
+    assert "\n" not in str(refused.value)

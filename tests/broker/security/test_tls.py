@@ -1,0 +1,168 @@
+"""The TLS of a listener: protocols, suites, who is asked for a certificate, and how keys are replaced."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from pathlib import Path
+
+import pytest
+
+from minibroker.broker.configs.settings import Settings, SettingsError
+from minibroker.broker.security.tls import ListenerTls, listener_tls, tls_settings
+from tests.certificates import Authority, Signed, inline
+
+OLDER = "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"
+NEWER = "TLS_AES_256_GCM_SHA384,TLS_AES_128_GCM_SHA256,TLS_CHACHA20_POLY1305_SHA256"
+
+authority = Authority()
+server = authority.sign()
+
+
+def settings(**more: str) -> Settings:
+    """Settings with stores as texts; names have _ for each dot."""
+    return Settings({"log.dirs": "/nowhere", **inline(authority, server, **more)})
+
+
+def context(protocol: str = "SSL", **more: str) -> ssl.SSLContext:
+    return tls_settings("OUTSIDE", protocol, settings(**more)).context
+
+
+def refusal(**more: str) -> str:
+    with pytest.raises(SettingsError) as refused:
+        context(**more)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("more", "versions"),
+    [
+        ({}, ("TLSv1_2", "TLSv1_3")),
+        ({"ssl_enabled_protocols": "TLSv1.3"}, ("TLSv1_3", "TLSv1_3")),
+        ({"ssl_enabled_protocols": "TLSv1.2"}, ("TLSv1_2", "TLSv1_2")),
+        ({"ssl_enabled_protocols": "", "ssl_protocol": "TLSv1.2"}, ("TLSv1_2", "TLSv1_2")),
+        ({"ssl_enabled_protocols": "", "ssl_protocol": "TLS"}, ("TLSv1_2", "TLSv1_3")),
+        ({"ssl_cipher_suites": OLDER}, ("TLSv1_2", "TLSv1_2")),
+        ({"ssl_cipher_suites": NEWER}, ("TLSv1_3", "TLSv1_3")),
+        ({"ssl_cipher_suites": f"{OLDER},{NEWER}"}, ("TLSv1_2", "TLSv1_3")),
+    ],
+)
+def test_the_versions_of_tls_are_those_that_are_enabled_and_have_suites(
+    more: dict[str, str], versions: tuple[str, str]
+) -> None:
+    made = context(**more)
+    assert (made.minimum_version.name, made.maximum_version.name) == versions
+
+
+@pytest.mark.parametrize(
+    ("more", "complaint"),
+    [
+        ({"ssl_enabled_protocols": "TLSv1.1,TLSv1.2"}, "ssl.enabled.protocols: TLSv1.1 is not spoken"),
+        ({"ssl_protocol": "SSLv3"}, "ssl.protocol: SSLv3 is none of"),
+        ({"ssl_cipher_suites": "FOO"}, "ssl.cipher.suites: FOO is not known here"),
+        ({"ssl_cipher_suites": f"{OLDER},TLS_DHE_DSS_WITH_AES_128_GCM_SHA256"}, "DSS_WITH_AES_128_GCM_SHA256 is not"),
+        ({"ssl_cipher_suites": OLDER, "ssl_enabled_protocols": "TLSv1.3"}, "has no suite of the enabled protocols"),
+        ({"ssl_principal_mapping_rules": "RULE:("}, "ssl.principal.mapping.rules: 'RULE:('"),
+        ({"ssl_truststore_certificates": "x"}, "ssl.truststore holds no certificate in PEM"),
+    ],
+)
+def test_what_makes_no_sense_is_one_line_with_the_listener(more: dict[str, str], complaint: str) -> None:
+    message = refusal(**more)
+    assert message.startswith("listener OUTSIDE: ") and complaint in message
+
+
+@pytest.mark.parametrize(
+    ("protocol", "more", "mode"),
+    [
+        ("SSL", {}, ssl.CERT_NONE),
+        ("SSL", {"ssl_client_auth": "requested"}, ssl.CERT_OPTIONAL),
+        ("SSL", {"ssl_client_auth": "required"}, ssl.CERT_REQUIRED),
+        ("SSL", {"ssl_client_auth": "required", "listener_name_outside_ssl_client_auth": "none"}, ssl.CERT_NONE),
+        ("SASL_SSL", {"ssl_client_auth": "required"}, ssl.CERT_NONE),
+        ("SASL_SSL", {"listener_name_outside_ssl_client_auth": "required"}, ssl.CERT_REQUIRED),
+    ],
+)
+def test_who_is_asked_for_a_certificate(protocol: str, more: dict[str, str], mode: ssl.VerifyMode) -> None:
+    assert context(protocol, **more).verify_mode == mode
+
+
+def test_without_a_trust_store_clients_are_checked_against_that_of_the_machine() -> None:
+    given = {
+        name: text for name, text in settings(ssl_client_auth="required").given.items() if "truststore" not in name
+    }
+    made = tls_settings("OUTSIDE", "SSL", Settings(given))
+    assert made.context.verify_mode == ssl.CERT_REQUIRED and not made.has_trust_store
+
+
+# --- replacing --------------------------------------------------------------------------------------
+
+
+def files(directory: Path, signed: Signed, **more: str) -> Settings:
+    signed.write(directory, "server")
+    location = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(directory / "server.pem")}
+    return Settings({"log.dirs": "/nowhere", **location, **{name.replace("_", "."): more[name] for name in more}})
+
+
+def test_a_file_that_was_written_anew_is_read_anew(tmp_path: Path) -> None:
+    tls = ListenerTls("OUTSIDE", "SSL", files(tmp_path, server))
+    before = tls.current
+    renewed = authority.sign()
+    unchanged = files(tmp_path, renewed)
+    os.utime(tmp_path / "server.pem", (1, 1))
+    tls.renew(unchanged)
+    assert tls.current is not before
+    assert tls.current.identity.chain == (renewed.certificate,)
+    again = tls.current
+    tls.renew(unchanged)
+    assert tls.current is again, "nothing has changed since"
+
+
+def test_what_cannot_be_used_is_logged_and_the_present_one_stays(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    present = files(tmp_path, server)
+    tls = ListenerTls("OUTSIDE", "SSL", present)
+    before = tls.current
+    (tmp_path / "server.pem").write_text("nothing")
+    os.utime(tmp_path / "server.pem", (1, 1))
+    tls.renew(present)
+    assert tls.current is before
+    assert "the key store is not replaced: listener OUTSIDE: one private key is needed" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("after", "more", "complaint"),
+    [
+        (authority.sign("CN=other"), {}, "the certificate is for CN=other, and the one before is for CN=localhost"),
+        (authority.sign("CN=other"), {"ssl.allow.dn.changes": "true"}, None),
+        (authority.sign("CN=LOCALHOST"), {}, None),
+        (authority.sign(hosts=("localhost",)), {}, "the certificate lacks 127.0.0.1"),
+        (authority.sign(hosts=("localhost",)), {"ssl.allow.san.changes": "true"}, None),
+        (authority.sign(hosts=("localhost", "127.0.0.1", "more.test")), {}, None),
+    ],
+)
+def test_a_certificate_for_another_name_replaces_none_unless_that_is_allowed(
+    after: Signed, more: dict[str, str], complaint: str | None
+) -> None:
+    tls = ListenerTls("OUTSIDE", "SSL", Settings({**settings().given, **more}))
+    changed = Settings({**settings().given, **more, **inline(authority, after)})
+    if complaint is None:
+        assert tls.renewed(changed).identity.chain == (after.certificate,)
+    else:
+        with pytest.raises(SettingsError, match=complaint):
+            tls.renewed(changed)
+
+
+def test_a_trust_store_cannot_be_added(tmp_path: Path) -> None:
+    tls = ListenerTls("OUTSIDE", "SSL", files(tmp_path, server))
+    more = {"ssl_truststore_type": "PEM", "ssl_truststore_certificates": authority.pem}
+    with pytest.raises(SettingsError, match="has no trust store, and one cannot be added"):
+        tls.renewed(files(tmp_path, server, **more))
+
+
+def test_a_listener_opens_with_the_stores_of_the_start_if_the_later_ones_are_gone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    later = settings().with_dynamic(broker={"listener.name.outside.ssl.keystore.location": "/gone"})
+    assert listener_tls("OUTSIDE", "SSL", settings(), later).current.identity.chain == (server.certificate,)
+    assert "the key store is not replaced" in caplog.text
