@@ -286,7 +286,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("ssl.truststore.password", PASSWORD, None, "The password of the trust store file; PEM has none.", update=PER_BROKER),
     Setting("ssl.truststore.certificates", PASSWORD, None, "The trusted certificates, in PEM, instead of a file.", update=PER_BROKER),
     Setting("ssl.client.auth", STRING, "none", "Whether clients must present a certificate: required, requested (optional), or none. On SASL_SSL only a listener's own value counts.", OneOf(("required", "requested", "none")), update=PER_BROKER),
-    Setting("ssl.enabled.protocols", LIST, ("TLSv1.2", "TLSv1.3"), "The enabled versions of TLS; versions older than 1.2 are rejected.", update=PER_BROKER),
+    Setting("ssl.enabled.protocols", LIST, ("TLSv1.2", "TLSv1.3"), "The enabled versions of TLS, TLSv1.2 and TLSv1.3; others are rejected.", update=PER_BROKER),
     Setting("ssl.protocol", STRING, "TLSv1.3", "The highest version of TLS, if ssl.enabled.protocols is empty.", update=PER_BROKER),
     Setting("ssl.cipher.suites", LIST, (), "The cipher suites, by their names in Java; if empty, OpenSSL's defaults.", update=PER_BROKER),
     Setting("ssl.principal.mapping.rules", STRING, "DEFAULT", "The rules that map the name in a client's certificate to its principal: DEFAULT, or RULE:pattern/replacement/[LU]; the first match applies."),
