@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import aiokafka
+import aiokafka.abc
 import aiokafka.errors
 import confluent_kafka
+import jwt
 import kafka
+import kafka.net.sasl.oauth
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from jwt.algorithms import ECAlgorithm
 
 from minibroker.client.blocking import Client as OwnClient
 from minibroker.client.client_errors import ClientError
@@ -23,7 +31,9 @@ PATIENCE_S = 30
 PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="alice-secret";'
 SETTINGS = (
     "listeners=SASL_PLAINTEXT://127.0.0.1:0",
-    "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+    "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
+    "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config="
+    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;",
     f"listener.name.sasl_plaintext.plain.sasl.jaas.config={PLAIN}",
 )
 USERS = ("SCRAM-SHA-256=[name=alice,password=alice-secret]", "SCRAM-SHA-512=[name=alice,password=alice-secret]")
@@ -136,3 +146,115 @@ def test_our_client_logs_in(broker: RunningBroker, mechanism: str) -> None:
 def test_the_password_is_not_in_what_is_kept(broker: RunningBroker, tmp_path: Path) -> None:
     for file in (broker.directory / "data").rglob("*"):
         assert not file.is_file() or b"alice-secret" not in file.read_bytes()
+
+
+# --- tokens -------------------------------------------------------------------------------------
+
+
+def unsecured(seconds: float) -> str:
+    claims = {"sub": "alice", "exp": time.time() + seconds}
+    parts = [base64.urlsafe_b64encode(json.dumps(each).encode()).decode() for each in ({"alg": "none"}, claims)]
+    return ".".join(part.rstrip("=") for part in parts) + "."
+
+
+def test_confluent_logs_in_with_tokens_again_and_again(broker: RunningBroker, topic_name: str) -> None:
+    """Its tokens last for two seconds: it authenticates anew on the same connection, and no record is lost."""
+    told: list[str] = []
+    tokens: list[float] = []
+
+    def token(_: str) -> tuple[str, float]:
+        tokens.append(time.time())
+        return unsecured(2), time.time() + 2
+
+    settings = {**confluent(broker, "OAUTHBEARER", "", told), "oauth_cb": token}
+    del settings["sasl.username"], settings["sasl.password"]
+    producer = confluent_kafka.Producer({**settings, "enable.idempotence": True})
+    sent = 0
+    while len(tokens) < 4:
+        producer.produce(topic_name, str(sent).encode())
+        producer.poll(0.01)
+        sent += 1
+    assert producer.flush(PATIENCE_S) == 0
+    consumer = confluent_kafka.Consumer({**settings, "group.id": topic_name, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic_name])
+    read: list[bytes] = []
+    while len(read) < sent:
+        read += [message.value() for message in consumer.consume(500, timeout=1)]
+    consumer.close()
+    assert read == [str(number).encode() for number in range(sent)]
+
+
+def test_confluent_is_told_of_a_token_that_has_expired(broker: RunningBroker) -> None:
+    told: list[str] = []
+    settings = {**confluent(broker, "OAUTHBEARER", "", told), "oauth_cb": lambda _: (unsecured(-9), time.time() + 60)}
+    del settings["sasl.username"], settings["sasl.password"]
+    producer = confluent_kafka.Producer(settings)
+    while not told:
+        producer.poll(0.1)
+    assert "invalid_token" in told[0]
+
+
+class _Tokens(kafka.net.sasl.oauth.AbstractTokenProvider):
+    def token(self) -> str:
+        return unsecured(60)
+
+
+class _AioTokens(aiokafka.abc.AbstractTokenProvider):
+    async def token(self) -> str:
+        return unsecured(60)
+
+
+def test_kafka_python_logs_in_with_a_token(broker: RunningBroker, topic_name: str) -> None:
+    with kafka.KafkaProducer(
+        bootstrap_servers=broker.bootstrap_servers,
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="OAUTHBEARER",
+        sasl_oauth_token_provider=_Tokens(),
+    ) as producer:
+        assert producer.send(topic_name, b"hello").get(PATIENCE_S).offset == 0
+
+
+async def test_aiokafka_logs_in_with_a_token(broker: RunningBroker, topic_name: str, complaints: list[str]) -> None:
+    async with aiokafka.AIOKafkaProducer(
+        bootstrap_servers=broker.bootstrap_servers,
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="OAUTHBEARER",
+        sasl_oauth_token_provider=_AioTokens(),
+    ) as producer:
+        assert (await producer.send_and_wait(topic_name, b"hello")).offset == 0
+
+
+def test_a_signed_token_is_checked_by_the_keys_of_its_issuer(tmp_path: Path) -> None:
+    private = ec.generate_private_key(ec.SECP256R1())
+    keys = tmp_path / "jwks.json"
+    keys.write_text(json.dumps({"keys": [ECAlgorithm.to_jwk(private.public_key(), as_dict=True)]}))
+    prefix = "listener.name.sasl_plaintext.oauthbearer."
+    oauth = "org.apache.kafka.common.security.oauthbearer"
+    settings = (
+        "listeners=SASL_PLAINTEXT://127.0.0.1:0",
+        "sasl.enabled.mechanisms=OAUTHBEARER",
+        f"{prefix}sasl.jaas.config={oauth}.OAuthBearerLoginModule required;",
+        f"{prefix}sasl.server.callback.handler.class={oauth}.OAuthBearerValidatorCallbackHandler",
+        f"{prefix}sasl.oauthbearer.jwks.endpoint.url={keys.as_uri()}",
+        f"{prefix}sasl.oauthbearer.expected.audience=kafka",
+    )
+    now_s = int(time.time())
+
+    def client(running: RunningBroker, signed_by: Any) -> OwnClient:
+        claims = {"sub": "alice", "iat": now_s, "exp": now_s + 60, "aud": "kafka"}
+        file = tmp_path / "token"
+        file.write_text(jwt.encode(claims, signed_by, algorithm="ES256"))
+        login = {
+            "bootstrap.servers": running.bootstrap_servers,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.oauthbearer.token.endpoint.url": file.as_uri(),
+        }
+        return OwnClient(ClientSettings(login))
+
+    with running_broker(tmp_path, *settings) as running:
+        with client(running, private) as accepted:
+            assert len(accepted.request(MetadataRequest(topics=[])).brokers) == 1
+        other = ec.generate_private_key(ec.SECP256R1())
+        with client(running, other) as refused, pytest.raises(ClientError, match="refuses the token|invalid_token"):
+            refused.request(MetadataRequest(topics=[]))

@@ -210,7 +210,8 @@ class Setting(NamedTuple):
 
 
 BOOLEAN, STRING, INT, LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
-SHORT, DOUBLE, LIST, PASSWORD = ConfigType.SHORT, ConfigType.DOUBLE, ConfigType.LIST, ConfigType.PASSWORD
+SHORT, DOUBLE, LIST = ConfigType.SHORT, ConfigType.DOUBLE, ConfigType.LIST
+PASSWORD, CLASS = ConfigType.PASSWORD, ConfigType.CLASS
 CLUSTER_WIDE, PER_BROKER = UpdateMode.CLUSTER_WIDE, UpdateMode.PER_BROKER
 
 FROM_ZERO: Final = Range(0)
@@ -265,6 +266,21 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("socket.send.buffer.bytes", INT, 102_400, "SO_SNDBUF of the sockets; -1 for the operating system's default."),
     Setting("socket.request.max.bytes", INT, 104_857_600, "The largest size of a request; a larger one closes its connection.", FROM_ONE),
     Setting("queued.max.request.bytes", LONG, -1, "How many bytes of incomplete requests above 64 KiB are held in memory before the broker stops reading more; -1 for 256 MiB."),
+    # SASL. Each can be set for a listener, or for a mechanism of it: listener.name.<listener>.<mechanism>.<setting>.
+    Setting("sasl.enabled.mechanisms", LIST, ("GSSAPI",), "The SASL mechanisms of clients: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. GSSAPI is not supported.", update=PER_BROKER),
+    Setting("sasl.server.max.receive.size", INT, 524_288, "The largest request of a client before it has authenticated."),
+    Setting("connection.failed.authentication.delay.ms", INT, 100, "The delay before a client with failed authentication is answered and disconnected.", FROM_ZERO),
+    Setting("connections.max.reauth.ms", LONG, 0, "The time after which clients must authenticate again (KIP-368); 0 for never, unless a token expires."),
+    Setting("sasl.server.callback.handler.class", CLASS, None, "For OAUTHBEARER: org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler for signed tokens; if unset, unsecured tokens are accepted."),
+    Setting("sasl.oauthbearer.jwks.endpoint.url", STRING, None, "The URL of the keys that sign tokens (JWKS), with file:, http: or https:."),
+    Setting("sasl.oauthbearer.jwks.endpoint.refresh.ms", LONG, 3_600_000, "How often these keys are read again."),
+    Setting("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", LONG, 100, "The delay before keys are read again after they could not be read, or a key was not found; it doubles with each failure."),
+    Setting("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", LONG, 10_000, "The longest such delay."),
+    Setting("sasl.oauthbearer.expected.audience", LIST, (), "The audiences, one of which a token must name (aud); if empty, a token must not have any."),
+    Setting("sasl.oauthbearer.expected.issuer", STRING, None, "The required issuer of a token (iss)."),
+    Setting("sasl.oauthbearer.clock.skew.seconds", INT, 30, "The largest difference between the clocks of the broker and the issuer."),
+    Setting("sasl.oauthbearer.sub.claim.name", STRING, "sub", "The claim of a token with the principal's name."),
+    Setting("sasl.oauthbearer.scope.claim.name", STRING, "scope", "The claim of a token with its scope."),
     # Quotas of clients.
     Setting("quota.window.num", INT, 11, "The number of windows for measuring a client's bytes and request time.", FROM_ONE),
     Setting("quota.window.size.seconds", INT, 1, "The length of each of these windows.", FROM_ONE),
@@ -274,7 +290,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("authorizer.class.name", STRING, "", "The authorizer, which lets clients do only what ACLs allow. If unset, clients may do everything.", AuthorizerClass()),
     Setting("super.users", STRING, "", "Principals that may do everything, regardless of ACLs: User:a;User:b.", Principals(), in_kafka=False, kafka_default="a setting of its authorizer"),
     Setting("allow.everyone.if.no.acl.found", BOOLEAN, False, "Whether principals may do everything with a resource without ACLs.", in_kafka=False, kafka_default="a setting of its authorizer"),
-    # TLS. Each of these can be given for one listener, as listener.name.<listener>.<setting>, the listener in small letters.
+    # TLS. Each can be set for one listener, as listener.name.<listener>.<setting>, with the listener in lower case.
     Setting("ssl.keystore.type", STRING, "JKS", "The format of the key store: PEM or PKCS12. JKS also means PKCS12, which Java writes since version 9; a real JKS file is rejected.", update=PER_BROKER),
     Setting("ssl.keystore.location", STRING, None, "The file with the broker's private key and certificates.", update=PER_BROKER),
     Setting("ssl.keystore.password", PASSWORD, None, "The password of the key store file; PEM has none.", update=PER_BROKER),
@@ -292,11 +308,6 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("ssl.principal.mapping.rules", STRING, "DEFAULT", "The rules that map the name in a client's certificate to its principal: DEFAULT, or RULE:pattern/replacement/[LU]; the first match applies."),
     Setting("ssl.allow.dn.changes", BOOLEAN, False, "Whether a key store that replaces another at run time may have another distinguished name."),
     Setting("ssl.allow.san.changes", BOOLEAN, False, "Whether it may lack alternative names of the previous one."),
-    # Authentication by SASL. A listener, or a mechanism of it, may have its own: listener.name.<listener>.<mechanism>.<setting>.
-    Setting("sasl.enabled.mechanisms", LIST, ("GSSAPI",), "The SASL mechanisms of clients: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512. GSSAPI is not supported.", update=PER_BROKER),
-    Setting("sasl.server.max.receive.size", INT, 524_288, "The largest request of a client before it has authenticated."),
-    Setting("connection.failed.authentication.delay.ms", INT, 100, "The delay before a client with failed authentication is answered and disconnected.", FROM_ZERO),
-    Setting("connections.max.reauth.ms", LONG, 0, "The time after which clients must authenticate again (KIP-368); 0 for never, unless a token expires."),
     # Topics.
     Setting("auto.create.topics.enable", BOOLEAN, True, "Whether topics are created when a client first uses them."),
     Setting("delete.topic.enable", BOOLEAN, True, "Whether topics can be deleted."),

@@ -13,6 +13,7 @@ from typing import Any, Final
 from minibroker.broker.configs.settings_table import (
     BOOLEAN,
     BROKER_SETTINGS,
+    CLASS,
     CLUSTER_WIDE,
     DOUBLE,
     FROM_ONE,
@@ -34,8 +35,6 @@ from minibroker.broker.configs.settings_table import (
     UpdateMode,
     Value,
 )
-
-CLASS = ConfigType.CLASS
 
 
 def _kept(name: str, type: ConfigType, default: Value, valid: Any = None, **more: Any) -> Setting:
@@ -225,20 +224,10 @@ _ROWS: Final[tuple[Setting, ...]] = (
     _kept("sasl.oauthbearer.assertion.template.file", STRING, None),
     _kept("sasl.oauthbearer.client.credentials.client.id", STRING, None),
     _kept("sasl.oauthbearer.client.credentials.client.secret", PASSWORD, None),
-    _kept("sasl.oauthbearer.clock.skew.seconds", INT, 30),
-    _kept("sasl.oauthbearer.expected.audience", LIST, ()),
-    _kept("sasl.oauthbearer.expected.issuer", STRING, None),
-    _kept("sasl.oauthbearer.jwks.endpoint.refresh.ms", LONG, 3_600_000),
-    _kept("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", LONG, 10_000),
-    _kept("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", LONG, 100),
-    _kept("sasl.oauthbearer.jwks.endpoint.url", STRING, None),
     _kept("sasl.oauthbearer.jwt.retriever.class", CLASS, "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever"),
     _kept("sasl.oauthbearer.jwt.validator.class", CLASS, "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator"),
     _kept("sasl.oauthbearer.scope", STRING, None),
-    _kept("sasl.oauthbearer.scope.claim.name", STRING, "scope"),
-    _kept("sasl.oauthbearer.sub.claim.name", STRING, "sub"),
     _kept("sasl.oauthbearer.token.endpoint.url", STRING, None),
-    _kept("sasl.server.callback.handler.class", CLASS, None),
     _kept("security.inter.broker.protocol", STRING, "PLAINTEXT", OneOf(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"))),
     _kept("security.providers", STRING, None),
     _kept("server.max.startup.time.ms", LONG, LONG_MAX, FROM_ZERO, internal=True),
@@ -290,6 +279,16 @@ _ACTING: Final = frozenset(
     [
         "connections.max.reauth.ms",
         "sasl.enabled.mechanisms",
+        "sasl.oauthbearer.clock.skew.seconds",
+        "sasl.oauthbearer.expected.audience",
+        "sasl.oauthbearer.expected.issuer",
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+        "sasl.oauthbearer.jwks.endpoint.url",
+        "sasl.oauthbearer.scope.claim.name",
+        "sasl.oauthbearer.sub.claim.name",
+        "sasl.server.callback.handler.class",
         "sasl.server.max.receive.size",
     ]
 )
@@ -321,7 +320,9 @@ def row_of(name: str) -> Setting:
         return row
     base = _base_of(name)
     if base is None:
-        return Setting(name, ConfigType.UNKNOWN, None, "", acts=False, in_kafka=False)
+        # Kafka lets each mechanism have its own, but knows no type for such a name.
+        acts = _LISTENER.sub(r"\2", name).removeprefix("oauthbearer.") in _ACTING
+        return Setting(name, ConfigType.UNKNOWN, None, "", acts=acts, in_kafka=False)
     acts = base in _ACTING or base.startswith("ssl.") and row_of(base).acts
     acts = acts or (base == _JAAS and not name.endswith(f"{name.split('.')[2]}.{_JAAS}"))
     return row_of(base)._replace(

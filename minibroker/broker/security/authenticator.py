@@ -25,12 +25,12 @@ from minibroker.broker.configs.settings import Settings, SettingsError
 from minibroker.broker.network.framing import PREFIX
 from minibroker.broker.requests.parked import Parked
 from minibroker.broker.security.exchanges import (
-    WAITING,
     Authenticated,
     AuthenticationFailed,
     Exchange,
     InvalidCredentials,
     Reply,
+    Wait,
 )
 from minibroker.broker.security.mechanisms import enabled_mechanisms
 from minibroker.broker.security.principals import USER, Principal
@@ -83,6 +83,7 @@ class SaslListener:
     def __init__(self, name: str, cluster: Callable[[], Cluster], clock: Clock) -> None:
         """Read the settings. Raise SettingsError."""
         self.clock = clock
+        self.run_aside = clock.run_aside
         self._name = name
         self._cluster = cluster
         self._read_from = cluster().settings
@@ -106,6 +107,14 @@ class SaslListener:
     def nonce(self) -> str:
         """Return a text that nobody can foresee."""
         return f"{self._cluster().random.getrandbits(NONCE_BITS):x}"
+
+    def now_ms(self) -> int:
+        """Return ms since 1970."""
+        return self.clock.wall_ms()
+
+    def monotonic_ms(self) -> float:
+        """Return ms that never go back."""
+        return self.clock.monotonic_ms()
 
     def _read(self, settings: Settings) -> None:
         self.mechanisms = enabled_mechanisms(settings, self._name)
@@ -222,9 +231,23 @@ class Authenticator:
             told = f"Authentication failed during {doing} due to invalid credentials with SASL mechanism"
             log.debug("%s: %s", self._connection.peer, error)
             return self._fail(_refusal(f"{told} {self._mechanism}"), answer)
-        if challenge is WAITING:
-            raise NotImplementedError
+        if not isinstance(challenge, bytes):
+            return self._go_on_later(challenge, token, answer)
         return answer(Reply(ErrorCode.NONE, None, challenge, 0))
+
+    def _go_on_later(self, wait: Wait, token: bytes, answer: Answer) -> Parked:
+        """Let the request wait for what the exchange waits for."""
+        parked = Parked()
+
+        def go_on() -> None:
+            outcome = self.evaluate(token, answer)
+            if isinstance(outcome, Parked):
+                parked.follow(outcome)
+            else:
+                parked.complete(outcome)
+
+        wait(lambda: None if parked.done else parked.attempt(go_on))
+        return parked
 
     def _authenticated(self, end: Authenticated, answer: Answer) -> Any:
         principal = Principal(USER, end.name)

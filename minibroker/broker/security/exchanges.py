@@ -3,20 +3,18 @@
     exchange = begun(plain(users))
     challenge = exchange.send(token)    # StopIteration with an Authenticated: the client has proven who it is
 
-Once begun, an exchange takes the client's tokens, and yields the broker's. It yields WAITING instead where it cannot go
-on without the keys of a token's issuer: whoever runs it gets them, and sends the same token again.
+Once begun, an exchange takes the client's tokens, and yields the broker's. Where it cannot go on without the keys of a
+token's issuer, it yields a `Wait` instead: whoever runs it calls that, and sends the same token again later.
 """
 
 from __future__ import annotations
 
 import hmac
 import os
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Final, NamedTuple
 
 from minibroker.protocol.errors import ErrorCode
-
-WAITING: Final = None
 
 
 class Authenticated(NamedTuple):
@@ -36,7 +34,8 @@ class Reply(NamedTuple):
     session_lifetime_ms: int
 
 
-Exchange = Generator[bytes | None, bytes, Authenticated]
+Wait = Callable[[Callable[[], None]], None]  # calls back once there is what was waited for, or will not be
+Exchange = Generator[bytes | Wait, bytes, Authenticated]
 
 
 class InvalidCredentials(Exception):

@@ -11,14 +11,18 @@ GSSAPI, Kafka's default, is not there: it may stand among others, and is not ena
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from minibroker.broker.configs.listener_settings import listener_setting
 from minibroker.broker.configs.settings import Settings, SettingsError
 from minibroker.broker.security.exchanges import Exchange, begun
 from minibroker.broker.security.jaas import JaasError, login_module
+from minibroker.broker.security.jwks import KeySet, url_objection
+from minibroker.broker.security.oauthbearer import Tokens, oauthbearer
 from minibroker.broker.security.plain import plain, plain_users
 from minibroker.broker.security.scram import BY_NAME, scram
+from minibroker.broker.security.signed_tokens import Expected, SignedTokens, Source
+from minibroker.broker.security.unsecured_tokens import UnsecuredOptions, UnsecuredTokens
 
 if TYPE_CHECKING:
     from minibroker.protocol.messages.metadata_records import UserScramCredentialRecord
@@ -29,10 +33,18 @@ MODULES: Final = {
     "PLAIN": f"{SECURITY}plain.PlainLoginModule",
     "SCRAM-SHA-256": f"{SECURITY}scram.ScramLoginModule",
     "SCRAM-SHA-512": f"{SECURITY}scram.ScramLoginModule",
+    "OAUTHBEARER": f"{SECURITY}oauthbearer.OAuthBearerLoginModule",
 }
+HANDLER: Final = "sasl.server.callback.handler.class"
+URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
+UNSECURED: Final = f"{SECURITY}oauthbearer.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
+SIGNED: Final = (
+    f"{SECURITY}oauthbearer.OAuthBearerValidatorCallbackHandler",
+    f"{SECURITY}oauthbearer.secured.OAuthBearerValidatorCallbackHandler",  # its name until Kafka 3.3
+)
 
 
-class Surroundings(Protocol):
+class Surroundings(Source, Protocol):
     """What an exchange needs of the broker."""
 
     def credential(self, name: str, mechanism: int) -> UserScramCredentialRecord | None:
@@ -65,11 +77,17 @@ def _mechanism(settings: Settings, listener: str, name: str) -> Mechanism:
         raise SettingsError(f"listener {listener}: sasl.enabled.mechanisms: {name} is none of {', '.join(MODULES)}")
     max_reauth_ms = listener_setting(settings, "connections.max.reauth.ms", listener, name)
     options = _options(settings, listener, name)
+    handler = listener_setting(settings, HANDLER, listener, name)
+    if name == "OAUTHBEARER":
+        tokens = _tokens(settings, listener, handler, options)
+        return Mechanism(lambda surroundings: begun(oauthbearer(tokens(surroundings))), max_reauth_ms)
+    if handler is not None:
+        raise SettingsError(f"listener {listener}: {HANDLER}={handler} is not there for {name}")
     return Mechanism(_exchange(name, options), max_reauth_ms)
 
 
 def _exchange(name: str, options: Mapping[str, str]) -> Callable[[Surroundings], Exchange]:
-    """Return what begins the exchange of a mechanism."""
+    """Return what begins the exchange of a mechanism with names and passwords."""
     if name == "PLAIN":
         users = plain_users(options)
         return lambda surroundings: begun(plain(users))
@@ -92,3 +110,45 @@ def _options(settings: Settings, listener: str, mechanism: str) -> Mapping[str, 
     if module.name != MODULES[mechanism]:
         raise SettingsError(f"{name}: the login module of {mechanism} is {MODULES[mechanism]}")
     return module.options
+
+
+def _tokens(
+    settings: Settings, listener: str, handler: str | None, options: Mapping[str, str]
+) -> Callable[[Surroundings], Tokens]:
+    """Return what tells good tokens from others. Raise SettingsError."""
+    url = listener_setting(settings, URL, listener, "OAUTHBEARER")
+    if handler in SIGNED:
+        return _signed(settings, listener, url)
+    if handler not in (None, UNSECURED):
+        raise SettingsError(f"listener {listener}: {HANDLER}={handler} is not there: it may be {SIGNED[0]}")
+    if url is not None:
+        raise SettingsError(f"listener {listener}: {URL} needs {HANDLER}={SIGNED[0]}, or nobody checks signatures")
+    try:
+        unsecured = UnsecuredOptions(options)
+    except JaasError as error:
+        raise SettingsError(f"listener {listener}: {error}") from None
+    return lambda surroundings: UnsecuredTokens(unsecured, surroundings.now_ms)
+
+
+def _signed(settings: Settings, listener: str, url: str | None) -> Callable[[Surroundings], Tokens]:
+    objection = url_objection(url)
+    if objection is not None:
+        raise SettingsError(f"listener {listener}: {URL} {objection}")
+
+    def value(name: str) -> Any:
+        return listener_setting(settings, name, listener, "OAUTHBEARER")
+
+    expected = Expected(
+        value("sasl.oauthbearer.expected.audience"),
+        value("sasl.oauthbearer.expected.issuer"),
+        value("sasl.oauthbearer.clock.skew.seconds") * 1000,
+        value("sasl.oauthbearer.sub.claim.name"),
+        value("sasl.oauthbearer.scope.claim.name"),
+    )
+    keys = KeySet(
+        url or "",
+        value("sasl.oauthbearer.jwks.endpoint.refresh.ms"),
+        value("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms"),
+        value("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms"),
+    )
+    return lambda surroundings: SignedTokens(expected, keys, surroundings)

@@ -10,6 +10,11 @@ from minibroker.broker.security.mechanisms import enabled_mechanisms
 from tests.broker.security.sasl import LISTENER, PLAIN, USERS
 
 JAAS = f"{LISTENER}plain.sasl.jaas.config"
+OAUTH = f"{LISTENER}oauthbearer."
+MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;"
+TOKENS = {"sasl.enabled.mechanisms": "OAUTHBEARER", f"{OAUTH}sasl.jaas.config": MODULE}
+HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
+SIGNED = {**TOKENS, f"{OAUTH}sasl.server.callback.handler.class": HANDLER}
 
 
 def test_a_listener_enables_what_the_settings_name() -> None:
@@ -31,6 +36,20 @@ def test_a_listener_may_enable_other_mechanisms_than_the_rest() -> None:
     [
         ({"sasl.enabled.mechanisms": "GSSAPI"}, "sasl.enabled.mechanisms must name one of PLAIN"),
         ({"sasl.enabled.mechanisms": "PLAIN,DIGEST-MD5"}, "DIGEST-MD5 is none of PLAIN"),
+        ({"sasl.enabled.mechanisms": "OAUTHBEARER"}, f"{OAUTH}sasl.jaas.config is missing, which OAUTHBEARER needs"),
+        ({**TOKENS, f"{OAUTH}sasl.server.callback.handler.class": "x.Y"}, "handler.class=x.Y is not there"),
+        ({**TOKENS, f"{OAUTH}sasl.oauthbearer.jwks.endpoint.url": "http://x/"}, "or nobody checks signatures"),
+        ({**SIGNED, f"{OAUTH}sasl.oauthbearer.jwks.endpoint.url": "x"}, "jwks.endpoint.url must be a URL"),
+        (SIGNED, "jwks.endpoint.url must be a URL"),
+        (
+            {
+                **SIGNED,
+                f"{OAUTH}sasl.oauthbearer.jwks.endpoint.url": "file:///x",
+                f"{OAUTH}sasl.oauthbearer.clock.skew.seconds": "x",
+            },
+            "Not a number of type INT",
+        ),
+        ({f"{LISTENER}plain.sasl.server.callback.handler.class": "x.Y"}, "is not there for PLAIN"),
         ({JAAS: "x"}, f"{JAAS}: Login module control flag not specified"),
         ({JAAS: "x required;"}, f"{JAAS}: the login module of PLAIN is org.apache.kafka"),
         ({JAAS: "x required user_alice;"}, f"{JAAS}: Value not specified for a key"),
@@ -57,3 +76,14 @@ def test_a_misspelt_name_does_not_tell_its_value() -> None:
     with pytest.raises(SettingsError, match="unknown setting listner.name.x.sasl.jaas.config") as refused:
         load_settings(None, {}, [f"listner.name.x.sasl.jaas.config={USERS}"])
     assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("prefix", [OAUTH, LISTENER, ""])
+def test_settings_of_tokens_may_be_of_a_mechanism_a_listener_or_all(prefix: str) -> None:
+    more = {
+        f"{prefix}sasl.oauthbearer.jwks.endpoint.url": "file:///keys.json",
+        f"{prefix}sasl.oauthbearer.clock.skew.seconds": "7",
+    }
+    given = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0", **SIGNED, **more}
+    settings, warnings = load_settings(None, {}, [f"{name}={value}" for name, value in given.items()])
+    assert (list(enabled_mechanisms(settings, "SASL_PLAINTEXT")), warnings) == (["OAUTHBEARER"], ())

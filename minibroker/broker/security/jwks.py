@@ -1,0 +1,132 @@
+"""The public keys of an issuer of tokens, from a file or a URL (RFC 7517), read in another thread.
+
+They are read when the first token needs one, again when a token names a key that is not there, and again when they are
+old. A failed reading is logged, and what was there stays.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from jwt import PyJWK
+
+log = logging.getLogger("minibroker.connections")
+
+SCHEMES: Final = ("file", "http", "https")
+BYTES_MAX: Final = 1 << 20
+KEYS_MAX: Final = 100
+SECONDS_MAX: Final = 10.0
+CHUNK_BYTES: Final = 64 << 10
+
+RunAside = Callable[[Callable[[], None], Callable[[Exception | None], None]], None]
+
+
+class KeySet:
+    """The keys at one URL. Times are in ms of a clock that never goes back."""
+
+    def __init__(self, url: str, refresh_ms: int, backoff_ms: int, backoff_max_ms: int) -> None:
+        self.url = url
+        self._refresh_ms = refresh_ms
+        self._backoff_ms = backoff_ms
+        self._backoff_max_ms = backoff_max_ms
+        self._keys: list[PyJWK] = []
+        self._read_ms: float | None = None  # when they were read last, with success
+        self._tried_ms: float | None = None
+        self._failures = 0
+        self._waiting: list[Callable[[], None]] | None = None  # while they are read
+
+    def keys(self, key_id: str | None) -> list[PyJWK]:
+        """Return the key of an id, or all if a token names none."""
+        return [key for key in self._keys if key_id is None or key.key_id == key_id]
+
+    def is_old(self, now_ms: float) -> bool:
+        """Return whether they should be read again, although they can still be used."""
+        return self._read_ms is not None and now_ms - self._read_ms >= self._refresh_ms and self._may_try(now_ms)
+
+    def should_look_for(self, key_id: str | None, now_ms: float) -> bool:
+        """Return whether a key is not there, and may be by now."""
+        return not self.keys(key_id) and self._may_try(now_ms)
+
+    def _may_try(self, now_ms: float) -> bool:
+        if self._waiting is not None or self._tried_ms is None:
+            return True
+        pause_ms = min(self._backoff_ms * (1 << min(self._failures, 30)), self._backoff_max_ms)
+        return now_ms - self._tried_ms >= pause_ms
+
+    def read(self, run_aside: RunAside, now_ms: float, then: Callable[[], None]) -> None:
+        """Read the keys, and call `then`; who comes while they are read waits for the same."""
+        if self._waiting is not None:
+            self._waiting.append(then)
+            return
+        self._waiting = [then]
+        self._tried_ms = now_ms
+        found: list[PyJWK] = []
+
+        def work() -> None:
+            found.extend(_keys_at(self.url))
+
+        def done(error: Exception | None) -> None:
+            if error is None:
+                self._keys, self._read_ms, self._failures = found, now_ms, 0
+            else:
+                self._failures += 1
+                log.error("the keys of tokens at %s cannot be read: %s", self.url, error)
+            waiting, self._waiting = self._waiting or [], None
+            for each in waiting:
+                each()
+
+        run_aside(work, done)
+
+
+def _keys_at(url: str) -> list[PyJWK]:
+    """Return the public keys at a URL; what is none of these is passed over. Raise OSError, ValueError."""
+    import json
+
+    from jwt import PyJWK  # here, since it takes a tenth of a second
+    from jwt.exceptions import PyJWTError
+
+    try:
+        listed = json.loads(_content(url))["keys"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise ValueError("there is no JSON object with keys") from None
+    found = []
+    for each in listed[:KEYS_MAX] if isinstance(listed, list) else []:
+        try:
+            key = PyJWK(each)
+        except (PyJWTError, ValueError, TypeError, AttributeError, KeyError):
+            continue  # of a kind that is not known, or broken
+        if key.key_type in ("RSA", "EC", "OKP") and each.get("use", "sig") == "sig" and "d" not in each:
+            found.append(key)
+    return found
+
+
+def _content(url: str) -> bytes:
+    """Return what is at a URL. Raise OSError if it cannot be had in SECONDS_MAX, ValueError if it is too large."""
+    from urllib.request import urlopen  # with TLS behind it
+
+    until = time.monotonic() + SECONDS_MAX  # of a server's, so it is not the passed-in clock's
+    content = b""
+    with urlopen(url, timeout=SECONDS_MAX) as answer:
+        while chunk := answer.read1(CHUNK_BYTES) if hasattr(answer, "read1") else answer.read(CHUNK_BYTES):
+            content += chunk
+            if len(content) > BYTES_MAX:
+                raise ValueError(f"there are more than {BYTES_MAX} bytes")
+            if time.monotonic() > until:
+                raise TimeoutError(f"it took longer than {SECONDS_MAX:.0f} s")
+    return content
+
+
+def url_objection(url: Any) -> str | None:
+    """Return what is wrong with the URL of keys, or None."""
+    try:
+        parts = urlsplit(url or "")
+    except ValueError:
+        return "is no URL"
+    if parts.scheme not in SCHEMES or not (parts.path if parts.scheme == "file" else parts.hostname):
+        return f"must be a URL that begins with one of {', '.join(f'{scheme}://' for scheme in SCHEMES)}"
+    return None

@@ -1,0 +1,138 @@
+"""OAUTHBEARER (RFC 7628): a client shows a token of an issuer that the broker trusts.
+
+    client   n,,^Aauth=Bearer TOKEN^A^A         ^A is the byte 1; Kafka's extensions stand behind the token
+    broker   (nothing: the client is let in)    or {"status":"invalid_token"}
+    client                                         ^A, and the exchange has failed
+
+What makes a token good is the business of `Tokens`: those without a signature, for development, are in
+`unsecured_tokens`, signed ones in `signed_tokens`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from typing import Any, Final, NamedTuple, Protocol
+
+from minibroker.broker.security.exchanges import (
+    Authenticated,
+    AuthenticationFailed,
+    Exchange,
+    InvalidCredentials,
+    Wait,
+)
+from minibroker.broker.security.scram import NAME
+
+FIRST: Final = re.compile(rf"n,(?:a=(?P<identity>{NAME}))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*)\x01")
+AUTH: Final = re.compile(r"(?P<scheme>[A-Za-z0-9_]+) +(?P<token>[-_~+/.a-zA-Z0-9]+=*)")
+FAILED: Final = b"\x01"
+LONG_MAX: Final = (1 << 63) - 1
+SECTIONS: Final = 3  # of a JSON web token: header, claims, signature
+
+
+class Identity(NamedTuple):
+    """Whose token it is, and until when."""
+
+    name: str
+    expires_ms: int
+
+
+class TokenRefused(Exception):
+    """A token that is not good; the reason is for the log. `scope` is what it would need, if that is what it lacks."""
+
+    def __init__(self, reason: str, scope: str | None = None) -> None:
+        super().__init__(reason)
+        self.scope = scope
+
+
+class Tokens(Protocol):
+    """What tells good tokens from others."""
+
+    def wait_for(self, token: str) -> Wait | None:
+        """Return what gets the key that has signed a token, if it is not there."""
+
+    def identity(self, token: str) -> Identity:
+        """Return whose token it is. Raise TokenRefused."""
+
+
+def oauthbearer(tokens: Tokens) -> Exchange:
+    """Let a client in that has a token of an issuer that the broker trusts."""
+    wanted, token = _first((yield b""))
+    wait = tokens.wait_for(token)
+    if wait is not None:
+        yield wait
+    try:
+        found = tokens.identity(token)
+    except TokenRefused as refused:
+        told = _refusal(refused)
+        if (yield told.encode()) == FAILED:
+            raise AuthenticationFailed(told) from None
+        raise InvalidCredentials("the client goes on although its token is refused") from None
+    if wanted not in ("", found.name):
+        raise AuthenticationFailed(
+            f"Authentication failed: Client requested an authorization id ({wanted}) that is different from the "
+            f"token's principal name ({found.name})"
+        )
+    return Authenticated(b"", found.name, found.expires_ms)
+
+
+def _first(message: bytes) -> tuple[str, str]:
+    """Return the authorization id and the token of a client's first message. Raise InvalidCredentials."""
+    try:
+        match = FIRST.fullmatch(message.decode("ascii"))
+    except UnicodeDecodeError:
+        match = None
+    if match is None:
+        raise InvalidCredentials("Invalid OAUTHBEARER client first message")
+    pairs = dict(pair.split("=", 1) for pair in match["pairs"].split("\x01") if pair)
+    auth = AUTH.fullmatch(pairs.get("auth", ""))
+    if auth is None or auth["scheme"].lower() != "bearer":
+        raise InvalidCredentials("Invalid OAUTHBEARER client first message: invalid 'auth' format")
+    return match["identity"] or "", auth["token"]
+
+
+def _refusal(refused: TokenRefused) -> str:
+    if refused.scope is None:
+        return '{"status":"invalid_token"}'
+    return f'{{"status":"insufficient_scope", "scope":"{refused.scope}"}}'
+
+
+# --- JSON web tokens ----------------------------------------------------------------------------
+
+
+def sections(token: str) -> tuple[dict[str, Any], dict[str, Any], str]:
+    """Return header and claims of a token, and its signature as a text. Raise TokenRefused."""
+    parts = token.split(".")
+    if len(parts) != SECTIONS:
+        raise TokenRefused("it has not three parts")
+    return _decoded(parts[0]), _decoded(parts[1]), parts[2]
+
+
+def _decoded(part: str) -> dict[str, Any]:
+    try:
+        found = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+    except (binascii.Error, ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise TokenRefused("a part of it is no JSON object")
+    return found
+
+
+def time_ms(claims: dict[str, Any], name: str) -> int | None:
+    """Return a time in ms that the claims have in seconds, or None if they have none. Raise TokenRefused."""
+    value = claims.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -LONG_MAX < value * 1000 < LONG_MAX:
+        raise TokenRefused(f"its {name} is no time")
+    return int(value * 1000)
+
+
+def name_in(claims: dict[str, Any], claim: str) -> str:
+    """Return the principal's name. Raise TokenRefused."""
+    name = claims.get(claim)
+    if not isinstance(name, str) or not name.strip():
+        raise TokenRefused(f"its claim {claim} names nobody")
+    return name
