@@ -131,7 +131,7 @@ class Connection:
         self.last_plain: Any = None  # the target of the last plain request; a second one for it fills the cache
         self._outlet = outlet
         self._execute = execute
-        self._diverted: Execute | None = None  # where requests go that are not diverted any more
+        self._diverted: Execute | None = None  # the original `execute`, while requests are diverted
         self._least_bytes = MINIMUM_FRAME_BYTES
         self._tell_at_end = tell_at_end
         self._due: list[list[Any] | Due] | None = None  # what is sent at the end of the turn
@@ -292,7 +292,7 @@ class Connection:
         self.end()
 
     def divert(self, execute: Execute | None) -> None:
-        """Hand the next frames, which are no requests and may be short, to `execute`; with None, requests go on."""
+        """Pass the next frames, which are no requests and may be short, to `execute`; None ends this."""
         if execute is not None:
             self._diverted, self._execute, self._least_bytes = self._execute, execute, 0
         elif self._diverted is not None:
@@ -324,7 +324,7 @@ class Connection:
             self.hold_request()
 
     def hold_request(self) -> None:
-        """Note that the parked request stays in memory until it is answered."""
+        """Count the parked request, which stays in memory until it is answered."""
         self._budget.parked.book(self, self._request_bytes)
 
     def give_up(self, reason: str) -> None:
@@ -339,7 +339,7 @@ class Connection:
             self.fail()
 
     def _unpark(self) -> Parked | None:
-        """Return the parked request, which waits no more, if there is one."""
+        """Remove and return the parked request, if there is one."""
         parked, self._parked = self._parked, None
         self._budget.parked.forget(self)
         return parked

@@ -151,7 +151,7 @@ class MarkerSender:
     def _write(
         self, transaction: Transaction, missing: set[TopicPartition], partitions: Iterable[TopicPartition]
     ) -> None:
-        """Have the leaders of these partitions write their markers. Raises KafkaError."""
+        """Write the markers at the leaders of these partitions. Raises KafkaError."""
         cluster = self._coordinator.cluster
         epoch = self._coordinator.coordinator_epoch(transaction.transactional_id)
         marker = Marker(transaction.state is State.PREPARE_COMMIT, epoch)

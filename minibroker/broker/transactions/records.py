@@ -11,7 +11,7 @@ from minibroker.broker.transactions.transaction import OWN_EPOCHS, State, TopicP
 from minibroker.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
 
 FLEXIBLE_VERSION = 1  # written from transaction version 1 on
-PARTITIONS_KEPT = 100  # of a transaction, whose bytes are kept to be written again
+PARTITIONS_KEPT = 100  # the most partitions of a transaction whose encoded bytes are cached
 
 _START = Struct(">hqhib")  # version, producer id, epoch, timeout, state
 _TIMES = Struct(">qq")  # of the last change, and of the start
