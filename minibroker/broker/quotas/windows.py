@@ -74,7 +74,7 @@ class Rate:
 
 
 class TokenBucket:
-    """Tokens, refilled steadily up to the windows' total: bursts are allowed, and clients wait while tokens are owed."""
+    """Tokens, refilled steadily up to the windows' total: bursts are allowed, and clients wait when tokens are owed."""
 
     __slots__ = ("_last_ms", "_tokens", "_windows")
 
