@@ -1,4 +1,4 @@
-"""`Broker`, the test kit's one object: a broker's life, its clock, and the verbs that tests call."""
+"""`Broker`, the object that tests use: a broker, its clock, and the methods for tests."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ SETTLE_SECONDS = 10.0  # how long to wait after a move for other threads: compac
 
 
 class TestClock:
-    """The broker's time. Clients, in this process or others, keep their own.
+    """The broker's time. Clients keep their own, even in this process.
 
-    Moving it ahead drives retention, compaction, session, rebalance and transaction timeouts, the expiry of offsets and
-    producers, waiting fetches, idle connections, and the timestamps that the broker sets (log append time). It runs and
-    can be moved while the broker is down after a `kill`.
+    It drives retention, compaction, session, rebalance and transaction timeouts, the expiry of offsets and producers,
+    waiting fetches, idle connections, and the timestamps that the broker sets (log append time). It also runs, and can
+    be advanced, while the broker is down after a `kill`.
     """
 
     __test__ = False  # tells pytest that this is not a test
@@ -45,7 +45,7 @@ class TestClock:
 
     @blocking
     async def advance(self, by: Duration) -> None:
-        """Move ahead by "7 days", "1.5 s", ms, or a timedelta; return when all that became due is done."""
+        """Advance by "7 days", "1.5 s", ms, or a timedelta; return once everything that became due is done."""
         clock, by_ms = self._broker.moving_clock, milliseconds(by)
         for _ in range(JUMPS):
             clock.jump(by_ms / JUMPS)
@@ -55,7 +55,7 @@ class TestClock:
     aadvance = awaited(advance)
 
     async def _settle(self, clock: MovingClock) -> None:
-        """Wait until no other thread is at work for the broker."""
+        """Wait until no other thread works for the broker."""
         until = time.monotonic() + SETTLE_SECONDS
         while time.monotonic() < until:
             clock.jump(0)
@@ -77,7 +77,7 @@ class TestClock:
 
     @property
     def frozen(self) -> bool:
-        """Whether the clock is stopped."""
+        """Return whether the clock is stopped."""
         return self.loop.call(lambda: self._broker.moving_clock.frozen)
 
 

@@ -1,8 +1,8 @@
-"""The life of a broker inside of a test: it is started, stopped, killed and reset here.
+"""The life of a broker inside a test: start, stop, kill and reset.
 
-The verbs for a broker that runs are in the files beside this one; `broker` joins them. The test kit enters the broker
-by four doors, each an object passed in (`Seams`): the clock (`MovingClock`), the disk (`directories`), the interceptors
-(faults, journal, emulation, waits, pauses), the random source (`seed`). Three more doors are methods of the broker:
+The methods for a running broker are in the files beside this one; `broker` joins them. The test kit replaces four parts
+of the broker (`Seams`): the clock (`MovingClock`), the disk (`directories`), the interceptors (faults, journal,
+emulation, waits, pauses), the random source (`seed`). It also uses three kinds of methods of the broker:
 
     reset, restore   BrokerLifecycle.let_go and replace swap the state under clients that stay connected. Requests that
                      wait run once more: Connection.ask_again and Parked.again have no other caller.
@@ -61,8 +61,8 @@ MAXIMUM_NODES = 100
 class EmbeddedBroker:
     """A broker for `with` (a thread of its own) or `async with` (the caller's event loop).
 
-    Any thread may call its methods. A method that waits blocks its caller, and has a twin to be awaited, which is named
-    `a` and the method's name. With a broker in the caller's own loop only the twins can be used.
+    Any thread may call its methods. Each blocking method also exists as a coroutine, named with a leading `a`. With a
+    broker in the caller's own loop, only the coroutines can be used.
     """
 
     def __init__(
@@ -100,7 +100,9 @@ class EmbeddedBroker:
         self.nodes: Final = nodes
         self.first_records: Sequence[Message] = ()  # of the metadata of each new cluster
         self._random = random.SystemRandom() if seed is None else random.Random(seed)
-        self.interceptors: Final[list[Interceptor]] = []  # in every life; while empty, requests pay nothing
+        self.interceptors: Final[
+            list[Interceptor]
+        ] = []  # kept across restarts; while empty, they cost requests nothing
         self.measured: Measurements | None = None
         if self.emulated is not None:
             self.interceptors.append(Emulation(self.emulated))
@@ -128,7 +130,7 @@ class EmbeddedBroker:
         await self.astop()
 
     def start(self) -> Self:
-        """Serve in a thread of the broker's own. Raises StartError."""
+        """Serve in the broker's own thread. Raises StartError."""
         self._begin(LoopThread())
         try:
             self.loop.run(self._serve())
@@ -179,12 +181,12 @@ class EmbeddedBroker:
         self._end_life()
 
     def count_into(self, measured: Measurements) -> None:
-        """Count all lives of the broker in `measured`. Call it before the broker starts."""
+        """Count in `measured`, across all restarts. Call it before the broker starts."""
         self.measured = measured
         self.interceptors.insert(0, measured.requests)
 
     def put_first(self, interceptor: Interceptor) -> None:
-        """Let an interceptor see requests before all others but the metrics, which count every request."""
+        """Add an interceptor before all others except the metrics, which count every request."""
         self.interceptors.insert(0 if self.measured is None else 1, interceptor)
 
     # --- its state --------------------------------------------------------------------------------
@@ -196,13 +198,13 @@ class EmbeddedBroker:
 
     @immediate
     def snapshot(self) -> Snapshot:
-        """Copy all that the logs hold now, for `restore`. The copy is removed when the broker stops."""
+        """Copy the current contents of the logs, for `restore`. The copy is removed when the broker stops."""
         _ = self.running  # a broker that is down has no snapshot
         return self._directories.snapshot()
 
     @immediate
     def restore(self, snapshot: Snapshot) -> None:
-        """Return to what the logs held at the snapshot. Connections and ports stay.
+        """Restore the logs of the snapshot. Connections and ports stay.
 
         Raises FileNotFoundError if the snapshot was removed.
         """
@@ -251,12 +253,12 @@ class EmbeddedBroker:
 
     @property
     def is_running(self) -> bool:
-        """Whether clients can connect."""
+        """Return whether clients can connect."""
         return self._running is not None
 
     @property
     def is_stopped(self) -> bool:
-        """Whether it has to be started by `start`. After a `kill` that is False, and `restart` starts it."""
+        """Return whether `start` starts the broker. After a `kill` this is False, and `restart` starts it."""
         return self._loop is None
 
     def on_loop(self, function: Callable[[], Result]) -> Result:
@@ -265,7 +267,7 @@ class EmbeddedBroker:
 
     @property
     def running(self) -> BrokerLifecycle:
-        """Return the broker as it runs now. Only its loop may use it. Raises NotRunning."""
+        """Return the running broker. Only its loop may use it. Raises NotRunning."""
         if self._running is None:
             raise NotRunning("the broker is not running")
         return self._running
@@ -354,7 +356,7 @@ class EmbeddedBroker:
             self._ports = None
         loop, self._loop = self._loop, None
         if loop is not None:
-            loop.close()  # before the clock goes: tasks that this cancels look at it
+            loop.close()  # before the clock is dropped, as the tasks that this cancels use it
         self._clock = self._life = None
         self._directories.close()
 

@@ -1,6 +1,6 @@
 """The pytest plugin: fixtures with a broker, a marker for its settings, and the broker's state in reports of failures.
 
-Every pytest of an environment loads it, so it imports nothing more until a test asks for a fixture.
+Every pytest of an environment loads it, so it imports nothing more until a test uses a fixture.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def kafka_cluster(request: pytest.FixtureRequest, kafka_settings: Mapping[str, o
 
 
 def _marked(node: Any) -> dict[str, Any]:
-    """Return the options of a test's markers; the nearest marker has the last word."""
+    """Return the options of a test's markers; the nearest marker takes precedence."""
     words: dict[str, Any] = {}
     for marker in reversed(list(node.iter_markers(MARKER))):
         unknown = [word for word in marker.kwargs if word not in MARKER_WORDS]
@@ -125,7 +125,7 @@ def _marked(node: Any) -> dict[str, Any]:
 
 
 def _watch(node: Any, broker: Broker) -> None:
-    """Note a broker whose state is reported if the test fails."""
+    """Register a broker whose state is reported if the test fails."""
     node.stash.setdefault(SEEN, []).append(broker)
 
 

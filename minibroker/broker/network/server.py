@@ -109,7 +109,7 @@ class Server:
         self._shared.lost = self._lost
 
     async def serve(self, node: Node, bound: BoundListener) -> None:
-        """Accept clients for `node`. Raise SettingsError for keys that cannot be used any more."""
+        """Accept clients for `node`. Raise SettingsError for keys that can no longer be used."""
         listener = bound.listener
         self.accepted[node.node_id, listener.name] += 0  # a node that returns goes on counting
         if node.node_id not in self._limits:
@@ -133,7 +133,7 @@ class Server:
     def _with_tls(
         self, node: Node, listener: Listener, protocol: Callable[[], SocketProtocol]
     ) -> Callable[[], asyncio.BaseProtocol]:
-        """Return what makes the protocol of a client that speaks TLS. Raise SettingsError."""
+        """Return the factory of protocols for TLS clients. Raise SettingsError."""
         # Needed only here; a plain start does without them and what they import.
         from minibroker.broker.network.tls_layer import TlsLayer
         from minibroker.broker.security.tls import listener_tls
@@ -148,7 +148,7 @@ class Server:
         return with_tls
 
     def _authentication(self, listener: Listener) -> Callable[[Connection], None] | None:
-        """Return what makes a new connection authenticate by SASL, if the listener asks for that."""
+        """Return the factory of SASL authenticators for the listener's connections, or None."""
         if not listener.authenticates:
             return None
         from minibroker.broker.security.authenticator import Authenticator, SaslListener  # not needed for most starts
