@@ -127,11 +127,11 @@ class Connection:
         self.authenticator: Authenticator | None = None  # of a listener with SASL
         self.limit_bytes = limit_bytes
         self.closed = False
-        self.known: Any = None  # what the next request may be like, if it is like the last one
-        self.last_plain: Any = None  # what the last plain request was for: if the next one is, too, it will be known
+        self.known: Any = None  # the inline cache for the next request
+        self.last_plain: Any = None  # the target of the last plain request; a second one for it fills the cache
         self._outlet = outlet
         self._execute = execute
-        self._diverted: Execute | None = None  # where requests go that are not diverted any more
+        self._diverted: Execute | None = None  # the original `execute`, while requests are diverted
         self._least_bytes = MINIMUM_FRAME_BYTES
         self._tell_at_end = tell_at_end
         self._due: list[list[Any] | Due] | None = None  # what is sent at the end of the turn
@@ -305,7 +305,7 @@ class Connection:
         self.end()
 
     def divert(self, execute: Execute | None) -> None:
-        """Hand the next frames, which are no requests and may be short, to `execute`; with None, requests go on."""
+        """Pass the next frames, which are no requests and may be short, to `execute`; None ends this."""
         if execute is not None:
             self._diverted, self._execute, self._least_bytes = self._execute, execute, 0
         elif self._diverted is not None:
@@ -337,7 +337,7 @@ class Connection:
             self.hold_request()
 
     def hold_request(self) -> None:
-        """Note that the parked request stays in memory until it is answered."""
+        """Count the parked request, which stays in memory until it is answered."""
         self._budget.parked.book(self, self._request_bytes)
 
     def give_up(self, reason: str) -> None:
@@ -352,7 +352,7 @@ class Connection:
             self.fail()
 
     def _unpark(self) -> Parked | None:
-        """Return the parked request, which waits no more, if there is one."""
+        """Remove and return the parked request, if there is one."""
         parked, self._parked = self._parked, None
         self._budget.parked.forget(self)
         return parked
