@@ -142,8 +142,8 @@ class Server:
         tls = node.tls[listener.name] = listener_tls(listener.name, listener.security_protocol, static, settings)
 
         def with_tls() -> asyncio.BaseProtocol:
-            limit_ms = self._cluster.settings["connections.max.stall.ms"]
-            return TlsLayer(self._loop, self._shared, tls.current, protocol, limit_ms, node.node_id)
+            limits, limit_ms = self._limits[node.node_id], self._cluster.settings["connections.max.stall.ms"]
+            return TlsLayer(self._loop, self._shared, tls.current, protocol, limits, limit_ms, node.node_id)
 
         return with_tls
 
@@ -200,11 +200,13 @@ class Server:
             host_name(transport),
             transport.get_extra_info("principal", ANONYMOUS),
         )
-        self._limits[node.node_id].came(connection, outlet.abort_soon)
+        if listener not in node.tls:  # where there is TLS, connections are counted from before the handshake
+            self._limits[node.node_id].came(connection, outlet.abort_soon)
         return connection
 
     def _lost(self, connection: Connection) -> None:
-        self._limits[connection.node.node_id].gone(connection)
+        if connection.listener not in connection.node.tls:
+            self._limits[connection.node.node_id].gone(connection)
 
     def _execute(self, connection: Connection, frame: memoryview) -> Any:
         try:
