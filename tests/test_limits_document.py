@@ -56,7 +56,7 @@ PHRASES = [
     f"`sasl.server.max.receive.size`, {setting('sasl.server.max.receive.size'):,} bytes",
     f"{mib(framing.SMALL_FRAMES_BYTES)} for those up to {kib(framing.SMALL_FRAME_BYTES)}, and "
     f"`queued.max.request.bytes`, {mib(framing.LARGE_FRAMES_BYTES)} if it is {setting('queued.max.request.bytes')}",
-    f"grows by less than {kib(framing.LEAST_PROGRESS_BYTES)}",
+    f"grown by less than {kib(framing.LEAST_PROGRESS_BYTES)} for {framing.PATIENCE_MS:,} ms",
     f"share {mib(unread.UNREAD_LIMIT_BYTES)}; the first {kib(unread.OWN_UNREAD_BYTES)} of each client",
     f"answers share {mib(parked_requests.PARKED_LIMIT_BYTES)}; those up to {kib(parked_requests.OWN_PARKED_BYTES)} do",
     f"`max.incremental.fetch.session.cache.slots`, {setting('max.incremental.fetch.session.cache.slots'):,}, with "

@@ -1,4 +1,4 @@
-"""One request and its answer, as the journal keeps them: bytes, decoded on demand."""
+"""A request and its answer in the journal: bytes, decoded on demand."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from minibroker.protocol.legible import legible
 from minibroker.protocol.primitives import MalformedMessage, uuid_text
 from minibroker.protocol.response_errors import error_codes
 
-# Of these only the header is kept: passwords, and what is as good as one.
+# Of these only the header is kept, as they contain passwords or the like.
 SECRET: Final = (ApiKey.SASL_AUTHENTICATE, ApiKey.ALTER_USER_SCRAM_CREDENTIALS)
 SIZE_BYTES = 4
 LINE_CHARACTERS = 900
@@ -81,7 +81,7 @@ class Exchange:
             return None
 
     def as_json(self) -> dict[str, Any]:
-        """Return everything as plain values, without what is empty."""
+        """Return everything as plain values, without empty ones."""
         told = {
             "number": self.number,
             "api": self.api,
@@ -115,7 +115,7 @@ class Exchange:
 
 
 def kept_frame(api_key: ApiKey, version: int, frame: memoryview) -> bytes:
-    """Return the frame of a request as the journal keeps it: without the content of one that holds secrets."""
+    """Return the frame of a request for the journal: only the header, if it contains secrets."""
     if api_key not in SECRET:
         return bytes(frame)
     _, position = RequestHeader.decode_from(frame, request_header_version(api_key, version))
@@ -163,7 +163,7 @@ def _uuid(value: Any, code: str) -> Any:
 
 
 def text_of(data: bytes) -> str:
-    """Return the text that the bytes are, or "0x" and their hexadecimal digits."""
+    """Return the bytes as text if they are UTF-8, or as "0x" and hexadecimal digits."""
     try:
         text = data.decode()
     except UnicodeDecodeError:

@@ -1,6 +1,6 @@
 """Requests that the test kit sends to its own broker, without a socket, past faults and journal.
 
-They are messages of the protocol, so that a verb has the same effect as a client.
+They are messages of the protocol, so that a method has the same effect as a client.
 """
 
 from __future__ import annotations

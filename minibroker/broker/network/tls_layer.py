@@ -1,12 +1,12 @@
-"""TLS between a socket and what serves it: to the socket's transport a protocol, to a `SocketProtocol` a transport.
+"""The TLS layer of a connection: a protocol for the socket's transport, and a transport for its `SocketProtocol`.
 
     transport --> get_buffer, buffer_updated --> OpenSSL --> application
     transport <------- write <---- OpenSSL <---- write <---- application
 
-The transport of asyncio or uvloop for TLS is not used. It keeps up to 512 KiB a connection that no budget counts, has
-its deadlines on the loop's clock, and logs a failed handshake with its trace. Here a connection that is not read keeps
-what one read brought, and it is counted; handshakes are bounded in time and bytes; and each connection begins with the
-keys that are valid then.
+The TLS transports of asyncio and uvloop are not used: they buffer up to 512 KiB per connection outside of all budgets,
+use the loop's clock for deadlines, and log failed handshakes with a traceback. Here a connection that is not read
+buffers only the result of one read, which is counted; handshakes are limited in time and bytes; and each connection
+starts with the current keys.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("minibroker.connections")
 
 READ_BYTES = 64 << 10
-HANDSHAKE_BYTES = 256 << 10  # a chain of certificates has 100 KiB at most
-UNSENT_BYTES = 16 << 10  # of OpenSSL's own messages, to a client that reads nothing
+HANDSHAKE_BYTES = 256 << 10  # a certificate chain has at most 100 KiB
+UNSENT_BYTES = 16 << 10  # of OpenSSL's own messages to a client that reads nothing
 NOT_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "UNSUPPORTED_PROTOCOL", "UNEXPECTED_MESSAGE")
 
 
@@ -48,7 +48,7 @@ class Limits(Protocol):
 
 
 class TlsLayer(asyncio.BufferedProtocol):
-    """TLS of one connection. `make_application` makes what serves it, once the handshake is done."""
+    """The TLS of a connection. `make_application` creates the protocol that serves it, after the handshake."""
 
     def __init__(
         self,
@@ -205,7 +205,7 @@ class TlsLayer(asyncio.BufferedProtocol):
     # --- reading --------------------------------------------------------------------------------
 
     def _decrypt(self) -> None:
-        """Hand what has come to the application, as far as it takes it."""
+        """Pass received data to the application, as far as it accepts it."""
         ended = False
         while not (ended or self._paused or self._transport.is_closing()):
             if not self._has_more():
@@ -226,7 +226,7 @@ class TlsLayer(asyncio.BufferedProtocol):
         return bool(self._incoming.pending or self._tls.pending())
 
     def _filled(self, room: memoryview) -> tuple[int, bool]:
-        """Decrypt into `room`; return how many bytes, and whether the client sends no more."""
+        """Decrypt into `room`; return the number of bytes, and whether the client has finished sending."""
         filled = 0
         try:
             while filled < len(room):
@@ -245,7 +245,7 @@ class TlsLayer(asyncio.BufferedProtocol):
         return filled, False
 
     def _count(self, waiting_bytes: int) -> None:
-        """Count what waits to be decrypted among what waits behind unfinished requests."""
+        """Count encrypted data that waits as bytes behind unfinished requests."""
         if waiting_bytes != self._counted_bytes:
             self._shared.budget.backlog(waiting_bytes - self._counted_bytes)
             self._counted_bytes = waiting_bytes
@@ -258,7 +258,7 @@ class TlsLayer(asyncio.BufferedProtocol):
             self._read_on()
 
     def _flush(self) -> None:
-        """Send what OpenSSL wants to send; while the client takes nothing, keep a little of it."""
+        """Send OpenSSL's output; while the client reads nothing, keep a little of it."""
         if not self._is_full:
             data = self._outgoing.read()
             if data:
@@ -298,7 +298,7 @@ class TlsLayer(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         if not self._transport.is_closing():
-            with contextlib.suppress(ssl.SSLError):  # the client has not said the same yet, and need not
+            with contextlib.suppress(ssl.SSLError):  # the client has not ended TLS yet, and need not
                 self._tls.unwrap()
             self._flush()
             self._transport.close()
@@ -323,7 +323,7 @@ class TlsLayer(asyncio.BufferedProtocol):
 
 
 def _why(error: ssl.SSLError) -> str:
-    """Return what is wrong with the client, in one line."""
+    """Return the client's error, in one line."""
     reason = error.reason or str(error)
     if reason in NOT_TLS:
         return f"it does not speak TLS as this listener does ({reason})"

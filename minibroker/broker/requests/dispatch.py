@@ -401,7 +401,7 @@ def _read_in_one_step(route: Route, frame: memoryview, position: int) -> Message
 
 
 def _ended(connection: Connection, work: Sliced, parked: Parked, kept: PartialFrame | None) -> None:
-    """Tell who waits for a request what came of its steps."""
+    """Complete a parked request with the result of its steps."""
     if kept is not None:
         kept.close()
     try:

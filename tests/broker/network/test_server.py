@@ -15,10 +15,9 @@ import pytest
 
 from minibroker.broker.configs.settings import Settings
 from minibroker.broker.network.connection import Connection
-from minibroker.broker.network.framing import OWN_BYTES
+from minibroker.broker.network.framing import OWN_BYTES, PATIENCE_MS
 from minibroker.broker.network.listeners import Listener
 from minibroker.broker.network.server import (
-    BUSY_SWEEP_MS,
     IDLE_SWEEP_MS,
     STALL_SWEEP_MS,
     BindError,
@@ -247,10 +246,9 @@ def test_while_others_wait_for_memory_who_sends_little_is_closed_early(tmp_path:
             slow, waiting = await served.crowd(2, start, stack)
             while sum(client.connection.owes_bytes for client in server._shared.sockets) != 1:
                 await served.ask()
-            served.harness.clock.advance(STALL_SWEEP_MS)
             await asyncio.get_running_loop().sock_sendall(slow, bytes(1000))
             await served.ask()
-            served.harness.clock.advance(BUSY_SWEEP_MS)
+            served.harness.clock.advance(PATIENCE_MS)
             while len(server._shared.sockets) > 2:
                 await served.ask()
             (left,) = [client for client in server._shared.sockets if client.connection.owes_bytes]
