@@ -68,15 +68,12 @@ def delete_records(topic: str, partitions: int) -> bytes:
     return wire.frame(DeleteRecordsRequest(topics=[asked(name=topic, partitions=each)], timeout_ms=TIMEOUT_MS), 2)
 
 
-def write_markers(topic: str, partitions: int, markers: int) -> bytes:
-    """A frame that commits, as a coordinator does, for some producers in the first partitions each."""
+def write_markers(topic: str, partitions: int, producer: int) -> bytes:
+    """A frame that commits, as a coordinator does, for a producer in the first partitions."""
     marker = WriteTxnMarkersRequest.WritableTxnMarker
     topics = [marker.WritableTxnMarkerTopic(name=topic, partition_indexes=list(range(partitions)))]
-    made = [
-        marker(producer_id=producer, producer_epoch=0, transaction_result=True, topics=topics)
-        for producer in range(markers)
-    ]
-    return wire.frame(WriteTxnMarkersRequest(markers=made), 1)
+    made = marker(producer_id=producer, producer_epoch=0, transaction_result=True, topics=topics)
+    return wire.frame(WriteTxnMarkersRequest(markers=[made]), 1)
 
 
 def describe_configs(kind: int, names: Sequence[str], *, documentation: bool = False) -> bytes:

@@ -174,10 +174,16 @@ class Log(LogEnd):
         """Go offline, as somebody else's sync of a segment has failed; what to tell whoever asks."""
         return self._go_offline("flush", error)
 
+    def distrust_disk(self) -> None:
+        """Take nothing that is there for synced."""
+        self._synced_to = -1
+        self._beside.names_change()
+
     def close(self) -> None:
         """Write down what makes the next start cheap, flush, and let go of the files. Raises if it is offline.
 
-        The name of the log's own directory is not synced: who closes thousands of logs does that once for all.
+        The name of the log's own directory is not synced: who closes thousands of logs does that once for all. Nor is
+        a file that the next start makes anew if a power cut has spoilt it.
         """
         self.write_pending()  # if that fails, those are told who wait for it
         with self._disk_work("close"):
@@ -185,7 +191,7 @@ class Log(LogEnd):
             self._trim()
             for segment in self._segments.all:
                 segment.finish()
-            self._beside.finish_segment(self._segments.base_offsets)
+            self._beside.finish_segment(self._segments.base_offsets, last=True)
         self._flush_now(name=False)
         self.abandon()
 

@@ -148,7 +148,7 @@ class Segment:
             self.first_timestamp = header.max_timestamp
             break
         try:
-            self.indexes.open(self.size_bytes, timed=self.first_timestamp >= 0)
+            self.indexes.open(self.size_bytes, self.first_timestamp)
         except CorruptIndex as error:
             self._rebuild_indexes(error)
             return
@@ -187,6 +187,7 @@ class Segment:
     def forget(self) -> None:
         """Begin anew with what is known of the batches: each must be noted again."""
         self.indexes = SegmentIndexes(self._disk, self.path, self.base_offset, self._settings)
+        self.indexes.distrust_files()
         self.first_timestamp = NO_TIMESTAMP
         self._remembered.clear()
         self._not_newer = {}  # another one: who is at it in steps knows only what was
@@ -384,7 +385,7 @@ class Segment:
         """Return the files to sync, brought up to date; the indexes' only if they have been looked at."""
         if not indexes or not self._loaded:
             return [self.file]
-        return [self.file, *self.indexes.files_to_sync(self._disk)]
+        return [self.file, *self.indexes.files_to_sync(self._disk, self.first_timestamp)]
 
     def sync(self) -> None:
         """Return once all is on the disk itself."""

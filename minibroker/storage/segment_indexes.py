@@ -38,10 +38,23 @@ class CorruptIndex(ValueError):
 class SparseIndex(ABC):
     """Two columns of numbers, neither ever falling. New entries are kept in memory until `write_out()`.
 
-    `count` is the number of entries, in memory or not yet. Methods raise `OSError` where they reach for the file.
+    `count` is the number of entries, in memory or not yet. `is_changed` says that the file was written to or cut.
+    `is_short` says that it never had more than one entry: a power cut before a sync leaves that one, or none, or zeros.
+    Methods raise `OSError` where they reach for the file.
     """
 
-    __slots__ = ("path", "base_offset", "count", "_disk", "_first", "_second", "_unread", "_written")
+    __slots__ = (
+        "path",
+        "base_offset",
+        "count",
+        "is_changed",
+        "is_short",
+        "_disk",
+        "_first",
+        "_second",
+        "_unread",
+        "_written",
+    )
 
     ENTRY: Struct
     FIRST_TYPE: str
@@ -51,6 +64,8 @@ class SparseIndex(ABC):
         self.path = path
         self.base_offset = base_offset
         self.count = 0
+        self.is_changed = False
+        self.is_short = True
         self._disk = disk
         self._first = array(self.FIRST_TYPE)
         self._second = array(self.SECOND_TYPE)
@@ -88,9 +103,13 @@ class SparseIndex(ABC):
             return
         file = self._disk.open(self.path, create=True)
         if self._written != self.count:
-            written = self._written or 0
-            file.truncate(written * self.ENTRY.size)
-            file.write(written * self.ENTRY.size, self._packed(written - self._unread))
+            written, size = self._written or 0, file.size_bytes()
+            self.is_changed = self.is_changed or self.count > 0 or size > 0
+            self.is_short = self.is_short and self.count <= 1 and size == written * self.ENTRY.size
+            if size != written * self.ENTRY.size:
+                file.truncate(written * self.ENTRY.size)
+            if self.count > written:
+                file.write(written * self.ENTRY.size, self._packed(written - self._unread))
         self._written = self.count
         if sync:
             file.sync()
@@ -100,6 +119,7 @@ class SparseIndex(ABC):
         del self._first[count:], self._second[count:]
         self.count = count
         if self._written is not None and self._written > count:
+            self.is_changed, self.is_short = True, False
             self._disk.open(self.path).truncate(count * self.ENTRY.size)
             self._written = count
         self._note_last((self._first[-1], self._second[-1]) if count else None)
@@ -247,8 +267,8 @@ class SegmentIndexes:
         self.offset_of_max_timestamp = base_offset
         self.is_full = False
 
-    def open(self, log_size_bytes: int, *, timed: bool) -> None:
-        """Learn the last entries from the files. `timed` says whether the first batch has a timestamp.
+    def open(self, log_size_bytes: int, first_timestamp: int) -> None:
+        """Learn the last entries from the files. `first_timestamp` is that of the first batch, -1 if it has none.
 
         Raises `CorruptIndex`, also if one is missing; `OSError`.
         """
@@ -259,8 +279,8 @@ class SegmentIndexes:
             raise CorruptIndex(f"{error.filename} is missing") from None
         if self.offsets.count and self.offsets.last_position >= log_size_bytes:
             raise CorruptIndex(f"{self.offsets.path} goes beyond the end of the log")
-        if timed and not self.times.count:
-            raise CorruptIndex(f"{self.times.path} is empty, unlike the log")
+        if self.times.last_timestamp < first_timestamp:
+            raise CorruptIndex(f"{self.times.path} ends before the first timestamp of the log")
         if not self.offsets.count and log_size_bytes > self._settings.index_interval_bytes + 2 * LARGE_BATCH_BYTES:
             raise CorruptIndex(f"{self.offsets.path} is empty, although the log is large")
         self.max_timestamp = self.times.last_timestamp
@@ -312,11 +332,21 @@ class SegmentIndexes:
         self.offsets.write_out()
         self.times.write_out()
 
-    def files_to_sync(self, disk: Disk) -> list[File]:
-        """Bring the files to what is in memory: these are the ones to sync. Raises `OSError`."""
+    def distrust_files(self) -> None:
+        """Take it that there are files with something else in them, which a power cut may bring back."""
+        for index in (self.offsets, self.times):
+            index.is_changed, index.is_short = True, False
+
+    def files_to_sync(self, disk: Disk, first_timestamp: int) -> list[File]:
+        """Bring the files to what is in memory, and return those that need a sync. Raises `OSError`.
+
+        What a power cut leaves of a file with one entry can be believed, or is not (`open`), if the first batch has a
+        timestamp: those need none.
+        """
         for index in (self.offsets, self.times):
             index.write_out()
-        return [disk.open(self.offsets.path), disk.open(self.times.path)]
+        needed = (self.offsets, self.offsets.is_short), (self.times, self.times.is_short and first_timestamp > 0)
+        return [disk.open(index.path) for index, is_seen in needed if index.is_changed and not is_seen]
 
     def sync(self) -> None:
         """Bring both to the disk itself. Raises `OSError`."""

@@ -22,7 +22,8 @@ from minibroker.storage.segment import Segment
 class LogContents(NamedTuple):
     """The parts of a log, found on the disk by `recovery.py`. There is at least one segment, oldest first.
 
-    `synced` says that all of it, the indexes included, is known to be on the disk itself.
+    `synced` says that all of it, the indexes included, is known to be on the disk itself; `is_new` that there was
+    nothing of it before.
     """
 
     segments: list[Segment]
@@ -34,6 +35,7 @@ class LogContents(NamedTuple):
     log_end_offset: int
     recovery_point: int
     synced: bool
+    is_new: bool = False
 
 
 class KeptFiles(Protocol):
@@ -49,16 +51,16 @@ class KeptFiles(Protocol):
 class Unsynced:
     """The files in a log's `directory` that may not be on the disk itself, `kept` by several.
 
-    Nor may be the names in it, nor its own, before the first flush, and after `names_change()`.
+    Nor may be the names in it, nor its own, before the first flush unless `names_synced`, and after `names_change()`.
     """
 
     __slots__ = ("_disk", "_directory", "_kept", "_names_synced")
 
-    def __init__(self, disk: Disk, directory: str, kept: Sequence[KeptFiles]) -> None:
+    def __init__(self, disk: Disk, directory: str, kept: Sequence[KeptFiles], *, names_synced: bool = False) -> None:
         self._disk = disk
         self._directory = directory
         self._kept = kept
-        self._names_synced = False
+        self._names_synced = names_synced
 
     def names_change(self) -> None:
         """A file is made, renamed or removed."""
@@ -86,22 +88,30 @@ class SideFiles(Unsynced):
 
     def __init__(self, disk: Disk, directory: str, contents: LogContents) -> None:
         self.aborted = contents.aborted
-        self.epoch_file = LeaderEpochFile(contents.epochs, disk, directory)
+        self.epoch_file = LeaderEpochFile(
+            contents.epochs, disk, directory, synced=contents.synced, is_new=contents.is_new
+        )
         self._epochs = contents.epochs
         self._producers = contents.producers
         self._snapshots = contents.snapshots
-        super().__init__(disk, directory, (self._snapshots, self.epoch_file, self.aborted))
+        # A stop syncs nothing of a log that never had records.
+        names_synced = contents.synced and contents.segments[-1].size_bytes > 0
+        super().__init__(disk, directory, (self._snapshots, self.epoch_file, self.aborted), names_synced=names_synced)
 
     def collect(self) -> tuple[list[File], list[str]]:
         """The files and the directories to sync, files first, with all that could not be written before."""
         self.aborted.catch_up()
         return super().collect()
 
-    def finish_segment(self, base_offsets: Sequence[int]) -> None:
-        """Write what must be there before another segment begins, or the log is closed; the segments have these."""
+    def finish_segment(self, base_offsets: Sequence[int], *, last: bool = False) -> None:
+        """Write what must be there before another segment begins; the segments have these base offsets.
+
+        Or, with `last`, before the log is closed. Its last snapshot only spares a start reading, so it is not synced.
+        """
         self.aborted.catch_up()
         self.epoch_file.write()
-        self._snapshots.take(self._producers, base_offsets[0])
+        if self._snapshots.take(self._producers, base_offsets[0], sync=not last):
+            self.names_change()  # or an older snapshot, cut off since, may come back under this name
         self.aborted.count(base_offsets[-1])
         self.aborted.write_counts(self._directory, base_offsets)
 

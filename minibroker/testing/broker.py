@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from functools import cached_property
+from typing import Any
 
+from minibroker.broker.metadata.image import BROKER_RESOURCE
 from minibroker.quantities import Duration, milliseconds
 from minibroker.testing.embedded_broker import EmbeddedBroker
 from minibroker.testing.group_verbs import GroupVerbs
@@ -13,6 +15,7 @@ from minibroker.testing.loops import Loop, awaited, blocking, immediate
 from minibroker.testing.moving_clock import JUMPS, MovingClock
 from minibroker.testing.node_verbs import NodeVerbs
 from minibroker.testing.record_verbs import RecordVerbs
+from minibroker.testing.security import AclVerbs, QuotaVerbs, Users, certificate_for, config_for
 
 SETTLE_SECONDS = 10.0  # how long to wait after a move for other threads: compaction, removal of files
 
@@ -85,3 +88,37 @@ class Broker(RecordVerbs, GroupVerbs, NodeVerbs):
     def clock(self) -> TestClock:
         """Return the broker's time: `advance` it, `freeze` it."""
         return TestClock(self)
+
+    @cached_property
+    def users(self) -> Users:
+        """Return the users who can log in: `add` one, `remove` one."""
+        return Users(self)
+
+    @cached_property
+    def acls(self) -> AclVerbs:
+        """Return the ACLs: `allow` and `deny`."""
+        _ = self.security
+        return AclVerbs(self)
+
+    @cached_property
+    def quotas(self) -> QuotaVerbs:
+        """Return the quotas: `set` them."""
+        return QuotaVerbs(self)
+
+    def client_config(self, library: str, *, user: str | None = None, mechanism: str | None = None) -> Any:
+        """Return what a client needs to connect, as its library takes it: addresses, certificates, name and password.
+
+        `library` is "confluent", "aiokafka", "kafka-python", "java", "franz-go", "kafkajs" or "librdkafka.properties".
+        A user that there is not is added. `mechanism` is SCRAM-SHA-512 unless it is given. Raises ValueError.
+        """
+        return config_for(self, library, user, mechanism)
+
+    @immediate
+    def use_certificate(self, kind: str) -> None:
+        """Present another certificate to new clients.
+
+        `kind` is "good", "expired", "other host" or "unknown authority". Raises ValueError.
+        """
+        changes = certificate_for(self.security, kind)
+        for node_id in self.running.node_ids:
+            self.running.cluster.controller.change_config(BROKER_RESOURCE, str(node_id), changes)

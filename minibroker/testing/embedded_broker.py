@@ -45,6 +45,7 @@ from minibroker.testing.ports import Ports, close_all
 if TYPE_CHECKING:
     from minibroker.broker.monitoring.measuring import Measurements
     from minibroker.protocol.declare import Message
+    from minibroker.testing.security import Security
 
 log = logging.getLogger("minibroker")
 
@@ -73,13 +74,16 @@ class EmbeddedBroker:
         directory: str | Path | None = None,
         seed: int | None = None,
         emulate: str | None = None,
+        security: str | None = None,
+        users: Mapping[str, str] | None = None,
     ) -> None:
         """Check the settings, which have Apache Kafka's names.
 
         The logs are in `directory`, or else in a temporary one that is removed at the end. `auto_create` is
         `auto.create.topics.enable`. `seed` makes ids and leaders the same in every run. `emulate` is a release of
-        Apache Kafka from "0.8.2" to "4.3"; the broker answers as that release did. Raises SettingsError, and ValueError
-        for an unknown release and for too few or too many nodes.
+        Apache Kafka from "0.8.2" to "4.3"; the broker answers as that release did. `security` is "PLAINTEXT", "SSL",
+        "SASL_PLAINTEXT" or "SASL_SSL": the broker makes certificates, knows `users` by their passwords, and obeys ACLs.
+        Raises SettingsError, and ValueError for an unknown release or security and for too few or too many nodes.
         """
         if not isinstance(nodes, int) or not 1 <= nodes <= MAXIMUM_NODES:
             raise ValueError(f"nodes is a number from 1 to {MAXIMUM_NODES}, and cannot be {nodes!r}")
@@ -88,6 +92,9 @@ class EmbeddedBroker:
         self.emulated: Final = None if emulate is None else release_of(emulate)
         if self.emulated is not None:
             self._texts |= settings_of(self.emulated)
+        self._security = None if security is None else _security(security, users or {})
+        if self._security is not None:
+            self._texts |= self._security.settings
         self._texts |= {name: text_of_setting(value) for name, value in (settings or {}).items()}
         _check(self._texts)
         self.nodes: Final = nodes
@@ -219,6 +226,18 @@ class EmbeddedBroker:
         return self._directories.current
 
     @property
+    def is_secured(self) -> bool:
+        """Whether it was made with `security`."""
+        return self._security is not None
+
+    @property
+    def security(self) -> Security:
+        """Return the broker's security. Raises RuntimeError without one."""
+        if self._security is None:
+            raise RuntimeError('the broker has no security: it needs Broker(security="SASL_SSL") or another protocol')
+        return self._security
+
+    @property
     def ports(self) -> Ports:
         """Return the addresses that the broker keeps. Raises NotRunning."""
         if self._ports is None:
@@ -297,7 +316,8 @@ class EmbeddedBroker:
         self._life = LifeClock(clock)
         disk = self._directories.disk(None if self.measured is None else self.measured.syncs)
         levels = INITIAL if self.emulated is None else first_levels_of(self.emulated)
-        return Seams(self._life, clock, disk, self._random, self.interceptors, levels, self.first_records)
+        records = [*self.first_records, *(() if self._security is None else self._security.first_records)]
+        return Seams(self._life, clock, disk, self._random, self.interceptors, levels, records)
 
     def _end_life(self) -> None:
         """Cancel all timers of the last life: a broker that has crashed does nothing more."""
@@ -339,6 +359,12 @@ class EmbeddedBroker:
             loop.close()  # before the clock is dropped, as the tasks that this cancels use it
         self._clock = self._life = None
         self._directories.close()
+
+
+def _security(protocol: str, users: Mapping[str, str]) -> Security:
+    from minibroker.testing.security import Security  # which few tests need
+
+    return Security(protocol, users)
 
 
 def _check(texts: Mapping[str, str]) -> None:

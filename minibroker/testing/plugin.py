@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 MARKER = "kafka"
 MARKER_HELP = (
-    "kafka(nodes=1, auto_create=True, settings={...}, emulate='2.8', fill={...}): the broker that the fixture `kafka` "
-    "is in this test: its nodes, whether topics are created on first use, settings by Apache Kafka's names, the Kafka "
-    "release that it emulates, and topics with records"
+    "kafka(nodes=1, auto_create=True, settings={...}, emulate='2.8', security='SASL_SSL', users={...}, fill={...}): "
+    "the broker that the fixture `kafka` is in this test: its nodes, whether topics are created on first use, settings "
+    "by Apache Kafka's names, the Kafka release that it emulates, its security and users, and topics with records"
 )
-MARKER_WORDS = ("nodes", "auto_create", "settings", "emulate", "fill")
+MARKER_WORDS = ("nodes", "auto_create", "settings", "emulate", "security", "users", "fill")
 SEEN = pytest.StashKey["list[Broker]"]()  # the brokers of a test, in its stash
 SHARED = pytest.StashKey["Broker"]()  # `kafka_broker`, in the session's stash
 BEFORE = pytest.StashKey[int]()  # how many requests `kafka_broker` had seen when a test began

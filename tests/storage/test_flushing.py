@@ -14,8 +14,8 @@ from minibroker.storage.environment import attempt
 from minibroker.storage.files import Disk, File
 from minibroker.storage.log import Environment, Log
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.recovery.recovery import Checkpointed, open_log
-from tests.storage.support import Aside, append, batch, open_at, read_values
+from minibroker.storage.recovery.recovery import Checkpointed, new_log, open_log
+from tests.storage.support import NOW_MS, Aside, append, batch, open_at, read_values
 
 INDEXED = LogSettings(index_interval_bytes=1)
 
@@ -87,6 +87,12 @@ def opened(directory: Path, disk: Disk, aside: Aside, settings: LogSettings = IN
     directory.mkdir(exist_ok=True)
     environment = Environment(disk, lambda: 0, lambda delay_ms, callback: None, aside.take)
     return open_log(environment, str(directory), ("orders", 0), settings, Checkpointed(clean=True))
+
+
+def append_several(log: Log, count: int = 3, **options: int) -> None:
+    """Append batches of a record each, so that the indexes get entries."""
+    for number in range(count):
+        append(log, batch(1, timestamp=NOW_MS + log.log_end_offset, **options), number // count)
 
 
 @pytest.fixture
@@ -173,7 +179,7 @@ def test_directories_and_leader_epochs_are_synced_when_they_have_changed(
 def test_a_roll_has_the_old_segment_synced_with_its_indexes_and_the_producers(
     log: Log, aside: Aside, disk: NotingDisk
 ) -> None:
-    append(log, batch(1, producer_id=7, producer_epoch=0, base_sequence=0))
+    append_several(log)
     log.roll()
     assert (len(aside.jobs), log.recovery_point) == (1, 0)
     append(log, batch(1))
@@ -182,11 +188,11 @@ def test_a_roll_has_the_old_segment_synced_with_its_indexes_and_the_producers(
         "00000000000000000000.log",
         "00000000000000000000.index",
         "00000000000000000000.timeindex",
-        "00000000000000000001.snapshot",
-        "00000000000000000001.log",
+        "00000000000000000003.snapshot",
+        "00000000000000000003.log",
         "orders-0",
     }
-    assert log.recovery_point == 1
+    assert log.recovery_point == 3
 
 
 def test_a_segment_counts_as_unsafe_until_its_indexes_are_synced(log: Log, aside: Aside, disk: NotingDisk) -> None:
@@ -325,7 +331,7 @@ def test_another_setting_acts_on_what_is_there_already(log: Log) -> None:
 def test_a_stop_syncs_the_indexes_too_and_a_second_one_nothing(
     tmp_path: Path, log: Log, aside: Aside, disk: NotingDisk
 ) -> None:
-    append(log, batch(2))
+    append_several(log)
     log.flush_soon()
     aside.do()
     disk.synced.clear()
@@ -333,19 +339,42 @@ def test_a_stop_syncs_the_indexes_too_and_a_second_one_nothing(
     assert {"00000000000000000000.index", "00000000000000000000.timeindex"} < set(disk.synced)
     disk.synced.clear()
     log = opened(tmp_path / "orders-0", disk, aside)
-    assert read_values(log) == [(0, b"v0"), (1, b"v1")]
+    assert read_values(log) == [(0, b"v0"), (1, b"v0"), (2, b"v0")]
     log.close()
     assert disk.synced == []
 
 
+def test_a_stop_syncs_of_a_small_new_log_only_the_batches_and_the_names(
+    tmp_path: Path, disk: NotingDisk, aside: Aside
+) -> None:
+    environment = Environment(disk, lambda: 0, lambda delay_ms, callback: None, aside.take)
+    (tmp_path / "orders-0").mkdir()
+    log = new_log(environment, str(tmp_path / "orders-0"), ("orders", 0), bytes(16), LogSettings())
+    append(log, batch(2, producer_id=7, producer_epoch=0, base_sequence=0))
+    log.close()
+    assert disk.synced == ["00000000000000000000.log", "orders-0"]
+
+
+def test_a_stop_syncs_of_a_log_that_went_on_what_has_changed(
+    tmp_path: Path, log: Log, aside: Aside, disk: NotingDisk
+) -> None:
+    append_several(log)
+    log.close()
+    log = opened(tmp_path / "orders-0", disk, aside)
+    append(log, batch(1, timestamp=NOW_MS))  # no entry of the time index, as it is no later
+    disk.synced.clear()
+    log.close()
+    assert disk.synced == ["00000000000000000000.log", "00000000000000000000.index", "orders-0"]
+
+
 def test_what_a_crash_left_is_synced_by_the_next_stop(tmp_path: Path, disk: NotingDisk, aside: Aside) -> None:
     log = open_at(tmp_path / "orders-0")
-    append(log, batch(2))
+    append_several(log)
     log.abandon()
     environment = Environment(disk, lambda: 0, lambda delay_ms, callback: None, aside.take)
-    known = Checkpointed(clean=False, recovery_point=2)
+    known = Checkpointed(clean=False, recovery_point=3)
     log = open_log(environment, str(tmp_path / "orders-0"), ("orders", 0), INDEXED, known)
-    assert log.recovery_point == log.log_end_offset == 2
+    assert log.recovery_point == log.log_end_offset == 3
     log.close()
     assert "00000000000000000000.index" in disk.synced
 

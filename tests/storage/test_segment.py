@@ -124,6 +124,67 @@ def test_bad_indexes_are_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert known(again)[2:] == expected[2:]
 
 
+def names_to_sync(segment: Segment) -> list[str]:
+    """The kinds of files that a flush syncs of it."""
+    return [Path(file.path).suffix for file in segment.files_to_sync(indexes=True)]
+
+
+def test_indexes_of_one_entry_need_no_sync_and_those_of_several_do(tmp_path: Path) -> None:
+    segment = created(tmp_path)
+    fill(segment, 1)
+    segment.finish()
+    assert Path(segment.path + ".timeindex").stat().st_size == 12
+    assert names_to_sync(segment) == [".log"]
+    again = opened(tmp_path)
+    again.load()
+    assert names_to_sync(again) == [".log"]
+    more = batch(2, timestamp=NOW_MS + 10, base_offset=102)
+    again.append(more, 102, (check_batch(more),))
+    again.finish()
+    assert names_to_sync(again) == [".log", ".timeindex"]
+
+
+@pytest.mark.parametrize("damage", [lambda data: b"", lambda data: bytes(len(data))], ids=["empty", "zeros"])
+def test_an_index_of_one_entry_that_a_power_cut_took_is_made_anew(tmp_path: Path, damage) -> None:  # type: ignore[no-untyped-def]
+    segment = created(tmp_path)
+    fill(segment, 1)
+    segment.finish()
+    path = Path(segment.path + ".timeindex")
+    path.write_bytes(damage(path.read_bytes()))
+    again = opened(tmp_path)
+    again.load()
+    assert (again.indexes.max_timestamp, again.indexes.offset_of_max_timestamp) == (NOW_MS, 101)
+
+
+def test_an_index_of_one_entry_whose_loss_nothing_shows_is_synced(tmp_path: Path) -> None:
+    segment = created(tmp_path)
+    timeless, timed = batch(1, timestamp=-1, base_offset=100), batch(1, base_offset=101)
+    segment.append(timeless, 100, (check_batch(timeless),))
+    segment.append(timed, 101, (check_batch(timed),))
+    segment.finish()
+    assert names_to_sync(segment) == [".log", ".timeindex"]
+
+
+@pytest.mark.parametrize("batches", [0, 1])
+def test_an_index_that_was_cut_is_synced_or_its_entries_might_come_back(tmp_path: Path, batches: int) -> None:
+    segment = created(tmp_path)
+    fill(segment)
+    segment.finish()
+    segment.truncate(batches * len(batch(2)), 100 + 2 * batches)
+    segment.finish()
+    assert names_to_sync(segment) == [".log", ".index", ".timeindex"]
+
+
+def test_an_index_that_is_made_anew_over_an_old_file_is_synced(tmp_path: Path) -> None:
+    segment = created(tmp_path)
+    fill(segment, 1)
+    segment.finish()
+    segment.forget()
+    segment.note(0, 101, NOW_MS)
+    segment.finish()
+    assert names_to_sync(segment) == [".log", ".index", ".timeindex"]
+
+
 @pytest.mark.parametrize("offset", [0, 99, 103, 100 + (1 << 31), 1 << 60])
 def test_indexes_are_not_made_of_batches_whose_offsets_cannot_be(tmp_path: Path, offset: int) -> None:
     segment = created(tmp_path)

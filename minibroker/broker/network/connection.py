@@ -193,6 +193,17 @@ class Connection:
                     self._running = None
                     partial.close()
 
+    def _give_way(self) -> None:
+        """Close the connection: it holds memory that others need, and hardly goes on."""
+        self._log_end("it sends hardly anything of a request for whose memory others wait")
+        if self._partial is not None:
+            self._partial.close()
+            self._partial = None
+        self.fail()
+
+    def _log_end(self, reason: str) -> None:
+        log.warning("closing %s (%s): %s", self.peer, self.software or "?", reason, extra=self.log_fields)
+
     def _budget_freed(self) -> None:
         if self._partial is not None and not self.closed:
             self._outlet.resume_reading()
@@ -217,7 +228,9 @@ class Connection:
             if position < 0:
                 self._outlet.call_soon(self.resume)
         elif position < len(data):
-            self._partial = partial = PartialFrame(data[position:], self.limit_bytes, self._budget, self._least_bytes)
+            self._partial = partial = PartialFrame(
+                data[position:], self.limit_bytes, self._budget, self._give_way, self._least_bytes
+            )
             self._extend(partial)
 
     def _run_frames(self, data: memoryview, answers: list[Any]) -> int:
@@ -288,7 +301,7 @@ class Connection:
 
     def _refuse(self, error: FrameError) -> None:
         """Close the connection, as the next frame cannot be found after an invalid size."""
-        log.warning("closing %s (%s): it sent %s", self.peer, self.software or "?", error, extra=self.log_fields)
+        self._log_end(f"it sent {error}")
         self.end()
 
     def divert(self, execute: Execute | None) -> None:
@@ -329,7 +342,7 @@ class Connection:
 
     def give_up(self, reason: str) -> None:
         """Close the connection in the next turn unless its parked request is answered before."""
-        log.warning("closing %s (%s): %s", self.peer, self.software or "?", reason, extra=self.log_fields)
+        self._log_end(reason)
         self._outlet.call_soon(self._given_up)
 
     def _given_up(self) -> None:
@@ -396,11 +409,6 @@ class Connection:
     def owes_bytes(self) -> bool:
         """Return whether the client has begun a request whose rest the broker is ready to read."""
         return self._partial is not None and not self._partial.waits
-
-    @property
-    def crawls(self) -> bool:
-        """Return whether the client hardly continues a request while others wait for its memory."""
-        return self._partial is not None and self._partial.crawls()
 
     def end(self) -> None:
         """Close the connection once earlier answers are sent; call this while frames run."""

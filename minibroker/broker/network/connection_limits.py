@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from minibroker.broker.clock import Clock
     from minibroker.broker.cluster import Cluster
     from minibroker.broker.network.connection import Connection
+    from minibroker.broker.network.tls_layer import TlsLayer
+
+    Accepted = Connection | TlsLayer
 
 log = logging.getLogger("minibroker.connections")
 
@@ -37,11 +40,11 @@ class ConnectionLimits:
         self._clock = clock
         self._open: Counter[str] = Counter()  # by address
         self._count = 0
-        self._waiting: dict[Connection, None] = {}
+        self._waiting: dict[Accepted, None] = {}
         self._rates: dict[str, Rate] = {}
 
-    def came(self, connection: Connection, close_soon: Callable[[], None]) -> None:
-        """Accept a new connection, let it wait, or close it."""
+    def came(self, connection: Accepted, close_soon: Callable[[], None]) -> None:
+        """Take in a new connection, or let it wait, or have it closed."""
         settings, host = self.cluster.settings_of(self._node_id), connection.host
         self._open[host] += 1
         self._count += 1
@@ -68,8 +71,8 @@ class ConnectionLimits:
             connection.mute()
             self._clock.call_later(throttle_ms, connection.unmute)
 
-    def gone(self, connection: Connection) -> None:
-        """Remove a closed connection, and admit waiting ones."""
+    def gone(self, connection: Accepted) -> None:
+        """Forget a connection that has been closed, and let others take its place."""
         self._count -= 1
         self._open[connection.host] -= 1
         if not self._open[connection.host]:

@@ -44,7 +44,7 @@ class Shared:
         self.clock = clock
         self.now_ms = clock.monotonic_ms
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
-        self.budget = FrameBudget()
+        self.budget = FrameBudget(clock=clock)
         self.unread = Unread(self.now_ms)
         self.sockets: set[SocketProtocol] = set()
         self.handshakes: set[TlsLayer] = set()  # of clients that are no sockets yet

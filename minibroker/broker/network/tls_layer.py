@@ -17,15 +17,16 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from minibroker.broker.network.framing import OWN_BYTES
-from minibroker.broker.network.sockets import Shared, SocketProtocol, peer_name
+from minibroker.broker.network.sockets import Shared, SocketProtocol, host_name, peer_name
 from minibroker.broker.security.distinguished_names import MalformedName, subject_of
 from minibroker.broker.security.principal_mapping import NoRuleApplies
 from minibroker.broker.security.principals import ANONYMOUS, USER, Principal
 
 if TYPE_CHECKING:
+    from minibroker.broker.clock import Timer
     from minibroker.broker.security.tls import TlsSettings
 
 log = logging.getLogger("minibroker.connections")
@@ -34,6 +35,16 @@ READ_BYTES = 64 << 10
 HANDSHAKE_BYTES = 256 << 10  # a certificate chain has at most 100 KiB
 UNSENT_BYTES = 16 << 10  # of OpenSSL's own messages to a client that reads nothing
 NOT_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "UNSUPPORTED_PROTOCOL", "UNEXPECTED_MESSAGE")
+
+
+class Limits(Protocol):
+    """What decides whether a connection that has just been accepted may go on."""
+
+    def came(self, connection: TlsLayer, close_soon: Callable[[], None]) -> None:
+        """Take in a new connection, or mute it, or have it closed."""
+
+    def gone(self, connection: TlsLayer) -> None:
+        """Forget a connection that has been closed."""
 
 
 class TlsLayer(asyncio.BufferedProtocol):
@@ -45,6 +56,7 @@ class TlsLayer(asyncio.BufferedProtocol):
         shared: Shared,
         tls: TlsSettings,
         make_application: Callable[[], SocketProtocol],
+        limits: Limits,
         limit_ms: float,
         node_id: int,
     ) -> None:
@@ -57,10 +69,13 @@ class TlsLayer(asyncio.BufferedProtocol):
         self._application: SocketProtocol | None = None
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = tls.context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._limits = limits
         self._limit_ms = limit_ms
+        self._deadline: Timer | None = None
         self._handshake_bytes = 0
         self._paused = False  # by the application
-        self._is_stopped = False  # whether reading is paused
+        self._is_stopped = False  # whether the transport does not read
+        self._is_muted = False
         self._is_full = False  # the transport
         self._counted_bytes = 0
 
@@ -70,8 +85,11 @@ class TlsLayer(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         connected: socket.socket = transport.get_extra_info("socket")
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.peer, self.host = peer_name(transport), host_name(transport)
         self._shared.handshakes.add(self)
-        self._deadline = self._shared.clock.call_later(self._limit_ms, self._is_late)
+        self._limits.came(self, self._abort_soon)
+        if not self._is_muted:
+            self._await_handshake()
         if self._shared.closed:
             self.abort()
 
@@ -82,9 +100,18 @@ class TlsLayer(asyncio.BufferedProtocol):
         self._incoming.write(self._shared.scratch[:nbytes])
         if self._application is None:
             self._handshake_bytes += nbytes
-            self._shake_hands()
         else:
             self._application.progress_ms = self._shared.now_ms()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._transport.is_closing():
+            return
+        if self._is_muted:
+            self._transport.pause_reading()  # uvloop reads on, if that was said before it began
+            return
+        if self._application is None:
+            self._shake_hands()
         if self._application is not None:
             self._decrypt()
 
@@ -104,14 +131,34 @@ class TlsLayer(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         if self in self._shared.handshakes and self._handshake_bytes:
-            log.info("%s has gone during the TLS handshake", peer_name(self._transport))
+            log.info("%s has gone during the TLS handshake", self.peer)
         self._end_handshake()
+        self._limits.gone(self)
         self._count(0)
         if self._application is not None:
             self._application.connection_lost(error)
             self._application = None
 
     # --- handshake ------------------------------------------------------------------------------
+
+    def mute(self) -> None:
+        """Do nothing until `unmute`: too many connections are there, or come."""
+        self._is_muted = True
+        self._transport.pause_reading()
+
+    def unmute(self) -> None:
+        """Let a connection go on that was muted; its time begins now."""
+        self._is_muted = False
+        if not self._transport.is_closing():
+            self._await_handshake()
+            self._transport.resume_reading()
+            self._loop.call_soon(self._go_on)
+
+    def _abort_soon(self) -> None:
+        self._loop.call_soon(self.abort)
+
+    def _await_handshake(self) -> None:
+        self._deadline = self._shared.clock.call_later(self._limit_ms, self._is_late)
 
     def _shake_hands(self) -> None:
         try:
@@ -143,14 +190,15 @@ class TlsLayer(asyncio.BufferedProtocol):
 
     def _end_handshake(self) -> None:
         self._shared.handshakes.discard(self)
-        self._deadline.cancel()
+        if self._deadline is not None:
+            self._deadline.cancel()
 
     def _is_late(self) -> None:
         self._give_up(f"its TLS handshake took more than {self._limit_ms:g} ms")
 
     def _give_up(self, reason: str) -> None:
-        log.warning("closing %s: %s", peer_name(self._transport), reason)
-        self._flush()  # TLS also notifies the client
+        log.warning("closing %s: %s", self.peer, reason)
+        self._flush()  # TLS tells the client, too
         self._end_handshake()
         self._transport.close()
 
@@ -192,7 +240,7 @@ class TlsLayer(asyncio.BufferedProtocol):
             pass
         except ssl.SSLError as error:
             if not isinstance(error, ssl.SSLZeroReturnError):
-                log.warning("closing %s: %s", peer_name(self._transport), _why(error))
+                log.warning("closing %s: %s", self.peer, _why(error))
             return filled, True
         return filled, False
 

@@ -135,8 +135,8 @@ class MarkerSender:
         found = (
             (where, topics[where[0]].partition(where[1])) for where in transaction.partitions if where[0] in topics
         )
-        waits = [(where, wait_for(partition.log)) for where, partition in found if partition is not None]
-        return [(where, wait) for where, wait in waits if wait.synced]
+        here = ((where, partition.log) for where, partition in found if partition is not None)
+        return [(where, wait_for(kept)) for where, kept in here if kept.flusher.is_needed]
 
     def _end_or_again(self, transactional_id: str) -> None:
         try:

@@ -99,15 +99,20 @@ class LeaderEpochs:
 
 
 class LeaderEpochFile:
-    """Keeps the file of `epochs` up to date. A start that finds an old one learns the rest from the batches."""
+    """Keeps the file of `epochs` up to date. A start after a crash that finds an old one, and any start that finds none
+    or a spoilt one, learns the rest from the batches."""
 
-    __slots__ = ("_epochs", "_disk", "_path", "_synced")
+    __slots__ = ("_epochs", "_disk", "_path", "_synced", "_replaces")
 
-    def __init__(self, epochs: LeaderEpochs, disk: Disk, directory: str) -> None:
+    def __init__(
+        self, epochs: LeaderEpochs, disk: Disk, directory: str, *, synced: bool = False, is_new: bool = False
+    ) -> None:
+        """With `synced`, the file on the disk itself says the same; with `is_new` there was never one."""
         self._epochs = epochs
         self._disk = disk
         self._path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
-        self._synced = False  # the file on the disk itself is the one that was written last
+        self._synced = synced
+        self._replaces = not is_new
 
     def assign(self, epoch: int, first_offset: int) -> None:
         """Note that a batch of another epoch was appended. What the disk fails with is only logged.
@@ -125,7 +130,8 @@ class LeaderEpochFile:
         if self._epochs.changed:
             self._disk.write_whole(self._path, epochs_text(self._epochs.entries()), sync=False)
             self._epochs.changed = False
-            self._synced = False
+            self._synced = not self._replaces  # a power cut leaves the first one, or nothing that is taken for one
+            self._replaces = True
 
     def unsynced_paths(self) -> list[str]:
         """The file's path, up to date, if its content may not be on the disk itself. Raises `OSError`."""

@@ -58,7 +58,7 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 META_PROPERTIES_VERSION = "1"
 BROKER_EPOCH = re.compile(rb'"brokerEpoch":\s*(-?[0-9]{1,19})')
 FORGETTING_DELAY_MS = 1000
-CLOSING_THREADS = 4  # a file system syncs several files at a time in hardly more time than one
+CLOSING_THREADS = 16  # a file system syncs many files at a time in hardly more time than one
 
 
 def is_directory_id(text: str) -> bool:
@@ -250,6 +250,7 @@ class LogDirectory:
             write_topic_id(self._disk, path, topic_id, sync=False)
             if left:
                 log = open_log(self._environment, path, key, settings, Checkpointed(clean=True))
+                log.distrust_disk()
             else:
                 log = new_log(self._environment, path, key, topic_id, settings)
         except (OSError, LogDirectoryError) as error:

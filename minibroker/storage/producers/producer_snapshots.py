@@ -31,12 +31,18 @@ class ProducerSnapshots:
         self._offsets = sorted(offsets)
         self._unsynced: set[int] = set()
 
-    def take(self, states: ProducerStates, start_offset: int) -> None:
-        """Write the state down, unless there is a snapshot of its offset, or the log only begins there."""
-        if states.end_offset > start_offset and states.end_offset not in self._offsets:
-            self._disk.write_whole(self._path(states.end_offset), states.snapshot(), sync=False)
-            self._offsets = sorted((*self._offsets, states.end_offset))
+    def take(self, states: ProducerStates, start_offset: int, *, sync: bool = True) -> bool:
+        """Write the state down, unless there is a snapshot of its offset, or the log only begins there; whether it did.
+
+        Without `sync` the next flush need not sync it: its checksum tells a start that a power cut has spoilt it.
+        """
+        if states.end_offset <= start_offset or states.end_offset in self._offsets:
+            return False
+        self._disk.write_whole(self._path(states.end_offset), states.snapshot(), sync=False)
+        self._offsets = sorted((*self._offsets, states.end_offset))
+        if sync:
             self._unsynced.add(states.end_offset)
+        return True
 
     def load(self, states: ProducerStates, start_offset: int, end_offset: int) -> None:
         """Set `states` to the newest good snapshot at or before `end_offset`, or to nothing at `start_offset`."""

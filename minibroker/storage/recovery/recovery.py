@@ -116,6 +116,7 @@ def new_log(
         log_end_offset=0,
         recovery_point=0,
         synced=True,
+        is_new=True,
     )
     return Log(environment, directory, topic_partition, topic_id, settings, contents)
 

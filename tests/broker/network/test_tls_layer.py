@@ -39,6 +39,24 @@ server_key = authority.sign()
 Execute = Callable[[Connection, memoryview], Any]
 
 
+class Gate:
+    """Limits that mute or close who comes, if they are told to."""
+
+    def __init__(self) -> None:
+        self.mutes = self.closes = False
+        self.open: list[TlsLayer] = []
+
+    def came(self, connection: TlsLayer, close_soon: Callable[[], None]) -> None:
+        self.open.append(connection)
+        if self.mutes:
+            connection.mute()
+        if self.closes:
+            close_soon()
+
+    def gone(self, connection: TlsLayer) -> None:
+        self.open.remove(connection)
+
+
 class Served:
     """A listener with TLS; `execute` answers its requests."""
 
@@ -47,6 +65,7 @@ class Served:
         self.clock = ManualClock()
         self.shared = Shared(self.clock)
         self.layers: list[TlsLayer] = []
+        self.gate = Gate()
         self._execute = execute
         texts = {"log.dirs": "/nowhere", **inline(authority, server_key), **settings}
         self._tls = tls_settings("SSL", "SSL", Settings(texts))
@@ -56,7 +75,7 @@ class Served:
         self.address: tuple[str, int] = self._server.sockets[0].getsockname()
 
     def _layer(self) -> TlsLayer:
-        made = TlsLayer(self.loop, self.shared, self._tls, self._protocol, LIMIT_MS, 1)
+        made = TlsLayer(self.loop, self.shared, self._tls, self._protocol, self.gate, LIMIT_MS, 1)
         self.layers.append(made)
         return made
 
@@ -76,6 +95,7 @@ class Served:
             layer.abort()
         await asyncio.sleep(0)
         await self._server.wait_closed()
+        assert self.gate.open == []
 
     @property
     def connection(self) -> Connection:
@@ -430,6 +450,38 @@ def test_who_goes_during_the_handshake_leaves_nothing(run: Any) -> None:
         await until(lambda: bool(served.shared.handshakes))
         client.socket.close()
         await until(lambda: not served.shared.handshakes)
+
+    run(with_client(echo, talk))
+
+
+def test_a_client_that_is_one_too_many_is_not_read_and_its_time_begins_when_it_is(run: Any) -> None:
+    async def talk(served: Served, client: Client) -> None:
+        await until(lambda: len(served.gate.open) == 1)
+        served.gate.mutes = True
+        other = Client(served.loop)
+        await other.connect(served.address)
+        shaking = asyncio.ensure_future(other.shake_hands(trusting()))
+        await until(lambda: len(served.gate.open) == 2)
+        served.clock.advance(10 * LIMIT_MS)
+        await asyncio.sleep(0.01)
+        assert not shaking.done()
+        served.gate.open[-1].unmute()
+        served.clock.advance(LIMIT_MS - 1)
+        await shaking
+        other.socket.close()
+
+    run(with_client(echo, talk))
+
+
+def test_a_client_of_which_there_are_too_many_is_closed_before_the_handshake(run: Any) -> None:
+    async def talk(served: Served, client: Client) -> None:
+        await until(lambda: len(served.gate.open) == 1)
+        served.gate.closes = True
+        other = Client(served.loop)
+        await other.connect(served.address)
+        assert await other.rest() == b""
+        other.socket.close()
+        await until(lambda: len(served.gate.open) == 1)
 
     run(with_client(echo, talk))
 
