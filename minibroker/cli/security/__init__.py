@@ -1,0 +1,1 @@
+"""The commands for users, ACLs and quotas of any Kafka."""

@@ -1,0 +1,180 @@
+"""`minibroker acls`: list, add and remove ACLs (KIP-140, KIP-290)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+import click
+
+from minibroker.broker.security.acls import PatternType, Permission
+from minibroker.broker.security.operations import CLUSTER_NAME, Operation, ResourceType
+from minibroker.cli.administration import connected
+from minibroker.cli.shared import Bootstrap, client_options, help_if_alone, json_option, print_table
+
+OPERATIONS: Final = {each.name.lower().replace("_", "-"): each for each in Operation if each is not Operation.ANY}
+HEAD: Final = ("resource", "name", "pattern", "principal", "host", "operation", "permission")
+Command = Callable[..., Any]
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def acls(context: click.Context) -> None:
+    """List, add and remove ACLs, of a cluster with an authorizer.
+
+    \b
+    Example:
+        minibroker acls add alice read --topic orders
+    """
+    help_if_alone(context)
+
+
+def _resource_options(command: Command) -> Command:
+    """Add `--topic` and its like, as arguments of these names."""
+    for option in reversed(
+        [
+            click.option("--topic", help="The topic; * for all."),
+            click.option("--group", help="The group."),
+            click.option("--transactional-id", help="The transactional id."),
+            click.option("--cluster", is_flag=True, help="The cluster itself."),
+            click.option("--prefixed", is_flag=True, help="The name is a prefix."),
+            click.option("--host", default="*", show_default=True, help="The client's address, or a range of them."),
+            click.option("--deny", is_flag=True, help="Deny it, instead of allowing it."),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+def _resource(options: dict[str, Any]) -> tuple[int, str]:
+    """Return the type and name of the resource that the options name. Raises click.UsageError."""
+    kinds = {
+        "topic": ResourceType.TOPIC,
+        "group": ResourceType.GROUP,
+        "transactional_id": ResourceType.TRANSACTIONAL_ID,
+    }
+    found = [(kind, options[option]) for option, kind in kinds.items() if options[option] is not None]
+    if options["cluster"]:
+        found.append((ResourceType.CLUSTER, CLUSTER_NAME))
+    if len(found) != 1:
+        raise click.UsageError("name one of --topic, --group, --transactional-id and --cluster")
+    return found[0]
+
+
+def _parts(user: str, operation: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Return an ACL as the fields of a request, but for the type of its pattern."""
+    resource_type, name = _resource(options)
+    return {
+        "resource_type": resource_type,
+        "resource_name": name,
+        "principal": user if ":" in user else f"User:{user}",
+        "host": options["host"],
+        "operation": OPERATIONS[operation],
+        "permission_type": Permission.DENY if options["deny"] else Permission.ALLOW,
+    }
+
+
+def _pattern_type(options: dict[str, Any]) -> PatternType:
+    return PatternType.PREFIXED if options["prefixed"] else PatternType.LITERAL
+
+
+@acls.command("list")
+@client_options
+@json_option("Print a JSON array.")
+def list_acls(bootstrap: Bootstrap, as_json: bool) -> None:
+    """List all ACLs.
+
+    \b
+    Example:
+        minibroker acls list
+    """
+    from minibroker.client.client_errors import check
+    from minibroker.protocol.messages.security import DescribeAclsRequest
+
+    everything = DescribeAclsRequest(
+        resource_type_filter=ResourceType.ANY,
+        resource_name_filter=None,
+        pattern_type_filter=PatternType.ANY,
+        principal_filter=None,
+        host_filter=None,
+        operation=Operation.ANY,
+        permission_type=Permission.ANY,
+    )
+    with connected(bootstrap) as client:
+        answer = client.request(everything)
+        check(answer.error_code, "cannot list ACLs", answer.error_message)
+    rows = [
+        (
+            ResourceType(resource.resource_type).name.lower(),
+            resource.resource_name,
+            PatternType(resource.pattern_type).name.lower(),
+            acl.principal,
+            acl.host,
+            Operation(acl.operation).name.lower(),
+            Permission(acl.permission_type).name.lower(),
+        )
+        for resource in answer.resources
+        for acl in resource.acls
+    ]
+    if as_json:
+        click.echo(json.dumps([dict(zip(HEAD, row, strict=True)) for row in sorted(rows)]))
+    else:
+        print_table(HEAD, sorted(rows))
+
+
+@acls.command()
+@click.argument("user")
+@click.argument("operation", type=click.Choice(list(OPERATIONS)))
+@_resource_options
+@client_options
+def add(user: str, operation: str, bootstrap: Bootstrap, **options: Any) -> None:
+    """Allow a user (* for everybody) an operation on a resource, or deny it.
+
+    \b
+    Example:
+        minibroker acls add alice read --topic orders- --prefixed
+    """
+    from minibroker.client.client_errors import check
+    from minibroker.protocol.messages.security import CreateAclsRequest
+
+    creation = CreateAclsRequest.AclCreation(
+        **_parts(user, operation, options), resource_pattern_type=_pattern_type(options)
+    )
+    with connected(bootstrap) as client:
+        (result,) = client.request(CreateAclsRequest(creations=[creation]), client.controller()).results
+        check(result.error_code, "cannot add the ACL", result.error_message)
+    click.echo(f"{'denied' if options['deny'] else 'allowed'} {user} to {operation}")
+
+
+@acls.command()
+@click.argument("user")
+@click.argument("operation", type=click.Choice(list(OPERATIONS)))
+@_resource_options
+@client_options
+def remove(user: str, operation: str, bootstrap: Bootstrap, **options: Any) -> None:
+    """Remove an ACL, named as it was added.
+
+    \b
+    Example:
+        minibroker acls remove alice read --topic orders- --prefixed
+    """
+    from minibroker.client.client_errors import check
+    from minibroker.protocol.messages.security import DeleteAclsRequest
+
+    parts = _parts(user, operation, options)
+    wanted = DeleteAclsRequest.DeleteAclsFilter(
+        resource_type_filter=parts["resource_type"],
+        resource_name_filter=parts["resource_name"],
+        pattern_type_filter=_pattern_type(options),
+        principal_filter=parts["principal"],
+        host_filter=parts["host"],
+        operation=parts["operation"],
+        permission_type=parts["permission_type"],
+    )
+    with connected(bootstrap) as client:
+        (result,) = client.request(DeleteAclsRequest(filters=[wanted]), client.controller()).filter_results
+        check(result.error_code, "cannot remove the ACL", result.error_message)
+    if not result.matching_acls:
+        raise click.UsageError("there is no such ACL")
+    click.echo(f"removed {len(result.matching_acls)}")

@@ -1,0 +1,115 @@
+"""`minibroker quotas`: list, set and remove the quotas of clients (KIP-546)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from minibroker.cli.administration import connected
+from minibroker.cli.shared import Bootstrap, assignment_of, client_options, help_if_alone, json_option, print_table
+
+Command = Callable[..., Any]
+DEFAULT = "*"
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def quotas(context: click.Context) -> None:
+    """List, set and remove the quotas of users, client ids and addresses.
+
+    \b
+    Example:
+        minibroker quotas set --user alice producer_byte_rate=1000000
+    """
+    help_if_alone(context)
+
+
+def _entity_options(command: Command) -> Command:
+    for flag, what in (("--ip", "An address"), ("--client-id", "A client id"), ("--user", "A user")):
+        command = click.option(flag, help=f"{what}; * for each that has no quotas of its own.")(command)
+    return command
+
+
+@quotas.command("list")
+@client_options
+@json_option("Print a JSON array.")
+def list_quotas(bootstrap: Bootstrap, as_json: bool) -> None:
+    """List all quotas. The name * stands for the default.
+
+    \b
+    Example:
+        minibroker quotas list
+    """
+    from minibroker.client.client_errors import check
+    from minibroker.protocol.messages.quotas import DescribeClientQuotasRequest
+
+    with connected(bootstrap) as client:
+        answer = client.request(DescribeClientQuotasRequest(components=[]))
+        check(answer.error_code, "cannot list quotas", answer.error_message)
+    rows = []
+    for entry in answer.entries or ():
+        named = {part.entity_type: DEFAULT if part.entity_name is None else part.entity_name for part in entry.entity}
+        for value in entry.values:
+            rows.append((named.get("user"), named.get("client-id"), named.get("ip"), value.key, value.value))
+    rows.sort(key=str)
+    head = ("user", "client-id", "ip", "quota", "value")
+    if as_json:
+        click.echo(json.dumps([dict(zip(head, row, strict=True)) for row in rows]))
+    else:
+        print_table(head, rows)
+
+
+@quotas.command("set")
+@click.argument("limits", metavar="NAME=VALUE...", nargs=-1, required=True, type=assignment_of)
+@_entity_options
+@client_options
+def set_quotas(limits: tuple[tuple[str, str], ...], bootstrap: Bootstrap, **options: str | None) -> None:
+    """Set quotas: producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate (of a user or
+    client id), connection_creation_rate (of an address).
+
+    \b
+    Example:
+        minibroker quotas set --user alice --client-id app consumer_byte_rate=1000000
+    """
+    wanted = {}
+    for name, text in limits:
+        try:
+            wanted[name] = float(text)
+        except ValueError:
+            raise click.UsageError(f"{name} is a number, and cannot be {text!r}") from None
+    _alter(bootstrap, options, wanted, remove=False)
+    click.echo(f"set {', '.join(wanted)}")
+
+
+@quotas.command()
+@click.argument("names", nargs=-1, required=True)
+@_entity_options
+@client_options
+def remove(names: tuple[str, ...], bootstrap: Bootstrap, **options: str | None) -> None:
+    """Remove quotas.
+
+    \b
+    Example:
+        minibroker quotas remove --user alice producer_byte_rate
+    """
+    _alter(bootstrap, options, dict.fromkeys(names, 0.0), remove=True)
+    click.echo(f"removed {', '.join(names)}")
+
+
+def _alter(bootstrap: Bootstrap, options: dict[str, str | None], limits: dict[str, float], *, remove: bool) -> None:
+    from minibroker.client.client_errors import check
+    from minibroker.protocol.messages.quotas import AlterClientQuotasRequest
+
+    shape = AlterClientQuotasRequest.EntryData
+    named = [(option.replace("_", "-"), name) for option, name in options.items() if name is not None]
+    if not named:
+        raise click.UsageError("name a --user, a --client-id, both, or an --ip")
+    entity = [shape.EntityData(entity_type=kind, entity_name=None if name == DEFAULT else name) for kind, name in named]
+    changes = [shape.OpData(key=key, value=value, remove=remove) for key, value in limits.items()]
+    with connected(bootstrap) as client:
+        request = AlterClientQuotasRequest(entries=[shape(entity=entity, ops=changes)])
+        (answer,) = client.request(request, client.controller()).entries
+        check(answer.error_code, "cannot change quotas", answer.error_message)

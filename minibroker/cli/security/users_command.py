@@ -1,0 +1,147 @@
+"""`minibroker users`: list, add and remove the users of SCRAM (KIP-554)."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from minibroker.cli.administration import connected
+from minibroker.cli.shared import Bootstrap, client_options, help_if_alone, json_option, print_table
+
+if TYPE_CHECKING:
+    from minibroker.client.blocking import Client
+
+MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+FEWEST_ITERATIONS: Final = 4096  # what Kafka allows
+MOST_ITERATIONS: Final = 16_384
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def users(context: click.Context) -> None:
+    """List, add and remove the users that log in with SCRAM.
+
+    \b
+    Example:
+        minibroker users add alice < password
+    """
+    help_if_alone(context)
+
+
+@users.command("list")
+@client_options
+@json_option("Print a JSON array.")
+def list_users(bootstrap: Bootstrap, as_json: bool) -> None:
+    """List the users, with their mechanisms and iterations.
+
+    \b
+    Example:
+        minibroker users list
+    """
+    with connected(bootstrap) as client:
+        found = _described(client)
+    rows = [
+        {"user": user, "mechanism": MECHANISMS[info.mechanism - 1], "iterations": info.iterations}
+        for user, infos in sorted(found.items())
+        for info in sorted(infos, key=lambda info: info.mechanism)
+    ]
+    if as_json:
+        click.echo(json.dumps(rows))
+    else:
+        print_table(["user", "mechanism", "iterations"], [list(row.values()) for row in rows])
+
+
+@users.command()
+@click.argument("name")
+@click.option(
+    "--mechanism", "mechanisms", type=click.Choice(MECHANISMS), multiple=True, help="Can be repeated.  [default: both]"
+)
+@click.option(
+    "--iterations",
+    type=click.IntRange(FEWEST_ITERATIONS, MOST_ITERATIONS),
+    default=FEWEST_ITERATIONS,
+    show_default=True,
+    help="How often the password is hashed.",
+)
+@client_options
+def add(name: str, mechanisms: tuple[str, ...], iterations: int, bootstrap: Bootstrap) -> None:
+    """Add a user, or change its password, which is asked for, or read from a pipe.
+
+    \b
+    Example:
+        minibroker users add alice --mechanism SCRAM-SHA-512 < password
+    """
+    from minibroker.broker.security.scram import BY_NAME, salted_password
+    from minibroker.protocol.messages.security import AlterUserScramCredentialsRequest
+
+    password = _password()
+    upsertions = []
+    for mechanism in [BY_NAME[text] for text in mechanisms or MECHANISMS]:
+        salt = secrets.token_bytes(16)
+        upsertion = AlterUserScramCredentialsRequest.ScramCredentialUpsertion(
+            name=name,
+            mechanism=mechanism,
+            iterations=iterations,
+            salt=salt,
+            salted_password=salted_password(mechanism, password, salt, iterations),
+        )
+        upsertions.append(upsertion)
+    with connected(bootstrap) as client:
+        for upsertion in upsertions:  # Kafka takes a user once in a request
+            _alter(client, f"cannot add {name}", upsertions=[upsertion])
+    click.echo(f"added {name}")
+
+
+@users.command()
+@click.argument("name")
+@client_options
+def remove(name: str, bootstrap: Bootstrap) -> None:
+    """Remove a user. Its open connections continue.
+
+    \b
+    Example:
+        minibroker users remove alice
+    """
+    from minibroker.protocol.messages.security import AlterUserScramCredentialsRequest
+
+    deletion = AlterUserScramCredentialsRequest.ScramCredentialDeletion
+    with connected(bootstrap) as client:
+        infos = _described(client).get(name)
+        if infos is None:
+            raise click.UsageError(f"there is no user {name}")
+        for info in infos:
+            _alter(client, f"cannot remove {name}", deletions=[deletion(name=name, mechanism=info.mechanism)])
+    click.echo(f"removed {name}")
+
+
+def _password() -> str:
+    """Return the password that a person types, or that comes by a pipe. Raises click.UsageError."""
+    if sys.stdin.isatty():
+        password = str(click.prompt("Password", hide_input=True, confirmation_prompt=True))
+    else:
+        password = sys.stdin.readline().rstrip("\r\n")
+    if not password:
+        raise click.UsageError("the password is empty")
+    return password
+
+
+def _described(client: Client) -> dict[str, list[Any]]:
+    """Return what is known of all users. Raises `ClientError`."""
+    from minibroker.client.client_errors import check
+    from minibroker.protocol.messages.security import DescribeUserScramCredentialsRequest
+
+    answer = client.request(DescribeUserScramCredentialsRequest(users=None))
+    check(answer.error_code, "cannot list users", answer.error_message)
+    return {result.user: result.credential_infos for result in answer.results}
+
+
+def _alter(client: Client, doing: str, **changes: Any) -> None:
+    from minibroker.client.client_errors import check
+    from minibroker.protocol.messages.security import AlterUserScramCredentialsRequest
+
+    for result in client.request(AlterUserScramCredentialsRequest(**changes), client.controller()).results:
+        check(result.error_code, doing, result.error_message)

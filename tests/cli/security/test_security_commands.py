@@ -1,0 +1,92 @@
+"""`minibroker users`, `acls` and `quotas` against a broker with an authorizer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from minibroker.broker.security.authorizer import STANDARD_AUTHORIZER
+from tests.cli.conftest import Run
+from tests.running import RunningBroker, running_broker
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    directory = tmp_path_factory.mktemp("secured")
+    settings = (f"authorizer.class.name={STANDARD_AUTHORIZER}", "super.users=User:ANONYMOUS")
+    with running_broker(directory, *settings) as running:
+        yield running
+        assert "wonderland" not in running.log
+
+
+def test_users_are_added_listed_and_removed(run_client: Run) -> None:
+    added = run_client("users", "add", "alice", stdin=b"wonderland\n")
+    assert (added.exit_code, added.stdout) == (0, "added alice\n")
+    run_client("users", "add", "bob", "--mechanism", "SCRAM-SHA-512", "--iterations", "8192", stdin=b"wonderland")
+    assert json.loads(run_client("users", "list", "--json").stdout) == [
+        {"user": "alice", "mechanism": "SCRAM-SHA-256", "iterations": 4096},
+        {"user": "alice", "mechanism": "SCRAM-SHA-512", "iterations": 4096},
+        {"user": "bob", "mechanism": "SCRAM-SHA-512", "iterations": 8192},
+    ]
+    assert "alice" in run_client("users", "list").stdout
+    for name in ("alice", "bob"):
+        assert run_client("users", "remove", name).stdout == f"removed {name}\n"
+    gone = run_client("users", "remove", "bob")
+    assert (gone.exit_code, gone.stderr.splitlines()[-1]) == (2, "minibroker: there is no user bob")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("users", "add", "alice"), "the password is empty"),
+        (("users", "add", "alice", "--iterations", "10"), "4096<=x<=16384"),
+        (("acls", "add", "alice", "read"), "name one of --topic, --group, --transactional-id and --cluster"),
+        (("acls", "add", "alice", "read", "--topic", "t", "--cluster"), "name one of --topic"),
+        (("acls", "add", "alice", "fly", "--topic", "t"), "'fly' is not one of"),
+        (("acls", "remove", "alice", "read", "--topic", "never"), "there is no such ACL"),
+        (("quotas", "set", "producer_byte_rate=1"), "name a --user, a --client-id, both, or an --ip"),
+        (("quotas", "set", "--user", "alice", "producer_byte_rate=many"), "is a number, and cannot be 'many'"),
+    ],
+)
+def test_what_is_wrong_with_the_arguments_is_said_in_one_line(
+    run_client: Run, arguments: tuple[str, ...], said: str
+) -> None:
+    refused = run_client(*arguments)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr.startswith("minibroker: ") and said in refused.stderr and refused.stderr.count("\n") == 1
+
+
+def test_acls_are_added_listed_and_removed(run_client: Run) -> None:
+    of_topics = ("alice", "read", "--topic", "orders-", "--prefixed")
+    assert run_client("acls", "add", *of_topics).stdout == "allowed alice to read\n"
+    denied = run_client("acls", "add", "*", "alter-configs", "--cluster", "--deny", "--host", "10.0.0.0/8")
+    assert denied.stdout == "denied * to alter-configs\n"
+    expected = [
+        ("cluster", "kafka-cluster", "literal", "User:*", "10.0.0.0/8", "alter_configs", "deny"),
+        ("topic", "orders-", "prefixed", "User:alice", "*", "read", "allow"),
+    ]
+    listed = json.loads(run_client("acls", "list", "--json").stdout)
+    assert [tuple(row.values()) for row in listed] == expected
+    assert "orders-" in run_client("acls", "list").stdout
+    assert run_client("acls", "remove", *of_topics).stdout == "removed 1\n"
+    assert [row["resource"] for row in json.loads(run_client("acls", "list", "--json").stdout)] == ["cluster"]
+
+
+def test_quotas_are_set_listed_and_removed(run_client: Run) -> None:
+    limits = ("producer_byte_rate=1000", "request_percentage=12.5")
+    changed = run_client("quotas", "set", "--user", "alice", "--client-id", "*", *limits)
+    assert changed.stdout == "set producer_byte_rate, request_percentage\n"
+    run_client("quotas", "set", "--ip", "10.0.0.1", "connection_creation_rate=5")
+    listed = json.loads(run_client("quotas", "list", "--json").stdout)
+    assert [tuple(row.values()) for row in listed] == [
+        ("alice", "*", None, "producer_byte_rate", 1000.0),
+        ("alice", "*", None, "request_percentage", 12.5),
+        (None, None, "10.0.0.1", "connection_creation_rate", 5.0),
+    ]
+    assert "producer_byte_rate" in run_client("quotas", "list").stdout
+    refused = run_client("quotas", "set", "--user", "alice", "speed=1")
+    assert refused.exit_code == 1 and "Invalid configuration key speed" in refused.stderr
+    assert run_client("quotas", "remove", "--ip", "10.0.0.1", "connection_creation_rate").exit_code == 0
+    assert len(json.loads(run_client("quotas", "list", "--json").stdout)) == 2
