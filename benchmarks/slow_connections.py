@@ -26,6 +26,7 @@ import machine
 import servers
 import wire
 from minibroker.protocol.messages.fetch import FetchRequest
+from minibroker.protocol.messages.groups import JoinGroupRequest
 from probing import Seen, prober
 from servers import Server
 
@@ -37,6 +38,8 @@ MOST_MIB = 900  # the bounds of input and output, and what a process of this siz
 HUGE_BYTES = 100_000_000
 IDLE, LARGE = "idle", "large"
 RECORD_BYTES = 1_000_000
+GROUP = "group"
+JOIN_VERSION = 3  # new members wait with all that they bring
 OLD_VERSION = 3  # of Fetch: its clients get records that are converted, and so are in memory
 LARGE_VALUE_BYTES = 300_000
 PIECES = 4
@@ -88,6 +91,7 @@ def rows() -> list[Row]:
         Row("200 kB of 100 MB", CONNECTIONS, begun(HUGE_BYTES, 200_000)),
         Row("a byte at a time, of 100 MB", CONNECTIONS, begun(HUGE_BYTES, 24), bytes(100)),
         Row("a fetch that waits, and 200 kB behind it", CONNECTIONS, _waiting_fetch() + begun(HUGE_BYTES, 200_000)),
+        Row("a JoinGroup of 200 kB that waits", CONNECTIONS, _waiting_join()),
         Row("an answer of 1 MB from memory, not read", CONNECTIONS, _fetch_of(OLD_VERSION)),
         Row("an answer of 1 MB from a file, not read", CONNECTIONS, _fetch_of(wire.FETCH_VERSION)),
     ]
@@ -101,6 +105,19 @@ def _waiting_fetch() -> bytes:
     partition = FetchRequest.FetchTopic.FetchPartition(partition=0, partition_max_bytes=1)
     topic = FetchRequest.FetchTopic(topic=IDLE, partitions=[partition])
     return wire.frame(FetchRequest(max_wait_ms=3_600_000, min_bytes=1, max_bytes=1, topics=[topic]), wire.FETCH_VERSION)
+
+
+def _waiting_join() -> bytes:
+    """A member that joins at once, in a group whose first member does not join again."""
+    protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=bytes(200_000))
+    request = JoinGroupRequest(
+        group_id=GROUP,
+        session_timeout_ms=300_000,
+        rebalance_timeout_ms=300_000,
+        protocol_type="consumer",
+        protocols=[protocol],
+    )
+    return wire.frame(request, JOIN_VERSION)
 
 
 class Worker:
@@ -148,6 +165,7 @@ def measure(row: Row, seconds: float) -> Figures:
             for name in (IDLE, LARGE):
                 client.create_topic(name)
                 client.wait_for_leader(name)
+            client.wait_for_coordinator(GROUP)
             client.produce(LARGE, wire.batch([bytes(RECORD_BYTES)]))
         worker = Worker(server, topic)
         stack.callback(worker.close)
