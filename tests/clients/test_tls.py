@@ -264,7 +264,7 @@ def test_keys_are_replaced_for_new_connections_and_no_record_is_lost(
 
 
 def test_replaced_keys_are_kept_over_a_restart_and_never_shown(broker: Broker, stores: Path) -> None:
-    renewed = authority.sign()
+    renewed = authority.sign(hosts=("localhost", "127.0.0.1", "more.test"))
     settings = confluent_settings(address(broker, 0), stores, certificate=False)
     altered(AdminClient(settings), key_store("ssl", renewed))
     broker.restart()
