@@ -123,6 +123,8 @@ class BrokerLifecycle:
             node.sessions = FetchSessions(slots, cluster.random)
             node.endpoints = {listener.listener.name: listener.endpoint for listener in listeners}
             node.rack = rack
+            for tls in node.tls.values():
+                tls.reopen(cluster.static_settings)
         cluster.load()
 
     async def serve(self, measured: Measurements | None = None) -> None:

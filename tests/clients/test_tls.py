@@ -196,6 +196,21 @@ def test_a_client_that_does_not_trust_the_broker_goes_away(broker: Broker, store
     assert principals(broker) == set()
 
 
+def test_all_nodes_speak_tls_and_one_that_was_away_does_again(stores: Path) -> None:
+    settings = {"listeners": "SSL://127.0.0.1:0", "num.partitions": "4", **inline(authority, server)}
+    settings["default.replication.factor"] = "2"
+    with Broker(settings, nodes=2) as broker:
+        producer = confluent_kafka.Producer(confluent_settings(broker.bootstrap_servers, stores, certificate=False))
+        for step in (None, broker.stop_node, broker.start_node):
+            if step is not None:
+                step(2)
+            for partition in range(4):
+                producer.produce("t", b"x", partition=partition)
+            assert producer.flush(PATIENCE_S) == 0
+        assert len(broker.bootstrap_servers.split(",")) == 2
+        assert {presented(address) for address in broker.bootstrap_servers.split(",")} == {server.certificate_pem}
+
+
 # --- keys that are replaced ---------------------------------------------------------------------------
 
 
@@ -249,7 +264,7 @@ def test_keys_are_replaced_for_new_connections_and_no_record_is_lost(
 
 
 def test_replaced_keys_are_kept_over_a_restart_and_never_shown(broker: Broker, stores: Path) -> None:
-    renewed = authority.sign()
+    renewed = authority.sign(hosts=("localhost", "127.0.0.1", "more.test"))
     settings = confluent_settings(address(broker, 0), stores, certificate=False)
     altered(AdminClient(settings), key_store("ssl", renewed))
     broker.restart()

@@ -62,6 +62,7 @@ class ListenerTls:
         """Raise SettingsError."""
         self._name = name
         self._protocol = protocol
+        self._opened_with = settings
         self.current = tls_settings(name, protocol, settings)
 
     def renewed(self, settings: Settings) -> TlsSettings:
@@ -72,7 +73,7 @@ class ListenerTls:
         before = self.current
         if _source(self._name, settings) == before.source:
             return before
-        after = tls_settings(self._name, self._protocol, settings)
+        after = tls_settings(self._name, self._protocol, self._opened_with, stores=settings)
         if after.has_trust_store and not before.has_trust_store:
             raise SettingsError(f"listener {self._name} has no trust store, and one cannot be added while it is open")
         objection = None
@@ -83,6 +84,15 @@ class ListenerTls:
         if objection is not None:
             raise SettingsError(f"listener {self._name}: {objection}")
         return after
+
+    def reopen(self, settings: Settings) -> None:
+        """Begin again with the settings of a start, whatever the stores were until now."""
+        self._opened_with = settings
+        if _source(self._name, settings) != self.current.source:
+            try:
+                self.current = tls_settings(self._name, self._protocol, settings)
+            except SettingsError as error:
+                log.error("the key store is not replaced: %s", error)
 
     def renew(self, settings: Settings) -> None:
         """Use what has changed for new connections. What cannot be used is logged, and the present one stays."""
@@ -101,17 +111,20 @@ def listener_tls(name: str, protocol: str, static: Settings, settings: Settings)
 
     Raise SettingsError.
     """
-    tls = ListenerTls(name, protocol, static)
-    tls.renew(settings)
-    return tls
-
-
-def tls_settings(name: str, protocol: str, settings: Settings) -> TlsSettings:
-    """Return what the settings of a listener come to. Raise SettingsError."""
-    source = _source(name, settings)
     try:
-        own = identity(lambda setting: listener_setting(settings, setting, name))
-        anchors = trusted(lambda setting: listener_setting(settings, setting, name))
+        return ListenerTls(name, protocol, settings)
+    except SettingsError as error:
+        log.error("what was set while the broker ran is not used: %s", error)
+        return ListenerTls(name, protocol, static)
+
+
+def tls_settings(name: str, protocol: str, settings: Settings, stores: Settings | None = None) -> TlsSettings:
+    """Return what the settings of a listener come to; its stores may be those of others. Raise SettingsError."""
+    of_stores = stores or settings
+    source = _source(name, of_stores)
+    try:
+        own = identity(lambda setting: listener_setting(of_stores, setting, name))
+        anchors = trusted(lambda setting: listener_setting(of_stores, setting, name))
         rules = PrincipalMapping(listener_setting(settings, "ssl.principal.mapping.rules", name))
         context = _context(name, protocol, settings, own, anchors)
     except StoreError as error:

@@ -165,4 +165,31 @@ def test_a_listener_opens_with_the_stores_of_the_start_if_the_later_ones_are_gon
 ) -> None:
     later = settings().with_dynamic(broker={"listener.name.outside.ssl.keystore.location": "/gone"})
     assert listener_tls("OUTSIDE", "SSL", settings(), later).current.identity.chain == (server.certificate,)
-    assert "the key store is not replaced" in caplog.text
+    assert "what was set while the broker ran is not used: listener OUTSIDE: " in caplog.text
+
+
+def test_only_the_stores_of_an_open_listener_change_and_the_rest_with_its_next_opening() -> None:
+    tls = listener_tls("OUTSIDE", "SSL", settings(), settings())
+    renewed = authority.sign()
+    texts = {**inline(authority, renewed), "ssl.client.auth": "required"}
+    changed = settings().with_dynamic(broker=texts)
+    tls.renew(changed)
+    assert tls.current.identity.chain == (renewed.certificate,)
+    assert tls.current.context.verify_mode == ssl.CERT_NONE
+    opened = listener_tls("OUTSIDE", "SSL", settings(), changed).current
+    assert opened.context.verify_mode == ssl.CERT_REQUIRED
+
+
+def test_what_begins_again_has_the_stores_of_the_start_whatever_the_later_ones_were(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    present = files(tmp_path, server)
+    tls = ListenerTls("OUTSIDE", "SSL", present)
+    later = Settings({"log.dirs": "/nowhere", **inline(authority, authority.sign("CN=other"))})
+    tls.current = ListenerTls("OUTSIDE", "SSL", later).current
+    tls.reopen(present)
+    assert tls.current.identity.chain == (server.certificate,)
+    (tmp_path / "server.pem").write_text("nothing")
+    os.utime(tmp_path / "server.pem", (1, 1))
+    tls.reopen(present)
+    assert tls.current.identity.chain == (server.certificate,) and "the key store is not replaced" in caplog.text
