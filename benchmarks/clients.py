@@ -54,7 +54,7 @@ def sections(seconds: float) -> list[Section]:
 def _produce_case(size: str, codec: str, acks: str, seconds: float) -> Case:
     def measure(target: Target) -> Sample:
         with wire.topic(target.server) as topic:
-            return _run(target.server, *_producing(topic, size, codec, acks, seconds))
+            return run(target.server, *producing(topic, size, codec, acks, seconds))
 
     return Case(f"{size:>6} B {codec:6} {acks}", measure, TARGETS.get((size, codec), {}))
 
@@ -62,25 +62,25 @@ def _produce_case(size: str, codec: str, acks: str, seconds: float) -> Case:
 def _consume_case(size: str, codec: str, seconds: float) -> Case:
     def measure(target: Target) -> Sample:
         with wire.topic(target.server) as topic:
-            written = _client(target.server, *_producing(topic, size, codec, "acks=1", seconds))
-            return _run(target.server, "consume", topic, size, written["messages"], *READ_ON)
+            written = client(target.server, *producing(topic, size, codec, "acks=1", seconds))
+            return run(target.server, "consume", topic, size, written["messages"], *READ_ON)
 
     return Case(f"{size:>6} B {codec}", measure)
 
 
-def _producing(topic: str, size: str, codec: str, acks: str, seconds: float) -> list[object]:
+def producing(topic: str, size: str, codec: str, acks: str, seconds: float) -> list[object]:
     return ["produce", topic, size, seconds, f"compression.codec={codec}", *ACKS[acks], *WRITE_ON]
 
 
-def _client(server: Server, *words: object) -> dict[str, Any]:
+def client(server: Server, *words: object) -> dict[str, Any]:
     bootstrap = f"bootstrap.servers={server.host}:{server.port}"
     return programs.measure(programs.librdkafka(), [*words, bootstrap, *COMMON])
 
 
-def _run(server: Server, *words: object) -> Sample:
+def run(server: Server, *words: object) -> Sample:
     programs.librdkafka()  # compile before the server's CPU is read
     before = cpu_seconds(server.pid)
-    ran = _client(server, *words)
+    ran = client(server, *words)
     cpu, messages, seconds = cpu_seconds(server.pid) - before, ran["messages"], ran["seconds"]
     return {
         "rate": messages / seconds,

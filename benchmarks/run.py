@@ -22,6 +22,7 @@ import conversion
 import crowds
 import durability
 import embedding
+import encryption
 import exchanges
 import groups
 import growth
@@ -46,6 +47,7 @@ def all_sections(seconds: float) -> list[Section]:
         start,
         *exchanges.sections(seconds),
         *clients.sections(seconds),
+        *encryption.sections(seconds),
         *crowds.sections(seconds),
         *groups.sections(seconds),
         *transactions.sections(seconds),

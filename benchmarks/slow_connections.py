@@ -32,7 +32,7 @@ from servers import Server
 CONNECTIONS = 2_000
 STALL_MS = 10_000
 MOST_WAIT_MS = 1_000.0  # of the client that works, on the clock
-MOST_LARGE_WAIT_MS = 5_000.0  # the same, until memory is taken from those that sent much and do not go on
+MOST_LARGE_WAIT_MS = 2_000.0  # the same, until memory is taken from those that sent much and do not go on
 MOST_MIB = 900  # the bounds of input and output, and what a process of this size needs beside
 HUGE_BYTES = 100_000_000
 IDLE, LARGE = "idle", "large"

@@ -7,7 +7,7 @@ import re
 from minibroker.broker.configs.settings_table import BROKER_SETTINGS
 from minibroker.broker.handlers import fetch, waiting_fetches
 from minibroker.broker.monitoring import line_limit, metrics, metrics_server
-from minibroker.broker.network import connection, framing, parked_requests, unread
+from minibroker.broker.network import connection, framing, parked_requests, tls_layer, unread
 from minibroker.broker.requests import answers, down_conversion, namings, routes, slices
 from minibroker.broker.requests import fetch_sessions as sessions
 from minibroker.protocol import primitives, reading
@@ -52,9 +52,11 @@ PHRASES = [
     f"answers above {kib(unread.OWN_UNREAD_BYTES)}, is closed after `connections.max.stall.ms`, "
     f"{setting('connections.max.stall.ms'):,} ms",
     f"`connections.max.idle.ms`, {setting('connections.max.idle.ms'):,} ms",
+    f"`connections.max.stall.ms` and {kib(tls_layer.HANDSHAKE_BYTES)}",
+    f"`sasl.server.max.receive.size`, {setting('sasl.server.max.receive.size'):,} bytes",
     f"{mib(framing.SMALL_FRAMES_BYTES)} for those up to {kib(framing.SMALL_FRAME_BYTES)}, and "
     f"`queued.max.request.bytes`, {mib(framing.LARGE_FRAMES_BYTES)} if it is {setting('queued.max.request.bytes')}",
-    f"grows by less than {kib(framing.LEAST_PROGRESS_BYTES)}",
+    f"grown by less than {kib(framing.LEAST_PROGRESS_BYTES)} for {framing.PATIENCE_MS:,} ms",
     f"share {mib(unread.UNREAD_LIMIT_BYTES)}; the first {kib(unread.OWN_UNREAD_BYTES)} of each client",
     f"answers share {mib(parked_requests.PARKED_LIMIT_BYTES)}; those up to {kib(parked_requests.OWN_PARKED_BYTES)} do",
     f"`max.incremental.fetch.session.cache.slots`, {setting('max.incremental.fetch.session.cache.slots'):,}, with "

@@ -52,9 +52,11 @@ def first_lines(process: subprocess.Popen[str], count: int) -> str:
 
 
 @contextmanager
-def serving(command: str, directory: Path, lines: int = 1) -> Iterator[str]:
+def serving(
+    command: str, directory: Path, lines: int = 1, listeners: str | None = "PLAINTEXT://127.0.0.1:0"
+) -> Iterator[str]:
     """Run the README's command on a free port until the block ends; what it printed, so many lines."""
-    arguments = f"exec {command.strip()} --set listeners=PLAINTEXT://127.0.0.1:0"
+    arguments = f"exec {command.strip()}" + (f" --set listeners={listeners}" if listeners else "")
     process = subprocess.Popen(
         arguments, shell=True, cwd=directory, env=environment(), stdout=subprocess.PIPE, text=True
     )

@@ -30,11 +30,11 @@ class ConnectionClosed(Exception):
 
 
 class Connection:
-    """To one broker; closed at the end of a with block."""
+    """To one broker, from one of this machine's addresses; closed at the end of a with block."""
 
-    def __init__(self, bootstrap: str, client_id: str = "wire") -> None:
+    def __init__(self, bootstrap: str, client_id: str = "wire", address: str = "127.0.0.1") -> None:
         host, port = bootstrap.rsplit(":", 1)
-        self._socket = socket.create_connection((host, int(port)), timeout=TIMEOUT_S)
+        self._socket = socket.create_connection((host, int(port)), timeout=TIMEOUT_S, source_address=(address, 0))
         self._correlation_ids = itertools.count(7)
         self._client_id = client_id
 

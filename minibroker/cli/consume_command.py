@@ -1,6 +1,6 @@
-"""`minibroker consume`: records of any Kafka, printed a line each, through confluent-kafka and without a group.
+"""`minibroker consume`: prints records of any Kafka, one per line, with confluent-kafka and without a group.
 
-Which partitions and offsets are read, when it ends and how a record is printed is here.
+This file chooses partitions and offsets, ends the command, and formats records.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 OFFSET = re.compile(r"[0-9]{1,19}")
 OFFSET_MAX = (1 << 63) - 1
-# How many records are taken from the client library at a time, and how long it may collect them.
+# How many records to take from the client library at a time, and for how long it may collect them.
 BATCH = 500
 POLL_S = 0.1
 END_WAIT_MS = 10
@@ -45,17 +45,17 @@ class Start(NamedTuple):
 
 
 def start_of(text: str) -> Start:
-    """Return the start that `--from` means. Raises click.BadParameter."""
+    """Parse `--from`. Raises click.BadParameter."""
     if text in ("earliest", "latest"):
         return Start(text)
     if OFFSET.fullmatch(text) and int(text) <= OFFSET_MAX:
         return Start("offset", int(text))
     try:
-        # Without a zone it is this machine's time, as `date` prints it.
+        # Without a zone, it is this machine's local time.
         return Start("timestamp", int(datetime.fromisoformat(text).timestamp() * 1000))
     except (ValueError, OverflowError, OSError):
         raise click.BadParameter(
-            f"{text!r} is none of earliest, latest, an offset, or a time like 2026-01-31T12:00:00"
+            f"{text!r} is not earliest, latest, an offset, or a time like 2026-01-31T12:00:00"
         ) from None
 
 
@@ -67,9 +67,9 @@ def start_of(text: str) -> Start:
     "--partition", "partitions", type=click.IntRange(0), multiple=True, help="[default: all] Can be repeated."
 )
 @click.option("--count", type=click.IntRange(1), help="End after this many records.")
-@click.option("--follow", is_flag=True, help="Wait for further records instead of ending after the last.")
-@click.option("--timeout", "timeout_s", type=click.FloatRange(0), help="End after so many seconds without a record.")
-@click.option("--key-separator", metavar="TEXT", help="Print the keys too, with this between key and value.")
+@click.option("--follow", is_flag=True, help="Wait for more records instead of ending after the last.")
+@click.option("--timeout", "timeout_s", type=click.FloatRange(0), help="End after this many seconds without a record.")
+@click.option("--key-separator", metavar="TEXT", help="Print keys too, with this text between key and value.")
 @client_options
 @json_option("Print a JSON object for each record.")
 def consume(
@@ -85,16 +85,16 @@ def consume(
 ) -> None:
     """Print the records of a topic.
 
-    A line is a record's value, null for none; what is no UTF-8 and what would move the cursor is printed as \\x1b is.
-    With --json a text is "key", "value"; what is no UTF-8 is "key_base64", "value_base64".
+    A line is a record's value, or null; invalid UTF-8 and control characters are escaped, such as \\x1b. With --json,
+    texts are "key" and "value", and invalid UTF-8 is "key_base64" and "value_base64".
 
     \b
     Example:
         minibroker consume orders --from 2026-01-31 --json
     """
     if as_json and key_separator is not None:
-        raise click.UsageError("--key-separator has no meaning with --json, which has the key by name")
-    # The end of a partition is learnt from a fetch that finds nothing: only who follows has time to wait in one.
+        raise click.UsageError("--key-separator cannot be used with --json, which names the key")
+    # The end of a partition is found by an empty fetch; only with --follow may a fetch wait for records.
     wait_ms = {} if follow else {"fetch.wait.max.ms": END_WAIT_MS}
     consumer = _consumer({**wait_ms, **client_config(bootstrap)})
     try:
@@ -113,7 +113,7 @@ def consume(
 def _consumer(config: dict[str, Any]) -> Consumer:
     from confluent_kafka import Consumer, KafkaException
 
-    # The library wants a group's name even if partitions are assigned by hand; the group is never joined.
+    # The library requires a group id even for assigned partitions; the group is never joined.
     fixed = {"group.id": "minibroker-cli", "enable.auto.commit": False, "enable.partition.eof": True}
     try:
         return Consumer({**fixed, "auto.offset.reset": "error", "check.crcs": True, **config})
@@ -122,7 +122,7 @@ def _consumer(config: dict[str, Any]) -> Consumer:
 
 
 def _assignment(consumer: Consumer, topic: str, wanted: tuple[int, ...], start: Start) -> list[TopicPartition]:
-    """The partitions to read, each with its first offset. Raises click.ClickException."""
+    """Return the partitions to read, each with its first offset. Raises click.ClickException."""
     from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException, TopicPartition
 
     try:
@@ -136,14 +136,14 @@ def _assignment(consumer: Consumer, topic: str, wanted: tuple[int, ...], start: 
         chosen = [
             TopicPartition(topic, index, known[start.kind]) for index in sorted(set(wanted) or metadata.partitions)
         ]
-        # For a time after the last record the answer is the end.
+        # For a time after the last record, the answer is the end offset.
         return consumer.offsets_for_times(chosen, REQUEST_TIMEOUT_S) if start.kind == "timestamp" else chosen
     except KafkaException as error:
         raise failure(f"cannot read {topic}: {reason(error)}") from None
 
 
 class Reader:
-    """Takes records from an assigned consumer until there is a reason to end."""
+    """Reads records from an assigned consumer until the command ends."""
 
     def __init__(self, consumer: Consumer, *, follow: bool, count: int | None, timeout_s: float | None) -> None:
         self.consumer = consumer
@@ -153,7 +153,7 @@ class Reader:
         self.at_end: set[int] = set()
 
     def run(self, show: Any, partitions: set[int]) -> None:
-        """Give each record to `show`. Raises click.ClickException for an error of the broker."""
+        """Pass each record to `show`. Raises click.ClickException for an error of the broker."""
         last = time.monotonic()
         while self.left is None or self.left > 0:
             if not self.follow and self.at_end >= partitions:
@@ -170,7 +170,7 @@ class Reader:
                 return
 
     def _is_record(self, message: Message) -> bool:
-        """Whether it is a record and not the news that a partition has no more."""
+        """Return whether it is a record, and not the end of a partition."""
         from confluent_kafka import KafkaError
 
         error, partition = message.error(), message.partition()

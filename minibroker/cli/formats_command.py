@@ -1,6 +1,6 @@
-"""`minibroker formats`: what the message formats cost in space, from batches that are encoded for it.
+"""`minibroker formats`: the space that each message format takes, measured on encoded batches.
 
-The figures come from `protocol/records/sizes.py`; this prints them.
+`protocol/records/sizes.py` computes the figures.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ WHY = """
 Bytes that are neither key nor value. "Expected" are the figures with which the design of format 2 (KIP-98) compared its
 first draft to format 1: 34 bytes a message before; 45 bytes a batch and 17 a message after.
 
-The final format has a longer head, 61 bytes: the draft had no largest timestamp (8), no count of records (4) and no
-leader epoch (4, KIP-101). Its records are shorter: the checksum of each (4) gave way to the one of the batch, and times
+The final format has a longer header, 61 bytes: the draft had no largest timestamp (8), no record count (4) and no
+leader epoch (4, KIP-101). Its records are shorter: they have no checksum (4), as the batch has one, and timestamps
 and offsets near those of the batch take a byte or two. It added a count of headers (1, KIP-82), and its varints are
 signed, so that lengths from 64 on, not 128, take two bytes. "Without attributes" is format 2 under a topic's
-record.attributes.elide (KIP-931, which was discarded): it saves the one byte of a record that says nothing.
+record.attributes.elide (KIP-931, which was discarded): it saves the one unused byte of each record.
 """
 
 
 def counts_of(text: str) -> tuple[int, ...]:
-    """Return numbers from 1 on that have commas between them. Raises click.BadParameter."""
+    """Parse comma-separated numbers from 1 on. Raises click.BadParameter."""
     texts = text.split(",")
     if not all(each.isascii() and each.isdecimal() and len(each) < 10 for each in texts):
-        raise click.BadParameter(f"{text!r} is not numbers with commas between them")
+        raise click.BadParameter(f"{text!r}  is not a comma-separated list of numbers")
     counts = tuple(int(each) for each in texts)
     if not all(1 <= count <= MAX_RECORDS for count in counts):
         raise click.BadParameter(f"a batch has 1 to {MAX_RECORDS} records")
@@ -47,8 +47,12 @@ def counts_of(text: str) -> tuple[int, ...]:
     show_default=True,
     help="Records in a batch.",
 )
-@click.option("--value-size", default=1024, type=click.IntRange(0), show_default=True, help="Bytes of each value.")
-@click.option("--key-size", default=100, type=click.IntRange(0), show_default=True, help="Bytes of each key.")
+@click.option(
+    "--value-size", default=1024, type=click.IntRange(0), show_default=True, help="The size of each value in bytes."
+)
+@click.option(
+    "--key-size", default=100, type=click.IntRange(0), show_default=True, help="The size of each key in bytes."
+)
 @json_option("Print a JSON array of the figures.")
 def formats(records: tuple[int, ...], value_size: int, key_size: int, as_json: bool) -> None:
     """Show how many bytes each message format adds to the keys and values of a batch, and why.

@@ -1,8 +1,8 @@
-"""The lines that `minibroker serve` writes to stderr: for people, or a JSON object each for a collector of logs.
+"""The log lines of `minibroker serve` on stderr: text for people, or JSON for log collectors.
 
-What is worth a line, and with which fields, is decided where it happens: `extra=` of the logging call. What clients
-have a say in, such as names, is cut and escaped here, so that a line is one line, and of bounded length. That is all
-but a few lines of this file, and python-json-logger (4.2) does none of it; it takes 10 to 20 ms to import.
+Logging calls set the fields with `extra=`. This file shortens and escapes text from clients, such as names, so that a
+line is one line of bounded length. That is most of this file, and python-json-logger (4.2), which takes 10 to 20 ms to
+import, does not do it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ LINE_CHARACTERS = 2_000
 TRACEBACK_CHARACTERS = 20_000
 INDENT = "  "
 
-# What logging puts into every record by itself; anything else was passed as `extra`.
+# The attributes that logging sets in every record; any other was passed as `extra`.
 OWN = frozenset(vars(logging.LogRecord("", 0, "", 0, "", None, None))) | {"asctime", "message", "taskName"}
 
 
 class TextFormatter(logging.Formatter):
-    """A line for people. A traceback follows it, indented, so that nothing in it passes for a line of its own."""
+    """A line for people. A traceback follows indented, so that it cannot be mistaken for log lines."""
 
     def __init__(self) -> None:
         super().__init__(TEXT_FORMAT)
@@ -41,9 +41,9 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One object a line: time (UTC), level, logger, message, the fields of `extra`, and exception if there is one.
+    """An object per line: time (UTC), level, logger, message, the fields of `extra`, and exception if there is one.
 
-    A field that cannot be JSON becomes its text. ASCII only, so that no terminal and no collector stumbles.
+    Fields that are not valid JSON become text. The output is ASCII, which every terminal and collector can read.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -66,7 +66,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def message_of(record: logging.LogRecord) -> str:
-    """Return the record's message in one line, in which each text that was put into it is cut, and then the whole."""
+    """Return the record's message in one line, with each argument shortened, and then the whole line."""
     arguments = record.args
     if isinstance(arguments, tuple):
         arguments = tuple(cut(each, VALUE_CHARACTERS) if isinstance(each, str) else each for each in arguments)
@@ -80,5 +80,5 @@ def lines_of(text: str) -> list[str]:
 
 
 def formatter(name: str) -> logging.Formatter:
-    """The formatter of this name, one of `FORMATS`."""
+    """Return the formatter of this name, one of `FORMATS`."""
     return JsonFormatter() if name == "json" else TextFormatter()

@@ -1,6 +1,6 @@
-"""The command `minibroker`: which commands there are, and how each is loaded only when it is asked for.
+"""The command `minibroker`: the table of subcommands, each of which is imported only when it is used.
 
-What a command does is in its file, or its package where it has parts; what they share is in `shared`.
+Each command has a file or a package; common parts are in `shared`.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ COMMANDS: Final = {
 
 
 class Commands(OneLineGroup):
-    """Commands that are imported when they are looked up: `serve` would pay 0.1 s for the libraries of the others."""
+    """Commands that are imported when they are looked up, as the libraries of the others would cost `serve` 0.1 s."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names, in the order of the help."""
+        """Return the names, in the order of the help."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of this name, or None."""
+        """Return the command of this name, or None."""
         if cmd_name not in COMMANDS:
             return None
         command = getattr(import_module(f"minibroker.cli.{COMMANDS[cmd_name]}"), cmd_name)

@@ -1,6 +1,6 @@
-"""`minibroker produce`: lines in, records out to any Kafka, through confluent-kafka.
+"""`minibroker produce`: writes a record per line to any Kafka, with confluent-kafka.
 
-How a line becomes a record is here; batches, retries and codecs are the client library's.
+This file parses lines; the client library handles batches, retries and codecs.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from minibroker.cli.shared import (
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
 
-# The largest request a broker takes by default: no longer line could be one record.
+# The largest request that brokers accept by default; no longer line could be a record.
 LINE_MAX_BYTES = 104_857_600
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 QUEUE_FULL_WAIT_S = 1.0
 
 
 class LineFormat(NamedTuple):
-    """How a line is read: what separates the key from the value, and which texts stand for null."""
+    """The format of a line: the separator of key and value, and the texts that stand for null."""
 
     key_separator: bytes | None
     null_key: bytes | None
@@ -51,15 +51,15 @@ class Written(NamedTuple):
 @click.command()
 @click.argument("topic")
 @click.option("--file", "source", type=click.File("rb"), default="-", help="Lines to read.  [default: stdin]")
-@click.option("--key-separator", metavar="TEXT", help="What separates the key from the value, as in key:value.")
-@click.option("--null-key", metavar="TEXT", help="A key that is this text is null.")
-@click.option("--null-value", metavar="TEXT", help="A value that is this text is null: a tombstone.")
-@assignments_option("--header", "headers", "A header of every record.")
+@click.option("--key-separator", metavar="TEXT", help="The separator of key and value, such as : in key:value.")
+@click.option("--null-key", metavar="TEXT", help="The text that stands for a null key.")
+@click.option("--null-value", metavar="TEXT", help="The text that stands for a null value, a tombstone.")
+@assignments_option("--header", "headers", "A header for every record.")
 @click.option("--partition", type=click.IntRange(0), help="[default: by the key's hash, or any]")
 @click.option("--compression", type=click.Choice(CODECS), default="none", show_default=True)
 @click.option("--acks", type=click.Choice(["0", "1", "all"]), default="all", show_default=True)
 @click.option("--timeout", "timeout_s", type=click.FloatRange(0.001, 2_000_000), default=30.0, show_default=True,
-              help="Seconds until a record that is not acknowledged is given up.")  # fmt: skip
+              help="Give up on a record that is not acknowledged after this many seconds.")  # fmt: skip
 @client_options
 @json_option("Print the report as a JSON object.")
 def produce(
@@ -76,7 +76,7 @@ def produce(
     bootstrap: Bootstrap,
     as_json: bool,
 ) -> None:
-    """Write a record for each line, and report where they went.
+    """Write a record for each line, and report the partitions and offsets.
 
     \b
     Example:
@@ -85,7 +85,7 @@ def produce(
     if key_separator == "":
         raise click.UsageError("--key-separator must not be empty")
     if null_key is not None and key_separator is None:
-        raise click.UsageError("--null-key has a meaning only with --key-separator: else there are no keys")
+        raise click.UsageError("--null-key needs --key-separator, as otherwise there are no keys")
     settings = {"compression.type": compression, "acks": acks, "message.timeout.ms": int(timeout_s * 1000)}
     producer = _producer({**settings, **client_config(bootstrap)})
     form = LineFormat(_bytes(key_separator), _bytes(null_key), _bytes(null_value))
@@ -101,12 +101,12 @@ def produce(
 
 
 def _bytes(text: str | None) -> bytes | None:
-    """An argument as the bytes it was given as."""
+    """Return the original bytes of an argument."""
     return None if text is None else os.fsencode(text)
 
 
 def lines_of(source: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """The lines without their ends, with their numbers from 1; the last may have no end.
+    """Yield lines without line endings, with their numbers from 1; the last may have no line ending.
 
     Raises click.ClickException for a line that is too long to be a record.
     """
@@ -120,7 +120,7 @@ def lines_of(source: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
 
 def record_of(line: bytes, form: LineFormat) -> tuple[bytes | None, bytes | None]:
-    """The key and the value a line stands for; without a separator in it, all of it is the value."""
+    """Return the key and the value of a line; without a separator, the whole line is the value."""
     key: bytes | None = None
     value: bytes | None = line
     if form.key_separator is not None and form.key_separator in line:
@@ -155,7 +155,7 @@ def _send(producer: Producer, record: dict[str, Any], where: str) -> None:
 
 
 class Report:
-    """Counts what the broker acknowledged and what it did not, as the client library tells of each record."""
+    """Counts acknowledged and failed records, as the client library reports them."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -164,7 +164,7 @@ class Report:
         self.first_failure = ""
 
     def delivered(self, error: KafkaError | None, message: Message) -> None:
-        """The library's callback for one record."""
+        """Handle the library's report for a record."""
         if error is not None:
             self.failed += 1
             self.first_failure = self.first_failure or reason(error)

@@ -1,6 +1,6 @@
-"""`minibroker repair`: a data directory whose metadata log is damaged, made one that a broker starts on again.
+"""`minibroker repair`: repairs a data directory with a damaged metadata log, so that a broker starts on it.
 
-What is done, and what cannot come back, is the business of `broker.metadata_repair`; this prints it.
+`broker.metadata.metadata_repair` plans and does the repair; this prints it.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from minibroker.cli.shared import failure
 
 @click.command()
 @click.argument("directories", metavar="DIRECTORY...", nargs=-1, required=True)
-@click.option("--yes", is_flag=True, help="Do it; without, it is only said what would be done.")
+@click.option("--yes", is_flag=True, help="Do it; without this, only print what would be done.")
 def repair(directories: tuple[str, ...], yes: bool) -> None:
-    """Rebuild the metadata log of a stopped broker, as far as its directories (all of log.dirs) tell what was in it.
+    """Rebuild the metadata log of a stopped broker from its directories; name all of log.dirs.
 
-    Topics come back with their ids, partitions with their records, groups with their offsets. Lost configs, quotas
-    and credentials do not.
+    Topics are restored with their ids, partitions with their records, groups with their offsets. Lost configs, quotas
+    and credentials are not.
 
     \b
     Example:
@@ -43,7 +43,7 @@ def repair(directories: tuple[str, ...], yes: bool) -> None:
             found.apply()
         for step in found.steps:
             click.echo(step)
-        click.echo("done" if yes else "nothing was changed: this is what --yes does")
+        click.echo("done" if yes else "nothing was changed; add --yes to do this")
     except (OSError, LogDirectoryError, KafkaError) as error:
         raise failure(str(error)) from None
     finally:

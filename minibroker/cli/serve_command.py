@@ -1,6 +1,6 @@
-"""`minibroker serve`: settings in, a running broker out; how it runs is the broker's business.
+"""`minibroker serve`: reads settings and runs a broker.
 
-What cannot start says why in one line on stderr and exits with status 2, having touched nothing.
+If the broker cannot start, it says why in one line on stderr, changes nothing, and exits with status 2.
 """
 
 from __future__ import annotations
@@ -41,22 +41,26 @@ def _print_settings(context: click.Context, _: click.Parameter, wanted: bool) ->
 @click.argument("properties", metavar="[SERVER.PROPERTIES]", required=False, type=click.Path(path_type=Path))
 @click.option("--set", "assignments", metavar="KEY=VALUE", multiple=True, help="One setting; can be repeated.")
 @click.option(
-    "--nodes", type=click.IntRange(1, NODES_MAX), default=1, show_default=True, help="Brokers in the process."
+    "--nodes",
+    type=click.IntRange(1, NODES_MAX),
+    default=1,
+    show_default=True,
+    help="The number of brokers in the process.",
 )
 @click.option(
     "--metrics-port",
     type=click.IntRange(0, 65_535),
-    help="Serve Prometheus metrics here, on the first listener's host; 0 is any free port.",
+    help="Serve Prometheus metrics on this port of the first listener's host; 0 for any free port.",
 )
-@click.option("--control", metavar="[HOST:]PORT", help="Serve the test kit over HTTP here; 127.0.0.1 unless told.")
+@click.option("--control", metavar="[HOST:]PORT", help="Serve the test kit over HTTP here, by default on 127.0.0.1.")
 @click.option(
     "--control-token",
     metavar="TOKEN",
     envvar="MINIBROKER_CONTROL_TOKEN",
-    help="What its clients must bear; needed where other machines reach it.",
+    help="The token that its clients must send; needed if other machines may connect.",
 )
-@click.option("--faults", type=click.Path(path_type=Path), help="Begin with the faults of this YAML file.")
-@click.option("--emulate", metavar="RELEASE", help="Answer as a release of Apache Kafka did, from 0.8.2 to 4.3.")
+@click.option("--faults", type=click.Path(path_type=Path), help="Load faults from this YAML file.")
+@click.option("--emulate", metavar="RELEASE", help="Answer like this release of Apache Kafka, from 0.8.2 to 4.3.")
 @click.option(
     "--add-scram",
     "scram",
@@ -73,10 +77,18 @@ def _print_settings(context: click.Context, _: click.Parameter, wanted: bool) ->
     help="List the settings.",
 )
 @click.option(
-    "--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="What is written to stderr."
+    "--log-level",
+    type=click.Choice(LEVELS),
+    default="info",
+    show_default=True,
+    help="The least severe messages to write to stderr.",
 )
 @click.option(
-    "--log-format", type=click.Choice(FORMATS), default="text", show_default=True, help="JSON has an object a line."
+    "--log-format",
+    type=click.Choice(FORMATS),
+    default="text",
+    show_default=True,
+    help="The format of log lines; json writes an object per line.",
 )
 def serve(
     properties: Path | None,
@@ -94,25 +106,25 @@ def serve(
     """Serve on 127.0.0.1:9092, with the data in ./minibroker-data, until SIGTERM or Ctrl-C.
 
     Settings have Apache Kafka's names. They come from the file, then from environment variables
-    (MINIBROKER_LOG_SEGMENT_BYTES is log.segment.bytes), then from --set; the later wins.
+    (MINIBROKER_LOG_SEGMENT_BYTES is log.segment.bytes), then from --set; later ones override.
 
     \b
     Example:
         minibroker serve --set listeners=PLAINTEXT://127.0.0.1:0 --set log.dirs=/tmp/data
     """
     gc.disable()
-    # Imported here, as --help must not pay for a broker.
+    # Imported here, so that --help does not load a broker.
     from minibroker.broker.configs.configuration import load_settings
     from minibroker.broker.configs.settings import SettingsError
     from minibroker.broker.lifecycle import StartError
     from minibroker.broker.process import run
 
-    # What is imported never becomes garbage: to look for that, now or while clients wait, is time lost.
+    # Imported objects never become garbage: searching them, now or while clients wait, is a waste of time.
     gc.freeze()
     gc.enable()
     _log_to_stderr(log_level, log_format)
     if control is None and _is_on_the_command_line("control_token"):
-        raise click.UsageError("--control-token has a meaning only with --control")
+        raise click.UsageError("--control-token needs --control")
     try:
         settings, warnings = load_settings(properties, os.environ, assignments)
         for warning in warnings:
@@ -153,9 +165,9 @@ def _run_kit(settings: Settings, nodes: int, wishes: Kit) -> int:
 
     try:
         return serving.run(settings, nodes=nodes, announce=_announce, wishes=serving.Wishes(*wishes))
-    except ValueError as error:  # a fault, or a release, that cannot be
+    except ValueError as error:  # an invalid fault or release
         raise click.UsageError(str(error)) from None
-    except OSError as error:  # of the file of faults, or the address of the control
+    except OSError as error:  # of the faults file, or the control's address
         said = str(error) if error.filename is None else f"{error.filename}: {error.strerror}"
         raise click.UsageError(said) from None
 
@@ -172,5 +184,5 @@ def _log_to_stderr(level: str, format: str) -> None:
 
 
 def _announce(line: str) -> None:
-    """Print the line with the address at once, also into a pipe: whoever started the broker waits for it."""
+    """Print the line with the address at once, also into a pipe, as the caller waits for it."""
     print(line, flush=True)

@@ -1,4 +1,4 @@
-"""What the commands share: groups that load a command when it is asked for, errors in one line, the client's options.
+"""Common parts of the commands: lazily loaded groups, errors in one line, and client options.
 
 No client library is imported at the top of any command's file, so that `--help` and `serve` do not wait for it.
 """
@@ -22,7 +22,7 @@ CLIENT_ID = "minibroker-cli"
 DEFAULT_SERVER = "127.0.0.1:9092"
 CONNECT_TIMEOUT_S = 5.0
 REQUEST_TIMEOUT_S = 30.0
-# The width of a table that nobody's terminal limits: a topic's name alone can be 249 characters.
+# The width of a table without a terminal: a topic's name alone can have 249 characters.
 TABLE_WIDTH = 320
 INTERRUPTED = 130
 
@@ -41,14 +41,14 @@ class OneLineGroup(click.Group):
         except click.Abort:
             sys.exit(INTERRUPTED)
         except BrokenPipeError:
-            # Whoever read the output has gone, as `head` does; nothing more can be written, also not at exit.
+            # The reader of the output has ended, as `head` does; nothing more can be written, even at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(1)
         sys.exit(status if isinstance(status, int) else 0)
 
 
 def one_line(text: str) -> str:
-    """The text without line breaks and runs of blanks."""
+    """Return the text without line breaks and repeated blanks."""
     return " ".join(text.split())
 
 
@@ -59,12 +59,12 @@ def help_if_alone(context: click.Context) -> None:
 
 
 def failure(message: str) -> click.ClickException:
-    """An operation that did not succeed, status 1."""
+    """Return the error of a failed operation, with status 1."""
     return click.ClickException(one_line(message))
 
 
 def servers_of(text: str) -> str:
-    """HOST:PORT, or several with commas between them. Raises click.BadParameter."""
+    """Parse comma-separated HOST:PORT. Raises click.BadParameter."""
     from minibroker.client.client_errors import SettingError
     from minibroker.client.connection_settings import addresses
 
@@ -76,7 +76,7 @@ def servers_of(text: str) -> str:
 
 
 def assignment_of(text: str) -> tuple[str, str]:
-    """NAME=VALUE, as a pair. Raises click.BadParameter."""
+    """Parse NAME=VALUE to a pair. Raises click.BadParameter."""
     name, separator, value = text.partition("=")
     if not separator or not name:
         raise click.BadParameter(f"{text!r} is not NAME=VALUE")
@@ -84,7 +84,7 @@ def assignment_of(text: str) -> tuple[str, str]:
 
 
 class Bootstrap(NamedTuple):
-    """The servers to ask first, and settings of the client by Kafka's names, which may be secret."""
+    """The bootstrap servers, and client settings by Kafka's names, which may be secret."""
 
     servers: str
     settings: tuple[tuple[str, str], ...]
@@ -97,7 +97,7 @@ def client_options(command: Callable[..., Any]) -> Callable[..., Any]:
     def with_bootstrap(*args: Any, servers: str, client: tuple[tuple[str, str], ...], **kwargs: Any) -> Any:
         return command(*args, bootstrap=Bootstrap(servers, client), **kwargs)
 
-    settings = assignments_option("--client", "client", "A setting of Kafka's clients, as for TLS and SASL.")
+    settings = assignments_option("--client", "client", "A setting of Kafka's clients, such as for TLS and SASL.")
     server = click.option(
         "--bootstrap-server",
         "servers",
@@ -123,17 +123,17 @@ def json_option(help: str) -> Callable[[Command], Command]:
 
 
 def client_config(bootstrap: Bootstrap) -> dict[str, Any]:
-    """librdkafka's settings for a client of these servers. Raises click.ClickException if none can be connected to.
+    """Return librdkafka's settings for a client of these servers. Raises click.ClickException if none is reachable.
 
-    The plain connection comes first because librdkafka tries a port that refuses again until its time is up.
+    A plain connection is tried first, because librdkafka retries a closed port until its timeout.
     """
     require_connection(bootstrap.servers)
-    # Its own log lines would stand between ours; what fails is said by the command.
+    # Its log lines would mix with ours; the command reports failures.
     return {"bootstrap.servers": bootstrap.servers, "log_level": 0, "client.id": CLIENT_ID, **dict(bootstrap.settings)}
 
 
 def require_connection(servers: str) -> None:
-    """Raise click.ClickException unless one of the servers can be connected to, without a word of the protocol."""
+    """Raise click.ClickException unless one of the servers accepts a connection; send nothing."""
     import socket
 
     from minibroker.client.connection_settings import addresses
@@ -156,7 +156,7 @@ def reason(error: object) -> str:
 
 
 def print_table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
-    """Print a table as wide as the terminal, or as anything needs when there is none; None is an empty cell."""
+    """Print a table as wide as the terminal, or without one as wide as needed; None is an empty cell."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -177,7 +177,7 @@ def _cell(value: object) -> str:
 
 
 def bytes_field(name: str, data: bytes | None) -> dict[str, str | None]:
-    """For JSON: a text under its name; bytes that are none as base64 under another, so that nothing is lost."""
+    """Return a field for JSON: UTF-8 as text, other bytes as base64 under another name."""
     try:
         return {name: None if data is None else data.decode("utf-8")}
     except UnicodeDecodeError:
@@ -185,8 +185,8 @@ def bytes_field(name: str, data: bytes | None) -> dict[str, str | None]:
 
 
 def readable(data: bytes) -> str:
-    """Bytes as one line of text that a terminal shows and does not obey.
+    """Return bytes as one line of text that is safe for a terminal.
 
-    UTF-8 stays as it is; what is none, and a control character other than a tab, becomes an escape like \\x1b.
+    UTF-8 is kept; other bytes, and control characters except tabs, are escaped, such as \\x1b.
     """
     return "\t".join(map(escaped, data.decode("utf-8", errors="backslashreplace").split("\t")))

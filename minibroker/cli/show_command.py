@@ -1,6 +1,6 @@
-"""`minibroker show`: the fields of a message of the protocol, and the Python that reads one version of it.
+"""`minibroker show`: the fields of a protocol message, and the Python code that reads one version of it.
 
-What there is to show comes from `protocol.describing`; this prints it.
+`protocol.describing` describes the messages; this prints them.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ COLUMNS = ("field", "type", "versions", "nullable", "compact", "tag", "default")
 @click.command()
 @click.argument("name")
 @click.argument("version", required=False, type=int)
-@click.option("--write", is_flag=True, help="Show the code that writes it, too.")
+@click.option("--write", is_flag=True, help="Also show the code that writes it.")
 @json_option("Print a JSON array of the messages, without code.")
 def show(name: str, version: int | None, write: bool, as_json: bool) -> None:
-    """Show what a message of the protocol is made of: NAME is Metadata, MetadataRequest or TopicRecord.
+    """Show the fields of a protocol message: NAME is Metadata, MetadataRequest or TopicRecord.
 
-    The newest version is shown, or VERSION.
+    By default, the newest version is shown.
 
     \b
     Example:
@@ -47,7 +47,7 @@ def show(name: str, version: int | None, write: bool, as_json: bool) -> None:
 
 
 def _version(message: type[Message], version: int | None) -> int:
-    """The version to show. Raises click.UsageError if the message does not have it."""
+    """Return the version to show. Raises click.UsageError if the message does not have it."""
     newest = message.versions[-1]
     if version is None:
         return newest

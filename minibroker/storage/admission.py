@@ -19,7 +19,6 @@ from minibroker.protocol.records.batch import (
     MAGIC,
     MAGIC_POSITION,
     TIMESTAMP_TYPE_BIT,
-    TRANSACTIONAL_BIT,
     BatchHeader,
     check_batch,
     check_batch_in_steps,
@@ -52,29 +51,21 @@ from minibroker.storage.log import Log
 from minibroker.storage.log_settings import CODECS, LogSettings
 
 _PRODUCER = "producer"
-_NOT_PLAIN = ENCODING_MASK | TRANSACTIONAL_BIT | CONTROL_BIT
+_NOT_PLAIN = ENCODING_MASK | CONTROL_BIT
 _PLAIN = frozenset({_PRODUCER, "uncompressed"})  # the codecs under which a plain batch stays one
 
 
-def is_plain(records: Bytes, unusual: int = _NOT_PLAIN) -> bool:
-    """Whether these are up to 64 KiB of format 2, neither compressed nor in a transaction: what most often comes."""
+def is_plain(records: Bytes) -> bool:
+    """Whether these are up to 64 KiB of format 2, neither compressed nor control records: what most often comes."""
     return (
         HEADER_BYTES <= len(records) <= SMALL_BYTES
         and records[MAGIC_POSITION] == MAGIC
-        and not records[LOW_ATTRIBUTES_POSITION] & unusual
+        and not records[LOW_ATTRIBUTES_POSITION] & _NOT_PLAIN
     )
 
 
-def is_plain_or_transactional(records: Bytes) -> bool:
-    """Whether `records` are plain, but for that they may be in a transaction."""
-    return is_plain(records, _NOT_PLAIN & ~TRANSACTIONAL_BIT)
-
-
 def admit_plain(log: Log, records: memoryview, now_ms: int) -> Admitted | None:
-    """Admit a batch that `is_plain_or_transactional`, as `admit` does.
-
-    Return None, and do nothing, if the log wants other batches.
-    """
+    """Admit a batch that `is_plain`, as `admit` does; return None, and do nothing, if the log wants other batches."""
     settings = log.settings
     if (
         settings.compression_type not in _PLAIN
@@ -99,7 +90,7 @@ def admit(log: Log, records: memoryview, *, api_version: int, now_ms: int) -> Ad
     checksum), INVALID_RECORD and INVALID_TIMESTAMP (`InvalidRecords`, with the records they are about),
     MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE.
     """
-    admitted = admit_plain(log, records, now_ms) if is_plain_or_transactional(records) else None
+    admitted = admit_plain(log, records, now_ms) if is_plain(records) else None
     return admitted or at_once(admit_in_steps(log, records, api_version=api_version, now_ms=now_ms))
 
 

@@ -1,4 +1,4 @@
-"""The test kit: a real broker on a real socket inside of a test, which controls its faults, time and state.
+"""The test kit: a real broker on a real socket inside a test, which controls its faults, time and state.
 
 Names are imported on first use, so that importing this package costs nothing.
 """

@@ -1,11 +1,13 @@
-"""`Broker`, the test kit's one object: a broker's life, its clock, and the verbs that tests call."""
+"""`Broker`, the object that tests use: a broker, its clock, and the methods for tests."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from functools import cached_property
+from typing import Any
 
+from minibroker.broker.metadata.image import BROKER_RESOURCE
 from minibroker.quantities import Duration, milliseconds
 from minibroker.testing.embedded_broker import EmbeddedBroker
 from minibroker.testing.group_verbs import GroupVerbs
@@ -13,16 +15,17 @@ from minibroker.testing.loops import Loop, awaited, blocking, immediate
 from minibroker.testing.moving_clock import JUMPS, MovingClock
 from minibroker.testing.node_verbs import NodeVerbs
 from minibroker.testing.record_verbs import RecordVerbs
+from minibroker.testing.security import AclVerbs, QuotaVerbs, Users, certificate_for, config_for
 
 SETTLE_SECONDS = 10.0  # how long to wait after a move for other threads: compaction, removal of files
 
 
 class TestClock:
-    """The broker's time. Clients, in this process or others, keep their own.
+    """The broker's time. Clients keep their own, even in this process.
 
-    Moving it ahead drives retention, compaction, session, rebalance and transaction timeouts, the expiry of offsets and
-    producers, waiting fetches, idle connections, and the timestamps that the broker sets (log append time). It runs and
-    can be moved while the broker is down after a `kill`.
+    It drives retention, compaction, session, rebalance and transaction timeouts, the expiry of offsets and producers,
+    waiting fetches, idle connections, and the timestamps that the broker sets (log append time). It also runs, and can
+    be advanced, while the broker is down after a `kill`.
     """
 
     __test__ = False  # tells pytest that this is not a test
@@ -42,7 +45,7 @@ class TestClock:
 
     @blocking
     async def advance(self, by: Duration) -> None:
-        """Move ahead by "7 days", "1.5 s", ms, or a timedelta; return when all that became due is done."""
+        """Advance by "7 days", "1.5 s", ms, or a timedelta; return once everything that became due is done."""
         clock, by_ms = self._broker.moving_clock, milliseconds(by)
         for _ in range(JUMPS):
             clock.jump(by_ms / JUMPS)
@@ -52,7 +55,7 @@ class TestClock:
     aadvance = awaited(advance)
 
     async def _settle(self, clock: MovingClock) -> None:
-        """Wait until no other thread is at work for the broker."""
+        """Wait until no other thread works for the broker."""
         until = time.monotonic() + SETTLE_SECONDS
         while time.monotonic() < until:
             clock.jump(0)
@@ -74,7 +77,7 @@ class TestClock:
 
     @property
     def frozen(self) -> bool:
-        """Whether the clock is stopped."""
+        """Return whether the clock is stopped."""
         return self.loop.call(lambda: self._broker.moving_clock.frozen)
 
 
@@ -85,3 +88,37 @@ class Broker(RecordVerbs, GroupVerbs, NodeVerbs):
     def clock(self) -> TestClock:
         """Return the broker's time: `advance` it, `freeze` it."""
         return TestClock(self)
+
+    @cached_property
+    def users(self) -> Users:
+        """Return the users who can log in: `add` one, `remove` one."""
+        return Users(self)
+
+    @cached_property
+    def acls(self) -> AclVerbs:
+        """Return the ACLs: `allow` and `deny`."""
+        _ = self.security
+        return AclVerbs(self)
+
+    @cached_property
+    def quotas(self) -> QuotaVerbs:
+        """Return the quotas: `set` them."""
+        return QuotaVerbs(self)
+
+    def client_config(self, library: str, *, user: str | None = None, mechanism: str | None = None) -> Any:
+        """Return what a client needs to connect, as its library takes it: addresses, certificates, name and password.
+
+        `library` is "confluent", "aiokafka", "kafka-python", "java", "franz-go", "kafkajs" or "librdkafka.properties".
+        A user that there is not is added. `mechanism` is SCRAM-SHA-512 unless it is given. Raises ValueError.
+        """
+        return config_for(self, library, user, mechanism)
+
+    @immediate
+    def use_certificate(self, kind: str) -> None:
+        """Present another certificate to new clients.
+
+        `kind` is "good", "expired", "other host" or "unknown authority". Raises ValueError.
+        """
+        changes = certificate_for(self.security, kind)
+        for node_id in self.running.node_ids:
+            self.running.cluster.controller.change_config(BROKER_RESOURCE, str(node_id), changes)

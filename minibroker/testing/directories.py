@@ -1,6 +1,6 @@
 """The directories of an embedded broker: its logs, another directory after each reset, and its snapshots.
 
-They are made, copied and removed here; their content is the broker's business.
+This file creates, copies and removes them; the broker manages their content.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ class UnsyncedDisk(Disk):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A copy of the logs at one time, as a crash at that time would have left them."""
+    """A copy of the logs at some time, as a crash at that time would leave them."""
 
     directory: Path
 
 
 class Directories:
-    """The logs' place: `current` is a given directory, or one of several temporary ones, or None while closed."""
+    """The directories of the logs: `current` is a given directory, a temporary one, or None while closed."""
 
     def __init__(self, given: Path | None) -> None:
         self._given = given
@@ -94,7 +94,7 @@ class Directories:
             self.current = self._next()
 
     def begin_anew(self) -> None:
-        """Make an empty directory the current one. A thread removes the old one if it was temporary."""
+        """Switch to an empty directory. A thread removes the old one if it was temporary."""
         if self._given is not None:
             _empty(self._given)
             return
@@ -118,7 +118,7 @@ class Directories:
             raise FileNotFoundError(f"the snapshot {snapshot.directory} was removed with its broker")
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Make a copy of a snapshot the current directory. `check` the snapshot before."""
+        """Switch to a copy of a snapshot. `check` the snapshot before."""
         self.begin_anew()
         assert self.current is not None
         _copy(snapshot.directory, self.current)
@@ -151,7 +151,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _empty(directory: Path) -> None:
-    """Remove what a broker has written there, and nothing else: the directory may hold other people's files."""
+    """Remove what a broker has written there, and nothing else: the directory may contain other files."""
     for path in directory.iterdir():
         if path.is_dir() and not path.is_symlink():
             if _is_log(path.name):

@@ -1,8 +1,8 @@
-"""The life of a broker inside of a test: it is started, stopped, killed and reset here.
+"""The life of a broker inside a test: start, stop, kill and reset.
 
-The verbs for a broker that runs are in the files beside this one; `broker` joins them. The test kit enters the broker
-by four doors, each an object passed in (`Seams`): the clock (`MovingClock`), the disk (`directories`), the interceptors
-(faults, journal, emulation, waits, pauses), the random source (`seed`). Three more doors are methods of the broker:
+The methods for a running broker are in the files beside this one; `broker` joins them. The test kit replaces four parts
+of the broker (`Seams`): the clock (`MovingClock`), the disk (`directories`), the interceptors (faults, journal,
+emulation, waits, pauses), the random source (`seed`). It also uses three kinds of methods of the broker:
 
     reset, restore   BrokerLifecycle.let_go and replace swap the state under clients that stay connected. Requests that
                      wait run once more: Connection.ask_again and Parked.again have no other caller.
@@ -45,6 +45,7 @@ from minibroker.testing.ports import Ports, close_all
 if TYPE_CHECKING:
     from minibroker.broker.monitoring.measuring import Measurements
     from minibroker.protocol.declare import Message
+    from minibroker.testing.security import Security
 
 log = logging.getLogger("minibroker")
 
@@ -60,8 +61,8 @@ MAXIMUM_NODES = 100
 class EmbeddedBroker:
     """A broker for `with` (a thread of its own) or `async with` (the caller's event loop).
 
-    Any thread may call its methods. A method that waits blocks its caller, and has a twin to be awaited, which is named
-    `a` and the method's name. With a broker in the caller's own loop only the twins can be used.
+    Any thread may call its methods. Each blocking method also exists as a coroutine, named with a leading `a`. With a
+    broker in the caller's own loop, only the coroutines can be used.
     """
 
     def __init__(
@@ -73,13 +74,16 @@ class EmbeddedBroker:
         directory: str | Path | None = None,
         seed: int | None = None,
         emulate: str | None = None,
+        security: str | None = None,
+        users: Mapping[str, str] | None = None,
     ) -> None:
         """Check the settings, which have Apache Kafka's names.
 
         The logs are in `directory`, or else in a temporary one that is removed at the end. `auto_create` is
         `auto.create.topics.enable`. `seed` makes ids and leaders the same in every run. `emulate` is a release of
-        Apache Kafka from "0.8.2" to "4.3"; the broker answers as that release did. Raises SettingsError, and ValueError
-        for an unknown release and for too few or too many nodes.
+        Apache Kafka from "0.8.2" to "4.3"; the broker answers as that release did. `security` is "PLAINTEXT", "SSL",
+        "SASL_PLAINTEXT" or "SASL_SSL": the broker makes certificates, knows `users` by their passwords, and obeys ACLs.
+        Raises SettingsError, and ValueError for an unknown release or security and for too few or too many nodes.
         """
         if not isinstance(nodes, int) or not 1 <= nodes <= MAXIMUM_NODES:
             raise ValueError(f"nodes is a number from 1 to {MAXIMUM_NODES}, and cannot be {nodes!r}")
@@ -88,12 +92,17 @@ class EmbeddedBroker:
         self.emulated: Final = None if emulate is None else release_of(emulate)
         if self.emulated is not None:
             self._texts |= settings_of(self.emulated)
+        self._security = None if security is None else _security(security, users or {})
+        if self._security is not None:
+            self._texts |= self._security.settings
         self._texts |= {name: text_of_setting(value) for name, value in (settings or {}).items()}
         _check(self._texts)
         self.nodes: Final = nodes
         self.first_records: Sequence[Message] = ()  # of the metadata of each new cluster
         self._random = random.SystemRandom() if seed is None else random.Random(seed)
-        self.interceptors: Final[list[Interceptor]] = []  # in every life; while empty, requests pay nothing
+        self.interceptors: Final[
+            list[Interceptor]
+        ] = []  # kept across restarts; while empty, they cost requests nothing
         self.measured: Measurements | None = None
         if self.emulated is not None:
             self.interceptors.append(Emulation(self.emulated))
@@ -121,7 +130,7 @@ class EmbeddedBroker:
         await self.astop()
 
     def start(self) -> Self:
-        """Serve in a thread of the broker's own. Raises StartError."""
+        """Serve in the broker's own thread. Raises StartError."""
         self._begin(LoopThread())
         try:
             self.loop.run(self._serve())
@@ -172,12 +181,12 @@ class EmbeddedBroker:
         self._end_life()
 
     def count_into(self, measured: Measurements) -> None:
-        """Count all lives of the broker in `measured`. Call it before the broker starts."""
+        """Count in `measured`, across all restarts. Call it before the broker starts."""
         self.measured = measured
         self.interceptors.insert(0, measured.requests)
 
     def put_first(self, interceptor: Interceptor) -> None:
-        """Let an interceptor see requests before all others but the metrics, which count every request."""
+        """Add an interceptor before all others except the metrics, which count every request."""
         self.interceptors.insert(0 if self.measured is None else 1, interceptor)
 
     # --- its state --------------------------------------------------------------------------------
@@ -189,13 +198,13 @@ class EmbeddedBroker:
 
     @immediate
     def snapshot(self) -> Snapshot:
-        """Copy all that the logs hold now, for `restore`. The copy is removed when the broker stops."""
+        """Copy the current contents of the logs, for `restore`. The copy is removed when the broker stops."""
         _ = self.running  # a broker that is down has no snapshot
         return self._directories.snapshot()
 
     @immediate
     def restore(self, snapshot: Snapshot) -> None:
-        """Return to what the logs held at the snapshot. Connections and ports stay.
+        """Restore the logs of the snapshot. Connections and ports stay.
 
         Raises FileNotFoundError if the snapshot was removed.
         """
@@ -217,6 +226,18 @@ class EmbeddedBroker:
         return self._directories.current
 
     @property
+    def is_secured(self) -> bool:
+        """Whether it was made with `security`."""
+        return self._security is not None
+
+    @property
+    def security(self) -> Security:
+        """Return the broker's security. Raises RuntimeError without one."""
+        if self._security is None:
+            raise RuntimeError('the broker has no security: it needs Broker(security="SASL_SSL") or another protocol')
+        return self._security
+
+    @property
     def ports(self) -> Ports:
         """Return the addresses that the broker keeps. Raises NotRunning."""
         if self._ports is None:
@@ -232,12 +253,12 @@ class EmbeddedBroker:
 
     @property
     def is_running(self) -> bool:
-        """Whether clients can connect."""
+        """Return whether clients can connect."""
         return self._running is not None
 
     @property
     def is_stopped(self) -> bool:
-        """Whether it has to be started by `start`. After a `kill` that is False, and `restart` starts it."""
+        """Return whether `start` starts the broker. After a `kill` this is False, and `restart` starts it."""
         return self._loop is None
 
     def on_loop(self, function: Callable[[], Result]) -> Result:
@@ -246,7 +267,7 @@ class EmbeddedBroker:
 
     @property
     def running(self) -> BrokerLifecycle:
-        """Return the broker as it runs now. Only its loop may use it. Raises NotRunning."""
+        """Return the running broker. Only its loop may use it. Raises NotRunning."""
         if self._running is None:
             raise NotRunning("the broker is not running")
         return self._running
@@ -295,7 +316,8 @@ class EmbeddedBroker:
         self._life = LifeClock(clock)
         disk = self._directories.disk(None if self.measured is None else self.measured.syncs)
         levels = INITIAL if self.emulated is None else first_levels_of(self.emulated)
-        return Seams(self._life, clock, disk, self._random, self.interceptors, levels, self.first_records)
+        records = [*self.first_records, *(() if self._security is None else self._security.first_records)]
+        return Seams(self._life, clock, disk, self._random, self.interceptors, levels, records)
 
     def _end_life(self) -> None:
         """Cancel all timers of the last life: a broker that has crashed does nothing more."""
@@ -334,9 +356,15 @@ class EmbeddedBroker:
             self._ports = None
         loop, self._loop = self._loop, None
         if loop is not None:
-            loop.close()  # before the clock goes: tasks that this cancels look at it
+            loop.close()  # before the clock is dropped, as the tasks that this cancels use it
         self._clock = self._life = None
         self._directories.close()
+
+
+def _security(protocol: str, users: Mapping[str, str]) -> Security:
+    from minibroker.testing.security import Security  # which few tests need
+
+    return Security(protocol, users)
 
 
 def _check(texts: Mapping[str, str]) -> None:

@@ -1,6 +1,6 @@
-"""The verbs for groups and transactions: rebalances, evictions, fenced producers, transactions held in a state.
+"""The methods for groups and transactions: rebalances, evictions, fenced producers, held transactions.
 
-They call what the coordinators themselves call when a member or a producer gives them reason to.
+They call what the coordinators call for the same event.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ REASON = "requested by a test"
 
 
 class GroupVerbs(WaitVerbs):
-    """Groups and transactions. Each verb raises KafkaError for one that does not exist."""
+    """Groups and transactions. Each method raises KafkaError for one that does not exist."""
 
     @cached_property
     def _held_ends(self) -> HeldEnds:
@@ -42,7 +42,7 @@ class GroupVerbs(WaitVerbs):
 
     @immediate
     def force_rebalance(self, group: str) -> None:
-        """Make all members join again; of a KIP-848 group, begin another epoch."""
+        """Make all members join again; in a KIP-848 group, begin a new epoch."""
         found = _group(self.running.cluster, group)
         if isinstance(found, ClassicGroup):
             if not found.is_empty:
@@ -79,7 +79,7 @@ class GroupVerbs(WaitVerbs):
             coordinator.initialize(transactional_id, transaction.timeout_ms)
             return
         if not transaction.epochs_exhausted:
-            # The abort takes the next epoch. A producer that has the one before may abort, too, and go on (KIP-890).
+            # The abort takes the next epoch. A producer with the previous one may abort, too, and continue (KIP-890).
             transaction = transaction._replace(producer_epoch=transaction.producer_epoch + 1)
         coordinator.abort_and_fence(transaction)
         self.running.cluster.turn.end()  # its markers follow at once, before the test looks
@@ -93,7 +93,7 @@ class GroupVerbs(WaitVerbs):
     def hold(self, transactional_id: str, state: Held = "prepared") -> None:
         """Keep transactions of this id in a state until `release`.
 
-        `prepared`: decided, without markers, so that readers of committed records wait, and a new producer gets
+        `prepared`: decided, without markers, so that `read_committed` consumers wait, and a new producer gets
         CONCURRENT_TRANSACTIONS. `ongoing`: EndTxn is not answered.
         """
         if state == "prepared":
@@ -105,7 +105,7 @@ class GroupVerbs(WaitVerbs):
 
     @immediate
     def release(self, transactional_id: str) -> None:
-        """Let the transactions of this id go on."""
+        """Release the transactions of this id."""
         self.running.cluster.transactions.markers.release(transactional_id)
         self._held_ends.release(transactional_id)
 
@@ -169,5 +169,5 @@ def _check_member(members: Sequence[object], group: str, member: str | None) -> 
 
 
 def _joins(request: object) -> bool:
-    """Whether a request makes a member join: a JoinGroup, or a heartbeat with epoch 0."""
+    """Return whether a request makes a member join: a JoinGroup, or a heartbeat with epoch 0."""
     return getattr(request, "member_epoch", 0) == 0

@@ -41,7 +41,7 @@ class Which(TypedDict, total=False):
 
 
 class Journal(Interceptor):
-    """The exchanges that the broker saw. `dropped` counts those that made room for newer ones."""
+    """The requests and answers of the broker. `dropped` counts those removed for newer ones."""
 
     def __init__(
         self, broker: EmbeddedBroker, maximum_exchanges: int = MAXIMUM_EXCHANGES, maximum_bytes: int = MAXIMUM_BYTES
@@ -63,12 +63,12 @@ class Journal(Interceptor):
 
     @property
     def is_on(self) -> bool:
-        """Whether new requests are kept."""
+        """Return whether new requests are kept."""
         return self in self._broker.interceptors
 
     @property
     def seen(self) -> int:
-        """Return how many requests were kept, dropped ones included."""
+        """Return how many requests were kept, including dropped ones."""
         return self._number
 
     def on(self) -> None:
@@ -125,7 +125,7 @@ class Journal(Interceptor):
         ]
 
     def of(self, call: Call) -> Exchange | None:
-        """Return the exchange of a request that is under way, if it is kept."""
+        """Return the exchange of a running request, if it is kept."""
         return self._open.get(call)
 
     def _on(self) -> None:
@@ -145,7 +145,7 @@ class Journal(Interceptor):
         self._kept_bytes = self.dropped = 0
 
     def refused(self, error: KafkaError) -> None:
-        """Note an error with a message, unless another broker of this process raised it in its own thread."""
+        """Record an error with a message, unless another broker of this process raised it in its own thread."""
         if error.message and threading.current_thread() is self._thread:
             self._refusals.append(error)
 

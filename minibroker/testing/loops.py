@@ -1,12 +1,12 @@
-"""The event loop that a broker runs on, seen from its test: in a thread of its own, or the caller's.
+"""The event loop of a broker, as its test uses it: in a separate thread, or the caller's.
 
-A broker's state belongs to its loop. A verb is written once, as code for the loop, and a decorator brings calls there:
+A broker's state belongs to its loop. A method is written once, as code for the loop, and a decorator runs it there:
 
     @immediate  def reset(self) -> None             returns at once; any thread may call it, the loop's own too
     @blocking   async def expect(self, ...) -> ...  blocks until it is done
-    aexpect = awaited(expect)                       the same verb, to be awaited; it is named `a` and the verb's name
+    aexpect = awaited(expect)                       the same method as a coroutine, with a leading `a`
 
-Type checkers and editors see the signature and the docstring of the verb in each of them.
+Type checkers and editors see the method's signature and docstring in each form.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class NotRunning(RuntimeError):
 
 
 class Loop:
-    """Where a broker's code runs: a loop, and the thread that it runs in."""
+    """The loop of a broker, and the loop's thread."""
 
     REASON: ClassVar[str]
-    """Why the loop's own thread must not block."""
+    """The reason why the loop's own thread must not block."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
         self._loop = loop
@@ -44,7 +44,7 @@ class Loop:
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether this process is a fork of the one that the loop runs in: a call from here would never return."""
+        """Return whether this process is a fork of the loop's process, so that a call would never return."""
         return os.getpid() != self._process_id
 
     def _check_process(self) -> None:
@@ -101,7 +101,7 @@ class Loop:
 
 
 class LoopThread(Loop):
-    """A uvloop event loop in a daemon thread of the broker's own."""
+    """A uvloop event loop in the broker's own daemon thread."""
 
     REASON = "the broker's own thread cannot wait for the broker"
 
@@ -121,7 +121,7 @@ class LoopThread(Loop):
 
 
 class CallersLoop(Loop):
-    """The event loop that is running, of which the broker becomes a part."""
+    """The running event loop of the caller, which the broker uses."""
 
     REASON = "this broker runs in your own event loop: await the method whose name begins with 'a'"
 
@@ -165,7 +165,7 @@ def blocking(
 def awaited(
     blocked: Callable[Concatenate[Owner, Arguments], Result],
 ) -> Callable[Concatenate[Owner, Arguments], Coroutine[Any, Any, Result]]:
-    """Return the twin of a `blocking` verb: a coroutine function that runs it on the loop of its object."""
+    """Return the coroutine function of a `blocking` method, which runs it on the loop of its object."""
     verb: Callable[Concatenate[Owner, Arguments], Coroutine[Any, Any, Result]] = blocked.__wrapped__  # type: ignore[attr-defined]
 
     @wraps(verb)
@@ -188,7 +188,7 @@ def renamed(old: str, verb: Callable[Arguments, Result]) -> Callable[Arguments, 
 
 
 def _in_trio() -> bool:
-    """Whether trio runs in this thread; asked without importing trio."""
+    """Return whether trio runs in this thread, without importing trio."""
     trio = sys.modules.get("trio")
     return trio is not None and bool(trio.lowlevel.in_trio_run())
 

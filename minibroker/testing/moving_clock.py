@@ -1,4 +1,4 @@
-"""The clock of an embedded broker: it follows the machine's, can be moved ahead, and can be stopped.
+"""The clock of an embedded broker: it follows the machine's, and can be advanced and stopped.
 
 It has all timers of the broker, and belongs to its loop; `TestClock` is what tests use.
 """
@@ -17,7 +17,7 @@ JUMPS = 200
 
 
 class MovingTimer:
-    """A callback that a `MovingClock` has yet to run."""
+    """A scheduled callback of a `MovingClock`."""
 
     __slots__ = ("callback",)
 
@@ -58,7 +58,7 @@ class MovingClock:
     def wall_ms(self) -> int:
         """Return the milliseconds since 1970-01-01 UTC, plus the time that was added."""
         wall_ms = self._system.wall_ms() if self._frozen_at is None else self._frozen_at[0]
-        return wall_ms + int(round(self._wall_ahead_ms, 3))  # many moves have summed up
+        return wall_ms + int(round(self._wall_ahead_ms, 3))  # many jumps have added up
 
     def monotonic_ms(self) -> float:
         """Return milliseconds that never go back."""
@@ -75,7 +75,7 @@ class MovingClock:
 
     @property
     def busy(self) -> bool:
-        """Whether another thread is at work."""
+        """Return whether another thread is working."""
         return self._system.busy
 
     # --- for `TestClock` --------------------------------------------------------------------------
@@ -92,7 +92,7 @@ class MovingClock:
             self._set_alarm()
 
     def unfreeze(self) -> None:
-        """Go on from where the clock stopped."""
+        """Run again from where the clock stopped."""
         if self._frozen_at is not None:
             stopped_ms = self._system.monotonic_ms() - self._frozen_at[1]
             self._ahead_ms -= stopped_ms
@@ -114,7 +114,7 @@ class MovingClock:
     # --- timers -----------------------------------------------------------------------------------
 
     def _run_due(self) -> None:
-        """Run the callbacks that are due now. Those added meanwhile have to wait, so that the loop gets its turn."""
+        """Run the callbacks that are due now. Those added meanwhile wait, so that the loop gets its turn."""
         now_ms = self.monotonic_ms()
         due = []
         while self._timers and self._timers[0][0] <= now_ms:
@@ -132,7 +132,7 @@ class MovingClock:
             self.after()
 
     def _set_alarm(self) -> None:
-        """Let the machine's clock call when the first timer is due."""
+        """Schedule a call of the machine's clock for the first timer."""
         while self._timers and self._timers[0][2].callback is None:
             heapq.heappop(self._timers)
         wake_ms = self._timers[0][0] - self._ahead_ms if self._timers else float("inf")

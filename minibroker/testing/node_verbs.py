@@ -1,4 +1,4 @@
-"""The verbs for nodes, leaders, coordinators, and the history of a log.
+"""The methods for nodes, leaders, coordinators, and the history of a log.
 
 Each change goes into the metadata log, as if a controller had decided it.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class NodeVerbs(EmbeddedBroker):
-    """Nodes, leaders, coordinators. Each verb raises KafkaError for a node or a partition that does not exist."""
+    """Nodes, leaders, coordinators. Each method raises KafkaError for a node or a partition that does not exist."""
 
     @cached_property
     def _paused(self) -> Paused:
@@ -37,12 +37,12 @@ class NodeVerbs(EmbeddedBroker):
 
     @immediate
     def stop_node(self, node: int) -> None:
-        """Stop a node: queued answers are sent, its port refuses connections, other nodes lead what they can."""
+        """Stop a node: queued answers are sent, its port refuses connections, other nodes take over its partitions."""
         self._take_away(node, cleanly=True)
 
     @immediate
     def kill_node(self, node: int) -> None:
-        """Kill a node: its clients are disconnected, its port refuses connections, other nodes lead what they can."""
+        """Kill a node: clients are disconnected, its port refuses connections, other nodes take over its partitions."""
         self._take_away(node, cleanly=False)
 
     @blocking
@@ -62,18 +62,18 @@ class NodeVerbs(EmbeddedBroker):
 
     @immediate
     def resume_node(self, node: int) -> None:
-        """Resume a paused node. It answers what it was asked meanwhile."""
+        """Resume a paused node. It answers the requests that arrived meanwhile."""
         self._paused.resume(node)
 
     @immediate
     def make_stale(self, node: int) -> None:
-        """Make a node's Metadata answers name the leaders of now, whatever changes later, until `refresh`."""
+        """Freeze the leaders in a node's Metadata answers until `refresh`."""
         _check_node(self.running.cluster, node)
         self._stale.make_stale(node, self.running.cluster)
 
     @immediate
     def refresh(self, node: int) -> None:
-        """Make the Metadata answers of a stale node name the present leaders again."""
+        """Make a stale node's Metadata answers name the current leaders again."""
         self._stale.refresh(node)
 
     def _take_away(self, node: int, *, cleanly: bool) -> None:
@@ -115,16 +115,16 @@ class NodeVerbs(EmbeddedBroker):
 
     @immediate
     def begin_epoch(self, topic: str, partition: int = 0) -> int:
-        """Begin another leader epoch, as if the leader had been elected again; return the epoch."""
+        """Begin a new leader epoch, as if the leader had been elected again; return the epoch."""
         found = _partition(self.running.cluster, topic, partition)
         apply_changes(self.running.cluster, [_change(found, leader=found.leader_id)])
         return found.leader_epoch
 
     @immediate
     def truncate(self, topic: str, offset: int, partition: int = 0) -> int:
-        """Drop the batch with `offset` and all after it, as an unclean election does; return the new leader epoch.
+        """Drop the batch with `offset` and all later ones, as an unclean election does; return the new leader epoch.
 
-        Clients that have read further notice by the epoch (KIP-320).
+        Clients that have read further detect it by the epoch (KIP-320).
         """
         _partition(self.running.cluster, topic, partition).log.truncate_to(offset)
         return self.begin_epoch(topic, partition)

@@ -1,6 +1,6 @@
 """Requests that the test kit sends to its own broker, without a socket, past faults and journal.
 
-They are messages of the protocol, so that a verb has the same effect as a client.
+They are messages of the protocol, so that a method has the same effect as a client.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ async def ask(cluster: Broker, node: Node, request: Message, version: int | None
     )
     version = served.versions[-1] if version is None else version
     context = RequestContext(cluster, connection, version, CLIENT_ID, Slicer())
+    context.is_own = True
     outcome = Route(served, version).run(context, request)
     if isinstance(outcome, GeneratorType):
         outcome = at_once(outcome)

@@ -1,6 +1,6 @@
 """Nodes that are paused, and nodes with stale metadata. Each is an interceptor only while there is such a node.
 
-`node_verbs` has the verbs for them.
+`node_verbs` has the methods for them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Paused(Interceptor):
         self._broker.running.server.hold(node_id)
 
     def resume(self, node_id: int) -> None:
-        """Let the node go on."""
+        """Resume the node."""
         held = self._held.pop(node_id, [])
         if not self._held and self in self._broker.interceptors:
             self._broker.interceptors.remove(self)
@@ -45,7 +45,7 @@ class Paused(Interceptor):
             call.go_on(parked)
 
     def resume_all(self) -> None:
-        """Let all nodes go on."""
+        """Resume all nodes."""
         for node_id in list(self._held):
             self.resume(node_id)
 
@@ -59,7 +59,7 @@ class Paused(Interceptor):
 
 
 class Stale(Interceptor):
-    """Puts into the Metadata answers of stale nodes the leaders that there were when they were made stale."""
+    """Keeps the leaders in the Metadata answers of stale nodes as they were when the nodes became stale."""
 
     def __init__(self, broker: EmbeddedBroker) -> None:
         self._broker = broker
@@ -67,7 +67,7 @@ class Stale(Interceptor):
         broker.when_reset.append(self.refresh_all)
 
     def make_stale(self, node_id: int, cluster: Cluster) -> None:
-        """Make the node remember the leaders of now."""
+        """Remember the current leaders for this node."""
         if not self._known:
             self._broker.interceptors.append(self)
         self._known[node_id] = {
@@ -77,12 +77,12 @@ class Stale(Interceptor):
         }
 
     def refresh(self, node_id: int) -> None:
-        """Make the node forget the old leaders."""
+        """Drop the old leaders of this node."""
         if self._known.pop(node_id, None) is not None and not self._known:
             self._broker.interceptors.remove(self)
 
     def refresh_all(self) -> None:
-        """Make all nodes forget the old leaders."""
+        """Drop the old leaders of all nodes."""
         for node_id in list(self._known):
             self.refresh(node_id)
 

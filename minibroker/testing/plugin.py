@@ -1,6 +1,6 @@
 """The pytest plugin: fixtures with a broker, a marker for its settings, and the broker's state in reports of failures.
 
-Every pytest of an environment loads it, so it imports nothing more until a test asks for a fixture.
+Every pytest of an environment loads it, so it imports nothing more until a test uses a fixture.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 MARKER = "kafka"
 MARKER_HELP = (
-    "kafka(nodes=1, auto_create=True, settings={...}, emulate='2.8', fill={...}): the broker that the fixture `kafka` "
-    "is in this test: its nodes, whether topics are created on first use, settings by Apache Kafka's names, the Kafka "
-    "release that it emulates, and topics with records"
+    "kafka(nodes=1, auto_create=True, settings={...}, emulate='2.8', security='SASL_SSL', users={...}, fill={...}): "
+    "the broker that the fixture `kafka` is in this test: its nodes, whether topics are created on first use, settings "
+    "by Apache Kafka's names, the Kafka release that it emulates, its security and users, and topics with records"
 )
-MARKER_WORDS = ("nodes", "auto_create", "settings", "emulate", "fill")
+MARKER_WORDS = ("nodes", "auto_create", "settings", "emulate", "security", "users", "fill")
 SEEN = pytest.StashKey["list[Broker]"]()  # the brokers of a test, in its stash
 SHARED = pytest.StashKey["Broker"]()  # `kafka_broker`, in the session's stash
 BEFORE = pytest.StashKey[int]()  # how many requests `kafka_broker` had seen when a test began
@@ -113,7 +113,7 @@ def kafka_cluster(request: pytest.FixtureRequest, kafka_settings: Mapping[str, o
 
 
 def _marked(node: Any) -> dict[str, Any]:
-    """Return the options of a test's markers; the nearest marker has the last word."""
+    """Return the options of a test's markers; the nearest marker takes precedence."""
     words: dict[str, Any] = {}
     for marker in reversed(list(node.iter_markers(MARKER))):
         unknown = [word for word in marker.kwargs if word not in MARKER_WORDS]
@@ -125,7 +125,7 @@ def _marked(node: Any) -> dict[str, Any]:
 
 
 def _watch(node: Any, broker: Broker) -> None:
-    """Note a broker whose state is reported if the test fails."""
+    """Register a broker whose state is reported if the test fails."""
     node.stash.setdefault(SEEN, []).append(broker)
 
 

@@ -1,4 +1,4 @@
-"""The verbs for topics and records: records written as a client would write them, and read with all the log knows."""
+"""The methods for topics and records: write records as a client would, and read them with all details of the log."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class SeenRecord:
 
     @property
     def counts(self) -> bool:
-        """Whether a consumer with `isolation.level=read_committed` gets it."""
+        """Return whether a consumer with `isolation.level=read_committed` gets it."""
         return self.transaction in (None, "committed")
 
     def __str__(self) -> str:
@@ -102,13 +102,13 @@ def encoded(text: Text) -> bytes | None:
 
 
 def header_pairs(headers: Headers) -> tuple[tuple[str, bytes | None], ...]:
-    """Return headers in the form that a record has them in. Raises TypeError."""
+    """Return headers in the form of a record. Raises TypeError."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     return tuple((key, encoded(value)) for key, value in pairs)
 
 
 class RecordVerbs(WaitVerbs):
-    """Topics and records. Each verb raises KafkaError where a client would get an error."""
+    """Topics and records. Each method raises KafkaError where a client would get an error."""
 
     @blocking
     async def create_topic(self, /, name: str, partitions: int | None = None, **config: object) -> None:

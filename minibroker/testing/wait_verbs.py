@@ -1,4 +1,4 @@
-"""The verbs that wait for a state of the broker: of groups, committed offsets, high watermarks, requests.
+"""The methods that wait for a state of the broker: of groups, committed offsets, high watermarks, requests.
 
 `waiting` says how they wait without polling.
 """
@@ -26,28 +26,28 @@ STATES: Final = tuple(dict.fromkeys((*ClassicState, *ConsumerState)))
 
 
 class WaitVerbs(EmbeddedBroker):
-    """The journal, the faults, and what a test can wait for. Each verb that waits raises Expired, an AssertionError."""
+    """The journal, the faults, and the waits of tests. Each wait raises Expired, an AssertionError."""
 
     @cached_property
     def journal(self) -> Journal:
-        """Return the journal of requests: switch it `on`, query it with `requests`, `save` it."""
+        """Return the journal of requests: turn it `on`, query it with `requests`, `save` it."""
         return Journal(self)
 
     @cached_property
     def faults(self) -> Faults:
-        """Return the faults, which make things go wrong: `add` one, `clear` them."""
+        """Return the faults: `add` one, `clear` them."""
         return Faults(self, self.watch, self.journal)
 
     @cached_property
     def watch(self) -> Watch:
-        """Return what all verbs wait by."""
+        """Return the conditions that tests wait for."""
         return Watch(self)
 
     @blocking
     async def wait_for_group(
         self, group: str, members: int | None = None, state: str = "Stable", timeout: Duration = DEFAULT_TIMEOUT
     ) -> list[str]:
-        """Wait until the group is in this state with so many members, or any number; return their ids.
+        """Wait until the group is in this state with this many members, by default any number; return their ids.
 
         Raises ValueError for a state that groups do not have.
         """
@@ -189,7 +189,7 @@ def _committed(cluster: Broker, group: str, topic: str, partition: int) -> int |
 
 
 def _lags(cluster: Broker, group: str, topic: str) -> dict[int, int] | None:
-    """Return how many records the group is behind in each partition where it is, or None without the topic."""
+    """Return the group's lag in each partition where it is behind, or None without the topic."""
     found = cluster.image.topics.get(topic)
     if found is None:
         return None
@@ -207,7 +207,7 @@ def _members(count: int) -> str:
 
 
 def _described(api: str | None, which: Which) -> str:
-    """Say which requests are meant."""
+    """Describe the conditions for requests."""
     condition = None if which.get("where") is None else "a condition"
     given: dict[str, object] = {"api": api, **which, "where": condition}
     return ", ".join(f"{name} {value}" for name, value in given.items() if value is not None) or "any"

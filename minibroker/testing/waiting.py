@@ -1,4 +1,4 @@
-"""Waiting for a state of the broker without polling: conditions are checked after all that can change the state.
+"""Waits for a state of the broker without polling: conditions are checked after everything that can change the state.
 
 That is a request, a timer, or the end of work in another thread. `wait_verbs` and `record_verbs` have the conditions.
 """
@@ -25,7 +25,7 @@ DEFAULT_SILENCE: Final = "200 ms"
 
 
 class Expired(AssertionError):
-    """A wait timed out; the message says how far it came."""
+    """A wait timed out; the message reports the progress."""
 
 
 class Watch(Interceptor):
@@ -85,7 +85,7 @@ class Watch(Interceptor):
             try:
                 found = condition()
             except Exception as error:
-                future.set_exception(error)  # a mistake in the test, raised where it waits
+                future.set_exception(error)  # a bug in the test, raised where it waits
                 continue
             if found:
                 future.set_result(found)

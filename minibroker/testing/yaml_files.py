@@ -1,4 +1,4 @@
-"""Reading YAML, which needs PyYAML; the extra `minibroker[testing]` brings it."""
+"""Reading YAML, which needs PyYAML; the extra `minibroker[testing]` installs it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def yaml_of(content: bytes) -> Any:
-    """Return what a YAML document holds. Raises ValueError with one line, also if PyYAML is not installed."""
+    """Return the content of a YAML document. Raises ValueError with one line, also if PyYAML is not installed."""
     try:
         import yaml
     except ImportError:

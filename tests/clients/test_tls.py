@@ -151,6 +151,33 @@ def test_records_go_there_and_back(
     THROUGH[client](bootstrap, stores, certificate, seen)
 
 
+@pytest.mark.parametrize(("password", "principal"), [("alice-secret", "User:alice"), ("wrong", None)])
+def test_a_client_logs_in_over_tls_whatever_its_certificate_says(
+    stores: Path, complaints: list[str], password: str, principal: str | None
+) -> None:
+    complaints.append("closing 127.0.0.1:[0-9]+ .*invalid credentials")
+    login = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="alice-secret";'
+    settings = {
+        "listeners": "SASL_SSL://127.0.0.1:0",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_ssl.plain.sasl.jaas.config": login,
+        "listener.name.sasl_ssl.ssl.client.auth": "required",
+        **inline(authority, server),
+    }
+    with Broker(settings) as broker:
+        tls = confluent_settings(broker.bootstrap_servers, stores, certificate=True)
+        as_alice = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "alice"}
+        login = {**tls, **as_alice, "sasl.password": password}
+        if principal is None:
+            with pytest.raises(confluent_kafka.KafkaException):
+                AdminClient(login).list_topics(timeout=2)
+        else:
+            producer = confluent_kafka.Producer(login)
+            producer.produce("t", b"x")
+            assert producer.flush(PATIENCE_S) == 0
+            assert principals(broker) == {principal}
+
+
 def test_a_client_without_a_certificate_is_refused_where_one_is_required(
     broker: Broker, stores: Path, complaints: list[str]
 ) -> None:

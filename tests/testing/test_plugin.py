@@ -118,7 +118,9 @@ def test_filled_from_a_file_beside_the_test(kafka):
 def test_a_marker_that_cannot_be_is_told(pytester: pytest.Pytester, words: str) -> None:
     result = run(pytester, f"@pytest.mark.kafka({words})\ndef test_it(kafka): pass\n")
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*the marker kafka has no *; it has nodes, auto_create, settings, emulate, fill*"])
+    result.stdout.fnmatch_lines(
+        ["*the marker kafka has no *; it has nodes, auto_create, settings, emulate, security, users, fill*"]
+    )
 
 
 def test_a_marker_without_its_fixture_is_told(pytester: pytest.Pytester) -> None:

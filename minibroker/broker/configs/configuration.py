@@ -146,7 +146,7 @@ def _warning(name: str) -> str:
 
 
 def _listener_warnings(given: Iterable[str], settings: Settings) -> Iterator[str]:
-    """Warn of settings for listeners that there are not."""
+    """Warn of settings for listeners that do not exist."""
     if any(name.startswith("listener.name.") for name in given):
         from minibroker.broker.configs.settings_without_effect import listener_of
 

@@ -1,6 +1,6 @@
-"""Settings that one listener, or one SASL mechanism of it, may have of its own, as in Kafka.
+"""Settings that can be set for a listener, or for a SASL mechanism of it, as in Kafka.
 
-listener.name.<listener>.<mechanism>.<setting>      both in small letters; this one first, then
+listener.name.<listener>.<mechanism>.<setting>      in lower case; overrides the next ones
 listener.name.<listener>.<setting>
 <setting>
 """
@@ -15,7 +15,7 @@ from minibroker.broker.configs.settings_values import InvalidValue, parse_value
 
 
 def listener_setting(settings: Settings, name: str, listener: str, mechanism: str | None = None) -> Any:
-    """Return the typed value of a setting that a listener has, or a mechanism of it. Raise SettingsError."""
+    """Return the typed value of a setting for a listener, or for a mechanism of it. Raise SettingsError."""
     own = f"listener.name.{listener.lower()}."
     prefixes = (own,) if mechanism is None else (f"{own}{mechanism.lower()}.", own)
     for prefix in prefixes:
@@ -26,7 +26,7 @@ def listener_setting(settings: Settings, name: str, listener: str, mechanism: st
 
 
 def _typed(name: str, full_name: str, value: Any) -> Any:
-    """Return the value as its setting has it: of a name that nobody has a row for, the text is kept."""
+    """Return the typed value; for a name without a row, return the text."""
     if broker_setting(full_name).type is not ConfigType.UNKNOWN:
         return value
     try:

@@ -17,7 +17,7 @@ from minibroker.broker.metadata.partitions import COLLECTED_BYTES
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import HEADER_BYTES
 from minibroker.protocol.records.building import finish_plain_batch
-from minibroker.protocol.steps import Steps, at_once, chunks
+from minibroker.protocol.steps import FEW_ITEMS, Steps, at_once, chunks
 
 if TYPE_CHECKING:
     from minibroker.broker.coordination.coordinator_logs import Entry
@@ -143,6 +143,8 @@ def _batch_in_steps(
             message = f"The offsets of {len(offsets)} partitions take more than the {limit_bytes} bytes of a batch."
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, message)
         yield
+    if len(entries) <= FEW_ITEMS:
+        return topic.batch(entries, producer)
     return (yield from topic.batch_in_steps(entries, producer))
 
 

@@ -23,6 +23,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 from uuid import UUID
 
+from minibroker.broker.security.principals import ANONYMOUS, Principal
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.groups import (
     HeartbeatRequest,
@@ -55,6 +56,12 @@ class Caller(NamedTuple):
     client_id: str
     client_host: str
     version: int
+    principal: Principal = ANONYMOUS
+
+    @property
+    def address(self) -> str:
+        """The host as it stands in ACLs."""
+        return self.client_host.removeprefix("/")
 
 
 class GroupContext(Protocol):

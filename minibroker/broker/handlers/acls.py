@@ -2,8 +2,8 @@
 
 Behaviour: ACLs are records of the metadata log, each with a random id. What is created twice is there once; what a
 request deletes is deleted in one commit, and with more than 10,000 ACLs nothing is. Without `authorizer.class.name`
-every question is answered with SECURITY_DISABLED. A filter or an ACL with a part that is unknown closes the connection,
-as with Kafka. A host may be a range such as 10.0.0.0/8, which Kafka takes from 4.4 on.
+every question is answered with SECURITY_DISABLED. A type of 0, which is UNKNOWN, closes the connection, as with Kafka.
+A host may be a range such as 10.0.0.0/8, which Kafka takes from 4.4 on.
 
 Versions: 1 brought pattern types, 2 flexible fields, 3 the resource type for users.
 
@@ -17,8 +17,8 @@ from typing import TypeVar
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.routes import Unanswerable
 from minibroker.broker.requests.served import handles
-from minibroker.broker.security.acls import Acl, AclFilter, PatternType, Permission, check_new
-from minibroker.broker.security.operations import ALTER_CLUSTER, DESCRIBE_CLUSTER, Operation, ResourceType
+from minibroker.broker.security.acls import Acl, AclFilter, check_new
+from minibroker.broker.security.operations import ALTER_CLUSTER, DESCRIBE_CLUSTER
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -33,6 +33,7 @@ from minibroker.protocol.messages.security import (
 )
 from minibroker.protocol.steps import Steps, chunks, each
 
+UNKNOWN = 0  # of each kind of type
 MAX_CHANGES = 10_000  # in one request, as in Kafka
 MAX_TOLD = 100_000  # of ACLs that an answer names because several filters match them
 
@@ -60,7 +61,7 @@ def describe_acls(context: RequestContext, request: DescribeAclsRequest) -> Step
         )
         resources[pattern].acls.append(entry)
         yield
-    return DescribeAclsResponse(error_message=None, resources=list(resources.values()))
+    return DescribeAclsResponse(resources=list(resources.values()))
 
 
 @handles(ApiKey.CREATE_ACLS, durable=True)
@@ -95,7 +96,7 @@ def _create(context: RequestContext, creations: list[CreateAclsRequest.AclCreati
         try:
             check_new(acl)
             wanted[acl] = None
-            results.append(Created(error_message=None))
+            results.append(Created())
         except KafkaError as error:
             results.append(_refused(Created, error))
         yield
@@ -141,6 +142,11 @@ def _delete(context: RequestContext, wanted: list[AclFilter]) -> Steps[list[Dele
     results: list[Deleted] = []
     count = 0
     for each_filter in wanted:
+        try:
+            each_filter.check()
+        except KafkaError as error:
+            results.append(_refused(Deleted, error))
+            continue
         result = Deleted(error_message=None)
         for id, acl in (yield from _matching(context, each_filter)):
             ids[id] = None
@@ -208,17 +214,7 @@ def _filter(asked: AnyFilter) -> AclFilter:
     )
 
 
-def _check_known(resource_type: int, pattern_type: int, operation: int, permission_type: int) -> None:
+def _check_known(*types: int) -> None:
     """Raise Unanswerable."""
-    known = (
-        resource_type in RESOURCE_TYPES
-        and pattern_type in PATTERN_TYPES
-        and operation in OPERATIONS
-        and permission_type in PERMISSIONS
-    )
-    if not known:
-        raise Unanswerable("a request about ACLs with a type that is unknown")
-
-
-RESOURCE_TYPES, PATTERN_TYPES = frozenset(ResourceType), frozenset(PatternType)
-OPERATIONS, PERMISSIONS = frozenset(Operation), frozenset(Permission)
+    if UNKNOWN in types:
+        raise Unanswerable("a request about ACLs with a type that is UNKNOWN")

@@ -116,5 +116,4 @@ def leave_group(context: RequestContext, request: LeaveGroupRequest) -> LeaveGro
 
 def caller_of(context: RequestContext) -> Caller:
     """Return who has sent the request that is being handled."""
-    host = context.connection.peer.rpartition(":")[0]
-    return Caller(context.client_id or "", f"/{host}", context.version)
+    return Caller(context.client_id or "", f"/{context.connection.host}", context.version, context.principal)

@@ -25,7 +25,7 @@ from minibroker.protocol.messages.offsets import OffsetCommitRequest, OffsetComm
 from minibroker.storage.log_settings import MAX_LONG
 
 if TYPE_CHECKING:
-    from minibroker.broker.cluster import Cluster
+    from minibroker.broker.assembly import Broker
     from minibroker.broker.groups.commits import Committed
     from minibroker.broker.requests.context import RequestContext
 
@@ -96,7 +96,7 @@ class KnownCommit:
                 partition.error_code = failure.code
         return self._encoded(correlation_id, response)
 
-    def run(self, cluster: Cluster, correlation_id: int, frame: memoryview) -> Any:
+    def run(self, cluster: Broker, correlation_id: int, frame: memoryview) -> Any:
         """Record what is in `frame`, and return its answer; None, and nothing is done, if `offset_commit` is to."""
         if len(frame) != self._size or cluster.commits != self._commits or cluster is not self._cluster:
             return None

@@ -20,12 +20,18 @@ from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.headers import response_header_version
 from minibroker.protocol.messages.produce import ProduceResponse
-from minibroker.protocol.records.batch import HEADER_BYTES, LOG_APPEND_TIME
+from minibroker.protocol.records.batch import (
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    LOW_ATTRIBUTES_POSITION,
+    TRANSACTIONAL_BIT,
+    read_header,
+)
 from minibroker.storage.admission import admit_plain, is_plain
 from minibroker.storage.log_settings import MAX_LONG
 
 if TYPE_CHECKING:
-    from minibroker.broker.cluster import Cluster
+    from minibroker.broker.assembly import Broker
     from minibroker.broker.requests.context import RequestContext
     from minibroker.storage.pending import Pending
 
@@ -39,12 +45,14 @@ FIRST_WITH_START = 5
 TAIL = bytes(3)  # no tags of the partition, the topic and the request
 LENGTH = Struct(">i")
 SIZE = Struct(">i")
+MAX_KNOWN = 64  # of one connection; each takes about a kilobyte
 
 
 class KnownProduce:
-    """The last Produce of a connection that had one batch for one partition, and what is known of the next one.
+    """A Produce of a connection that had one batch for one partition, and what is known of the next one.
 
-    It holds for one state of the cluster's metadata, configs and rights: `commits` counts their changes.
+    It holds for one state of the cluster's metadata, configs and rights: `commits` counts their changes. `others` has,
+    by their heads, those that this connection sends to other partitions, itself included.
     """
 
     __slots__ = (
@@ -57,24 +65,32 @@ class KnownProduce:
         "_size",
         "_tail",
         "_topic",
+        "_transactional_id",
         "_values",
+        "others",
         "version",
     )
 
     key = ApiKey.PRODUCE
 
     def __init__(
-        self, context: RequestContext, frame: memoryview, partition: Partition, records_bytes: int, topic: TopicAnswer
+        self,
+        context: RequestContext,
+        head: bytes,
+        partition: Partition,
+        transactional_id: str | None,
+        topic: TopicAnswer,
+        others: dict[bytes, KnownProduce],
     ) -> None:
-        """`frame` is the last one, with `records_bytes` of records; `topic` names the topic as the request did."""
+        """`topic` names the topic as the request did."""
         self.version = version = context.version
+        self.others = others
         self._cluster = context.cluster
         self._commits = context.cluster.commits
         self._partition = partition
+        self._transactional_id = transactional_id
         self._tail = TAIL if version >= FIRST_FLEXIBLE else b""
-        length_bytes = 1 + ((records_bytes + 1).bit_length() - 1) // 7 if self._tail else LENGTH.size
-        head_end = len(frame) - len(self._tail) - records_bytes - length_bytes
-        self._head = bytes(frame[START_BYTES:head_end])
+        self._head = head
         self._topic = topic
         self._values = 1 + (version >= FIRST_WITH_TIME) + (version >= FIRST_WITH_START)
         before, after = self._around = self._answer_around()
@@ -108,15 +124,15 @@ class KnownProduce:
         lost(answer, failure)
         return self._encoded(correlation_id, answer)
 
-    def run(self, cluster: Cluster, correlation_id: int, frame: memoryview) -> Any:
+    def run(self, cluster: Broker, correlation_id: int, frame: memoryview) -> Any:
         """Append what is in `frame`, and return its answer; None, and nothing is done, if `produce` is to do it."""
         head_end = START_BYTES + len(self._head)
-        if (
-            len(frame) < head_end + HEADER_BYTES
-            or cluster.commits != self._commits
-            or cluster is not self._cluster
-            or frame[START_BYTES:head_end] != self._head
-        ):
+        if frame[START_BYTES:head_end] != self._head:
+            other = self.others.get(bytes(frame[START_BYTES:head_end]))
+            if other is None or other.version != self.version:
+                return None
+            return other.run(cluster, correlation_id, frame)
+        if len(frame) < head_end + HEADER_BYTES or cluster.commits != self._commits or cluster is not self._cluster:
             return None
         records = self._records(frame, head_end)
         if records is None or not is_plain(records):
@@ -128,6 +144,8 @@ class KnownProduce:
             return None
         now_ms = cluster.clock.wall_ms()
         try:
+            if records[LOW_ATTRIBUTES_POSITION] & TRANSACTIONAL_BIT and not self._may_join(cluster, records):
+                return None
             admitted = admit_plain(log, records, now_ms)
             if admitted is None:
                 return None
@@ -145,6 +163,16 @@ class KnownProduce:
         if first_offset < log.log_end_offset:
             return [self.answer(correlation_id, values)]
         return DueProduce(self, correlation_id, log.pending, values)
+
+    def _may_join(self, cluster: Broker, records: memoryview) -> bool:
+        """Return whether the batch is in an open transaction, and nothing is to be waited for. Raise KafkaError."""
+        from minibroker.broker.transactions.verification import check_produce  # most producers have no transactions
+
+        header, transactional_id = read_header(records), self._transactional_id
+        if transactional_id is None or header.producer_id < 0:
+            return False
+        joined = check_produce(cluster.transactions, self._partition, header, transactional_id, self.version)
+        return joined is None or joined.is_kept
 
     def is_like(self, frame: memoryview) -> bool:
         """Whether a frame differs from the last one in its records only."""
@@ -167,13 +195,37 @@ class KnownProduce:
         return None
 
 
-def remember(context: RequestContext, partition: Partition, records_bytes: int, topic: TopicAnswer) -> None:
-    """Know the next Produce of this connection, if this is the second one in a row to the same partition."""
+def remember(
+    context: RequestContext,
+    partition: Partition,
+    records_bytes: int,
+    topic: TopicAnswer,
+    transactional_id: str | None,
+) -> None:
+    """Know the next Produce to this partition, if this is the second one of this connection; that had these records."""
     connection, frame = context.connection, context.frame
-    if connection.last_plain is partition and frame is not None and context.usage is None:
-        known = KnownProduce(context, frame, partition, records_bytes, topic)
-        connection.known = known if known.is_like(frame) else None
-    connection.last_plain = partition
+    if frame is None or context.usage is not None:
+        return
+    head = _head_of(frame, context.version, records_bytes)
+    seen = connection.last_plain
+    if seen.__class__ is not set or len(seen) >= MAX_KNOWN:
+        connection.last_plain = seen = set()
+    if head not in seen:
+        seen.add(head)
+        return
+    last = connection.known
+    others = last.others if isinstance(last, KnownProduce) and len(last.others) < MAX_KNOWN else {}
+    known = KnownProduce(context, head, partition, transactional_id, topic, others)
+    if known.is_like(frame):
+        connection.known = others[head] = known
+
+
+def _head_of(frame: memoryview, version: int, records_bytes: int) -> bytes:
+    """Return what stands before the length of the records."""
+    behind_bytes = records_bytes + LENGTH.size
+    if version >= FIRST_FLEXIBLE:
+        behind_bytes = records_bytes + 1 + ((records_bytes + 1).bit_length() - 1) // 7 + len(TAIL)
+    return bytes(frame[START_BYTES : len(frame) - behind_bytes])
 
 
 class DueProduce:

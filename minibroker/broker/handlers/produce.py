@@ -39,7 +39,7 @@ from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
 from minibroker.protocol.records.batch import LOG_APPEND_TIME, is_transactional, read_header
 from minibroker.protocol.records.varints import Bytes
 from minibroker.protocol.steps import Steps
-from minibroker.storage.admission import admit_in_steps, admit_plain, is_plain_or_transactional
+from minibroker.storage.admission import admit_in_steps, admit_plain, is_plain
 from minibroker.storage.format_admission import Admitted
 from minibroker.storage.log_settings import MAX_LONG
 
@@ -73,7 +73,7 @@ def produce(context: RequestContext, request: ProduceRequest) -> ProduceResponse
         return _in_steps(context, request)
     data = request.topic_data[0]
     asked = data.partition_data[0]
-    if asked.records is None or not is_plain_or_transactional(asked.records):
+    if asked.records is None or not is_plain(asked.records):
         return _in_steps(context, request)
     failed: list[PartitionAnswer] = []
     key = _key(context, data)
@@ -91,8 +91,7 @@ def produce(context: RequestContext, request: ProduceRequest) -> ProduceResponse
         tell_refusals(context, log, ApiKey.PRODUCE)
     answer = TopicAnswer(name=data.name, topic_id=data.topic_id, partition_responses=[appended])
     if not failed and request.acks:
-        if request.transactional_id is None:
-            remember(context, partition, len(asked.records), answer)
+        remember(context, partition, len(asked.records), answer, request.transactional_id)
         return ProduceResponse(responses=[answer])
     return _answered(context, request, [answer], failed)
 
@@ -138,7 +137,7 @@ def _admit_and_append(
 ) -> Steps[PartitionAnswer]:
     partition, records, joined = _ready(context, request, key, asked)
     now_ms = context.cluster.clock.wall_ms()
-    admitted = admit_plain(partition.log, records, now_ms) if is_plain_or_transactional(records) else None
+    admitted = admit_plain(partition.log, records, now_ms) if is_plain(records) else None
     if admitted is None:
         admitted_to = partition.log
         admitted = yield from admit_in_steps(admitted_to, records, api_version=context.version, now_ms=now_ms)

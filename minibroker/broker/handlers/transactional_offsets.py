@@ -29,7 +29,7 @@ from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.transactions import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from minibroker.protocol.primitives import ZERO_UUID
-from minibroker.protocol.steps import Steps
+from minibroker.protocol.steps import Steps, are_few, at_once
 
 if TYPE_CHECKING:
     from minibroker.broker.groups.group import CheckPartition
@@ -45,7 +45,14 @@ NO_GENERATION = -1
 
 
 @handles(ApiKey.TXN_OFFSET_COMMIT)
-def txn_offset_commit(context: RequestContext, request: TxnOffsetCommitRequest) -> Steps[TxnOffsetCommitResponse]:
+def txn_offset_commit(
+    context: RequestContext, request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse | Steps[TxnOffsetCommitResponse]:
+    steps = _in_steps(context, request)
+    return at_once(steps) if are_few(topic.partitions for topic in request.topics) else steps
+
+
+def _in_steps(context: RequestContext, request: TxnOffsetCommitRequest) -> Steps[TxnOffsetCommitResponse]:
     response = TxnOffsetCommitResponse()
     asked = yield from _existing(context, request, response)
     if not asked:

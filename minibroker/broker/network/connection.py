@@ -127,11 +127,11 @@ class Connection:
         self.authenticator: Authenticator | None = None  # of a listener with SASL
         self.limit_bytes = limit_bytes
         self.closed = False
-        self.known: Any = None  # what the next request may be like, if it is like the last one
-        self.last_plain: Any = None  # what the last plain request was for: if the next one is, too, it will be known
+        self.known: Any = None  # the inline cache for the next request
+        self.last_plain: Any = None  # the target of the last plain request; a second one for it fills the cache
         self._outlet = outlet
         self._execute = execute
-        self._diverted: Execute | None = None  # where requests go that are not diverted any more
+        self._diverted: Execute | None = None  # the original `execute`, while requests are diverted
         self._least_bytes = MINIMUM_FRAME_BYTES
         self._tell_at_end = tell_at_end
         self._due: list[list[Any] | Due] | None = None  # what is sent at the end of the turn
@@ -193,6 +193,17 @@ class Connection:
                     self._running = None
                     partial.close()
 
+    def _give_way(self) -> None:
+        """Close the connection: it holds memory that others need, and hardly goes on."""
+        self._log_end("it sends hardly anything of a request for whose memory others wait")
+        if self._partial is not None:
+            self._partial.close()
+            self._partial = None
+        self.fail()
+
+    def _log_end(self, reason: str) -> None:
+        log.warning("closing %s (%s): %s", self.peer, self.software or "?", reason, extra=self.log_fields)
+
     def _budget_freed(self) -> None:
         if self._partial is not None and not self.closed:
             self._outlet.resume_reading()
@@ -217,7 +228,9 @@ class Connection:
             if position < 0:
                 self._outlet.call_soon(self.resume)
         elif position < len(data):
-            self._partial = partial = PartialFrame(data[position:], self.limit_bytes, self._budget, self._least_bytes)
+            self._partial = partial = PartialFrame(
+                data[position:], self.limit_bytes, self._budget, self._give_way, self._least_bytes
+            )
             self._extend(partial)
 
     def _run_frames(self, data: memoryview, answers: list[Any]) -> int:
@@ -288,11 +301,11 @@ class Connection:
 
     def _refuse(self, error: FrameError) -> None:
         """Close the connection, as the next frame cannot be found after an invalid size."""
-        log.warning("closing %s (%s): it sent %s", self.peer, self.software or "?", error, extra=self.log_fields)
+        self._log_end(f"it sent {error}")
         self.end()
 
     def divert(self, execute: Execute | None) -> None:
-        """Hand the next frames, which are no requests and may be short, to `execute`; with None, requests go on."""
+        """Pass the next frames, which are no requests and may be short, to `execute`; None ends this."""
         if execute is not None:
             self._diverted, self._execute, self._least_bytes = self._execute, execute, 0
         elif self._diverted is not None:
@@ -324,12 +337,12 @@ class Connection:
             self.hold_request()
 
     def hold_request(self) -> None:
-        """Note that the parked request stays in memory until it is answered."""
+        """Count the parked request, which stays in memory until it is answered."""
         self._budget.parked.book(self, self._request_bytes)
 
     def give_up(self, reason: str) -> None:
         """Close the connection in the next turn unless its parked request is answered before."""
-        log.warning("closing %s (%s): %s", self.peer, self.software or "?", reason, extra=self.log_fields)
+        self._log_end(reason)
         self._outlet.call_soon(self._given_up)
 
     def _given_up(self) -> None:
@@ -339,7 +352,7 @@ class Connection:
             self.fail()
 
     def _unpark(self) -> Parked | None:
-        """Return the parked request, which waits no more, if there is one."""
+        """Remove and return the parked request, if there is one."""
         parked, self._parked = self._parked, None
         self._budget.parked.forget(self)
         return parked
@@ -396,11 +409,6 @@ class Connection:
     def owes_bytes(self) -> bool:
         """Return whether the client has begun a request whose rest the broker is ready to read."""
         return self._partial is not None and not self._partial.waits
-
-    @property
-    def crawls(self) -> bool:
-        """Return whether the client hardly continues a request while others wait for its memory."""
-        return self._partial is not None and self._partial.crawls()
 
     def end(self) -> None:
         """Close the connection once earlier answers are sent; call this while frames run."""

@@ -1,7 +1,8 @@
-"""How many connections a node takes, and how fast: of all clients, and of each address (KIP-612).
+"""Limits on the number and rate of a node's connections, in total and for each address (KIP-612).
 
-As in Apache Kafka: too many of one address are closed at once, too many in all wait until others have gone, those that
-come too fast wait, and those of an address that come faster than its quota are closed after a while.
+As in Apache Kafka: beyond the limit of an address connections are closed at once, beyond the total limit they wait
+until others are closed, beyond the total rate they wait, and beyond the quota of an address they are closed after a
+delay.
 """
 
 from __future__ import annotations
@@ -19,16 +20,19 @@ if TYPE_CHECKING:
     from minibroker.broker.clock import Clock
     from minibroker.broker.cluster import Cluster
     from minibroker.broker.network.connection import Connection
+    from minibroker.broker.network.tls_layer import TlsLayer
+
+    Accepted = Connection | TlsLayer
 
 log = logging.getLogger("minibroker.connections")
 
 CREATION_RATE = "connection_creation_rate"
 EVERYBODY = ""
-RATES_MAX = 10_000  # beyond it the oldest goes
+RATES_MAX = 10_000  # beyond it the oldest is dropped
 
 
 class ConnectionLimits:
-    """The connections of one node."""
+    """The connection limits of a node."""
 
     def __init__(self, cluster: Cluster, node_id: int, clock: Clock) -> None:
         self.cluster = cluster
@@ -36,10 +40,10 @@ class ConnectionLimits:
         self._clock = clock
         self._open: Counter[str] = Counter()  # by address
         self._count = 0
-        self._waiting: dict[Connection, None] = {}
+        self._waiting: dict[Accepted, None] = {}
         self._rates: dict[str, Rate] = {}
 
-    def came(self, connection: Connection, close_soon: Callable[[], None]) -> None:
+    def came(self, connection: Accepted, close_soon: Callable[[], None]) -> None:
         """Take in a new connection, or let it wait, or have it closed."""
         settings, host = self.cluster.settings_of(self._node_id), connection.host
         self._open[host] += 1
@@ -67,7 +71,7 @@ class ConnectionLimits:
             connection.mute()
             self._clock.call_later(throttle_ms, connection.unmute)
 
-    def gone(self, connection: Connection) -> None:
+    def gone(self, connection: Accepted) -> None:
         """Forget a connection that has been closed, and let others take its place."""
         self._count -= 1
         self._open[connection.host] -= 1
@@ -77,7 +81,7 @@ class ConnectionLimits:
         self.admit_waiting()
 
     def admit_waiting(self) -> None:
-        """Let connections go on for which there is room; the limit may have been raised."""
+        """Admit waiting connections if there is room, as the limit may have been raised."""
         most = self.cluster.settings_of(self._node_id)["max.connections"]
         while self._waiting and self._count - len(self._waiting) < most:
             connection = next(iter(self._waiting))
@@ -93,7 +97,7 @@ class ConnectionLimits:
         return None
 
     def _throttle_ms(self, who: str, bound: float) -> int:
-        """Count a new connection; return for how many ms it is to wait, a window at most."""
+        """Count a new connection; return for how many ms it must wait, at most one window."""
         settings, now_ms = self.cluster.settings, int(self._clock.monotonic_ms())
         size_ms: int = 1000 * settings["quota.window.size.seconds"]
         rate = self._rates.get(who)

@@ -2,14 +2,15 @@
 
 A frame is an int32 size and that many bytes. Memory is allocated as the bytes arrive, whatever the size: a buffer is at
 most twice as large as its content. All partial frames of a loop share a budget, with separate parts for small and large
-ones, so that large frames never block small ones.
+ones, so that large frames never block small ones. When one has to wait for memory, those give way that hardly grow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from struct import Struct
 
+from minibroker.broker.clock import Clock
 from minibroker.broker.network.parked_requests import ParkedRequests
 
 PREFIX = Struct(">i")
@@ -19,7 +20,8 @@ SMALL_FRAME_BYTES = 64 << 10
 SMALL_FRAMES_BYTES = 128 << 20  # 2,000 of them, each with all its bytes but one
 LARGE_FRAMES_BYTES = 256 << 20
 SPARE_BYTES = 2 << 20  # one buffer of this size serves the large frames in turn
-LEAST_PROGRESS_BYTES = 16 << 10  # what has to come from one sweep to the next while others wait for memory
+LEAST_PROGRESS_BYTES = 16 << 10  # what has to come while others wait for memory, in
+PATIENCE_MS = 1_000
 TLS_HANDSHAKES = range(0x160300, 0x160304)  # the first three bytes of a client that speaks TLS
 
 
@@ -40,19 +42,48 @@ def frame_size(data: memoryview, position: int, limit_bytes: int, least_bytes: i
 class Pool:
     """The memory of all partial frames of one kind.
 
-    A frame that would exceed the limit waits, except the oldest incomplete one, so that one always makes progress.
+    A frame that would exceed the limit waits, except the oldest incomplete one, so that one always makes progress. For
+    one that waits, those give way that have hardly grown for a time, the longest first.
     """
 
-    def __init__(self, limit_bytes: int) -> None:
+    def __init__(self, limit_bytes: int, now_ms: Callable[[], float]) -> None:
         self.limit_bytes = limit_bytes
         self.held_bytes = 0
         self.waiting: dict[PartialFrame, Callable[[], None]] = {}
+        self._now_ms = now_ms
         self._holders: dict[PartialFrame, int] = {}  # in the order in which the frames began
+        self._growing: dict[PartialFrame, float] = {}  # since when each has hardly grown, the longest first
 
     def book(self, frame: PartialFrame, size_bytes: int) -> None:
         """Set the memory of `frame` to `size_bytes`."""
         self.held_bytes += size_bytes - self._holders.get(frame, 0)
         self._holders[frame] = size_bytes
+        if size_bytes > OWN_BYTES and frame not in self._growing:
+            self.grew(frame)
+
+    def grew(self, frame: PartialFrame) -> None:
+        """Note that `frame` has made progress."""
+        self._growing.pop(frame, None)
+        self._growing[frame] = self._now_ms()
+
+    def wait(self, frame: PartialFrame, wake: Callable[[], None]) -> None:
+        """Call `wake` when there is room for the next bytes of `frame`; make room if there are idle ones."""
+        self.waiting[frame] = wake
+        self._growing.pop(frame, None)  # the client cannot help that it stands still
+        self.make_room([frame])
+
+    def make_room(self, waiting: Iterable[PartialFrame]) -> None:
+        """Give up those that have hardly grown for a time, until these have room."""
+        lacking_bytes = self.held_bytes - self.limit_bytes + sum(map(self._growth_bytes, waiting))
+        since_ms = self._now_ms() - PATIENCE_MS
+        while lacking_bytes > 0 and self._growing:
+            frame, grew_ms = next(iter(self._growing.items()))
+            if grew_ms > since_ms:
+                return
+            del self._growing[frame]
+            if not frame.complete:
+                lacking_bytes -= self._holders[frame]
+                frame.give_up()
 
     def has_room(self, frame: PartialFrame, size_bytes: int) -> bool:
         """Return whether `frame` may hold `size_bytes` in total."""
@@ -65,6 +96,7 @@ class Pool:
     def give_back(self, frame: PartialFrame) -> None:
         """Remove `frame`, and wake the frames whose next bytes now fit, the one that lacks least first."""
         self.waiting.pop(frame, None)
+        self._growing.pop(frame, None)
         self.held_bytes -= self._holders.pop(frame, 0)
         if not self.waiting:
             return
@@ -72,12 +104,16 @@ class Pool:
         free_bytes = self.limit_bytes - self.held_bytes
         if oldest is not None and oldest in self.waiting:
             free_bytes -= self._growth_bytes(oldest)
-            self.waiting.pop(oldest)()
+            self._wake(oldest)
         for waiting in sorted(self.waiting, key=lambda frame: frame.missing_bytes):
             free_bytes -= self._growth_bytes(waiting)
             if free_bytes < 0:
                 break
-            self.waiting.pop(waiting)()
+            self._wake(waiting)
+
+    def _wake(self, frame: PartialFrame) -> None:
+        self.grew(frame)
+        self.waiting.pop(frame)()
 
     def _growth_bytes(self, frame: PartialFrame) -> int:
         return frame.next_bytes() - self._holders.get(frame, 0)
@@ -86,12 +122,15 @@ class Pool:
 class FrameBudget:
     """The memory limits of all partial frames, and of all bytes behind unfinished requests, on one loop.
 
-    With `full`, sockets should be read in small pieces, as the bytes must be kept.
+    With `full`, sockets should be read in small pieces, as the bytes must be kept. Without a clock no frame gives way.
     """
 
-    def __init__(self, limit_bytes: int = LARGE_FRAMES_BYTES) -> None:
-        self.small = Pool(SMALL_FRAMES_BYTES)
-        self.large = Pool(limit_bytes)
+    def __init__(self, limit_bytes: int = LARGE_FRAMES_BYTES, clock: Clock | None = None) -> None:
+        now_ms = _never if clock is None else clock.monotonic_ms
+        self.small = Pool(SMALL_FRAMES_BYTES, now_ms)
+        self.large = Pool(limit_bytes, now_ms)
+        self._clock = clock
+        self._looks_again = False
         self.parked = ParkedRequests()
         self.backlog_bytes = 0
         self.full = False
@@ -119,6 +158,22 @@ class FrameBudget:
         frame.pool.give_back(frame)
         self._count()
 
+    def wait(self, frame: PartialFrame, wake: Callable[[], None]) -> None:
+        """Call `wake` when it is worth another try to `take` bytes for `frame`."""
+        frame.pool.wait(frame, wake)
+        self._look_again_later()
+
+    def _look_again_later(self) -> None:
+        if self._clock is not None and not self._looks_again and (self.small.waiting or self.large.waiting):
+            self._looks_again = True
+            self._clock.call_later(PATIENCE_MS, self._look_again)
+
+    def _look_again(self) -> None:
+        self._looks_again = False
+        for pool in (self.small, self.large):
+            pool.make_room(list(pool.waiting))
+        self._look_again_later()
+
     def backlog(self, more_bytes: int) -> None:
         """Add `more_bytes`, which may be negative, to the bytes behind unfinished requests."""
         self.backlog_bytes += more_bytes
@@ -142,20 +197,43 @@ class FrameBudget:
             self._lent = False
 
 
-class PartialFrame:
-    """The received bytes of a frame, and room for the next ones. Starts with one byte or more."""
+def _never() -> float:
+    return 0.0
 
-    __slots__ = ("_budget", "_buffer", "_filled", "_least_bytes", "_limit_bytes", "_seen_bytes", "_total", "pool")
+
+class PartialFrame:
+    """The received bytes of a frame, and room for the next ones. Starts with one byte or more.
+
+    `give_up` closes it and its connection, as others need the memory.
+    """
+
+    __slots__ = (
+        "_budget",
+        "_buffer",
+        "_filled",
+        "_least_bytes",
+        "_limit_bytes",
+        "_seen_bytes",
+        "_total",
+        "give_up",
+        "pool",
+    )
 
     def __init__(
-        self, start: memoryview, limit_bytes: int, budget: FrameBudget, least_bytes: int = MINIMUM_FRAME_BYTES
+        self,
+        start: memoryview,
+        limit_bytes: int,
+        budget: FrameBudget,
+        give_up: Callable[[], None],
+        least_bytes: int = MINIMUM_FRAME_BYTES,
     ) -> None:
+        self.give_up = give_up
         self.pool = budget.small
         self._budget = budget
         self._limit_bytes = limit_bytes
         self._least_bytes = least_bytes
         self._filled = len(start)
-        self._seen_bytes = -1
+        self._seen_bytes = self._filled  # when it last made progress
         self._total = 0  # unknown before the four bytes of the size have arrived
         size = max(PREFIX.size, self._filled)
         self._buffer = memoryview(bytearray(size))
@@ -182,6 +260,9 @@ class PartialFrame:
     def filled(self, count: int) -> None:
         """Record that `count` bytes were written to the start of `room()`."""
         self._filled += count
+        if self._filled - self._seen_bytes >= LEAST_PROGRESS_BYTES:
+            self._seen_bytes = self._filled
+            self.pool.grew(self)
 
     @property
     def missing_bytes(self) -> int:
@@ -215,15 +296,7 @@ class PartialFrame:
 
     def wait(self, wake: Callable[[], None]) -> None:
         """Call `wake` when `grow` should be tried again."""
-        self.pool.waiting[self] = wake
-        self._seen_bytes = -1  # it waits for memory, not for its client
-
-    def crawls(self) -> bool:
-        """Return whether it holds memory for which others wait, and has hardly grown since the last call."""
-        seen_bytes, self._seen_bytes = self._seen_bytes, self._filled
-        if seen_bytes < 0 or self._filled - seen_bytes >= LEAST_PROGRESS_BYTES or len(self._buffer) <= OWN_BYTES:
-            return False
-        return bool(self.pool.waiting) and not self.complete and not self.waits
+        self._budget.wait(self, wake)
 
     def close(self) -> None:
         """Release the frame's memory, to which other frames may then write."""

@@ -37,12 +37,12 @@ class Listener(NamedTuple):
 
     @property
     def has_tls(self) -> bool:
-        """Whether its clients speak TLS."""
+        """Return whether its clients use TLS."""
         return self.security_protocol in ("SSL", "SASL_SSL")
 
     @property
     def authenticates(self) -> bool:
-        """Whether its clients have to authenticate by SASL before anything else."""
+        """Return whether its clients must first authenticate with SASL."""
         return self.security_protocol in SASL_PROTOCOLS
 
 
@@ -63,7 +63,7 @@ def broker_listeners(settings: Settings) -> tuple[Listener, ...]:
 
 
 def _check_mechanisms(settings: Settings, names: list[str]) -> None:
-    """Check that clients can authenticate where they have to. Raise SettingsError."""
+    """Check that clients can authenticate if they must. Raise SettingsError."""
     if names:
         from minibroker.broker.security.mechanisms import enabled_mechanisms  # not needed for most starts
 
@@ -78,7 +78,7 @@ def controller_listeners(settings: Settings) -> tuple[str, ...]:
 
 
 def open_to_all(settings: Settings) -> tuple[Listener, ...]:
-    """Return the listeners that other machines reach, and that ask nobody who they are."""
+    """Return the listeners that other machines can reach without authentication."""
     return tuple(
         listener
         for listener in broker_listeners(settings)

@@ -1,7 +1,7 @@
-"""Requests that wait for their answers: how much memory they are, and which client must go.
+"""The memory of requests that wait for their answers, and the choice of the client to disconnect.
 
-A connection has one unfinished request at most, so the largest frame is the limit of each. This is the limit of all. A
-small request does not count. What waits in slices for its own turn counts among the frames (`framing.py`).
+A connection has at most one unfinished request, limited by the largest frame. This is the limit of all of them. Small
+requests do not count, and requests that run in slices count as frames (`framing.py`).
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ PARKED_LIMIT_BYTES = 256 << 20
 
 
 class Waiting(Protocol):
-    """A client, as far as it matters here."""
+    """The part of a client that is used here."""
 
     def give_up(self, reason: str) -> None:
-        """Close its connection soon, as its request takes too much memory."""
+        """Close the connection soon, as its request takes too much memory."""
 
 
 class ParkedRequests:
-    """The bytes of the requests that wait. Beyond `limit_bytes` the clients of the largest ones are given up."""
+    """The bytes of waiting requests. Beyond `limit_bytes`, the clients of the largest ones are disconnected."""
 
     def __init__(self, limit_bytes: int = PARKED_LIMIT_BYTES) -> None:
         self.limit_bytes = limit_bytes
@@ -28,7 +28,7 @@ class ParkedRequests:
         self._held: dict[Waiting, int] = {}
 
     def book(self, client: Waiting, size_bytes: int) -> None:
-        """Note that a request of `client` waits; of several that are too large the one that has waited longest goes."""
+        """Add a waiting request of `client`; if several are too large, drop the one that has waited longest."""
         if size_bytes <= OWN_PARKED_BYTES:
             return
         self.forget(client)
@@ -42,5 +42,5 @@ class ParkedRequests:
             largest.give_up(f"{reason} {self.limit_bytes}")
 
     def forget(self, client: Waiting) -> None:
-        """Note that no request of `client` waits any more."""
+        """Remove the waiting request of `client`."""
         self.held_bytes -= self._held.pop(client, 0)

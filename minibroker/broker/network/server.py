@@ -109,7 +109,7 @@ class Server:
         self._shared.lost = self._lost
 
     async def serve(self, node: Node, bound: BoundListener) -> None:
-        """Accept clients for `node`. Raise SettingsError for keys that cannot be used any more."""
+        """Accept clients for `node`. Raise SettingsError for keys that can no longer be used."""
         listener = bound.listener
         self.accepted[node.node_id, listener.name] += 0  # a node that returns goes on counting
         if node.node_id not in self._limits:
@@ -133,7 +133,7 @@ class Server:
     def _with_tls(
         self, node: Node, listener: Listener, protocol: Callable[[], SocketProtocol]
     ) -> Callable[[], asyncio.BaseProtocol]:
-        """Return what makes the protocol of a client that speaks TLS. Raise SettingsError."""
+        """Return the factory of protocols for TLS clients. Raise SettingsError."""
         # Needed only here; a plain start does without them and what they import.
         from minibroker.broker.network.tls_layer import TlsLayer
         from minibroker.broker.security.tls import listener_tls
@@ -142,13 +142,13 @@ class Server:
         tls = node.tls[listener.name] = listener_tls(listener.name, listener.security_protocol, static, settings)
 
         def with_tls() -> asyncio.BaseProtocol:
-            limit_ms = self._cluster.settings["connections.max.stall.ms"]
-            return TlsLayer(self._loop, self._shared, tls.current, protocol, limit_ms, node.node_id)
+            limits, limit_ms = self._limits[node.node_id], self._cluster.settings["connections.max.stall.ms"]
+            return TlsLayer(self._loop, self._shared, tls.current, protocol, limits, limit_ms, node.node_id)
 
         return with_tls
 
     def _authentication(self, listener: Listener) -> Callable[[Connection], None] | None:
-        """Return what makes a new connection authenticate by SASL, if the listener asks for that."""
+        """Return the factory of SASL authenticators for the listener's connections, or None."""
         if not listener.authenticates:
             return None
         from minibroker.broker.security.authenticator import Authenticator, SaslListener  # not needed for most starts
@@ -200,11 +200,13 @@ class Server:
             host_name(transport),
             transport.get_extra_info("principal", ANONYMOUS),
         )
-        self._limits[node.node_id].came(connection, outlet.abort_soon)
+        if listener not in node.tls:  # where there is TLS, connections are counted from before the handshake
+            self._limits[node.node_id].came(connection, outlet.abort_soon)
         return connection
 
     def _lost(self, connection: Connection) -> None:
-        self._limits[connection.node.node_id].gone(connection)
+        if connection.listener not in connection.node.tls:
+            self._limits[connection.node.node_id].gone(connection)
 
     def _execute(self, connection: Connection, frame: memoryview) -> Any:
         try:
@@ -240,13 +242,13 @@ class Server:
         """Close stalled connections that hold memory, now and every one or five seconds.
 
         These are those that sent nothing more of a request, took nothing of their answers, or did not authenticate for
-        connections.max.stall.ms, and those that hardly go on with a request while others wait for its memory.
+        connections.max.stall.ms. `FrameBudget` closes those that hardly go on with a request while others wait for its
+        memory.
         """
         limit_ms = self._cluster.settings["connections.max.stall.ms"]
         since_ms = self._clock.monotonic_ms() - limit_ms
         begun = [client for client in self._shared.sockets if client.connection.owes_bytes]
         silent = [client for client in begun if client.progress_ms <= since_ms]
-        crawling = [client for client in begun if client.progress_ms > since_ms and client.connection.crawls]
         self._give_up(silent, f"sent nothing more of a request for {limit_ms} ms")
         strangers = [
             client
@@ -255,7 +257,6 @@ class Server:
         ]
         late = [client for client in strangers if client.connected_ms <= since_ms]
         self._give_up(late, f"did not authenticate within {limit_ms} ms")
-        self._give_up(crawling, "sends hardly anything of a request for whose memory others wait")
         self._give_up(self._shared.unread.stalled(limit_ms), f"took nothing of its answers for {limit_ms} ms")
         for limits in self._limits.values():
             limits.admit_waiting()  # more may be allowed now

@@ -44,7 +44,7 @@ class Shared:
         self.clock = clock
         self.now_ms = clock.monotonic_ms
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
-        self.budget = FrameBudget()
+        self.budget = FrameBudget(clock=clock)
         self.unread = Unread(self.now_ms)
         self.sockets: set[SocketProtocol] = set()
         self.handshakes: set[TlsLayer] = set()  # of clients that are no sockets yet
@@ -78,9 +78,9 @@ class SocketProtocol(asyncio.BufferedProtocol):
         self._loop = loop
         self._shared = shared
         self._attach = attach
-        self._queue: deque[Any] = deque()  # bytes, storage regions and marks, in the order in which they leave
+        self._queue: deque[Any] = deque()  # bytes, storage regions and marks, in the order of sending
         self._sent_bytes = 0  # of the region, or the long bytes, at the head of the queue
-        self._write_paused = False  # the transport takes no more (`_is_full`), or nothing is to leave (`_held`)
+        self._write_paused = False  # the transport accepts no more (`_is_full`), or output is held back (`_held`)
         self._is_full = False
         self._held = False
         self._pump_due = False

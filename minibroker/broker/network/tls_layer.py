@@ -1,12 +1,12 @@
-"""TLS between a socket and what serves it: to the socket's transport a protocol, to a `SocketProtocol` a transport.
+"""The TLS layer of a connection: a protocol for the socket's transport, and a transport for its `SocketProtocol`.
 
     transport --> get_buffer, buffer_updated --> OpenSSL --> application
     transport <------- write <---- OpenSSL <---- write <---- application
 
-The transport of asyncio or uvloop for TLS is not used. It keeps up to 512 KiB a connection that no budget counts, has
-its deadlines on the loop's clock, and logs a failed handshake with its trace. Here a connection that is not read keeps
-what one read brought, and it is counted; handshakes are bounded in time and bytes; and each connection begins with the
-keys that are valid then.
+The TLS transports of asyncio and uvloop are not used: they buffer up to 512 KiB per connection outside of all budgets,
+use the loop's clock for deadlines, and log failed handshakes with a traceback. Here a connection that is not read
+buffers only the result of one read, which is counted; handshakes are limited in time and bytes; and each connection
+starts with the current keys.
 """
 
 from __future__ import annotations
@@ -17,27 +17,38 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from minibroker.broker.network.framing import OWN_BYTES
-from minibroker.broker.network.sockets import Shared, SocketProtocol, peer_name
+from minibroker.broker.network.sockets import Shared, SocketProtocol, host_name, peer_name
 from minibroker.broker.security.distinguished_names import MalformedName, subject_of
 from minibroker.broker.security.principal_mapping import NoRuleApplies
 from minibroker.broker.security.principals import ANONYMOUS, USER, Principal
 
 if TYPE_CHECKING:
+    from minibroker.broker.clock import Timer
     from minibroker.broker.security.tls import TlsSettings
 
 log = logging.getLogger("minibroker.connections")
 
 READ_BYTES = 64 << 10
-HANDSHAKE_BYTES = 256 << 10  # a chain of certificates has 100 KiB at most
-UNSENT_BYTES = 16 << 10  # of OpenSSL's own messages, to a client that reads nothing
+HANDSHAKE_BYTES = 256 << 10  # a certificate chain has at most 100 KiB
+UNSENT_BYTES = 16 << 10  # of OpenSSL's own messages to a client that reads nothing
 NOT_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "UNSUPPORTED_PROTOCOL", "UNEXPECTED_MESSAGE")
 
 
+class Limits(Protocol):
+    """What decides whether a connection that has just been accepted may go on."""
+
+    def came(self, connection: TlsLayer, close_soon: Callable[[], None]) -> None:
+        """Take in a new connection, or mute it, or have it closed."""
+
+    def gone(self, connection: TlsLayer) -> None:
+        """Forget a connection that has been closed."""
+
+
 class TlsLayer(asyncio.BufferedProtocol):
-    """TLS of one connection. `make_application` makes what serves it, once the handshake is done."""
+    """The TLS of a connection. `make_application` creates the protocol that serves it, after the handshake."""
 
     def __init__(
         self,
@@ -45,6 +56,7 @@ class TlsLayer(asyncio.BufferedProtocol):
         shared: Shared,
         tls: TlsSettings,
         make_application: Callable[[], SocketProtocol],
+        limits: Limits,
         limit_ms: float,
         node_id: int,
     ) -> None:
@@ -57,10 +69,13 @@ class TlsLayer(asyncio.BufferedProtocol):
         self._application: SocketProtocol | None = None
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = tls.context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._limits = limits
         self._limit_ms = limit_ms
+        self._deadline: Timer | None = None
         self._handshake_bytes = 0
         self._paused = False  # by the application
         self._is_stopped = False  # whether the transport does not read
+        self._is_muted = False
         self._is_full = False  # the transport
         self._counted_bytes = 0
 
@@ -70,8 +85,11 @@ class TlsLayer(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         connected: socket.socket = transport.get_extra_info("socket")
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.peer, self.host = peer_name(transport), host_name(transport)
         self._shared.handshakes.add(self)
-        self._deadline = self._shared.clock.call_later(self._limit_ms, self._is_late)
+        self._limits.came(self, self._abort_soon)
+        if not self._is_muted:
+            self._await_handshake()
         if self._shared.closed:
             self.abort()
 
@@ -82,9 +100,18 @@ class TlsLayer(asyncio.BufferedProtocol):
         self._incoming.write(self._shared.scratch[:nbytes])
         if self._application is None:
             self._handshake_bytes += nbytes
-            self._shake_hands()
         else:
             self._application.progress_ms = self._shared.now_ms()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._transport.is_closing():
+            return
+        if self._is_muted:
+            self._transport.pause_reading()  # uvloop reads on, if that was said before it began
+            return
+        if self._application is None:
+            self._shake_hands()
         if self._application is not None:
             self._decrypt()
 
@@ -104,14 +131,34 @@ class TlsLayer(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         if self in self._shared.handshakes and self._handshake_bytes:
-            log.info("%s has gone during the TLS handshake", peer_name(self._transport))
+            log.info("%s has gone during the TLS handshake", self.peer)
         self._end_handshake()
+        self._limits.gone(self)
         self._count(0)
         if self._application is not None:
             self._application.connection_lost(error)
             self._application = None
 
     # --- handshake ------------------------------------------------------------------------------
+
+    def mute(self) -> None:
+        """Do nothing until `unmute`: too many connections are there, or come."""
+        self._is_muted = True
+        self._transport.pause_reading()
+
+    def unmute(self) -> None:
+        """Let a connection go on that was muted; its time begins now."""
+        self._is_muted = False
+        if not self._transport.is_closing():
+            self._await_handshake()
+            self._transport.resume_reading()
+            self._loop.call_soon(self._go_on)
+
+    def _abort_soon(self) -> None:
+        self._loop.call_soon(self.abort)
+
+    def _await_handshake(self) -> None:
+        self._deadline = self._shared.clock.call_later(self._limit_ms, self._is_late)
 
     def _shake_hands(self) -> None:
         try:
@@ -143,13 +190,14 @@ class TlsLayer(asyncio.BufferedProtocol):
 
     def _end_handshake(self) -> None:
         self._shared.handshakes.discard(self)
-        self._deadline.cancel()
+        if self._deadline is not None:
+            self._deadline.cancel()
 
     def _is_late(self) -> None:
         self._give_up(f"its TLS handshake took more than {self._limit_ms:g} ms")
 
     def _give_up(self, reason: str) -> None:
-        log.warning("closing %s: %s", peer_name(self._transport), reason)
+        log.warning("closing %s: %s", self.peer, reason)
         self._flush()  # TLS tells the client, too
         self._end_handshake()
         self._transport.close()
@@ -157,7 +205,7 @@ class TlsLayer(asyncio.BufferedProtocol):
     # --- reading --------------------------------------------------------------------------------
 
     def _decrypt(self) -> None:
-        """Hand what has come to the application, as far as it takes it."""
+        """Pass received data to the application, as far as it accepts it."""
         ended = False
         while not (ended or self._paused or self._transport.is_closing()):
             if not self._has_more():
@@ -178,7 +226,7 @@ class TlsLayer(asyncio.BufferedProtocol):
         return bool(self._incoming.pending or self._tls.pending())
 
     def _filled(self, room: memoryview) -> tuple[int, bool]:
-        """Decrypt into `room`; return how many bytes, and whether the client sends no more."""
+        """Decrypt into `room`; return the number of bytes, and whether the client has finished sending."""
         filled = 0
         try:
             while filled < len(room):
@@ -192,12 +240,12 @@ class TlsLayer(asyncio.BufferedProtocol):
             pass
         except ssl.SSLError as error:
             if not isinstance(error, ssl.SSLZeroReturnError):
-                log.warning("closing %s: %s", peer_name(self._transport), _why(error))
+                log.warning("closing %s: %s", self.peer, _why(error))
             return filled, True
         return filled, False
 
     def _count(self, waiting_bytes: int) -> None:
-        """Count what waits to be decrypted among what waits behind unfinished requests."""
+        """Count encrypted data that waits as bytes behind unfinished requests."""
         if waiting_bytes != self._counted_bytes:
             self._shared.budget.backlog(waiting_bytes - self._counted_bytes)
             self._counted_bytes = waiting_bytes
@@ -210,7 +258,7 @@ class TlsLayer(asyncio.BufferedProtocol):
             self._read_on()
 
     def _flush(self) -> None:
-        """Send what OpenSSL wants to send; while the client takes nothing, keep a little of it."""
+        """Send OpenSSL's output; while the client reads nothing, keep a little of it."""
         if not self._is_full:
             data = self._outgoing.read()
             if data:
@@ -250,9 +298,9 @@ class TlsLayer(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         if not self._transport.is_closing():
-            with contextlib.suppress(ssl.SSLError):  # the client has not said the same yet, and need not
+            with contextlib.suppress(ssl.SSLError):  # the client has not ended TLS yet, and need not
                 self._tls.unwrap()
-            self._flush()
+            self._transport.write(self._outgoing.read())
             self._transport.close()
 
     def abort(self) -> None:
@@ -275,7 +323,7 @@ class TlsLayer(asyncio.BufferedProtocol):
 
 
 def _why(error: ssl.SSLError) -> str:
-    """Return what is wrong with the client, in one line."""
+    """Return the client's error, in one line."""
     reason = error.reason or str(error)
     if reason in NOT_TLS:
         return f"it does not speak TLS as this listener does ({reason})"

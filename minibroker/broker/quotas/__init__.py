@@ -1,1 +1,1 @@
-"""Limits for clients."""
+"""Client quotas."""

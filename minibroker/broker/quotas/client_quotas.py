@@ -1,6 +1,6 @@
-"""The quotas of clients (KIP-546): which entities can have which, valid values, and filters.
+"""Client quotas (KIP-546): their entities, valid values, and filters.
 
-Pure. `handlers/client_quotas` reads and answers requests; `quota_manager` holds clients to their quotas.
+Pure. `handlers/client_quotas` answers requests; `quota_manager` enforces quotas.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ OF_ADDRESSES: Mapping[str, Limit] = {"connection_creation_rate": INT}
 
 
 def checked_entity(parts: Iterable[tuple[str, str | None]]) -> tuple[QuotaEntity, Mapping[str, Limit]]:
-    """Return the entity that the parts name, and the quotas it can have. Raise KafkaError(INVALID_REQUEST)."""
+    """Return the entity of these parts, and its possible quotas. Raise KafkaError(INVALID_REQUEST)."""
     entity = dict(parts)
     for kind, name in entity.items():
         if kind not in (USER, CLIENT_ID, IP):
@@ -55,8 +55,8 @@ def checked_entity(parts: Iterable[tuple[str, str | None]]) -> tuple[QuotaEntity
 
 
 def _is_address(name: str | None) -> bool:
-    """Return whether this is an address or the default. Unlike Kafka, look up no name: clients would wait."""
-    import ipaddress  # a start takes a millisecond longer for it, and hardly a broker has a quota
+    """Return whether this is an address or the default. Unlike Kafka, do not resolve names, as clients would wait."""
+    import ipaddress  # it would slow the start by a millisecond, and few brokers have quotas
 
     try:
         return name is None or bool(ipaddress.ip_address(name))
@@ -80,11 +80,11 @@ def check_value(limits: Mapping[str, Limit], key: str, value: float) -> None:
 class Filter:
     """A filter of entities: for each part an exact name, the default, or any name.
 
-    With `strict`, entities that have further parts do not match.
+    With `strict`, entities with more parts do not match.
     """
 
     def __init__(self, components: Iterable[tuple[str, int, str | None]], *, strict: bool) -> None:
-        """Take (type, match type, name) for each part. Raise KafkaError: INVALID_REQUEST, UNSUPPORTED_VERSION."""
+        """Parse (type, match type, name) of each part. Raise KafkaError: INVALID_REQUEST, UNSUPPORTED_VERSION."""
         self._exact: dict[str, str | None] = {}
         self._any: set[str] = set()
         self._strict = strict

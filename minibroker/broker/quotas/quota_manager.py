@@ -1,11 +1,11 @@
-"""Hold clients to their quotas: for how long each has to wait (KIP-13, KIP-124, KIP-219, KIP-546, KIP-599).
+"""The enforcement of client quotas: computes throttle times (KIP-13, KIP-124, KIP-219, KIP-546, KIP-599).
 
     request --> handler --> what was used is recorded --> over the quota? --> answered at once, with the time
                                                                               --> the connection is muted that long
 
-A quota of a user, a client id or both binds whom it names; of several the first in `_LEVELS` counts. Those whom one
-quota of a default binds have a window each. Produce is charged its request's bytes, Fetch its answer's, everything the
-time of its handler, and what creates or deletes partitions their number.
+A quota is for a user, a client id or both; the first match in `_LEVELS` applies. Clients under a default quota have
+separate windows. A Produce is charged the bytes of its request, a Fetch those of its answer, every request the time of
+its handler, and a request that creates or deletes partitions their number.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ Who = tuple[str, str]  # user and client id, "" for one that the quota does not 
 
 
 class Quota(NamedTuple):
-    """A limit a second, and for whom it counts together."""
+    """A limit per second, and the key of the clients that share it."""
 
     bound: float
     who: Who
 
 
 class Usage:
-    """What one request has used so far, and for how long its client is to wait for it."""
+    """The use of a request so far, and the throttle time of its client."""
 
     __slots__ = ("_since_ns", "frame_bytes", "run_ns", "throttle_ms")
 
@@ -51,7 +51,7 @@ class Usage:
         self._since_ns = perf_counter_ns()
 
     def stop(self) -> None:
-        """End the time that is charged."""
+        """Stop the charged time."""
         self.run_ns += perf_counter_ns() - self._since_ns
 
     def timed(self, steps: Steps[Any]) -> Steps[Any]:
@@ -71,7 +71,7 @@ class Usage:
 
 
 class Client(Protocol):
-    """Who has sent a request, and what it has used so far, if anybody has a quota."""
+    """The client of a request, and its use so far, if there are quotas."""
 
     node: Node
     client_id: str | None
@@ -79,11 +79,11 @@ class Client(Protocol):
 
     @property
     def principal(self) -> Principal:
-        """Who the client has authenticated as."""
+        """Return the client's authenticated principal."""
 
 
 def quota_for(quotas: Mapping[QuotaEntity, Mapping[str, float]], key: str, user: str, client_id: str) -> Quota | None:
-    """Return the quota of this kind that binds the client, or None."""
+    """Return the client's quota of this kind, or None."""
     for entity, who in _levels(user, client_id):
         bound = quotas.get(entity, {}).get(key)
         if bound is not None:
@@ -92,7 +92,7 @@ def quota_for(quotas: Mapping[QuotaEntity, Mapping[str, float]], key: str, user:
 
 
 def _levels(user: str, client_id: str) -> Iterator[tuple[QuotaEntity, Who]]:
-    """Yield the entities that the client belongs to, the one that counts first at the front."""
+    """Yield the client's entities in order of precedence."""
     for named_user in (user, None):
         for named_client in (client_id, None):
             yield frozenset({(USER, named_user), (CLIENT_ID, named_client)}), (user, client_id)
@@ -102,7 +102,7 @@ def _levels(user: str, client_id: str) -> Iterator[tuple[QuotaEntity, Who]]:
 
 
 class QuotaManager:
-    """What the clients of a cluster have used lately. Byte rates and times count for each node, mutations for all."""
+    """The recent use by the clients of a cluster. Byte rates and times count per node, mutations for all nodes."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -111,11 +111,11 @@ class QuotaManager:
 
     @property
     def is_needed(self) -> bool:
-        """Whether anybody has a quota."""
+        """Return whether there are any quotas."""
         return bool(self._cluster.image.quotas)
 
     def charge_request(self, client: Client, usage: Usage, *, produced: bool) -> int:
-        """Charge a request that is about to be answered; return for how many ms its client has to wait."""
+        """Charge a request before its answer; return the throttle time in ms."""
         if produced:
             throttle_ms = self._charge(client, PRODUCED, usage.frame_bytes)
             usage.throttle_ms = max(usage.throttle_ms, throttle_ms)
@@ -123,7 +123,7 @@ class QuotaManager:
         return max(usage.throttle_ms, min(throttle_ms, self._windows().size_ms))
 
     def charge_bytes(self, client: Client, key: str, size_bytes: int) -> bool:
-        """Charge bytes of an answer; return whether the client has to wait for it."""
+        """Charge bytes of an answer; return whether the client is throttled."""
         throttle_ms = self._charge(client, key, size_bytes)
         if client.usage is not None:
             client.usage.throttle_ms = max(client.usage.throttle_ms, throttle_ms)
@@ -137,7 +137,7 @@ class QuotaManager:
             rate.take_back(size_bytes)
 
     def most_bytes(self, client: Client, key: str) -> int:
-        """Return how many bytes are within the quota at best: no answer needs to be larger."""
+        """Return the most bytes that a quota can ever allow, which limits an answer."""
         quota = self._quota(client, key)
         if quota is None:
             return INT_MAX
@@ -145,10 +145,10 @@ class QuotaManager:
         return int(quota.bound * (windows.number - 1) * windows.size_ms / 1000)
 
     def charge_mutations(self, client: Client, usage: Usage, count: int, *, strict: bool) -> None:
-        """Charge partitions that are about to be created or deleted.
+        """Charge partitions that will be created or deleted.
 
-        Raise KafkaError(THROTTLING_QUOTA_EXCEEDED) if it is `strict` and others have used up the quota; else the
-        client has to wait.
+        Raise KafkaError(THROTTLING_QUOTA_EXCEEDED) if it is `strict` and the quota is used up; otherwise throttle the
+        client.
         """
         quota = self._quota(client, MUTATIONS)
         if quota is None:

@@ -1,7 +1,7 @@
-"""How much was used in the last seconds: what quotas are compared with. Pure; time is passed in, in ms.
+"""The recent use that quotas limit. Pure; time is passed in, in ms.
 
-Both count as Apache Kafka's metrics do, so that a client is throttled for as long as by Kafka: `Rate` as `Rate` over a
-`SampledStat`, `TokenBucket` as `TokenBucket` (KIP-599).
+Both count as Apache Kafka's metrics do, so that throttle times are equal: `Rate` like `Rate` over a `SampledStat`,
+`TokenBucket` like `TokenBucket` (KIP-599).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Windows(NamedTuple):
-    """How many windows are kept, and how long one is."""
+    """The number of windows, and the length of each."""
 
     number: int
     size_ms: int
@@ -25,7 +25,7 @@ class _Sample:
 
 
 class Rate:
-    """The use a second, over windows of which the oldest ones are forgotten."""
+    """The use per second, over a number of recent windows."""
 
     __slots__ = ("_samples", "_windows")
 
@@ -34,7 +34,7 @@ class Rate:
         self._samples: list[_Sample] = []  # in the order of their starts
 
     def record(self, value: float, now_ms: int) -> None:
-        """Add to what was used."""
+        """Add use."""
         samples = self._samples
         if not samples or now_ms - samples[-1].start_ms >= self._windows.size_ms:
             self._purge(now_ms)
@@ -47,19 +47,19 @@ class Rate:
         self._samples[-1].total -= value
 
     def measure(self, now_ms: int) -> float:
-        """Return the use a second."""
+        """Return the use per second."""
         self._purge(now_ms)
         return sum(sample.total for sample in self._samples) * 1000 / self.window_ms(now_ms)
 
     def window_ms(self, now_ms: int) -> int:
-        """Return over how much time the use is spread: at least all windows but one."""
+        """Return the time over which the use is measured: at least all windows but one."""
         self._purge(now_ms)
         number, size_ms = self._windows
         elapsed_ms = now_ms - self._samples[0].start_ms if self._samples else 0
         return max(elapsed_ms + max(number - 1 - elapsed_ms // size_ms, 0) * size_ms, 1)
 
     def is_idle(self, now_ms: int) -> bool:
-        """Return whether nothing is left that counts."""
+        """Return whether no use is left in the windows."""
         self._purge(now_ms)
         return not self._samples
 
@@ -68,13 +68,13 @@ class Rate:
         self._samples[:] = [sample for sample in self._samples if sample.last_ms > limit_ms]
 
     def throttle_ms(self, bound: float, now_ms: int) -> int:
-        """Return how long to wait until the use is within `bound` a second, 0 if it is."""
+        """Return how long to wait until the use is within `bound` per second, 0 if it is."""
         value = self.measure(now_ms)
         return round((value - bound) / bound * self.window_ms(now_ms)) if value > bound else 0
 
 
 class TokenBucket:
-    """Tokens that come back steadily, as many as the windows hold: bursts are allowed, and a debt is waited for."""
+    """Tokens, refilled steadily up to the windows' total: bursts are allowed, and clients wait when tokens are owed."""
 
     __slots__ = ("_last_ms", "_tokens", "_windows")
 
@@ -84,11 +84,11 @@ class TokenBucket:
         self._last_ms = 0
 
     def record(self, value: float, bound: float, now_ms: int) -> None:
-        """Take tokens, also those that are not there."""
+        """Take tokens, even more than there are."""
         self._tokens = self.measure(bound, now_ms) - value
 
     def measure(self, bound: float, now_ms: int) -> float:
-        """Return how many tokens there are, negative if they are owed; `bound` come back a second."""
+        """Return the number of tokens, negative if they are owed; `bound` are refilled per second."""
         number, size_ms = self._windows
         most = number * size_ms / 1000 * bound
         come_back = bound * (now_ms - self._last_ms) / 1000

@@ -77,14 +77,13 @@ class Dispatcher:
     def execute(self, connection: Connection, frame: memoryview) -> Any:
         """Run the request in `frame`; return a list of items to send, a Parked, or None. Raises Unanswerable."""
         key, version, correlation_id = START.unpack_from(frame, 0)
+        if connection.must_authenticate:
+            _admit(connection, key)
         known = connection.known
         if known is not None and key == known.key and version == known.version and not self.interceptors:
             outcome = known.run(self.cluster, correlation_id, frame)
             if outcome is not None:
                 return outcome
-        if connection.must_authenticate and not _admits(connection, key):
-            name = apis.api_name(key) if key in KNOWN_KEYS else "an unknown API"
-            raise Unanswerable(f"{name} before the client has authenticated")
         route = self._routes.get((key, version))
         if route is None:
             served = SERVED.get(key)
@@ -373,9 +372,11 @@ class Dispatcher:
         return encoded(answer, 0, answer_start(0), correlation_id)
 
 
-def _admits(connection: Connection, key: int) -> bool:
-    """Return whether a client that must authenticate may send a request of this API now."""
-    return connection.authenticator is not None and connection.authenticator.admits(key)
+def _admit(connection: Connection, key: int) -> None:
+    """Raise Unanswerable unless a client that must authenticate may send a request of this API now."""
+    if connection.authenticator is None or not connection.authenticator.admits(key):
+        name = apis.api_name(key) if key in KNOWN_KEYS else "an unknown API"
+        raise Unanswerable(f"{name} before the client has authenticated")
 
 
 @contextlib.contextmanager
@@ -400,7 +401,7 @@ def _read_in_one_step(route: Route, frame: memoryview, position: int) -> Message
 
 
 def _ended(connection: Connection, work: Sliced, parked: Parked, kept: PartialFrame | None) -> None:
-    """Tell who waits for a request what came of its steps."""
+    """Complete a parked request with the result of its steps."""
     if kept is not None:
         kept.close()
     try:

@@ -12,10 +12,10 @@ from typing import Any
 class Parked:
     """An unfinished request. `on_cancel` runs if its client disconnects first, and never after `complete`.
 
-    `on_give_up` runs before the broker closes the connection for want of memory: what the request holds is let go of.
-    `again` runs the request once more in place of this one, and gives the `Parked` that it then is, if it is one.
-    `is_long` says that the request runs in slices, so that its answer is to be written in slices too; `holds_request`,
-    that what was asked stays in memory until it is answered.
+    `on_give_up` runs before the broker closes the connection for lack of memory, to release what the request holds.
+    `again` runs the request again in place of this one, and returns its new `Parked`, if it waits. With `is_long`, the
+    request runs in slices, and its answer is encoded in slices too; with `holds_request`, the decoded request stays in
+    memory until it is answered.
     """
 
     __slots__ = (
@@ -86,7 +86,7 @@ class Parked:
         self._failed(error)
 
     def _forget(self) -> None:
-        """Drop the callbacks: most of them hold this request, and only a collection would free it and them."""
+        """Drop the callbacks, most of which refer to this request, to avoid reference cycles."""
         self._finish = self.on_cancel = self.on_give_up = self.again = None
 
     def attach(self, finish: Callable[[Any], None], failed: Callable[[Exception], None] | None = None) -> None:

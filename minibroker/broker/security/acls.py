@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 ANY_NAME = "*"  # of a literal pattern that covers all resources of its type
 ANY_PRINCIPAL = "User:*"
+UNKNOWN = "UNKNOWN"
+NO_VALUE = (UNKNOWN, "ANY")
 
 
 class PatternType(IntEnum):
@@ -57,14 +59,14 @@ def check_new(acl: Acl) -> None:
         raise _invalid(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
     if not acl.name:
         raise _invalid("Invalid empty resource name")
-    if acl.resource_type == ResourceType.ANY:
-        raise _invalid("Invalid resourceType ANY")
+    if _word(ResourceType, acl.resource_type) in NO_VALUE:
+        raise _invalid(f"Invalid resourceType {_word(ResourceType, acl.resource_type)}")
     if acl.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
-        raise _invalid(f"Invalid patternType {PatternType(acl.pattern_type).name}")
-    if acl.operation == Operation.ANY:
-        raise _invalid("Invalid operation ANY")
-    if acl.permission == Permission.ANY:
-        raise _invalid("Invalid permissionType ANY")
+        raise _invalid(f"Invalid patternType {_word(PatternType, acl.pattern_type)}")
+    if _word(Operation, acl.operation) in NO_VALUE:
+        raise _invalid(f"Invalid operation {_word(Operation, acl.operation)}")
+    if acl.permission not in (Permission.DENY, Permission.ALLOW):
+        raise _invalid(f"Invalid permissionType {_word(Permission, acl.permission)}")
     if ":" not in acl.principal:
         reason = "no colon is present separating the principal type from the principal name"
         raise _invalid(f"Could not parse principal from `{acl.principal}` ({reason})")
@@ -73,6 +75,11 @@ def check_new(acl: Acl) -> None:
             address_range(acl.host)
         except ValueError as error:
             raise _invalid(f"Invalid CIDR notation '{acl.host}': {error}") from None
+
+
+def _word(kind: type[IntEnum], number: int) -> str:
+    """Return Kafka's word for the number."""
+    return kind(number).name if number in kind.__members__.values() else UNKNOWN
 
 
 def _invalid(message: str) -> KafkaError:
@@ -89,6 +96,13 @@ class AclFilter(NamedTuple):
     host: str | None
     operation: int
     permission: int
+
+    def check(self) -> None:
+        """Check that all types are known. Raise KafkaError(INVALID_REQUEST), in Kafka's words."""
+        if UNKNOWN in (_word(ResourceType, self.resource_type), _word(PatternType, self.pattern_type)):
+            raise _invalid("Unknown patternFilter.")
+        if UNKNOWN in (_word(Operation, self.operation), _word(Permission, self.permission)):
+            raise _invalid("Unknown entryFilter.")
 
     def matches(self, acl: Acl) -> bool:
         """Return whether an ACL is one of those that are asked for."""

@@ -233,7 +233,7 @@ class Authenticator:
             return self._fail(_refusal(f"{told} {self._mechanism}"), answer)
         if not isinstance(challenge, bytes):
             return self._go_on_later(challenge, token, answer)
-        return answer(Reply(ErrorCode.NONE, None, challenge, 0))
+        return answer(Reply(ErrorCode.NONE, "", challenge, 0))
 
     def _go_on_later(self, wait: Wait, token: bytes, answer: Answer) -> Parked:
         """Let the request wait for what the exchange waits for."""
@@ -268,7 +268,7 @@ class Authenticator:
         connection.must_authenticate = False
         connection.limit_bytes = self._limit_bytes
         connection.divert(None)
-        return answer(Reply(ErrorCode.NONE, None, end.token, self._begin_session(end.expires_ms)))
+        return answer(Reply(ErrorCode.NONE, "", end.token, self._begin_session(end.expires_ms)))
 
     def _begin_session(self, expires_ms: int | None) -> int:
         """Begin the time after which the client must authenticate anew; return it in ms, 0 for ever."""

@@ -7,14 +7,20 @@ What the options mean is the mechanisms' business. They are secret: no error has
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 FLAGS: Final = ("REQUIRED", "REQUISITE", "SUFFICIENT", "OPTIONAL")
 WORD: Final = "word"
+NUMBER: Final = "number"  # which is no value
 QUOTES: Final = "\"'"
-OCTAL: Final = "01234567"
+WORDS: Final = re.compile("[a-zA-Z_$\xa0-\U0010ffff][-.0-9a-zA-Z_$\xa0-\U0010ffff]*")
+NUMBERS: Final = re.compile(r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]*)")
+# Blanks; comments; and what a lone slash hides: the next character, and then the rest of the line.
+COMMENTS: Final = re.compile(r"[\x00- ]+|/\*(?:.*?\*/|.*)|//[^\r\n]*|/.?[^\r\n]*", re.DOTALL)
+OCTAL: Final = re.compile("[0-3][0-7]{0,2}|[4-7][0-7]?")
 ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
@@ -63,14 +69,17 @@ def _options(tokens: _Tokens) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class _Token:
-    """A word, quoted or not, or a single character that is none of a word: then `kind` is that character."""
+    """A word, quoted or not, a number, or a single character that is none of these: then `kind` is that character."""
 
     kind: str
     text: str = field(default="", repr=False)
 
 
 class _Tokens:
-    """The words of a text as the StreamTokenizer finds them that Kafka's JaasConfig sets up."""
+    """The words of a text as Java's StreamTokenizer finds them for Kafka's JaasConfig.
+
+    A word begins with a letter, `_` or `$`, and goes on with digits, points and dashes, too.
+    """
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -81,35 +90,24 @@ class _Tokens:
         self._skip()
         if self._at >= len(self._text):
             return None
-        first = self._text[self._at]
-        if first in QUOTES:
-            return _Token(WORD, self._quoted(first))
-        if not _is_of_word(first):
-            self._at += 1
-            return _Token(first)
-        begin = self._at
-        while self._at < len(self._text) and _is_of_word(self._text[self._at]):
-            self._at += 1
-        return _Token(WORD, self._text[begin : self._at])
+        found = WORDS.match(self._text, self._at) or NUMBERS.match(self._text, self._at)
+        if found is not None:
+            self._at = found.end()
+            return _Token(WORD, found[0]) if found.re is WORDS else _Token(NUMBER)
+        self._at += 1
+        character = self._text[self._at - 1]
+        return _Token(WORD, self._quoted(character)) if character in QUOTES else _Token(character)
 
     def _skip(self) -> None:
-        """Pass over blanks and comments; a slash outside of quotes begins one."""
-        text = self._text
-        while self._at < len(text):
-            if text.startswith("/*", self._at):
-                end = text.find("*/", self._at + 2)
-                self._at = len(text) if end < 0 else end + 2
-            elif text[self._at] == "/":
-                while self._at < len(text) and text[self._at] not in "\r\n":
-                    self._at += 1
-            elif text[self._at] <= " ":
-                self._at += 1
-            else:
+        """Pass over blanks and comments."""
+        while self._at < len(self._text):
+            found = COMMENTS.match(self._text, self._at)
+            if found is None:
                 return
+            self._at = found.end()
 
     def _quoted(self, quote: str) -> str:
         """Return what stands between quotation marks; the end of a line ends it, too."""
-        self._at += 1
         found = []
         while self._at < len(self._text) and self._text[self._at] not in "\r\n":
             character = self._text[self._at]
@@ -121,19 +119,10 @@ class _Tokens:
 
     def _escaped(self) -> str:
         """Return what stands for the characters behind a backslash: up to three octal digits, or one character."""
-        text = self._text
-        if self._at >= len(text):
-            return ""
-        longest = 3 if text[self._at] in "0123" else 2
-        end = self._at
-        while end < min(self._at + longest, len(text)) and text[end] in OCTAL:
-            end += 1
-        if end > self._at:
-            digits, self._at = text[self._at : end], end
-            return chr(int(digits, 8))
+        found = OCTAL.match(self._text, self._at)
+        if found is not None:
+            self._at = found.end()
+            return chr(int(found[0], 8))
         self._at += 1
-        return ESCAPES.get(text[self._at - 1], text[self._at - 1])
-
-
-def _is_of_word(character: str) -> bool:
-    return character > " " and character not in "\"'/;=" and not "\x81" <= character <= "\x9f"
+        character = self._text[self._at - 1 : self._at]
+        return ESCAPES.get(character, character)

@@ -8,14 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from minibroker.broker.security.exchanges import (
-    Authenticated,
-    AuthenticationFailed,
-    Exchange,
-    InvalidCredentials,
-    equal,
-)
+from minibroker.broker.security.exchanges import Authenticated, AuthenticationFailed, Exchange, equal
 
+TOKENS: Final = 3  # authorization id, name and password
 USER_PREFIX: Final = "user_"
 INVENTED: Final = "the password of nobody"
 
@@ -27,11 +22,14 @@ def plain_users(options: Mapping[str, str]) -> dict[str, str]:
 
 def plain(users: Mapping[str, str]) -> Exchange:
     """Let a client in that knows the password of one of these users."""
-    identity, name, password = _fields((yield b""))
+    tokens = (yield b"").decode("utf-8", "replace").split("\0", TOKENS)
+    if len(tokens) != TOKENS:
+        raise AuthenticationFailed(f"Invalid SASL/PLAIN response: expected {TOKENS} tokens, got {len(tokens)}")
+    identity, name, password = tokens
     if not name:
-        raise InvalidCredentials("username not specified")
+        raise AuthenticationFailed("Authentication failed: username not specified")
     if not password:
-        raise InvalidCredentials("password not specified")
+        raise AuthenticationFailed("Authentication failed: password not specified")
     known = equal(password.encode(), users.get(name, INVENTED).encode("utf-8", "surrogatepass"))
     if not known or name not in users:
         raise AuthenticationFailed("Authentication failed: Invalid username or password")
@@ -40,9 +38,3 @@ def plain(users: Mapping[str, str]) -> Exchange:
             "Authentication failed: Client requested an authorization id that is different from username"
         )
     return Authenticated(b"", name)
-
-
-def _fields(token: bytes) -> tuple[str, str, str]:
-    """Return authorization id, name and password. What follows a third NUL is ignored, as by Kafka."""
-    fields = [*token.decode("utf-8", "replace").split("\0", 3), "", ""][:3]
-    return fields[0], fields[1], fields[2]

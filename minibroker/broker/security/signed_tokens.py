@@ -21,6 +21,7 @@ ALGORITHMS: Final = {
     "EC": ("ES256", "ES384", "ES512"),
     "OKP": ("EdDSA",),
 }
+TRIED_KEYS_MAX: Final = 10  # by a token that names no key
 # The rest is checked here, as by Kafka and on the passed-in clock.
 ONLY_THE_SIGNATURE: Final[Any] = {
     f"verify_{claim}": claim == "signature" for claim in ("signature", "exp", "nbf", "iat", "aud", "iss", "sub", "jti")
@@ -63,7 +64,7 @@ class SignedTokens:
         """Return what gets the key that has signed a token, if it is not there and may be by now."""
         now_ms = self._source.monotonic_ms()
         try:
-            key_id = _key_id(token)
+            key_id = _key_id(sections(token)[0])
         except TokenRefused:
             return None
         if self._keys.is_old(now_ms):
@@ -74,10 +75,10 @@ class SignedTokens:
 
     def identity(self, token: str) -> Identity:
         """Return whose token it is. Raise TokenRefused."""
-        key_id = _key_id(token)
-        if not any(_has_signed(key, token) for key in self._keys.keys(key_id)):
+        header, claims, _ = sections(token)
+        fitting = [key for key in self._keys.keys(_key_id(header)) if header.get("alg") in _algorithms(key)]
+        if not any(_has_signed(key, token) for key in fitting[:TRIED_KEYS_MAX]):
             raise TokenRefused("no key of the issuer has signed it")
-        claims = sections(token)[1]
         expires_ms = self._check_times(claims)
         self._check_issuer(claims)
         _check_scope(claims.get(self._expected.scope_claim))
@@ -108,19 +109,23 @@ class SignedTokens:
             raise TokenRefused("it is for another audience")
 
 
-def _key_id(token: str) -> str | None:
-    """Return which key a token says has signed it. Raise TokenRefused."""
-    key_id = sections(token)[0].get("kid")
+def _key_id(header: dict[str, Any]) -> str | None:
+    """Return which key the header of a token says has signed it. Raise TokenRefused."""
+    key_id = header.get("kid")
     if key_id is not None and not isinstance(key_id, str):
         raise TokenRefused("its key has no name")
     return key_id
+
+
+def _algorithms(key: PyJWK) -> tuple[str, ...]:
+    return ALGORITHMS[key.key_type or ""]
 
 
 def _has_signed(key: PyJWK, token: str) -> bool:
     import jwt  # as the keys are there, it has been imported
 
     try:
-        jwt.decode(token, key.key, algorithms=list(ALGORITHMS[key.key_type or ""]), options=ONLY_THE_SIGNATURE)
+        jwt.decode(token, key.key, algorithms=list(_algorithms(key)), options=ONLY_THE_SIGNATURE)
     except jwt.PyJWTError:
         return False
     return True

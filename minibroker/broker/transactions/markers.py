@@ -1,7 +1,7 @@
 """The sender of markers, which end a transaction in each of its partitions. It retries until all leaders have them.
 
-Each leader's node writes them as if WriteTxnMarkers had asked for it; as all nodes are in one process, no request is
-sent. When a transaction is to end is the coordinator's decision.
+The coordinator decides when a transaction ends. Each leader's node writes the markers as for WriteTxnMarkers, but no
+request is sent, as all nodes are in one process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log = logging.getLogger("minibroker.transactions")
 
 RETRY_MS = 100
 
-# A partition that answers so has its marker, or will never need one; after GIVEN_UP another coordinator has taken over.
+# With DONE a partition has its marker, or will never need one; with GIVEN_UP another coordinator has taken over.
 DONE = frozenset({ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT})
 GIVEN_UP = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
 
@@ -56,12 +56,12 @@ class MarkerSender:
         return frozenset(self._missing.get(transactional_id, ()))
 
     def send(self, transaction: Transaction) -> None:
-        """Write the markers of a transaction that is to end, and then its end."""
+        """Write the markers of a decided transaction, and then its completion."""
         self._missing[transaction.transactional_id] = set(transaction.partitions)
         self._attempt(transaction.transactional_id)
 
     def send_soon(self, transaction: Transaction) -> None:
-        """Send markers as `send` does, but not now."""
+        """Send markers as `send` does, but from a timer."""
         self._missing[transaction.transactional_id] = set(transaction.partitions)
         self._later(transaction.transactional_id, 0)
 
@@ -135,8 +135,8 @@ class MarkerSender:
         found = (
             (where, topics[where[0]].partition(where[1])) for where in transaction.partitions if where[0] in topics
         )
-        waits = [(where, wait_for(partition.log)) for where, partition in found if partition is not None]
-        return [(where, wait) for where, wait in waits if wait.synced]
+        here = ((where, partition.log) for where, partition in found if partition is not None)
+        return [(where, wait_for(kept)) for where, kept in here if kept.flusher.is_needed]
 
     def _end_or_again(self, transactional_id: str) -> None:
         try:
@@ -151,7 +151,7 @@ class MarkerSender:
     def _write(
         self, transaction: Transaction, missing: set[TopicPartition], partitions: Iterable[TopicPartition]
     ) -> None:
-        """Have the leaders of these partitions write their markers. Raises KafkaError."""
+        """Write the markers at the leaders of these partitions. Raises KafkaError."""
         cluster = self._coordinator.cluster
         epoch = self._coordinator.coordinator_epoch(transaction.transactional_id)
         marker = Marker(transaction.state is State.PREPARE_COMMIT, epoch)

@@ -26,7 +26,7 @@ PartitionResult = TopicResult.WritableTxnMarkerPartitionResult
 
 
 class Ending(NamedTuple):
-    """A transaction that has ended so; `transaction_version` is that of the client that has ended it."""
+    """A decided transaction; `transaction_version` is that of the client that ended it."""
 
     producer_id: int
     producer_epoch: int
@@ -55,7 +55,7 @@ def _result(cluster: Cluster, node: Node, ending: Ending, topic: str, index: int
 
 
 def write_marker(cluster: Cluster, node: Node, ending: Ending, topic: str, index: int) -> ErrorCode:
-    """Write the marker in one partition, if `node` leads it; return NONE, or why that was not possible."""
+    """Write the marker to a partition, if `node` leads it; return NONE, or the error code."""
     try:
         _write(cluster, led_partition(node.node_id, cluster.image.topics.get(topic), index), ending)
     except KafkaError as error:

@@ -11,7 +11,7 @@ from minibroker.broker.transactions.transaction import OWN_EPOCHS, State, TopicP
 from minibroker.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
 
 FLEXIBLE_VERSION = 1  # written from transaction version 1 on
-PARTITIONS_KEPT = 100  # of a transaction, whose bytes are kept to be written again
+PARTITIONS_KEPT = 100  # the most partitions of a transaction whose encoded bytes are cached
 
 _START = Struct(">hqhib")  # version, producer id, epoch, timeout, state
 _TIMES = Struct(">qq")  # of the last change, and of the start
@@ -20,7 +20,7 @@ NO_LIST = NO_TAGS = b"\0"
 
 
 def transaction_entry(transaction: Transaction, transaction_version: int = OWN_EPOCHS) -> Entry:
-    """What is known of a transactional id now, as a record."""
+    """Return the record of a transactional id's current state."""
     if transaction_version < 1 or len(transaction.partitions) > PARTITIONS_KEPT:
         version = FLEXIBLE_VERSION if transaction_version >= 1 else 0
         return entry(TransactionLogKey(transactional_id=transaction.transactional_id), value_of(transaction), version)
@@ -33,7 +33,7 @@ def _key(transactional_id: str) -> bytes:
 
 
 def _flexible_value(transaction: Transaction) -> bytes:
-    """Encode by the layout: from one record to the next, little more than state and times changes."""
+    """Encode by the layout, as little more than state and times changes between records."""
     start = _START.pack(
         FLEXIBLE_VERSION,
         transaction.producer_id,

@@ -1,6 +1,6 @@
-"""`minibroker dump`: everything in the files of a log directory, and where they are damaged.
+"""`minibroker dump`: prints everything in the files of a log directory, and where they are damaged.
 
-What is in a file comes from `storage.inspection.inspected_files`; how it is printed is in `dump_text` and `dump_json`.
+`storage.inspection.inspected_files` reads the files; `dump_text` and `dump_json` format the output.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
     from minibroker.storage.inspection.inspected_files import InspectedFile, Item
 
 DAMAGED = 1
-BIG_BYTES = 16 << 20  # from here on a progress bar is worth it
+BIG_BYTES = 16 << 20  # larger files get a progress bar
 PROGRESS_BYTES = 1 << 20
 
 
 @click.command()
 @click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=click.Path(exists=True, readable=True))
 @click.option("--records/--no-records", default=True, show_default=True, help="Show the records of each batch.")
-@click.option("--verify", is_flag=True, help="Hold indexes and leader epochs against the log.")
+@click.option("--verify", is_flag=True, help="Compare indexes and leader epochs with the log.")
 @click.option(
-    "--topic", type=click.Choice(TOPICS), help="Read the records as this topic's.  [default: by the directory's name]"
+    "--topic", type=click.Choice(TOPICS), help="Decode the records as this topic's.  [default: by the directory's name]"
 )
-@json_option("Print a JSON object a line.")
+@json_option("Print a JSON object per line.")
 def dump(paths: tuple[str, ...], records: bool, verify: bool, topic: str | None, as_json: bool) -> None:
-    """Show what is in the files of a log, batch by batch, and where they are damaged.
+    """Show the contents of a log's files, batch by batch, and where they are damaged.
 
-    FILE is a .log, .index, .timeindex, .txnindex, .snapshot or checkpoint of Kafka's, or a directory of them. A damage
-    does not end it: it goes on with the next batch whose checksum is right, and with status 1 in the end.
+    FILE is one of Kafka's .log, .index, .timeindex, .txnindex, .snapshot or checkpoint files, or a directory of them.
+    After damage, it continues with the next batch whose checksum is right, and exits with status 1 at the end.
 
     \b
     Example:
@@ -55,7 +55,7 @@ def dump(paths: tuple[str, ...], records: bool, verify: bool, topic: str | None,
 
 
 def _files(paths: Iterable[str]) -> Iterator[InspectedFile]:
-    """Yield the files to show; of a directory all with a name of Kafka's. Raises click.UsageError for another file."""
+    """Yield the files to show; in a directory those with Kafka's names. Raises click.UsageError for others."""
     from minibroker.storage.inspection.inspected_files import inspected_file
 
     for path in paths:
@@ -80,7 +80,7 @@ def _files_below(directory: str) -> Iterator[InspectedFile]:
 
 
 def _dump(inspected: InspectedFile, found: Iterable[Item], decode: Decoder | None, as_json: bool) -> int:
-    """Print all that is in a file; how many damages there are."""
+    """Print the contents of a file; return the number of damages."""
     from minibroker.cli.dump import dump_json, dump_text
 
     size_bytes = os.path.getsize(inspected.path)
@@ -100,7 +100,7 @@ def _dump(inspected: InspectedFile, found: Iterable[Item], decode: Decoder | Non
 
 
 def _with_meaning(path: str, found: Iterable[Item], decode: Decoder | None) -> Iterator[tuple[Item, Pair | None]]:
-    """Each item, with what it says if it is a control record or one of Kafka's own topics."""
+    """Yield each item, with its meaning if it is a control record or a record of Kafka's own topics."""
     from minibroker.protocol.records.walking import FoundBatch
     from minibroker.storage.inspection.inspected_records import FoundRecord
     from minibroker.storage.inspection.log_inspection import Note
@@ -116,12 +116,12 @@ def _with_meaning(path: str, found: Iterable[Item], decode: Decoder | None) -> I
             yield item, decode_this(item.record)
         except Undecodable as error:
             yield item, None
-            yield Note(path, item.position, item.record.offset, f"what it says is not known: {error}"), None
+            yield Note(path, item.position, item.record.offset, f"its meaning is unknown: {error}"), None
 
 
 @contextmanager
 def _progress(name: str, size_bytes: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar on stderr for a big file, if someone can see it and it does not stand between the lines."""
+    """Show a progress bar for a big file, if stderr is a terminal and stdout is not."""
     if size_bytes < BIG_BYTES or not sys.stderr.isatty() or sys.stdout.isatty():
         yield lambda position: None
         return

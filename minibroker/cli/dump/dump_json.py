@@ -1,6 +1,6 @@
 """The objects of `minibroker dump --json`: one for each file, batch, record, entry, note and damage.
 
-Numbers stay numbers and times are ms since 1970. The same for people is in `dump_text`.
+Numbers stay numbers, and times are in ms since 1970. `dump_text` prints the same for people.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def head_object(inspected: InspectedFile, size_bytes: int) -> dict[str, Any]:
 
 
 def item_object(item: Item, said: Pair | None = None) -> dict[str, Any]:
-    """One thing that was found; `said` is what a record says, where that is known."""
+    """Return the object of an item; `said` is the meaning of a record, if known."""
     if isinstance(item, FoundBatch):
         return _batch(item)
     if isinstance(item, FoundRecord):
@@ -89,5 +89,5 @@ def _said(said: Said) -> dict[str, Any]:
 
 
 def _record_count(header: BatchHeader) -> int | None:
-    """None for a wrapper of format 0 or 1, of which only decompression tells."""
+    """Return the count, or None for a wrapper of format 0 or 1, which would have to be decompressed."""
     return None if header.magic < MAGIC and header.compression else header.record_count

@@ -1,6 +1,6 @@
-"""What the records of Kafka's own topics say, for `minibroker dump`: by topic, from a record to plain values.
+"""The meaning of records of Kafka's own topics, for `minibroker dump`: from records to plain values, by topic.
 
-The decoding itself is the broker's and the protocol's business.
+The broker and the protocol decode them.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ TOPICS = (METADATA_TOPIC, "__consumer_offsets", "__transaction_state")
 
 
 class Undecodable(Exception):
-    """A record that says nothing we know; the message is why."""
+    """A record that cannot be decoded; the message says why."""
 
 
 class Said(NamedTuple):
-    """One thing that a record says: the name of the message, its version (None where it has none) and its fields."""
+    """A message in a record: its name, its version (None if it has none) and its fields."""
 
     name: str
     version: int | None
     fields: dict[str, Any]
 
 
-# What key and value say; None where nothing is said or known.
+# The messages in key and value; None if there is none, or if it is unknown.
 Pair = tuple[Said | None, Said | None]
 Decoder = Callable[[Record], Pair]
 
 
 def decoder_of(topic: str | None) -> Decoder | None:
-    """How the records of this topic are read; None if they are their applications' own. It raises `Undecodable`."""
+    """Return the decoder of this topic's records, which raises `Undecodable`; None for a topic of applications."""
     if topic == METADATA_TOPIC:
         return _metadata
     return _internal(topic) if topic in TOPICS else None

@@ -1,6 +1,6 @@
 """The lines of `minibroker dump`: one for each batch, record, entry, note and damage.
 
-What there is comes from `storage.inspection.inspected_files`; the same as JSON is in `dump_json`.
+`storage.inspection.inspected_files` reads the files; `dump_json` prints the same as JSON.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def head_line(inspected: InspectedFile, size_bytes: int) -> str:
 
 
 def item_line(item: Item, said: Pair | None = None) -> str:
-    """One thing that was found; `said` is what a record says, where that is known."""
+    """Return the line of an item; `said` is the meaning of a record, if known."""
     if isinstance(item, FoundRecord):
         return record_line(item, said)
     if isinstance(item, FoundBatch):
@@ -64,7 +64,7 @@ def noun(item: Item) -> str:
 
 
 def summary_line(counts: Mapping[str, int]) -> str:
-    """How many items of each kind a file has; `counts` is by `noun`."""
+    """Return the line with the number of items of each kind in a file; `counts` is by `noun`."""
     plurals = {"batch": "batches", "entry": "entries"}
     found = [
         f"{count} {name if count == 1 else plurals.get(name, name + 's')}"
@@ -76,7 +76,7 @@ def summary_line(counts: Mapping[str, int]) -> str:
 
 
 def batch_line(found: FoundBatch) -> str:
-    """A batch: where it is and what each field of its header means."""
+    """Return the line of a batch: its place and the fields of its header."""
     header = found.header
     if header.magic < MAGIC:
         return _message_line(found)
@@ -99,7 +99,7 @@ def _message_line(found: FoundBatch) -> str:
 
 
 def record_line(found: FoundRecord, said: Pair | None) -> str:
-    """A record, by what it says if that is known, else by its bytes."""
+    """Return the line of a record, with its meaning if known, else its bytes."""
     record = found.record
     parts = [f"offset {record.offset}", time_text(record.timestamp)]
     if said is None:
@@ -114,7 +114,7 @@ def record_line(found: FoundRecord, said: Pair | None) -> str:
 
 
 def damage_line(damage: Damage) -> str:
-    """Return a line that says what is broken, where, and what should be there."""
+    """Return the line of a damage: what is broken, where, and what was expected."""
     offset = "" if damage.offset is None else f", offset {damage.offset}"
     passed = f"; {damage.size_bytes} bytes passed over" if damage.size_bytes else ""
     expected = f"expected {damage.expected}, found {damage.found}"
@@ -122,13 +122,13 @@ def damage_line(damage: Damage) -> str:
 
 
 def codec_name(header: BatchHeader) -> str:
-    """The codec as `compression.type` has it, or its number if nobody knows it."""
+    """Return the codec's name in `compression.type`, or its number if it is unknown."""
     known = header.compression in Compression._value2member_map_
     return Compression(header.compression).name.lower() if known else str(header.compression)
 
 
 def time_text(timestamp_ms: int) -> str:
-    """A timestamp in UTC, and as it is if it is none."""
+    """Return a timestamp in UTC, or the number if it is no valid time."""
     if timestamp_ms < 0:
         return "no time" if timestamp_ms == NO_TIMESTAMP else str(timestamp_ms)
     moment = time_of(timestamp_ms)

@@ -1,6 +1,6 @@
 """`minibroker groups`: list and delete consumer groups of any Kafka.
 
-What a group is and how far it has come is shown by `groups_describe`, and set anew by `groups_reset`.
+`groups_describe` shows a group and its offsets, and `groups_reset` resets the offsets.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CONSUMERS: Final = ("consumer", "")  # types of protocol: of consumers, and of w
 @click.group(invoke_without_command=True)
 @click.pass_context
 def groups(context: click.Context) -> None:
-    """List, describe, set back and delete consumer groups.
+    """List, describe, reset and delete consumer groups.
 
     \b
     Example:
@@ -47,7 +47,7 @@ def list_groups(
     bootstrap: Bootstrap,
     as_json: bool,
 ) -> None:
-    """List the groups of consumers, and those that only commit offsets.
+    """List consumer groups, and groups that only commit offsets.
 
     \b
     Example:
@@ -72,7 +72,7 @@ def list_groups(
 
 
 def _listed(client: Client, node: int, states: tuple[str, ...], types: tuple[str, ...]) -> list[dict[str, Any]]:
-    """The groups that a node coordinates. An old broker knows neither states nor types, and all are given."""
+    """Return the groups that a node coordinates. Old brokers know neither states nor types, and return all groups."""
     from minibroker.protocol.messages.groups import ListGroupsRequest
 
     def ask() -> Any:
@@ -92,7 +92,7 @@ def _listed(client: Client, node: int, states: tuple[str, ...], types: tuple[str
 @client_options
 @json_option("Print a JSON object.")
 def delete(names: tuple[str, ...], bootstrap: Bootstrap, as_json: bool) -> None:
-    """Delete groups that have no members, with all that they have committed, without asking.
+    """Delete groups without members, with their committed offsets, without confirmation.
 
     \b
     Example:

@@ -1,6 +1,6 @@
-"""`minibroker groups describe`: a group's members, what each reads, how far they have come and how much is left.
+"""`minibroker groups describe`: a group's members, their partitions, committed offsets and lag.
 
-The group itself is not touched.
+It does not change the group.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Offset(NamedTuple):
-    """How far the group has come in a partition; None where nothing is committed, or nobody leads the partition."""
+    """A group's position in a partition; None if nothing is committed, or if the partition has no leader."""
 
     topic: str
     partition: int
@@ -36,7 +36,7 @@ class Offset(NamedTuple):
 @client_options
 @json_option("Print a JSON object.")
 def describe(group: str, bootstrap: Bootstrap, as_json: bool) -> None:
-    """Show a group's members with their partitions, its committed offsets, and how far they are behind.
+    """Show a group's members with their partitions, its committed offsets, and the lag.
 
     \b
     Example:
@@ -55,7 +55,7 @@ def describe(group: str, bootstrap: Bootstrap, as_json: bool) -> None:
 
 
 def _offsets(client: Client, group: str, members: Iterable[Member]) -> list[Offset]:
-    """A line for each partition for which something is committed, or which a member has."""
+    """Return a line for each partition with a committed offset or a member."""
     owners: dict[TopicPartition, str] = {
         (topic, index): member.member
         for member in members

@@ -1,6 +1,6 @@
-"""What the commands about groups ask a Kafka for: the group itself, what it has committed, and where the logs end.
+"""The requests of the commands for groups: the group, its committed offsets, and the ends of the logs.
 
-How it is shown, and what is done with it, is each command's business.
+The commands show and use the results.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Committed(NamedTuple):
 
 
 class Member(NamedTuple):
-    """A member of the group; `partitions` are those that are assigned to it, by topic."""
+    """A member of the group; `partitions` are those assigned to it, by topic."""
 
     member: str
     instance: str | None
@@ -38,7 +38,7 @@ class Member(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A group of consumers; one that there is not has the state "Dead". `coordinator` is a node's id."""
+    """A consumer group; one that does not exist has the state "Dead". `coordinator` is a node's id."""
 
     group: str
     state: str
@@ -49,9 +49,9 @@ class Group(NamedTuple):
 
 
 def ask_coordinator(client: Client, group: str, request: Message, lowest: int = 0, highest: int = 32_767) -> Any:
-    """Return the answer of the group's coordinator, which is found anew if it is another one by now.
+    """Return the answer of the group's coordinator, which is looked up again if it has changed.
 
-    Raises `ClientError`. Errors that do not pass are left in the answer.
+    Raises `ClientError`. The answer keeps errors that cannot be retried.
     """
     from minibroker.client.client_errors import Reaction, check, reaction
     from minibroker.protocol.response_errors import error_codes
@@ -68,7 +68,7 @@ def ask_coordinator(client: Client, group: str, request: Message, lowest: int = 
 
 
 def described(client: Client, group: str) -> Group:
-    """The group, by whichever of the two protocols it has. Raises `ClientError`."""
+    """Return the group, of either protocol. Raises `ClientError`."""
     from minibroker.client.client_errors import ClientError, check
     from minibroker.protocol.errors import ErrorCode
     from minibroker.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest
@@ -115,7 +115,7 @@ def _ordered(partitions: dict[str, list[int]]) -> dict[str, list[int]]:
 
 
 def committed(client: Client, group: str) -> dict[TopicPartition, Committed]:
-    """All that the group has committed. Raises `ClientError`."""
+    """Return all committed offsets of the group. Raises `ClientError`."""
     from minibroker.client.client_errors import check
     from minibroker.protocol.messages.offsets import OffsetFetchRequest
 
@@ -132,7 +132,7 @@ def committed(client: Client, group: str) -> dict[TopicPartition, Committed]:
 
 
 def ends(client: Client, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """The next offset of each partition that exists, and has a leader to ask. Raises `ClientError`."""
+    """Return the end offset of each partition that exists and has a leader. Raises `ClientError`."""
     from minibroker.client.partition_offsets import LATEST, list_offsets
 
     led = set(_led(all_topics(client).values()))

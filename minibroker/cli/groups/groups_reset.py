@@ -1,6 +1,6 @@
-"""`minibroker groups reset-offsets`: sets where a group goes on, and shows it before it does so.
+"""`minibroker groups reset-offsets`: resets a group's offsets, after showing the changes.
 
-Where to is decided in `groups_targets`, without any Kafka.
+`groups_targets` computes the new offsets.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NAMED_TOPICS_OFFSET_COMMIT = (2, 9)  # versions that name topics, and group memb
 
 
 class Move(NamedTuple):
-    """Where the group is in a partition, None if nowhere, and where it is to go on."""
+    """The current offset of a group in a partition, or None, and the new one."""
 
     topic: str
     partition: int
@@ -42,22 +42,25 @@ class Move(NamedTuple):
     multiple=True,
     help="All or some of its partitions. Can be repeated.",
 )
-@click.option("--all-topics", is_flag=True, help="All for which the group has committed something.")
-@click.option("--to-earliest", is_flag=True, help="To the first record there is.")
+@click.option("--all-topics", is_flag=True, help="All topics with committed offsets of the group.")
+@click.option("--to-earliest", is_flag=True, help="To the first record.")
 @click.option("--to-latest", is_flag=True, help="Past the last record.")
-@click.option("--to-current", is_flag=True, help="To what is committed, and past the last record where nothing is.")
+@click.option("--to-current", is_flag=True, help="To the committed offset, or past the last record if there is none.")
 @click.option("--to-offset", metavar="OFFSET", type=click.IntRange(0), help="To this offset.")
-@click.option("--shift-by", metavar="N", type=int, help="N records on from what is committed; -N back.")
+@click.option("--shift-by", metavar="N", type=int, help="By N records from the committed offset; -N goes back.")
 @click.option(
     "--to-datetime",
     metavar="TIME",
     type=moment_of,
-    help="To a time like 2026-01-31T12:00:00; UTC unless it says otherwise.",
+    help="To a time like 2026-01-31T12:00:00, in UTC unless it has a zone.",
 )
 @click.option(
-    "--by-duration", metavar="PERIOD", type=duration_of, help="As long ago as a period like P1DT12H, PT30M or '30 min'."
+    "--by-duration",
+    metavar="PERIOD",
+    type=duration_of,
+    help="To this long ago, a period like P1DT12H, PT30M or '30 min'.",
 )
-@click.option("--execute", is_flag=True, help="Do it. Without this, it is only shown what would be done.")
+@click.option("--execute", is_flag=True, help="Do it; without this, only show what would be done.")
 @client_options
 @json_option("Print a JSON object.")
 def reset_offsets(
@@ -69,7 +72,7 @@ def reset_offsets(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Set the offsets at which a group without members goes on. Nothing is changed without --execute.
+    """Reset the committed offsets of a group without members. Without --execute, nothing is changed.
 
     \b
     Example:
@@ -77,13 +80,13 @@ def reset_offsets(
     """
     target = target_of(where)
     if bool(topics) == all_topics:
-        raise click.UsageError("say which partitions, by --topic or by --all-topics")
+        raise click.UsageError("choose partitions with --topic or --all-topics")
     with connected(bootstrap) as client:
         _check_inactive(client, group)
         positions = committed(client, group)
         places = sorted(positions) if all_topics else _places(client, topics)
         if not places:
-            raise failure(f"{group} has committed nothing: name what to set by --topic")
+            raise failure(f"{group} has no committed offsets: choose topics with --topic")
         moves = _moves(client, target, places, positions)
         if execute:
             _commit(client, group, moves)
@@ -91,14 +94,14 @@ def reset_offsets(
 
 
 def _check_inactive(client: Client, group: str) -> None:
-    """Raises click.ClickException for a group with members: they would go on where they are, and commit that."""
+    """Raises click.ClickException for a group with members, as they would commit their own positions again."""
     state = described(client, group).state
     if state not in INACTIVE:
         raise failure(f"the offsets of {group} can only be reset while it has no members, and it is {state}")
 
 
 def _places(client: Client, asked: tuple[Topics, ...]) -> list[TopicPartition]:
-    """The partitions that are named. Raises click.ClickException if there is one not."""
+    """Return the named partitions. Raises click.ClickException if one does not exist."""
     known = all_topics(client)
     places: set[TopicPartition] = set()
     for topic, indexes in asked:
@@ -135,7 +138,7 @@ def _moves(
 
 
 def _commit(client: Client, group: str, moves: list[Move]) -> None:
-    """Raises click.ClickException if any of them is refused; the others are then set."""
+    """Commit the offsets. Raises click.ClickException if any is rejected; the others are then committed."""
     from minibroker.client.client_errors import error_name
     from minibroker.protocol.messages.offsets import OffsetCommitRequest
 
@@ -163,4 +166,4 @@ def _show(group: str, moves: list[Move], executed: bool, as_json: bool) -> None:
         return
     print_table(Move._fields, moves)
     click.echo()
-    click.echo(f"{group} goes on there" if executed else "nothing was changed: --execute does it")
+    click.echo(f"the offsets of {group} are reset" if executed else "nothing was changed; add --execute to do it")

@@ -1,6 +1,6 @@
-"""Where `minibroker groups reset-offsets` sets a group to: the words of the command line, and the arithmetic.
+"""The new offsets of `minibroker groups reset-offsets`: parsing of options, and arithmetic.
 
-Nothing here talks to a Kafka; where logs begin and end, and what is committed, is given.
+It sends no requests; the ends of logs and the committed offsets are passed in.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Topics = tuple[str, tuple[int, ...]]  # a topic and its partitions, none for all
 
 
 def topics_of(text: str) -> Topics:
-    """TOPIC, or TOPIC:0,2. Raises click.BadParameter."""
+    """Parse TOPIC or TOPIC:0,2. Raises click.BadParameter."""
     match = TOPICS.fullmatch(text)
     if match is None:
         raise click.BadParameter(f"{text!r} is not TOPIC or TOPIC:PARTITION,...")
@@ -30,7 +30,7 @@ def topics_of(text: str) -> Topics:
 
 
 def moment_of(text: str) -> int:
-    """A time by ISO 8601, UTC if it says no zone, in ms since 1970. Raises click.BadParameter."""
+    """Parse an ISO 8601 time, by default in UTC, to ms since 1970. Raises click.BadParameter."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -42,7 +42,7 @@ def moment_of(text: str) -> int:
 
 
 def duration_of(text: str) -> int:
-    """A period by ISO 8601, or as `2 hours`, in ms. Raises click.BadParameter."""
+    """Parse an ISO 8601 period, or one like `2 hours`, to ms. Raises click.BadParameter."""
     try:
         return round(milliseconds(text))
     except ValueError:
@@ -50,25 +50,27 @@ def duration_of(text: str) -> int:
 
 
 class Target(NamedTuple):
-    """One of the ways to say where to; `value` is its number, if it has one."""
+    """A way to choose the new offset; `value` is its number, if it has one."""
 
     how: str
     value: int = 0
 
     @property
     def is_bounded(self) -> bool:
-        """Whether it can lie outside the log, and is then brought into it."""
+        """Return whether the offset can be outside the log, and is then limited to it."""
         return self.how in ("to_offset", "shift_by")
 
     def timestamp_ms(self, now_ms: int) -> int | None:
-        """The time whose offsets must be known, in ms since 1970 as `now_ms` is; None if none must."""
+        """Return the time whose offsets are needed, in ms since 1970 as `now_ms`, or None."""
         moments = {"by_duration": now_ms - self.value, "to_datetime": self.value}
-        return max(0, moments[self.how]) if self.how in moments else None  # below 0 is what Kafka has names for
+        return (
+            max(0, moments[self.how]) if self.how in moments else None
+        )  # negative ones have special meanings in Kafka
 
     def wanted(
         self, place: tuple[str, int], current: int | None, earliest: int, latest: int, at_time: int | None
     ) -> int:
-        """The offset for a partition. Raises click.ClickException where a shift has nothing to start from."""
+        """Return the offset for a partition. Raises click.ClickException for a shift without a committed offset."""
         if self.how == "to_offset":
             return self.value
         if self.how == "to_earliest":
@@ -79,7 +81,7 @@ class Target(NamedTuple):
             if current is None:
                 raise failure(f"cannot shift {place[0]}-{place[1]}: nothing is committed for it")
             return current + self.value
-        return latest if at_time is None or at_time < 0 else at_time  # no record is as late as that
+        return latest if at_time is None or at_time < 0 else at_time  # no record is that late
 
 
 def target_of(given: Mapping[str, Any]) -> Target:
@@ -87,11 +89,11 @@ def target_of(given: Mapping[str, Any]) -> Target:
     chosen = {how: value for how, value in given.items() if value is not None and value is not False}
     if len(chosen) != 1:
         options = ", ".join(f"--{how.replace('_', '-')}" for how in given)
-        raise click.UsageError(f"say where to by one of {options}")
+        raise click.UsageError(f"choose one of {options}")
     ((how, value),) = chosen.items()
     return Target(how, int(value))
 
 
 def within(wanted: int, earliest: int, latest: int) -> int:
-    """The offset in the log that is next to the wanted one."""
+    """Return the offset in the log that is nearest to the wanted one."""
     return min(max(wanted, earliest), latest)

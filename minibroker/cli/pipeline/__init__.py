@@ -1,1 +1,1 @@
-"""`minibroker pipeline`, a command a job."""
+"""`minibroker pipeline`, with a command per job."""

@@ -1,6 +1,6 @@
-"""`minibroker pipeline archive`: topics to Parquet, from where the last run ended; how far it is, and what it wrote.
+"""`minibroker pipeline archive`: archives topics as Parquet, from the end of the last run, with progress and a report.
 
-The work is done by `minibroker.pipeline.jobs.archive_run`.
+`minibroker.pipeline.jobs.archive_run` does the work.
 """
 
 from __future__ import annotations
@@ -37,21 +37,27 @@ HEAD: Final = ("topic", "partition", "records", "bytes", "first offset", "last o
 
 @click.command()
 @source_options
-@click.option("--out", metavar="DIR", required=True, help="The archive: a directory, or any URL that Spark writes to.")
-@click.option("--checkpoint", metavar="DIR", help="Where to keep how far it is, if not in the archive itself.")
-@click.option("--continuous", is_flag=True, help="Go on until interrupted, instead of ending when all is archived.")
-@click.option("--trigger", metavar="TIME", help="How often --continuous looks.  [default: 1 minute]")
+@click.option(
+    "--out", metavar="DIR", required=True, help="The archive: a directory, or any URL to which Spark can write."
+)
+@click.option("--checkpoint", metavar="DIR", help="Where to store the progress, if not in the archive itself.")
+@click.option("--continuous", is_flag=True, help="Run until interrupted, instead of ending once all is archived.")
+@click.option("--trigger", metavar="TIME", help="How often --continuous looks for new records.  [default: 1 minute]")
 @click.option(
     "--batch-offsets",
     type=click.IntRange(1),
     default=BATCH_OFFSETS,
     show_default=True,
-    help="So many offsets are archived at a time; a run that is killed repeats as many at most.",
+    help="How many offsets to archive at a time; after a kill, at most this many are repeated.",
 )
 @click.option(
-    "--compression", type=click.Choice(CODECS), default="zstd", show_default=True, help="Of the Parquet files."
+    "--compression",
+    type=click.Choice(CODECS),
+    default="zstd",
+    show_default=True,
+    help="The codec of the Parquet files.",
 )
-@assignments_option("--option", "options", "An option of the reader, as isolation.level=read_committed.")
+@assignments_option("--option", "options", "An option of the reader, such as isolation.level=read_committed.")
 @spark_options
 @json_option("Print a JSON object of what was written.")
 def archive(
@@ -69,14 +75,14 @@ def archive(
 ) -> int:
     """Archive topics as Parquet, by topic and date (UTC); run again, it adds what is new.
 
-    Each record is archived once, also if a run is killed. bytes are those of keys and values.
+    Each record is archived once, even if a run is killed. Bytes are those of keys and values.
 
     \b
     Example:
         minibroker pipeline archive --path minibroker-data --topic orders --out archive
     """
     if trigger is not None and not continuous:
-        raise click.UsageError("--trigger is for --continuous")
+        raise click.UsageError("--trigger needs --continuous")
     reading = {
         **source.options(),
         "startingOffsets": "earliest",
@@ -121,7 +127,7 @@ def _begun(
 
 
 def _show_until_over(spark: SparkSession, run: ArchiveRun, progress: StreamProgress, title: str) -> bool:
-    """Wait until the stream is over, or (False) it is interrupted; show how far it is on a terminal."""
+    """Wait until the stream ends; return False if it is interrupted. Show the progress on a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -142,7 +148,7 @@ def _show_until_over(spark: SparkSession, run: ArchiveRun, progress: StreamProgr
                     bars.update(bar, **_shown(spark, run, progress))
                 time.sleep(POLL_S)
         except KeyboardInterrupt:
-            return False  # what is archived is told, and the next run goes on from there
+            return False  # report what is archived; the next run continues from there
     error = run.query.exception()
     if error is not None:
         raise error

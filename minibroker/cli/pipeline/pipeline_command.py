@@ -1,7 +1,7 @@
-"""`minibroker pipeline`: the jobs on logs that Spark runs, each loaded only when it is asked for.
+"""`minibroker pipeline`: jobs on logs with Spark, each imported only when it is used.
 
-A job's options and its output are in the file `pipeline_<job>`, its work in `minibroker.pipeline.jobs`; what the
-commands share is in `pipeline_shared`.
+A job's options and output are in `pipeline_<job>`, its work in `minibroker.pipeline.jobs`, and common parts in
+`pipeline_shared`.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ JOBS: Final = ("archive", "replay", "verify", "stats", "rewrite", "compact")
 
 
 class Jobs(OneLineGroup):
-    """Commands that are imported when they are looked up, and whose errors are one line, also those out of Spark."""
+    """Commands that are imported when they are looked up, and whose errors are one line, including Spark's."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names, in the order of the help."""
+        """Return the names, in the order of the help."""
         return list(JOBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of this name, or None."""
+        """Return the command of this name, or None."""
         if cmd_name not in JOBS:
             return None
         command = getattr(import_module(f"minibroker.cli.pipeline.pipeline_{cmd_name}"), cmd_name)
@@ -34,7 +34,7 @@ class Jobs(OneLineGroup):
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a job; what it cannot do is status 2, as status 1 is for what a job has found to be wrong."""
+        """Run a job; errors have status 2, as status 1 is for the findings of a job."""
         try:
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
@@ -46,7 +46,7 @@ class Jobs(OneLineGroup):
 @click.group(cls=Jobs, invoke_without_command=True)
 @click.pass_context
 def pipeline(context: click.Context) -> None:
-    """Read logs in parallel, with Spark: a log directory, or any Kafka that runs.
+    """Read logs in parallel, with Spark: a log directory, or any running Kafka.
 
     Needs the extra `minibroker[spark]` and Java 17 or newer.
 

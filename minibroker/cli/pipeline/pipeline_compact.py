@@ -1,6 +1,6 @@
-"""`minibroker pipeline compact`: what compaction would leave of a log, as a table, and as Parquet if that is wanted.
+"""`minibroker pipeline compact`: what compaction would keep of a log, as a table, and optionally as Parquet.
 
-The work is done by `minibroker.pipeline.jobs.compact`.
+`minibroker.pipeline.jobs.compact` does the work.
 """
 
 from __future__ import annotations
@@ -29,12 +29,14 @@ HEAD: Final = (
 
 @click.command()
 @source_options
-@click.option("--out", metavar="DIR", help="Write the latest records there, as Parquet that can be replayed.")
+@click.option(
+    "--out", metavar="DIR", help="Write the latest records to this directory, as Parquet that can be replayed."
+)
 @click.option(
     "--tombstones/--no-tombstones", default=True, show_default=True, help="Keep keys whose latest value is null."
 )
-@click.option("--uncommitted", is_flag=True, help="Count records of open and of aborted transactions as values, too.")
-@json_option("Print a JSON object a partition.")
+@click.option("--uncommitted", is_flag=True, help="Include records of open and aborted transactions.")
+@json_option("Print a JSON object per partition.")
 @spark_options
 def compact(
     source: Source,
@@ -45,9 +47,9 @@ def compact(
     master: str,
     conf: tuple[tuple[str, str], ...],
 ) -> None:
-    """Tell what compaction would leave: the latest record of each key. The log stays as it is.
+    """Compute what compaction would keep: the latest record of each key. The log is not changed.
 
-    bytes are those of keys and values.
+    Bytes are those of keys and values.
 
     \b
     Example:

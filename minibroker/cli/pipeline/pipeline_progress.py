@@ -1,4 +1,4 @@
-"""How far Spark is, as a bar on stderr: the tasks of the stages that run, asked of Spark twice a second.
+"""Spark's progress as a bar on stderr: the tasks of the running stages, polled twice a second.
 
 What the jobs do is not known here.
 """
@@ -23,7 +23,7 @@ THREAD: Final = "spark-progress"
 
 
 class Running(NamedTuple):
-    """The tasks of the stages that run now."""
+    """The tasks of the running stages."""
 
     stages: int
     tasks: int
@@ -31,7 +31,7 @@ class Running(NamedTuple):
 
 
 def running(tracker: StatusTracker) -> Running:
-    """Return what runs now, of all jobs together."""
+    """Return the running tasks of all jobs together."""
     infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
     known = [info for info in infos if info is not None]
     return Running(len(known), sum(info.numTasks for info in known), sum(info.numCompletedTasks for info in known))
@@ -39,7 +39,7 @@ def running(tracker: StatusTracker) -> Running:
 
 @contextmanager
 def progress_of(spark: SparkSession, title: str, console: Console | None = None) -> Iterator[Progress]:
-    """Show what runs in a session until the block ends; then the bar is gone, and only the result stands."""
+    """Show the progress of a session until the block ends, and then remove the bar."""
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -55,7 +55,7 @@ def progress_of(spark: SparkSession, title: str, console: Console | None = None)
 
 @contextmanager
 def meanwhile(watch: Callable[[threading.Event], None], name: str) -> Iterator[None]:
-    """Run `watch` in a thread of its own until the block ends: then the event that it is given is set."""
+    """Run `watch` in a separate thread; the end of the block sets the event that it gets."""
     over = threading.Event()
     watcher = threading.Thread(target=watch, args=(over,), name=name, daemon=True)
     watcher.start()

@@ -1,6 +1,6 @@
-"""`minibroker pipeline replay`: archived topics back to a broker; how far it is, and what it wrote of each partition.
+"""`minibroker pipeline replay`: writes archived topics to a broker, with progress and a report per partition.
 
-The work is done by `minibroker.pipeline.jobs.replay`.
+`minibroker.pipeline.jobs.replay` does the work.
 """
 
 from __future__ import annotations
@@ -40,19 +40,23 @@ HEAD: Final = ("topic", "partition", "to", "archived", "written", "there already
 @click.command()
 @click.option("--from", "archive", metavar="DIR", required=True, help="The archive: a directory, or a URL.")
 @click.option("--bootstrap-server", "servers", metavar="HOST:PORT", type=servers_of, required=True, help="Any Kafka.")
-@click.option("--topic", "topics", metavar="NAME", multiple=True, help="An archived topic, or all. Can be repeated.")
+@click.option(
+    "--topic", "topics", metavar="NAME", multiple=True, help="An archived topic; by default all. Can be repeated."
+)
 @click.option("--to", metavar="NAME", help="The topic to write to, for one archived topic.")
 @click.option("--topic-map", metavar="OLD=NEW", type=assignment_of, multiple=True, help="Rename. Can be repeated.")
-@click.option("--repartition", is_flag=True, help="Choose partitions by the records' keys, instead of keeping them.")
-@click.option("--partitions", type=click.IntRange(1), help="With --repartition: of a topic that is made.")
-@assignments_option("--config", "configs", "A config of topics that are made.")
-@click.option("--id", "replay_id", metavar="NAME", help="Which replay this is.  [default: by archive and topics]")
+@click.option("--repartition", is_flag=True, help="Choose partitions by key, instead of keeping them.")
+@click.option(
+    "--partitions", type=click.IntRange(1), help="With --repartition: the number of partitions of a new topic."
+)
+@assignments_option("--config", "configs", "A config of new topics.")
+@click.option("--id", "replay_id", metavar="NAME", help="The name of this replay.  [default: by archive and topics]")
 @click.option(
     "--commit-records",
     type=click.IntRange(1),
     default=COMMIT_RECORDS,
     show_default=True,
-    help="So many records of a partition are committed at a time.",
+    help="How many records of a partition to commit at a time.",
 )
 @client_option()
 @spark_options
@@ -73,17 +77,17 @@ def replay(
     conf: tuple[tuple[str, str], ...],
     as_json: bool,
 ) -> None:
-    """Write archived topics to a broker: each record once, order and timestamps kept in each partition.
+    """Write archived topics to a broker: each record once, with the order and timestamps of each partition.
 
-    Killed, and called again, it goes on; called when all is written it writes what the archive has got since. Another
-    --id replays from the beginning. Topics that are missing are made, with retention.ms=-1: archived records are old.
+    After a kill, run it again to continue. A completed replay that is run again writes what was archived since. Another
+    --id starts over. Missing topics are created with retention.ms=-1, as archived records are old.
 
     \b
     Example:
         minibroker pipeline replay --from archive --bootstrap-server 127.0.0.1:9092 --topic-map orders=orders-again
     """
     if partitions is not None and not repartition:
-        raise click.UsageError("--partitions is for --repartition")
+        raise click.UsageError("--partitions needs --repartition")
     if to is not None and (topic_map or len(topics) > 1):
         raise click.UsageError("--to is for one topic, and goes without --topic-map")
     require_servers(servers)
@@ -96,7 +100,7 @@ def replay(
         rows = read_archive(spark, archive)
         archived = _chosen(archived_partitions(rows), topics)
         targets = _renamed(archived, topic_map) if to is None else {_only_topic(archived): to}
-        whole = archive if "://" in archive else str(Path(archive).resolve())  # wherever the command is called from
+        whole = archive if "://" in archive else str(Path(archive).resolve())  # independent of the working directory
         name = replay_id or replay_id_of(whole, targets, repartition)
         task = ReplayTask(settings, name, targets, repartition, commit_records)
         made, remarks = _prepare(task, archived, dict(configs), partitions)
@@ -112,7 +116,7 @@ def replay(
 
 
 def _chosen(archived: list[Archived], topics: tuple[str, ...]) -> list[Archived]:
-    """Return what the archive has of the topics, of all if none are named."""
+    """Return the archived records of the topics, of all if none are named."""
     found = {each.partition.topic for each in archived}
     for topic in topics:
         if topic not in found:
@@ -123,7 +127,7 @@ def _chosen(archived: list[Archived], topics: tuple[str, ...]) -> list[Archived]
 
 
 def _renamed(archived: list[Archived], topic_map: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """The targets that are named: only of topics that are replayed, or one that is misspelt would keep its name."""
+    """Return the named targets. Only replayed topics may have one, to catch misspelt names."""
     found = {each.partition.topic for each in archived}
     for topic, target in topic_map:
         if topic not in found:
@@ -156,7 +160,7 @@ def _prepare(
 
 
 def _run(rows: DataFrame, task: ReplayTask, archived: list[Archived]) -> dict[tuple[str, int], int]:
-    """Replay; how many records were written of each partition."""
+    """Replay; return the number of records written to each partition."""
     from minibroker.pipeline.jobs.replay import replayed
 
     with _progress(task, archived):
@@ -165,7 +169,7 @@ def _run(rows: DataFrame, task: ReplayTask, archived: list[Archived]) -> dict[tu
 
 @contextmanager
 def _progress(task: ReplayTask, archived: list[Archived]) -> Iterator[None]:
-    """Show on a terminal how much of the archive is committed, as the broker says it."""
+    """Show the committed progress on a terminal, as the broker reports it."""
     if not sys.stderr.isatty():
         yield
         return
@@ -193,7 +197,7 @@ def _watch(task: ReplayTask, archived: list[Archived], bars: Any, over: threadin
             try:
                 offsets = next_offsets(client, task, archived)
             except (WriteFailed, ClientError):
-                continue  # whoever replays says it, if it does not pass
+                continue  # the replay reports the error, if it persists
             shares = [_share(each, offsets[each.partition]) for each in archived]
             done = sum(share * each.records for share, each in zip(shares, archived, strict=True))
             bars.update(bar, completed=int(done))

@@ -1,6 +1,6 @@
-"""`minibroker pipeline rewrite`: a log directory in another message format, codec or batch size, and its space.
+"""`minibroker pipeline rewrite`: copies a log directory with another message format, codec or batch size.
 
-The work is in `minibroker.pipeline.jobs.rewrite`.
+`minibroker.pipeline.jobs.rewrite` does the work.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ if TYPE_CHECKING:
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 HEAD = ("topic", "partitions", "segments", "batches", "records", "bytes before", "bytes after", "left")
-LARGEST_BATCH_BYTES = 1 << 20  # what every broker takes and gives under its default settings
+LARGEST_BATCH_BYTES = 1 << 20  # accepted and returned by every broker with default settings
 
 
 @click.command()
 @path_option("The log directory to read; not one that a broker is writing to.", required=True)
 @click.option(
     "--output", metavar="DIR", type=click.Path(file_okay=False, resolve_path=True), required=True,
-    help="The directory to write: new, empty, or one that this command was killed at.",
+    help="The directory to write: new, empty, or left by a killed run of this command.",
 )  # fmt: skip
-@click.option("--topic", "topics", metavar="NAME", multiple=True, help="A topic, or all. Can be repeated.")
-@click.option("--format", "magic", type=click.Choice(["0", "1", "2"]), help="Message format.  [default: as it is]")
-@click.option("--compression", type=click.Choice(CODECS), help="Codec.  [default: as it is]")
+@click.option("--topic", "topics", metavar="NAME", multiple=True, help="A topic; by default all. Can be repeated.")
+@click.option("--format", "magic", type=click.Choice(["0", "1", "2"]), help="The message format.  [default: unchanged]")
+@click.option("--compression", type=click.Choice(CODECS), help="The codec.  [default: unchanged]")
 @click.option("--level", type=int, metavar="N", help="The codec's level.  [default: the codec's own]")
 @click.option(
     "--batch-size", "batch_bytes", type=click.IntRange(1, LARGEST_BATCH_BYTES), metavar="BYTES",
-    help="Batch records anew: so many bytes before compression.  [default: batches stay]",
+    help="Combine records into batches of this many bytes before compression.  [default: unchanged]",
 )  # fmt: skip
 @click.option(
     "--elide/--no-elide", "elide", default=None,
-    help="Leave out the attributes byte of records, or put it back (format 2).  [default: as it is]",
+    help="Leave out the attributes byte of records, or restore it (format 2).  [default: unchanged]",
 )  # fmt: skip
-@click.option("--committed-only", is_flag=True, help="Formats 0 and 1: of transactions keep committed records.")
+@click.option("--committed-only", is_flag=True, help="Formats 0 and 1: keep only committed records of transactions.")
 @click.option("--drop-headers", is_flag=True, help="Formats 0 and 1: keep records without their headers.")
 @json_option("Print a JSON object.")
 @spark_options
@@ -58,11 +58,11 @@ def rewrite(
     master: str,
     conf: tuple[tuple[str, str], ...],
 ) -> None:
-    """Write a log directory anew: in another message format or codec, in other batches.
+    """Copy a log directory with another message format, codec or batch size.
 
-    Offsets, timestamps, producers, transactions and leader epochs stay, and a broker serves the new directory as it is.
-    Kafka's own topics are copied; topic configs that name a format or codec are corrected. Killed, and called again
-    with the same options, it goes on.
+    Offsets, timestamps, producers, transactions and leader epochs stay the same, and a broker can serve the new
+    directory. Kafka's own topics are copied; topic configs that name a format or codec are updated. After a kill, run
+    it again with the same options to continue.
 
     \b
     Example:
@@ -84,7 +84,7 @@ def rewrite(
 
 
 def show(report: Report) -> None:
-    """Print the space of each topic, and what else there is to know."""
+    """Print the size of each topic, and remarks."""
     rows = [_row(space) for space in report.topics]
     if len(rows) > 1:
         rows.append(_row(report.total))

@@ -1,6 +1,6 @@
-"""What the jobs' commands share: which log, a Spark session, its progress on stderr, and Spark's errors in one line.
+"""Common parts of the jobs' commands: the choice of the log, a Spark session, and Spark's errors in one line.
 
-Nothing of the extra `minibroker[spark]` is imported before a session is asked for, so that `--help` works without it.
+Nothing of the extra `minibroker[spark]` is imported before a session is needed, so that `--help` works without it.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ MASTER: Final = re.compile(r"local(\[[^\]]+\]|-cluster\[[^\]]+\])?|yarn|(spark|k
 
 
 class Cannot(click.ClickException):
-    """An error of a job that cannot be done; status 1 is for what a job finds to be wrong."""
+    """An error of a job, with status 2; status 1 is for the findings of a job."""
 
     exit_code = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The log that a command reads: a directory or a broker, and which topics of it (none: all)."""
+    """The log that a command reads: a directory or a broker, and its topics (none for all)."""
 
     path: str | None
     servers: str | None
@@ -49,7 +49,7 @@ class Source:
     client: tuple[tuple[str, str], ...]
 
     def options(self) -> dict[str, str]:
-        """The options for `spark.read`; where no topic is named, all are read but Kafka's own."""
+        """Return the options for `spark.read`; without topics, all but Kafka's own are read."""
         where = {"path": self.path} if self.path else {"kafka.bootstrap.servers": self.servers or ""}
         which = {"subscribe": ",".join(self.topics)} if self.topics else {"subscribePattern": ALL_TOPICS}
         return where | which | {f"kafka.{name}": value for name, value in self.client}
@@ -70,7 +70,7 @@ def source_options(command: Command) -> Callable[..., Any]:
         if (path is None) == (servers is None):
             raise click.UsageError("give one of --path and --bootstrap-server")
         if client and servers is None:
-            raise click.UsageError("--client is for --bootstrap-server")
+            raise click.UsageError("--client needs --bootstrap-server")
         if servers is not None:
             require_servers(servers)
         return command(*arguments, source=Source(path, servers, topics, client), **others)
@@ -87,7 +87,7 @@ def source_options(command: Command) -> Callable[..., Any]:
 
 
 def require_servers(servers: str) -> None:
-    """Raise click.ClickException, status 2, if nobody listens there: before a JVM is started and a minute is waited."""
+    """Raise click.ClickException with status 2 if no server listens, before a JVM starts and waits for a minute."""
     try:
         require_connection(servers)
     except click.ClickException as error:
@@ -108,7 +108,7 @@ def client_option() -> Callable[[Command], Command]:
         metavar="NAME=VALUE",
         type=assignment_of,
         multiple=True,
-        help="A setting of Kafka's Java client, as for TLS and SASL. Can be repeated.",
+        help="A setting of Kafka's Java client, such as for TLS and SASL. Can be repeated.",
     )
 
 
@@ -119,7 +119,7 @@ def spark_options(command: Command) -> Command:
         metavar="NAME=VALUE",
         type=assignment_of,
         multiple=True,
-        help="A setting of Spark, as spark.driver.memory=4g. Can be repeated.",
+        help="A setting of Spark, such as spark.driver.memory=4g. Can be repeated.",
     )(command)
     return click.option(
         "--master",
@@ -127,12 +127,12 @@ def spark_options(command: Command) -> Command:
         type=master_of,
         default="local[*]",
         show_default=True,
-        help="Where Spark runs; all cores here.",
+        help="Where Spark runs; by default on all cores of this machine.",
     )(command)
 
 
 def master_of(text: str) -> str:
-    """Where Spark runs, as it writes that. Raises click.BadParameter: the JVM would print a page and end."""
+    """Validate a Spark master. Raises click.BadParameter, as the JVM would only print a page and end."""
     if MASTER.fullmatch(text) is None:
         raise click.BadParameter(f"{text!r} is not like local[2], yarn, spark://HOST:PORT or k8s://URL")
     return text
@@ -142,12 +142,12 @@ def master_of(text: str) -> str:
 def spark_session(
     master: str = "local[*]", conf: tuple[tuple[str, str], ...] = (), *, title: str = "", progress: bool = True
 ) -> Iterator[SparkSession]:
-    """A Spark session for one command, with its progress on stderr if that is a terminal; stopped at the end.
+    """Start a Spark session for a command, with its progress on stderr if that is a terminal; stop it at the end.
 
-    Raises click.ClickException with status 2 where Spark or Java is missing.
+    Raises click.ClickException with status 2 if Spark or Java is missing.
     """
     session = _imported_session()
-    # It would print the stack of every call that Ctrl-C interrupts.
+    # It would print the stack of each call that Ctrl-C interrupts.
     logging.getLogger("py4j").addHandler(logging.NullHandler())
     with TemporaryDirectory(prefix="minibroker-spark-") as scratch:
         settings = {"spark.sql.warehouse.dir": str(Path(scratch, "warehouse")), **dict(conf)}
@@ -168,7 +168,7 @@ def spark_session(
 
 
 def _starting() -> AbstractContextManager[object]:
-    """Say on a terminal what is waited for: the start of a JVM takes seconds."""
+    """Report the start of the JVM on a terminal, as it takes seconds."""
     if not sys.stderr.isatty():
         return nullcontext()
     from rich.console import Console
@@ -178,7 +178,7 @@ def _starting() -> AbstractContextManager[object]:
 
 def _imported_session() -> Callable[..., SparkSession]:
     try:
-        import_module("minibroker.pipeline.sources")  # what the session registers, and all that it needs
+        import_module("minibroker.pipeline.sources")  # what the session registers, with its imports
         from minibroker.pipeline.session import session
     except ImportError as error:
         raise explained(error) from error
@@ -186,11 +186,11 @@ def _imported_session() -> Callable[..., SparkSession]:
 
 
 def explained(error: Exception) -> Exception:
-    """An error of a job as one line with status 2, if it is one that its user can do something about."""
+    """Raise a job's error as one line with status 2, if the user can do something about it."""
     if isinstance(error, ImportError) and (error.name or "").split(".")[0] in EXTRA:
         return cannot(REMEDY)
     if isinstance(error, BrokenPipeError):
-        return error  # who read our output has enough: click ends without a word
+        return error  # the reader of the output has ended: click exits silently
     if isinstance(error, OSError):
         return cannot(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
     if type(error).__module__.split(".")[0] in ("minibroker", "pyspark", "py4j"):
@@ -199,5 +199,5 @@ def explained(error: Exception) -> Exception:
 
 
 def cannot(message: str) -> click.ClickException:
-    """Return the error for what a job cannot do, in one line, status 2."""
+    """Return a job's error as one line, with status 2."""
     return Cannot(one_line(message))

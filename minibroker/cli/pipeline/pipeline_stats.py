@@ -1,6 +1,6 @@
-"""`minibroker pipeline stats`: what is in a log, as tables, as JSON, and as a report with plots.
+"""`minibroker pipeline stats`: statistics of a log, as tables, as JSON, and as a report with plots.
 
-It is counted by `minibroker.pipeline.jobs.stats_run`, and drawn by `stats_plots` there.
+`minibroker.pipeline.jobs.stats_run` counts, and `stats_plots` draws.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TOP_KEYS: Final = 10
 
 
 def dimensions_of(text: str) -> tuple[str, ...]:
-    """Return names of dimensions that have commas between them, each once. Raises click.BadParameter."""
+    """Parse comma-separated names of dimensions, each once. Raises click.BadParameter."""
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
     unknown = [name for name in names if name not in DIMENSIONS]
     if unknown:
@@ -40,7 +40,7 @@ def dimensions_of(text: str) -> tuple[str, ...]:
 
 
 def span_of(text: str) -> int:
-    """Return a time such as 30s, 15m, 1h or 1d in ms. Raises click.BadParameter."""
+    """Parse a time such as 30s, 15m, 1h or 1d to ms. Raises click.BadParameter."""
     from minibroker.pipeline.log_source import OptionError
     from minibroker.pipeline.option_values import duration_ms
 
@@ -58,12 +58,14 @@ def span_of(text: str) -> int:
 @click.option(
     "--by", metavar="NAME,...", type=dimensions_of, help=f"One table by these instead: {', '.join(DIMENSIONS)}."
 )
-@click.option("--exact", is_flag=True, help="Measure what is uncompressed on all batches; else a large log is sampled.")
-@click.option("--keys", is_flag=True, help="Read all keys too, and tell how records spread over them.")
-@click.option("--top", type=click.IntRange(1, 1000), default=20, show_default=True, help="Rows of a table at most.")
-@click.option("--span", metavar="TIME", type=span_of, help="How long a step of the rates is; else it is chosen.")
+@click.option("--exact", is_flag=True, help="Decompress all batches; by default a large log is sampled.")
+@click.option("--keys", is_flag=True, help="Read all keys too, and report the distribution of records over them.")
+@click.option(
+    "--top", type=click.IntRange(1, 1000), default=20, show_default=True, help="The largest number of rows of a table."
+)
+@click.option("--span", metavar="TIME", type=span_of, help="The step of the rates; by default chosen automatically.")
 @click.option("--plot", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Write a .png or .html.")
-@assignments_option("--option", "options", "An option of the reader, as startingTimestamp=1700000000000.")
+@assignments_option("--option", "options", "An option of the reader, such as startingTimestamp=1700000000000.")
 @spark_options
 @json_option("Print a JSON object of everything.")
 def stats(
@@ -79,10 +81,10 @@ def stats(
     conf: tuple[tuple[str, str], ...],
     as_json: bool,
 ) -> None:
-    """Count what is in a log: records, bytes, compression, overhead and rates, by what is asked.
+    """Print statistics of a log: records, bytes, compression, overhead and rates.
 
-    Only the headers of batches are read, but for a sample (about a million records) that is decompressed: compression
-    is uncompressed bytes to stored ones, overhead what of the uncompressed bytes is neither key nor value.
+    It reads only the headers of batches, and decompresses a sample (about a million records). Compression is the ratio
+    of uncompressed to stored bytes; overhead is the uncompressed bytes that are neither key nor value.
 
     \b
     Example:
@@ -112,7 +114,7 @@ def stats(
 
 
 def _check_plot(path: Path | None) -> None:
-    """Refuse, before all the work, a report that cannot be written."""
+    """Reject a report that cannot be written, before doing the work."""
     if path is None:
         return
     if path.suffix.lower() not in SUFFIXES:

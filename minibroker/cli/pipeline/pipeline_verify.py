@@ -1,6 +1,6 @@
-"""`minibroker pipeline verify`: what is wrong in a log directory, as a table or as JSON, and as the exit status.
+"""`minibroker pipeline verify`: findings in a log directory, as a table or as JSON, and as the exit status.
 
-What can be wrong, and how it is found, is in `minibroker.pipeline.jobs.verify`.
+`minibroker.pipeline.jobs.verify` does the work.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ HEAD = ("file", "offset", "position", "kind", "severity", "what is wrong")
 
 
 @click.command()
-@path_option("The log directory, or one partition's directory in it. No broker may be writing to it.", required=True)
+@path_option("The log directory, or one partition's directory in it. No broker should be writing to it.", required=True)
 @click.option("--topic", "topics", metavar="NAME", multiple=True, help="Only this topic. Can be repeated.")
-@click.option("--checks", metavar="CHECK,...", help="Only these checks: --list-checks tells which there are.")
-@click.option("--skip", metavar="CHECK,...", help="Not these checks. records and compaction cost the most.")
+@click.option("--checks", metavar="CHECK,...", help="Only these checks; --list-checks lists them.")
+@click.option("--skip", metavar="CHECK,...", help="Skip these checks. records and compaction are the most expensive.")
 @click.option(
-    "--compacted", metavar="NAME", multiple=True, help="A compacted topic, if the directory does not say so itself."
+    "--compacted", metavar="NAME", multiple=True, help="A compacted topic that the directory does not mark as such."
 )
-@click.option("--strict", is_flag=True, help="Let notes, such as open transactions, count for the exit status.")
+@click.option("--strict", is_flag=True, help="Count notes, such as open transactions, for the exit status.")
 @click.option(
     "--list-checks",
     is_flag=True,
     is_eager=True,
     expose_value=False,
     callback=lambda context, _, wanted: _list(context, wanted),
-    help="Tell which checks there are, and end.",
+    help="List the checks and exit.",
 )
-@json_option("Print a JSON object a line.")
+@json_option("Print a JSON object per line.")
 @spark_options
 def verify(
     path: str,
@@ -60,8 +60,8 @@ def verify(
 ) -> int:
     """Look for damage and contradictions in a log directory: minibroker's, or Apache Kafka's own.
 
-    It is a second opinion: nothing of what the broker checks at its start is asked. Ends with status 1 if something is
-    wrong, 0 if nothing is, 2 if it could not look.
+    It is a second opinion, which uses none of the broker's start-up checks. The exit status is 1 if something is wrong,
+    0 if nothing is, and 2 if the directory cannot be read.
 
     \b
     Example:
@@ -69,7 +69,7 @@ def verify(
     """
     wanted = _wanted(checks, skip)
     if _is_in_use(path):
-        click.echo(f"{path} is in use: what is written meanwhile may be taken for damage", err=True)
+        click.echo(f"{path} is in use: concurrent writes may look like damage", err=True)
     with spark_session(master, conf, title=f"verifying {path}") as spark:
         from minibroker.pipeline.jobs.verify import verify_job
 
@@ -97,7 +97,7 @@ def _wanted(checks: str | None, skip: str | None) -> list[str]:
 
 
 def _is_in_use(path: str) -> bool:
-    """Whether a broker holds the lock of the log directory that this is, or in which this partition lies."""
+    """Return whether a broker holds the lock of this log directory, or of this partition's log directory."""
     from minibroker.storage.files import Disk
 
     lock = next((file for file in (Path(path, ".lock"), Path(path).parent / ".lock") if file.is_file()), None)
@@ -114,7 +114,7 @@ def _names(text: str) -> list[str]:
 
 
 def _list(context: click.Context, wanted: bool) -> None:
-    """`--list-checks`: print them, and end."""
+    """Handle `--list-checks`: print the checks and exit."""
     if not wanted:
         return
     from minibroker.pipeline.jobs.verify.findings import CHECKS

@@ -1,7 +1,6 @@
-"""`minibroker topics`: list, create, describe and delete topics of any Kafka, by our own client.
+"""`minibroker topics`: list, create, describe and delete topics of any Kafka, with our own client.
 
-Tables for a person, one JSON document for a program; how existing ones are changed is in `topics_config`. Nothing here
-knows how a broker does it.
+It prints tables for people, or one JSON document for programs. `topics_config` changes existing topics.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ DYNAMIC_TOPIC_CONFIG = 1
 
 
 class Partition(NamedTuple):
-    """A partition as `describe` shows it; offsets are None where it has no leader."""
+    """A partition as `describe` shows it; offsets are None without a leader."""
 
     partition: int
     leader: int
@@ -86,7 +85,9 @@ def list_topics(bootstrap: Bootstrap, as_json: bool) -> None:
 
 @topics.command()
 @click.argument("name")
-@click.option("--partitions", type=click.IntRange(1), help="How many.  [default: the broker's num.partitions]")
+@click.option(
+    "--partitions", type=click.IntRange(1), help="The number of partitions.  [default: the broker's num.partitions]"
+)
 @click.option("--replication-factor", type=click.IntRange(1), help="[default: the broker's]")
 @assignments_option("--config", "configs", "A topic config.")
 @client_options
@@ -150,7 +151,7 @@ def describe(name: str, bootstrap: Bootstrap, as_json: bool) -> None:
 @client_options
 @json_option("Print a JSON object.")
 def delete(names: tuple[str, ...], bootstrap: Bootstrap, as_json: bool) -> None:
-    """Delete topics and all that is in them, without asking.
+    """Delete topics with all their records, without confirmation.
 
     \b
     Example:
@@ -193,6 +194,6 @@ def _partitions(client: Client, topic: Any) -> list[Partition]:
 
 
 def _configs(client: Client, name: str) -> dict[str, str | None]:
-    """The configs that are the topic's own."""
+    """Return the configs that the topic overrides."""
     entries = topic_configs(client, name)
     return {entry.name: entry.value for entry in entries if entry.config_source == DYNAMIC_TOPIC_CONFIG}

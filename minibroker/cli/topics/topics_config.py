@@ -1,4 +1,4 @@
-"""`minibroker topics config` and `alter`: a topic's configs, where they come from and their change; its partitions."""
+"""`minibroker topics config` and `alter`: show and change a topic's configs, and add partitions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 DEFAULT_CONFIG = 5
 SET, DELETE = 0, 1  # operations of IncrementalAlterConfigs
-SOURCES: Final = {  # by the number that DescribeConfigs gives
+SOURCES: Final = {  # by the number in DescribeConfigs
     1: "topic",
     2: "broker",
     3: "all brokers",
@@ -31,7 +31,7 @@ SOURCES: Final = {  # by the number that DescribeConfigs gives
 
 
 class Config(NamedTuple):
-    """One line of the table. A value that is not to be shown, and a default that there is none of, are None."""
+    """A line of the table. Hidden values, and missing defaults, are None."""
 
     config: str
     value: str | None
@@ -43,7 +43,9 @@ class Config(NamedTuple):
 @click.command()
 @click.argument("name")
 @assignments_option("--set", "assignments", "A config to set.")
-@click.option("--delete", "deleted", metavar="NAME", multiple=True, help="A config to take back. Can be repeated.")
+@click.option(
+    "--delete", "deleted", metavar="NAME", multiple=True, help="A config to reset to its default. Can be repeated."
+)
 @client_options
 @json_option("Print a JSON array, or what was changed as a JSON object.")
 def config(
@@ -77,7 +79,7 @@ def config(
 
 
 def _check_change(assigned: list[str], deleted: tuple[str, ...]) -> None:
-    """Raises click.UsageError for a config that stands twice."""
+    """Raises click.UsageError for a config that is given twice."""
     given = [*assigned, *deleted]
     twice = next((key for key in given if given.count(key) > 1), None)
     if twice is not None:
@@ -92,7 +94,7 @@ def _row(entry: Any) -> Config:
 
 
 def _documented_default(name: str) -> str | None:
-    """Apache Kafka's, for a config of which the broker does not say it: where the default is a setting in hours."""
+    """Return Apache Kafka's default for a config whose default is a setting in hours, which brokers do not report."""
     from minibroker.broker.configs.settings import Settings
 
     return next((entry.value for entry in Settings({}).describe_topic({}) if entry.name == name), None)
@@ -106,7 +108,7 @@ def _show(rows: list[Config], as_json: bool) -> None:
 
 
 def _change(client: Client, name: str, changed: dict[str, str], deleted: tuple[str, ...]) -> None:
-    """Raises `ClientError` if the broker refuses it; then nothing is changed."""
+    """Change the configs. Raises `ClientError` if the broker rejects it; then nothing is changed."""
     from minibroker.client.client_errors import check
     from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 
@@ -121,11 +123,13 @@ def _change(client: Client, name: str, changed: dict[str, str], deleted: tuple[s
 
 @click.command()
 @click.argument("name")
-@click.option("--partitions", type=click.IntRange(1), required=True, help="How many it is to have: more than now.")
+@click.option(
+    "--partitions", type=click.IntRange(1), required=True, help="The new number of partitions, larger than now."
+)
 @client_options
 @json_option("Print a JSON object.")
 def alter(name: str, partitions: int, bootstrap: Bootstrap, as_json: bool) -> None:
-    """Give a topic more partitions. Records that are there stay where they are.
+    """Add partitions to a topic. Existing records stay in their partitions.
 
     \b
     Example:

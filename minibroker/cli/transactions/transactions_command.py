@@ -1,6 +1,6 @@
 """`minibroker transactions`: list and describe the transactions of any Kafka.
 
-Those that no coordinator will end are found and aborted by `transactions_hanging`.
+`transactions_hanging` finds and aborts those that no coordinator will end.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def transactions(context: click.Context) -> None:
 @client_options
 @json_option("Print a JSON array.")
 def list_transactions(states: tuple[str, ...], bootstrap: Bootstrap, as_json: bool) -> None:
-    """List the transactional ids, and how far their transactions are.
+    """List the transactional ids and the states of their transactions.
 
     \b
     Example:

@@ -1,6 +1,6 @@
-"""`minibroker transactions find-hanging` and `abort`: transactions open in a log that no coordinator knows of.
+"""`minibroker transactions find-hanging` and `abort`: transactions in a log that no coordinator knows.
 
-Nobody ends them, and readers of committed records wait before them for ever (KIP-664).
+Nothing ends them, and they block `read_committed` consumers for ever (KIP-664).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from minibroker.client.blocking import Client
 NO_OFFSET = -1
 NO_LEADER = -1
-MARKERS_VERSION = 1  # that of Kafka 4.0; with it the marker bears the epoch that the producer has
+MARKERS_VERSION = 1  # that of Kafka 4.0; with it the marker has the producer's current epoch
 
 
 class OpenTransaction(NamedTuple):
-    """One producer's open transaction in one partition; `last_ms` is when it last wrote, in ms since 1970."""
+    """A producer's open transaction in a partition; `last_ms` is the time of its last write, in ms since 1970."""
 
     topic: str
     partition: int
@@ -44,12 +44,12 @@ class OpenTransaction(NamedTuple):
     type=click.IntRange(0),
     default=15,
     show_default=True,
-    help="How long a transaction may last: the brokers' transaction.max.timeout.ms.",
+    help="The longest time of a transaction, the brokers' transaction.max.timeout.ms.",
 )
 @client_options
 @json_option("Print a JSON array.")
 def find_hanging(topic: str | None, minutes: int, bootstrap: Bootstrap, as_json: bool) -> None:
-    """Find transactions that are open for too long in a log and that no coordinator knows of.
+    """Find transactions that have been open for too long in a log and that no coordinator knows.
 
     \b
     Example:
@@ -69,10 +69,10 @@ def find_hanging(topic: str | None, minutes: int, bootstrap: Bootstrap, as_json:
 @click.command()
 @click.option("--topic", required=True, help="The topic.")
 @click.option("--partition", required=True, type=click.IntRange(0), help="The partition.")
-@click.option("--start-offset", required=True, type=click.IntRange(0), help="Where the transaction begins.")
+@click.option("--start-offset", required=True, type=click.IntRange(0), help="The first offset of the transaction.")
 @client_options
 def abort(topic: str, partition: int, start_offset: int, bootstrap: Bootstrap) -> None:
-    """Abort a hanging transaction in one partition, without asking.
+    """Abort a hanging transaction in one partition, without confirmation.
 
     \b
     Example:
@@ -88,7 +88,7 @@ def abort(topic: str, partition: int, start_offset: int, bootstrap: Bootstrap) -
 
 
 def open_transactions(client: Client, only: str | None) -> list[OpenTransaction]:
-    """Return what is open in the logs of a topic, or of all topics. Raises click.ClickException."""
+    """Return the open transactions in the logs of a topic, or of all topics. Raises click.ClickException."""
     by_leader: defaultdict[int, defaultdict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     topics = [topic for topic in client.metadata(None).topics if only in (None, topic.name)]
     if only is not None and not topics:
@@ -134,7 +134,7 @@ def _open(topic: str, partition: int, leader: int, producer: Any) -> OpenTransac
 
 
 def _known(client: Client, producer_ids: set[int]) -> set[tuple[int, str, int]]:
-    """Return (producer id, topic, partition) for what the coordinators have in these producers' transactions."""
+    """Return (producer id, topic, partition) of these producers' transactions at the coordinators."""
     from minibroker.protocol.messages.transactions import DescribeTransactionsRequest, ListTransactionsRequest
 
     known = set()

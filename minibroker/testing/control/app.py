@@ -1,4 +1,4 @@
-"""The HTTP control's application: the verbs of `Broker`, each at its path, with an OpenAPI description."""
+"""The HTTP control's application: each method of `Broker` at its path, with an OpenAPI description."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from minibroker.testing.control.routes import control_routes
 
 DESCRIPTION = """\
 The state, faults, time and journal of a broker, for tests. Durations are numbers of milliseconds, or texts such as
-"7 days". A wait answers as soon as its condition holds, or after its timeout with 408 and how far it came."""
+"7 days". A wait answers as soon as its condition holds, or after its timeout with 408 and the progress."""
 
 
 def control_app(broker: Broker, token: str | None = None) -> FastAPI:
-    """Return the application for a broker in the same event loop. With a token, requests must bear it."""
+    """Return the application for a broker in the same event loop. With a token, requests must send it."""
     # The first only describes the token in OpenAPI; the second checks it.
     guards = [] if token is None else [Depends(HTTPBearer(auto_error=False)), Depends(Guard(token))]
     app = FastAPI(
@@ -34,7 +34,7 @@ def control_app(broker: Broker, token: str | None = None) -> FastAPI:
 
 
 class Guard:
-    """Refuses requests that do not bear the token."""
+    """Rejects requests without the token."""
 
     def __init__(self, token: str) -> None:
         self._wanted = f"Bearer {token}".encode()

@@ -1,10 +1,10 @@
 """The errors of the HTTP control: a status, and an object that explains it in one line.
 
-400  a value that makes no sense: a duration, a fault, a topic's records
+400  an invalid value: a duration, a fault, a topic's records
 401  a missing or wrong token
 404  an unknown snapshot or fault
-408  a wait that timed out; the message says how far it came
-409  a refusal of the broker, with Kafka's name of the error; or the broker is down
+408  a wait that timed out; the message reports the progress
+409  an error of the broker, with Kafka's name of the error; or the broker is down
 422  a field that is missing, unknown, or of the wrong type
 """
 
@@ -38,13 +38,13 @@ def _told(status: int, description: str) -> dict[int | str, dict[str, Any]]:
 
 
 EVERYWHERE: Final = {
-    **_told(400, "A value makes no sense, or the body is not JSON"),
-    **_told(409, "The broker refuses the request, with Kafka's name of the error, or is down"),
+    **_told(400, "A value is invalid, or the body is not JSON"),
+    **_told(409, "The broker rejects the request, with Kafka's name of the error, or is down"),
     **_told(422, "A field is missing, unknown, or of the wrong type"),
 }
 GUARDED: Final = _told(401, "The token is missing or wrong")
 MISSING: Final = _told(404, "There is no such number")
-WAITED: Final = _told(408, "The wait timed out; the message says how far it came")
+WAITED: Final = _told(408, "The wait timed out; the message reports the progress")
 
 
 def register(app: FastAPI) -> None:

@@ -19,13 +19,13 @@ Span = str | float
 
 
 class Asked(BaseModel):
-    """The base of all request bodies. Unknown fields are refused."""
+    """The base of all request bodies. Unknown fields are rejected."""
 
     model_config = ConfigDict(extra="forbid", strict=True)  # so that true is not 1
 
 
 class Query(BaseModel):
-    """The base of all query strings. Unknown parameters are refused."""
+    """The base of all query strings. Unknown parameters are rejected."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -112,7 +112,7 @@ class CommitWait(Wait):
 
     topic: str
     partition: int = Field(default=0, ge=0)
-    offset: int | None = Field(default=None, ge=0, description="At least this one; any by default.")
+    offset: int | None = Field(default=None, ge=0, description="The least offset; by default any.")
 
 
 class CaughtUpWait(Wait):

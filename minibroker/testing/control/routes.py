@@ -1,6 +1,6 @@
-"""The paths of the HTTP control. Each does what the method of `Broker` of the same name does.
+"""The paths of the HTTP control. Each calls the method of `Broker` with the same name.
 
-A wait answers as soon as its condition holds, or after its timeout with 408 and how far it came.
+A wait answers as soon as its condition holds, or after its timeout with 408 and the progress.
 """
 
 from __future__ import annotations
@@ -83,14 +83,14 @@ def _life(broker: Broker, routes: APIRouter) -> None:
 
     @routes.post("/snapshots")
     async def snapshot() -> dict[str, int]:
-        """Copy all that the logs hold now; return the snapshot's number."""
+        """Copy the current contents of the logs; return the snapshot's number."""
         number = len(snapshots) + 1
         snapshots[number] = broker.snapshot()
         return {"snapshot": number}
 
     @routes.post("/snapshots/{number}/restore", status_code=204, responses=MISSING)
     async def restore(number: int) -> None:
-        """Return to what the logs held at the snapshot."""
+        """Restore the logs of the snapshot."""
         if number not in snapshots:
             raise LookupError(f"there is no snapshot {number}")
         broker.restore(snapshots[number])
@@ -114,7 +114,7 @@ def _clock(broker: Broker, routes: APIRouter) -> None:
 
     @routes.post("/clock/advance")
     async def advance(asked: Advance) -> ClockState:
-        """Move the broker's time ahead; answer when all that became due is done."""
+        """Advance the broker's time; answer once everything that became due is done."""
         await broker.clock.aadvance(asked.by)
         return await clock()
 
@@ -145,7 +145,7 @@ def _records(broker: Broker, routes: APIRouter) -> None:
 
     @routes.get("/topics/{topic}/records")
     async def records(topic: str, asked: Annotated[RecordsAsked, Query()]) -> list[Record]:
-        """Return all records of a topic, those of open and aborted transactions too."""
+        """Return all records of a topic, including those of open and aborted transactions."""
         return [record_model(record) for record in broker.records(topic, asked.partition)]
 
     @routes.post("/topics/{topic}/records")
@@ -165,7 +165,7 @@ def _records(broker: Broker, routes: APIRouter) -> None:
 def _expectations(broker: Broker, routes: APIRouter) -> None:
     @routes.post("/topics/{topic}/expect", responses=WAITED)
     async def expect(topic: str, asked: Expectation | None = None) -> list[Record]:
-        """Wait until a topic has so many records; return these."""
+        """Wait until a topic has this many records; return them."""
         asked = asked or Expectation()
         found = await broker.aexpect(topic, asked.count, asked.timeout, committed=asked.committed)
         return [record_model(record) for record in found]
@@ -196,7 +196,7 @@ def _journal(broker: Broker, routes: APIRouter) -> None:
 
     @routes.post("/journal")
     async def switch(asked: Switch) -> JournalState:
-        """Switch the journal on or off."""
+        """Turn the journal on or off."""
         if asked.on:
             broker.journal.on()
         else:
@@ -207,7 +207,7 @@ def _journal(broker: Broker, routes: APIRouter) -> None:
 def _waits(broker: Broker, routes: APIRouter) -> None:
     @routes.post("/groups/{group}/wait", responses=WAITED)
     async def group_wait(group: str, asked: GroupWait | None = None) -> dict[str, list[str]]:
-        """Wait until the group is in this state with so many members; return their ids."""
+        """Wait until the group is in this state with this many members; return their ids."""
         asked = asked or GroupWait()
         return {"members": await broker.await_for_group(group, asked.members, asked.state, asked.timeout)}
 
@@ -229,7 +229,7 @@ def _waits(broker: Broker, routes: APIRouter) -> None:
 
     @routes.post("/requests/wait", responses=WAITED)
     async def request_wait(asked: RequestWait) -> list[Request]:
-        """Wait until the journal has so many requests; return these."""
+        """Wait until the journal has this many requests; return them."""
         found = await broker.await_for_requests(
             asked.api, asked.count, asked.timeout, client_id=asked.client_id, node=asked.node, error=asked.error
         )
@@ -264,7 +264,7 @@ def _faults(broker: Broker, routes: APIRouter) -> None:
 
     @routes.post("/faults/{number}/wait", responses=MISSING | WAITED)
     async def wait(number: int, asked: HitWait | None = None) -> FaultState:
-        """Wait until the fault has struck so often."""
+        """Wait until the fault has this many hits."""
         asked, found = asked or HitWait(), _found(broker, number)
         await found.await_for_hits(asked.hits, asked.timeout)
         return _state(found)
@@ -357,7 +357,7 @@ def _transactions(broker: Broker, routes: APIRouter) -> None:
 
     @routes.post("/transactions/{transactional_id}/release", status_code=204)
     async def release(transactional_id: str) -> None:
-        """Let the transactions of this id go on."""
+        """Release the transactions of this id."""
         broker.release(transactional_id)
 
 
@@ -378,7 +378,7 @@ def _leaders(broker: Broker, routes: APIRouter) -> None:
 
     @routes.post("/topics/{topic}/partitions/{partition}/begin-epoch")
     async def begin_epoch(topic: str, partition: int) -> dict[str, int]:
-        """Begin another leader epoch; return it."""
+        """Begin a new leader epoch; return it."""
         return {"leader_epoch": broker.begin_epoch(topic, partition)}
 
     @routes.post("/topics/{topic}/partitions/{partition}/truncate")

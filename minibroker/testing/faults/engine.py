@@ -1,6 +1,6 @@
-"""Faults at work: an interceptor that does to requests what the rules say. It is installed only while there are rules.
+"""The interceptor that applies faults to requests. It is installed only while there are rules.
 
-`rules` has the grammar, `matching` decides whom a rule concerns; `Fault` is a test's handle to one.
+`rules` has the grammar, and `matching` decides whether a rule applies; `Fault` is a test's handle to one.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ BEFORE_FAULTS = (RequestStatistics, Journal, Paused)
 
 
 class Fault:
-    """A rule at work. `matches` counts the requests that it concerns, `hits` those that it struck."""
+    """An active rule. `matches` counts the requests that it applies to, `hits` those that it struck."""
 
     def __init__(self, faults: Faults, rule: Rule, number: int) -> None:
         self.rule = rule
@@ -75,7 +75,7 @@ class Fault:
 
     @blocking
     async def wait_for_hits(self, hits: int = 1, timeout: Duration = DEFAULT_TIMEOUT) -> None:
-        """Wait until the fault has struck so often. Raises Expired, and what its `where` raised."""
+        """Wait until the fault has this many hits. Raises Expired, and what its `where` raised."""
 
         def reached() -> bool:
             if self.failure is not None:
@@ -98,7 +98,7 @@ class Fault:
         self._faults.remove(self)
 
     def agrees(self, request: Message) -> bool:
-        """Whether `where` holds. If it raises, the request passes, and `wait_for_hits` raises the same."""
+        """Return whether `where` holds. If it raises, the request passes, and `wait_for_hits` raises the same."""
         if self.rule.where is None:
             return True
         try:
@@ -157,16 +157,16 @@ class Faults(Interceptor):
     def add(self, **words: Any) -> Fault:
         """Add a fault: add(api="Produce", topic="t", error="NOT_LEADER_OR_FOLLOWER", times=2).
 
-        The words are the fields of `Rule`, where None stands for a word that is not given. Raises FaultError.
+        The arguments are the fields of `Rule`; None stands for an argument that is not given. Raises FaultError.
         """
         return self._add(rule_from(words, in_python=True))
 
     def add_all(self, mappings: Iterable[Any]) -> list[Fault]:
-        """Add faults that are mappings of words. Raises FaultError, and then adds none."""
+        """Add faults given as mappings. Raises FaultError, and then adds none."""
         return [self._add(rule) for rule in [rule_from(words) for words in mappings]]
 
     def load(self, path: str | Path) -> list[Fault]:
-        """Add the faults of a YAML file, a list of mappings of words. Raises FaultError, OSError."""
+        """Add the faults of a YAML file, a list of mappings. Raises FaultError, OSError."""
         return [self._add(rule) for rule in rules_in(Path(path))]
 
     def all(self) -> list[Fault]:
@@ -261,7 +261,7 @@ class Faults(Interceptor):
         return parked
 
     def _done_before(self, call: Call, struck: list[Fault]) -> Message | Parked | None:
-        """Disconnect, keep silent or refuse, as the first fault with such an act says. Raises Unanswerable."""
+        """Disconnect, keep silent or reject, as the first fault with such an act says. Raises Unanswerable."""
         for fault in struck:
             rule = fault.rule
             if rule.close is not None:

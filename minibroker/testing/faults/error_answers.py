@@ -1,4 +1,4 @@
-"""Answers with errors: the answer to a request that is refused, and errors put into the answer to one that is not.
+"""Answers with errors: those to rejected requests, and errors that are put into other answers.
 
 A fault of one partition leaves the others of the same request alone: its partition is taken out of the request
 (`take_out`), and its error is put into the answer to the rest (`put_in`).
@@ -24,7 +24,7 @@ PartitionAnswer = TopicAnswer.PartitionData
 
 
 def refused(call: Call, rule: Rule) -> Message:
-    """Return an answer to the whole request, with the rule's error wherever it is meant, and without data."""
+    """Return an answer to the whole request, with the rule's error wherever it applies, and without data."""
     assert call.api_key is not None
     response = error_answer(call.request, response_class(call.api_key), call.context.version)
     set_errors(call, rule, response)
@@ -32,7 +32,7 @@ def refused(call: Call, rule: Rule) -> Message:
 
 
 def set_errors(call: Call, rule: Rule, response: Message) -> None:
-    """Set the rule's error where it is meant. Raises FaultError if the API has no place for it."""
+    """Set the rule's error where it applies. Raises FaultError if the API has no place for it."""
     assert rule.code is not None
     if call.api_key == ApiKey.FETCH and rule.level != "top":
         _name_session_partitions(call, rule, response)
@@ -69,7 +69,7 @@ def set_throttle(rule: Rule, response: Any) -> None:
 
 
 def corrupt_batches(call: Call, rule: Rule, response: Any) -> None:
-    """Damage the first batch of each partition that is meant."""
+    """Damage the first batch of each partition to which the rule applies."""
     assert rule.corrupt is not None
     name_of = names_by(call)
     for topic in getattr(response, "responses", ()):
@@ -112,7 +112,7 @@ def _is_in(topics: list[Any], rule: Rule, name_of: NameOf) -> bool:
 
 
 def _keeps(topic: Any, rule: Rule, name_of: NameOf) -> bool:
-    """Take the partitions that are meant out of the topic's struct; return whether others stay."""
+    """Take the rule's partitions out of the topic's struct; return whether others stay."""
     if rule.topic is not None and topic_of(topic, name_of) != rule.topic:
         return True
     if rule.partition is None:

@@ -1,4 +1,4 @@
-"""Whether a fault concerns a request, and which parts of its answer."""
+"""Whether a fault applies to a request, and to which parts of its answer."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class Asked:
 
     @cached_property
     def subjects(self) -> Subjects:
-        """Return what the request is about; of a Fetch, what its session holds too."""
+        """Return the subjects of the request; for a Fetch, including those of its session."""
         found = subjects_of(self.call.request, names_by(self.call))
         for topic, partition in session_partitions(self.call):
             found.topics.setdefault(topic, set()).add(partition)
         return found
 
     def concerns(self, rule: Rule) -> bool:
-        """Whether all words of the rule that match requests match this one; `where` is not called."""
+        """Return whether all of the rule's conditions match the request; `where` is not called."""
         context = self.call.context
         return (
             (not rule.api_keys or self.call.api_key in rule.api_keys)
@@ -74,7 +74,7 @@ def session_partitions(call: Call) -> list[tuple[str, int]]:
 
 
 def is_meant(rule: Rule, place: Place) -> bool:
-    """Whether the rule is about this place in an answer."""
+    """Return whether the rule applies to this place in an answer."""
     if rule.topic is not None and place.level != "top" and place.topic != rule.topic:
         return False
     return rule.partition is None or place.level != "partition" or place.partition == rule.partition

@@ -1,7 +1,7 @@
-"""The grammar of faults: which requests a fault concerns, what it does to them, and how often.
+"""The grammar of faults: which requests a fault applies to, what it does to them, and how often.
 
-`Rule` is the one declaration: its fields are the words of a fault, with types, limits and meanings. The signature of
-`Faults.add`, the checks, YAML, the OpenAPI description and the tables of docs/testing.md come from it.
+`Rule` is the single declaration: its fields are the arguments of a fault, with types, limits and meanings. The
+signature of `Faults.add`, the checks, YAML, the OpenAPI description and the tables of docs/testing.md come from it.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ Corruption = Literal["crc", "length", "codec", "truncated", "offsets"]
 
 
 class FaultError(ValueError):
-    """A fault that makes no sense; the message is one line."""
+    """An invalid fault; the message is one line."""
 
 
 class Word(NamedTuple):
-    """What the type of a word does not say: its place in the documentation, its meaning, its limits."""
+    """The facts of an argument besides its type: its table in the documentation, its meaning, its limits."""
 
     table: Literal["match", "act", "trigger"]
     meaning: str
@@ -49,10 +49,10 @@ match, act, trigger = partial(Word, "match"), partial(Word, "act"), partial(Word
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rule:
-    """A fault: it concerns the requests that agree with all words from `api` to `where` that are given.
+    """A fault: it applies to requests that meet all given conditions from `api` to `where`.
 
-    It has one of `error`, `close`, `answer` and `corrupt`; `delay` and `throttle` go with each of them. A word that is
-    None is not given. Raises FaultError.
+    It has at most one of `error`, `close`, `answer` and `corrupt`; `delay` and `throttle` can be combined with each.
+    None stands for an argument that is not given. Raises FaultError.
     """
 
     api: Annotated[str | Collection[str] | None, match("The API's name in Kafka, or a list of names.")] = None
@@ -106,12 +106,12 @@ class Rule:
                     limits = f"at least {minimum}" if maximum == math.inf else f"between {minimum} and {maximum}"
                     raise FaultError(f"{word} is {limits}, and cannot be {value}")
         if self.probability is not None and self.seed is None:
-            object.__setattr__(self, "seed", random.randrange(1 << 31))  # reports name it, so that it can be given
+            object.__setattr__(self, "seed", random.randrange(1 << 31))  # reports show it, so that a test can set it
         _check_together(self)
 
     @cached_property
     def api_keys(self) -> frozenset[ApiKey]:
-        """Return the APIs that are meant, none for all."""
+        """Return the APIs that the rule applies to; empty for all."""
         names = [self.api] if isinstance(self.api, str) else self.api or ()
         try:
             return frozenset(api_key_of(name) for name in names)
@@ -120,7 +120,7 @@ class Rule:
 
     @cached_property
     def versions(self) -> range | None:
-        """Return the versions that are meant, None for all."""
+        """Return the versions that the rule applies to, None for all."""
         if self.version is None:
             return None
         text = str(self.version)
@@ -149,7 +149,7 @@ class Rule:
 
     @property
     def maximum_hits(self) -> float:
-        """Return how often the fault strikes at most."""
+        """Return the largest number of hits."""
         return 1 if self.once else math.inf if self.times is None else self.times
 
     def __str__(self) -> str:

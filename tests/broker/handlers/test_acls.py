@@ -52,9 +52,9 @@ def test_each_filter_is_refused(harness: Harness, version: int) -> None:
     "request_",
     [
         DescribeAclsRequest(**{**ANY, "operation": 0}),
-        DescribeAclsRequest(**{**ANY, "permission_type": 9}),
+        DescribeAclsRequest(**{**ANY, "permission_type": 0}),
         CreateAclsRequest(creations=[CreateAclsRequest.AclCreation()]),
-        DeleteAclsRequest(filters=[DeleteAclsRequest.DeleteAclsFilter(**{**ANY, "resource_type_filter": 99})]),
+        DeleteAclsRequest(filters=[DeleteAclsRequest.DeleteAclsFilter(**{**ANY, "resource_type_filter": 0})]),
     ],
 )
 def test_an_unknown_type_ends_the_connection(harness: Harness, request_: Any) -> None:
@@ -110,8 +110,8 @@ def delete(harness: Harness, *filters: dict[str, Any], version: int | None = Non
 
 @pytest.mark.parametrize("version", served_versions(CreateAclsRequest))
 def test_an_acl_is_there_once_and_still_after_a_crash(authorized: Harness, version: int) -> None:
-    assert create(authorized, creation(), creation(), version=version) == [(0, None)] * 2
-    assert create(authorized, creation(), version=version) == [(0, None)]
+    assert create(authorized, creation(), creation(), version=version) == [(0, "")] * 2
+    assert create(authorized, creation(), version=version) == [(0, "")]
     authorized.restart(crash=True)
     answer = authorized.request(DescribeAclsRequest(**ANY), version, user="admin")
     ((resource,),) = [answer.resources]
@@ -135,6 +135,10 @@ def test_a_deleted_acl_is_gone_also_after_a_crash(authorized: Harness) -> None:
         ({"resource_type": 1}, "Invalid resourceType ANY"),
         ({"resource_pattern_type": 1}, "Invalid patternType ANY"),
         ({"resource_pattern_type": 2}, "Invalid patternType MATCH"),
+        ({"resource_type": 99}, "Invalid resourceType UNKNOWN"),
+        ({"resource_pattern_type": 5}, "Invalid patternType UNKNOWN"),
+        ({"operation": 99}, "Invalid operation UNKNOWN"),
+        ({"permission_type": 4}, "Invalid permissionType UNKNOWN"),
         ({"operation": 1}, "Invalid operation ANY"),
         ({"permission_type": 1}, "Invalid permissionType ANY"),
         (
@@ -151,7 +155,7 @@ def test_an_acl_that_cannot_be_is_refused_and_others_of_the_request_are_made(
     refused = creation("bad")
     for name, value in wrong.items():
         setattr(refused, name, value)
-    assert create(authorized, refused, creation("good")) == [(ErrorCode.INVALID_REQUEST, message), (0, None)]
+    assert create(authorized, refused, creation("good")) == [(ErrorCode.INVALID_REQUEST, message), (0, "")]
     assert names(authorized) == ["good"]
 
 
@@ -239,3 +243,16 @@ def test_a_producer_writes_from_the_moment_it_may_until_it_no_longer_may(authori
     delete(authorized, {})
     assert produce() == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert authorized.partition("t").log.log_end_offset == 1
+
+
+def test_a_filter_with_a_type_that_nobody_knows_matches_nothing_and_deletes_nothing(authorized: Harness) -> None:
+    create(authorized, creation())
+    for strange in (
+        {"resource_type_filter": 99},
+        {"pattern_type_filter": 9},
+        {"operation": 99},
+        {"permission_type": 9},
+    ):
+        assert names(authorized, **strange) == []
+        assert delete(authorized, strange, {"resource_name_filter": "no"}) == [(ErrorCode.INVALID_REQUEST, []), (0, [])]
+    assert names(authorized) == ["t"]

@@ -49,7 +49,7 @@ def test_a_stable_group_is_described_whole(driver: Driver, version: int) -> None
     assert (group.error_code, group.group_id, group.group_state) == (0, "g", "Stable")
     assert (group.protocol_type, group.protocol_data) == ("consumer", "range")
     (member,) = group.members
-    assert (member.member_id, member.client_id, member.client_host) == (member_id, "test", "/")
+    assert (member.member_id, member.client_id, member.client_host) == (member_id, "test", "/127.0.0.1")
     assert (member.member_metadata, member.member_assignment) == (subscription("t"), b"0")
     assert group.authorized_operations == OMITTED
 

@@ -22,26 +22,30 @@ from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.payload import records_of
 from minibroker.protocol.records.record import Record
 from tests.broker.harness import Client, Harness, TopicData, batch, frame_of
+from tests.broker.transactions.producing import CLASSIC, TransactionalProducer
 from tests.storage.support import FailingDisk
 
 PartitionData = TopicData.PartitionProduceData
 Alter = IncrementalAlterConfigsRequest.AlterConfigsResource
 TOPIC_RESOURCE = 2
 VERSIONS = (0, 2, 3, 5, 8, 9, 12, 13)
+FIRST_TRANSACTIONAL = 3
 NOW = 1_700_000_000_000
 
 
-def produce(harness: Harness, records: bytes, *, acks: int = -1) -> ProduceRequest:
+def produce(
+    harness: Harness, records: bytes, *, acks: int = -1, partition: int = 0, transactional_id: str | None = None
+) -> ProduceRequest:
     topic = harness.cluster.image.topics.get("t")
     topic_id = bytes(16) if topic is None else topic.topic_id
-    data = TopicData(name="t", topic_id=topic_id, partition_data=[PartitionData(index=0, records=records)])
-    return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[data])
+    data = TopicData(name="t", topic_id=topic_id, partition_data=[PartitionData(index=partition, records=records)])
+    return ProduceRequest(transactional_id=transactional_id, acks=acks, timeout_ms=1000, topic_data=[data])
 
 
 @pytest.fixture
 def harness(tmp_path: Path) -> Iterator[Harness]:
     with Harness(tmp_path, disk=FailingDisk()) as harness:
-        harness.create_topic("t")
+        harness.create_topic("t", 3)
         yield harness
 
 
@@ -58,6 +62,40 @@ def test_the_third_of_the_same_kind_is_known_whatever_its_size(harness: Harness,
         assert answer(client).base_offset == number
         assert isinstance(client.connection.known, KnownProduce) == (number > 0)
     assert [value for _, value in records(harness)] == [number * 70 * b"v" for number in range(6)]
+
+
+def test_several_partitions_in_turn_are_all_known(harness: Harness) -> None:
+    client = harness.client()
+    for number in range(4):
+        for partition in range(3):
+            client.send(produce(harness, batch(f"{partition}"), partition=partition), 9)
+            told = answer(client)
+            assert (told.index, told.base_offset, told.error_code) == (partition, number, 0)
+    assert isinstance(client.connection.known, KnownProduce)
+    assert len(client.connection.known.others) == 3
+
+
+def test_a_transactional_one_is_known_as_long_as_its_transaction_is_open(harness: Harness) -> None:
+    producer = TransactionalProducer(harness, versions=CLASSIC)
+    producer.init()
+    client = harness.client()
+
+    def send(sequence: int) -> Any:
+        made = batch(
+            "v", transactional=True, producer_id=producer.producer_id, producer_epoch=0, base_sequence=sequence
+        )
+        client.send(produce(harness, made, transactional_id="tx"), 9)
+        return answer(client)
+
+    assert producer.add(("t", 0)) == [0]
+    assert [send(sequence).base_offset for sequence in range(4)] == [0, 1, 2, 3]
+    assert isinstance(client.connection.known, KnownProduce)
+    assert producer.finish() == 0
+    assert send(4).error_code == ErrorCode.INVALID_TXN_STATE
+    assert producer.add(("t", 0)) == [0]
+    assert send(4).base_offset == 5
+    assert producer.finish(commit=False) == 0
+    assert harness.partition("t").log.last_stable_offset == 7
 
 
 def records(harness: Harness) -> list[tuple[int, bytes | None]]:
@@ -95,7 +133,7 @@ def test_a_write_that_fails_is_told_to_all_who_waited_for_it(harness: Harness) -
     assert answer(client).base_offset == 2
 
 
-CHANGES = ("config", "delete", "grow", "hook", "unhook", "offline", "time")
+CHANGES = ("config", "delete", "grow", "hook", "unhook", "offline", "time", "add", "add", "end")
 CONFIGS = (
     ("message.timestamp.type", "LogAppendTime"),
     ("message.timestamp.type", "CreateTime"),
@@ -108,11 +146,25 @@ CONFIGS = (
     ("flush.messages", "1"),
     ("min.insync.replicas", "2"),
 )
+KINDS = (
+    "good",
+    "good",
+    "good",
+    "crc",
+    "cut",
+    "offset",
+    "idempotent",
+    "again",
+    "gzip",
+    "transactional",
+    "transactional",
+)
 BATCHES = st.tuples(
     st.integers(1, 3),  # records
     st.sampled_from((0, 5, 60, 200)),  # bytes of a value
     st.booleans(),  # whether there are keys
-    st.sampled_from(("good", "good", "good", "crc", "cut", "offset", "idempotent", "again", "gzip")),
+    st.sampled_from(KINDS),
+    st.integers(0, 1),  # the partition
 )
 STEPS = st.lists(
     st.one_of(
@@ -134,7 +186,9 @@ class Side:
 
     def __init__(self, directory: str, version: int, *, knows: bool) -> None:
         self.harness = Harness(Path(directory))
-        self.harness.create_topic("t")
+        self.harness.create_topic("t", 2)
+        self.transactions = TransactionalProducer(self.harness, versions=CLASSIC)
+        self.transactions.init()
         self.clients = [self.harness.client(), self.harness.client()]
         self.version = version
         self.knows = knows
@@ -147,29 +201,46 @@ class Side:
         self.harness.end_turn()
         return None
 
-    def produce(self, client: int, wanted: tuple[int, int, bool, str], acks: int) -> bytes:
+    def produce(self, client: int, wanted: tuple[int, int, bool, str, int], acks: int) -> bytes:
         asked = self.clients[client]
         if not self.knows:
             asked.connection.known = asked.connection.last_plain = None
         before = len(asked.sent_bytes())
-        asked.send_bytes(frame_of(produce(self.harness, self.batch(*wanted), acks=acks), self.version))
+        *of_batch, partition = wanted
+        transactional_id = "tx" if self.version >= FIRST_TRANSACTIONAL else None
+        made = self.batch(*of_batch, partition)
+        made_request = produce(self.harness, made, acks=acks, partition=partition, transactional_id=transactional_id)
+        asked.send_bytes(frame_of(made_request, self.version))
         told = asked.sent_bytes()[before:]
         if asked.closed:
             self.clients[client] = self.harness.client()
         return told
 
-    def batch(self, count: int, size: int, keyed: bool, kind: str) -> bytes:
+    def batch(self, count: int, size: int, keyed: bool, kind: str, partition: int) -> bytes:
         made = [Record(0, NOW + index, b"k" if keyed else None, bytes(size), ()) for index in range(count)]
         more: dict[str, Any] = {"compression": 1} if kind == "gzip" else {}
         if kind in ("idempotent", "again"):
             self.sequence += count if kind == "idempotent" else 0
             more = {"producer_id": 5, "producer_epoch": 0, "base_sequence": self.sequence}
+        if kind == "transactional":
+            told = self.transactions
+            sequence = told.sequences.get(("t", partition), 0)
+            told.sequences["t", partition] = sequence + count
+            more = {"producer_id": told.producer_id, "producer_epoch": told.epoch, "base_sequence": sequence}
+            more["transactional"] = True
         data = bytearray(build_batch(made, **more))
         if kind == "crc":
             data[-1] ^= 1
         if kind == "offset":
             data[7] = 1
         return bytes(data[:-1] if kind == "cut" else data)
+
+    def add(self, _: object) -> None:
+        self.transactions.add(("t", 0), ("t", 1))
+
+    def end(self, _: object) -> None:
+        self.transactions.end()
+        self.harness.clock.advance(0)
 
     def config(self, setting: tuple[str, str]) -> None:
         change = Alter.AlterableConfig(name=setting[0], config_operation=0, value=setting[1])
@@ -178,7 +249,7 @@ class Side:
 
     def delete(self, _: object) -> None:
         self.harness.request(DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name="t")]))
-        self.harness.create_topic("t")
+        self.harness.create_topic("t", 2)
 
     def grow(self, _: object) -> None:
         self.harness.create_topic(f"other-{len(self.harness.cluster.image.topics)}")
@@ -209,4 +280,4 @@ def test_whatever_changes_in_between_the_answers_and_the_log_are_those_of_the_pa
 
 
 def contents(directory: str) -> list[bytes]:
-    return [path.read_bytes() for path in sorted(Path(directory).glob("data/t-0/*.log"))]
+    return [path.read_bytes() for path in sorted(Path(directory).glob("data/t-*/*.log"))]

@@ -275,7 +275,7 @@ def test_nothing_is_committed_for_a_topic_that_is_deleted_while_a_long_commit_is
     harness.coordinator("g")
     asked = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name="gone")
     part = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic.TxnOffsetCommitRequestPartition
-    asked.partitions = [part(partition_index=0, committed_offset=7, committed_metadata="") for _ in range(150)]
+    asked.partitions = [part(partition_index=0, committed_offset=7, committed_metadata="") for _ in range(250)]
     request = TxnOffsetCommitRequest(
         transactional_id="tx", group_id="g", producer_id=producer.producer_id, producer_epoch=producer.epoch
     )

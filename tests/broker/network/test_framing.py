@@ -6,9 +6,11 @@ from struct import pack
 
 import pytest
 
+from minibroker.broker.clock import ManualClock
 from minibroker.broker.network.framing import (
     LEAST_PROGRESS_BYTES,
     OWN_BYTES,
+    PATIENCE_MS,
     SMALL_FRAME_BYTES,
     SPARE_BYTES,
     FrameBudget,
@@ -21,13 +23,17 @@ LIMIT_BYTES = 100 << 20
 MEBIBYTE = 1 << 20
 
 
+def nobody() -> None:
+    raise AssertionError("nobody waits so long")
+
+
 def start_of_frame(size: int, body: bytes = b"") -> memoryview:
     return memoryview(pack(">i", size) + body)
 
 
 def large_frame(budget: FrameBudget, came_bytes: int = 0) -> PartialFrame:
     """The start of a frame of the largest size, of whose body so many bytes came."""
-    return PartialFrame(start_of_frame(LIMIT_BYTES, bytes(came_bytes)), LIMIT_BYTES, budget)
+    return PartialFrame(start_of_frame(LIMIT_BYTES, bytes(came_bytes)), LIMIT_BYTES, budget, nobody)
 
 
 def fill(frame: PartialFrame, held_bytes: int) -> None:
@@ -49,7 +55,7 @@ def test_the_bounds_themselves_are_accepted(size: int) -> None:
 
 def test_an_announced_size_takes_no_memory_before_its_bytes_come() -> None:
     budget = FrameBudget()
-    frame = PartialFrame(start_of_frame(LIMIT_BYTES), LIMIT_BYTES, budget)
+    frame = PartialFrame(start_of_frame(LIMIT_BYTES), LIMIT_BYTES, budget, nobody)
     assert frame.grow()
     assert budget.held_bytes == OWN_BYTES
     assert frame.grow() and budget.held_bytes == OWN_BYTES, "there is room still"
@@ -59,7 +65,7 @@ def test_an_announced_size_takes_no_memory_before_its_bytes_come() -> None:
 def test_a_buffer_is_at_most_twice_as_large_as_what_came(total_bytes: int) -> None:
     budget = FrameBudget()
     budget.buffer(1, SPARE_BYTES)  # somebody has the shared one
-    frame = PartialFrame(start_of_frame(total_bytes), LIMIT_BYTES, budget)
+    frame = PartialFrame(start_of_frame(total_bytes), LIMIT_BYTES, budget, nobody)
     came_bytes = 4
     while frame.grow() and not frame.complete:
         assert len(frame.bytes) == budget.held_bytes <= max(OWN_BYTES, 2 * came_bytes)
@@ -79,7 +85,7 @@ def test_what_came_counts_even_where_there_is_no_room_for_more() -> None:
 
 def test_a_frame_completes_byte_by_byte() -> None:
     content = pack(">i", 9) + b"123456789"
-    frame = PartialFrame(memoryview(content[:1]), LIMIT_BYTES, FrameBudget())
+    frame = PartialFrame(memoryview(content[:1]), LIMIT_BYTES, FrameBudget(), nobody)
     for byte in content[1:]:
         assert frame.grow()
         assert not frame.complete
@@ -93,7 +99,7 @@ def test_a_frame_completes_byte_by_byte() -> None:
 def test_growing_keeps_what_is_there() -> None:
     size = 3 << 20
     content = pack(">i", size) + bytes(range(256)) * (size // 256)
-    frame = PartialFrame(memoryview(content[:10]), LIMIT_BYTES, FrameBudget())
+    frame = PartialFrame(memoryview(content[:10]), LIMIT_BYTES, FrameBudget(), nobody)
     position = 10
     while frame.grow() and not frame.complete:
         room = frame.room()
@@ -155,7 +161,10 @@ def test_who_is_nearest_to_the_end_is_woken_first() -> None:
     oldest.grow()
     fill(holder, MEBIBYTE)
     budget.large.limit_bytes = 530_000  # once the holder is gone, room for one of those that wait
-    far, near = large_frame(budget, 200_000), PartialFrame(start_of_frame(300_000, bytes(200_000)), LIMIT_BYTES, budget)
+    far, near = (
+        large_frame(budget, 200_000),
+        PartialFrame(start_of_frame(300_000, bytes(200_000)), LIMIT_BYTES, budget, nobody),
+    )
     woken: list[str] = []
     for name, frame in ("far", far), ("near", near):
         assert not frame.grow()
@@ -170,7 +179,7 @@ def test_large_frames_leave_the_small_ones_their_part() -> None:
     budget = FrameBudget(0)
     hogs = [large_frame(budget, 100_000) for _ in range(5)]
     assert [frame.grow() for frame in hogs] == [True, False, False, False, False]
-    small = PartialFrame(start_of_frame(SMALL_FRAME_BYTES - 4, bytes(10_000)), LIMIT_BYTES, budget)
+    small = PartialFrame(start_of_frame(SMALL_FRAME_BYTES - 4, bytes(10_000)), LIMIT_BYTES, budget, nobody)
     while not small.complete:
         assert small.grow()
         small.filled(len(small.room()))
@@ -180,10 +189,10 @@ def test_when_small_frames_have_used_up_their_part_a_few_bytes_are_still_free() 
     budget = FrameBudget()
     budget.small.limit_bytes = 0
     start = start_of_frame(SMALL_FRAME_BYTES - 4, bytes(10_000))
-    first, second = PartialFrame(start, LIMIT_BYTES, budget), PartialFrame(start, LIMIT_BYTES, budget)
+    first, second = PartialFrame(start, LIMIT_BYTES, budget, nobody), PartialFrame(start, LIMIT_BYTES, budget, nobody)
     assert first.grow()
     assert not second.grow()
-    tiny = PartialFrame(start_of_frame(200), LIMIT_BYTES, budget)
+    tiny = PartialFrame(start_of_frame(200), LIMIT_BYTES, budget, nobody)
     assert tiny.grow() and len(tiny.room()) == 200
 
 
@@ -199,34 +208,68 @@ def test_a_frame_that_is_given_up_is_not_woken() -> None:
     assert budget.held_bytes == 0
 
 
-def test_who_hardly_goes_on_is_told_from_who_does_only_while_others_wait() -> None:
-    budget = FrameBudget(MEBIBYTE)
-    lazy, busy, waiting = (large_frame(budget, 300_000) for _ in range(3))
-    assert lazy.grow() and not busy.grow()
-    assert not lazy.crawls(), "it has only begun"
-    assert not lazy.crawls(), "nobody waits"
-    waiting.grow()
-    waiting.wait(lambda: None)
-    lazy.filled(LEAST_PROGRESS_BYTES - 1)
-    busy.crawls()
+class Crowd:
+    """Large frames that hold the budget of 1 MiB in full, and more that wait for it; `gone` is who gave way."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.budget = FrameBudget(MEBIBYTE, self.clock)
+        self.gone: list[str] = []
+        self.woken: list[str] = []
+
+    def frame(self, name: str, came_bytes: int, total_bytes: int = LIMIT_BYTES) -> PartialFrame:
+        """A frame of whose body so many bytes came."""
+
+        def give_up() -> None:
+            self.gone.append(name)
+            frame.close()
+
+        start = start_of_frame(total_bytes, bytes(came_bytes))
+        frame = PartialFrame(start, LIMIT_BYTES, self.budget, give_up)
+        if not frame.grow():
+            frame.wait(lambda: self.woken.append(name))
+        return frame
+
+
+def test_when_one_needs_room_those_give_way_that_have_hardly_grown_for_longest_and_no_more_of_them() -> None:
+    crowd = Crowd()
+    for name in "abc":
+        crowd.frame(name, 170_000)
+        crowd.clock.advance(1)
+    crowd.clock.advance(PATIENCE_MS)
+    crowd.frame("working", 200_000, 300_000)
+    assert (crowd.gone, crowd.woken) == (["a"], ["working"])
+
+
+def test_who_goes_on_keeps_what_it_has_and_who_sends_a_little_does_not() -> None:
+    crowd = Crowd()
+    busy, lazy = crowd.frame("busy", 250_000), crowd.frame("lazy", 250_000)
+    crowd.clock.advance(PATIENCE_MS)
     busy.filled(LEAST_PROGRESS_BYTES)
-    assert lazy.crawls() and not busy.crawls()
-    waiting.crawls()
-    assert not waiting.crawls(), "it is we who do not read on"
+    lazy.filled(LEAST_PROGRESS_BYTES - 1)
+    crowd.frame("working", 100_000, 200_000)
+    assert (crowd.gone, crowd.woken) == (["lazy"], ["working"])
 
 
-def test_a_frame_that_waited_for_memory_has_not_crawled_meanwhile() -> None:
-    budget = FrameBudget(MEBIBYTE)
-    first, second, third = (large_frame(budget, 300_000) for _ in range(3))
-    assert first.grow()
-    assert not second.crawls(), "seen for the first time"
-    for frame in (second, third):
-        assert not frame.grow()
-        frame.wait(lambda: None)
-    first.close()
-    assert second.grow() and not second.waits and third.waits
-    assert not second.crawls(), "the time in which it was not read is not the client's"
-    assert second.crawls()
+def test_who_has_just_begun_has_its_time_and_gives_way_when_that_is_over() -> None:
+    crowd = Crowd()
+    crowd.frame("first", 400_000)
+    crowd.clock.advance(PATIENCE_MS - 1)
+    crowd.frame("second", 200_000)
+    crowd.frame("working", 200_000, 300_000)
+    assert (crowd.gone, crowd.woken) == ([], [])
+    crowd.clock.advance(PATIENCE_MS)
+    assert (crowd.gone, crowd.woken) == (["first"], ["second", "working"])
+
+
+def test_a_frame_that_waited_for_memory_has_its_time_again() -> None:
+    crowd = Crowd()
+    crowd.frame("first", 400_000)
+    crowd.frame("second", 400_000)
+    crowd.clock.advance(PATIENCE_MS)
+    assert (crowd.gone, crowd.woken) == (["first"], ["second"])
+    crowd.frame("third", 400_000)
+    assert crowd.gone == ["first"], "the time in which it was not read is not the client's"
 
 
 def test_large_frames_share_one_buffer_in_turn_but_never_at_once() -> None:

@@ -15,10 +15,9 @@ import pytest
 
 from minibroker.broker.configs.settings import Settings
 from minibroker.broker.network.connection import Connection
-from minibroker.broker.network.framing import OWN_BYTES
+from minibroker.broker.network.framing import OWN_BYTES, PATIENCE_MS
 from minibroker.broker.network.listeners import Listener
 from minibroker.broker.network.server import (
-    BUSY_SWEEP_MS,
     IDLE_SWEEP_MS,
     STALL_SWEEP_MS,
     BindError,
@@ -32,6 +31,7 @@ from minibroker.protocol.messages.fetch import FetchRequest
 from tests.broker.harness import Harness, answer_in, frame_of
 
 SETTINGS = Settings({"log.dirs": "/nowhere"})
+JAAS = "org.apache.kafka.common.security.plain.PlainLoginModule required user_alice=secret;"
 HELLO = frame_of(ApiVersionsRequest(client_software_name="test", client_software_version="1"), 3)
 
 
@@ -146,12 +146,14 @@ class Served:
         return size + await self.receive(int.from_bytes(size, "big"))
 
 
-def serve(directory: Path, talk: Callable[[Served], Awaitable[None]], **settings: str) -> None:
+def serve(
+    directory: Path, talk: Callable[[Served], Awaitable[None]], protocol: str = "PLAINTEXT", **settings: str
+) -> None:
     async def run() -> None:
         with Harness(directory, settings={key.replace("_", "."): value for key, value in settings.items()}) as harness:
             harness.create_topic("t")
             server = Server(asyncio.get_running_loop(), harness.cluster)
-            taken = bind(listener(), harness.cluster.settings)
+            taken = bind(listener()._replace(security_protocol=protocol), harness.cluster.settings)
             await server.serve(harness.cluster.nodes[1], taken)
             server.sweep_idle()
             server.sweep_stalled()
@@ -244,10 +246,9 @@ def test_while_others_wait_for_memory_who_sends_little_is_closed_early(tmp_path:
             slow, waiting = await served.crowd(2, start, stack)
             while sum(client.connection.owes_bytes for client in server._shared.sockets) != 1:
                 await served.ask()
-            served.harness.clock.advance(STALL_SWEEP_MS)
             await asyncio.get_running_loop().sock_sendall(slow, bytes(1000))
             await served.ask()
-            served.harness.clock.advance(BUSY_SWEEP_MS)
+            served.harness.clock.advance(PATIENCE_MS)
             while len(server._shared.sockets) > 2:
                 await served.ask()
             (left,) = [client for client in server._shared.sockets if client.connection.owes_bytes]
@@ -345,3 +346,24 @@ def test_the_end_of_the_broker_ends_its_connections(tmp_path: Path) -> None:
         assert await served.receive(1) == b""
 
     serve(tmp_path, talk)
+
+
+def test_who_does_not_authenticate_is_closed_after_his_time(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def talk(served: Served) -> None:
+        served.harness.clock.advance(29_000)
+        assert len(served.server.connections()) == 1
+        served.harness.clock.advance(1_000 + STALL_SWEEP_MS)
+        assert await served.receive(1) == b""
+
+    settings = {"sasl_enabled_mechanisms": "PLAIN", "listener_name_plaintext_plain_sasl_jaas_config": JAAS}
+    serve(tmp_path, talk, "SASL_PLAINTEXT", **settings)
+    assert "it did not authenticate within 30000 ms" in caplog.text
+
+
+def test_who_speaks_tls_where_there_is_none_is_told_apart(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def talk(served: Served) -> None:
+        await served.send(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500))
+        assert await served.receive(1) == b""
+
+    serve(tmp_path, talk)
+    assert "it sent what begins a TLS connection, and this listener has none" in caplog.text

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import base64
 import json
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from jwt.algorithms import ECAlgorithm
 
 from minibroker.broker.network.framing import PREFIX
+from minibroker.broker.security.authenticator import SaslListener
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest
+from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
+from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
-from tests.broker.harness import Harness, frame_of, served_versions
+from tests.broker.harness import Harness, TopicData, batch, frame_of, served_versions
 from tests.broker.security.sasl import ALICE, LISTENER, PLAIN, SaslClient, sasl_client, sasl_harness
 
 VERSIONS = ApiVersionsRequest(client_software_name="test", client_software_version="1")
@@ -58,7 +64,7 @@ def test_a_client_authenticates_and_is_served(client: SaslClient, version: int) 
     assert (hello.error_code, hello.mechanisms) == (0, ["PLAIN"])
     assert client.connection.must_authenticate and principal(client) == "User:ANONYMOUS"
     answer = client.authenticate(ALICE, version)
-    assert (answer.error_code, answer.error_message, answer.auth_bytes) == (0, None, b"")
+    assert (answer.error_code, answer.error_message, answer.auth_bytes) == (0, "", b"")
     assert answer.session_lifetime_ms == 0
     assert principal(client) == "User:alice" and not client.connection.must_authenticate
     assert asks(client, ANYTHING)
@@ -139,12 +145,14 @@ def test_a_client_that_leaves_before_its_failure_is_told_is_forgotten(harness: H
     assert list(client.responses()) == []
 
 
-def test_a_token_that_cannot_be_understood_tells_nothing(harness: Harness, client: SaslClient) -> None:
-    client.handshake()
-    client.send(SaslAuthenticateRequest(auth_bytes=b"\0alice"))
-    harness.clock.advance(DELAY_MS)
-    told = "Authentication failed during authentication due to invalid credentials with SASL mechanism PLAIN"
-    assert client.answer().error_message == told
+def test_a_token_that_cannot_be_understood_tells_nothing(tmp_path: Path) -> None:
+    with sasl_harness(tmp_path, sasl_enabled_mechanisms="SCRAM-SHA-256") as harness:
+        client = sasl_client(harness)
+        client.handshake("SCRAM-SHA-256")
+        client.send(SaslAuthenticateRequest(auth_bytes=b"alice"))
+        harness.clock.advance(DELAY_MS)
+        told = "Authentication failed during authentication due to invalid credentials with SASL mechanism"
+        assert client.answer().error_message == f"{told} SCRAM-SHA-256"
 
 
 def test_a_wrong_password_without_a_header_only_closes(harness: Harness, client: SaslClient) -> None:
@@ -218,6 +226,25 @@ def test_who_has_authenticated_for_good_may_not_do_it_again(client: SaslClient) 
     assert (hello.error_code, hello.mechanisms) == (ErrorCode.ILLEGAL_SASL_STATE, [])
     assert client.authenticate().error_code == ErrorCode.ILLEGAL_SASL_STATE
     assert asks(client, ANYTHING)
+
+
+def alter(harness: Harness, name: str, value: str) -> int:
+    shape = IncrementalAlterConfigsRequest.AlterConfigsResource
+    change = shape(resource_type=4, resource_name="1", configs=[shape.AlterableConfig(name=name, value=value)])
+    (answer,) = harness.request(IncrementalAlterConfigsRequest(resources=[change])).responses
+    code: int = answer.error_code
+    return code
+
+
+def test_mechanisms_are_enabled_while_the_broker_runs(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+    client = sasl_client(harness)
+    assert alter(harness, "sasl.enabled.mechanisms", "PLAIN,SCRAM-SHA-512") == 0
+    assert client.handshake().mechanisms == ["PLAIN", "SCRAM-SHA-512"]
+    listener = SaslListener("SASL_PLAINTEXT", lambda: harness.cluster, harness.clock)
+    assert alter(harness, "sasl.enabled.mechanisms", "OAUTHBEARER") == 0  # of which no token could be checked
+    listener.read_again()
+    assert list(listener.mechanisms) == ["PLAIN", "SCRAM-SHA-512"]
+    assert "clients authenticate as before: listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config" in caplog.text
 
 
 # --- sessions that end --------------------------------------------------------------------------
@@ -297,11 +324,27 @@ def test_the_principal_cannot_change(session: tuple[Harness, SaslClient]) -> Non
 def test_who_fails_to_authenticate_anew_is_cut_off(session: tuple[Harness, SaslClient]) -> None:
     harness, client = session
     client.handshake()
-    client.send(SaslAuthenticateRequest(auth_bytes=b"alice"))
+    client.send(SaslAuthenticateRequest(auth_bytes=b"\0alice\0wrong"))
     harness.clock.advance(DELAY_MS)
-    told = "Authentication failed during re-authentication due to invalid credentials with SASL mechanism PLAIN"
-    assert client.answer().error_message == told
+    assert client.answer().error_message == "Authentication failed: Invalid username or password"
     assert client.closed
+
+
+def test_requests_that_are_known_by_their_bytes_are_cut_off_too(session: tuple[Harness, SaslClient]) -> None:
+    harness, client = session
+    harness.create_topic("t")
+    partition = TopicData.PartitionProduceData(index=0, records=batch("v"))
+    produce = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[TopicData(name="t", partition_data=[partition])])
+    for _ in range(3):
+        client.send(produce, 9)
+        assert client.answer().responses[0].partition_responses[0].error_code == 0
+    known = client.connection.known
+    assert known is not None
+    harness.clock.advance(REAUTH_MS)
+    assert client.connection.known is None
+    client.connection.known = known  # as by a Produce that was under way
+    assert not asks(client, produce) and client.closed
+    assert harness.partition("t").log.log_end_offset == 3
 
 
 def test_a_listener_and_a_mechanism_have_their_own_limit_of_a_session(tmp_path: Path) -> None:
@@ -397,3 +440,34 @@ def test_a_client_waits_for_the_keys_of_the_issuer(tmp_path: Path, version: int)
         harness.clock.do_aside()
         assert [principal(client) for client in clients] == ["User:ANONYMOUS", "User:alice", "User:alice"]
         assert clients[1].connection.waiting is False
+
+
+# --- whatever comes -----------------------------------------------------------------------------
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    mechanism=st.sampled_from(["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"]),
+    version=st.sampled_from([0, 1]),
+    tokens=st.lists(st.binary(max_size=40) | st.sampled_from([b"n,,n=alice,r=c", b"n,,\x01auth=Bearer a.b.\x01\x01"])),
+    pieces=st.integers(1, 9),
+)
+def test_any_tokens_let_nobody_in(
+    tmp_path: Path, mechanism: str, version: int, tokens: list[bytes], pieces: int
+) -> None:
+    enabled = {**PLAIN, **OAUTH, "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,OAUTHBEARER"}
+    with tempfile.TemporaryDirectory(dir=tmp_path) as directory, Harness(Path(directory), settings=enabled) as harness:
+        client = sasl_client(harness)
+        assert client.handshake(mechanism, version).error_code == 0
+        frames = [
+            PREFIX.pack(len(token)) + token if version == 0 else frame_of(SaslAuthenticateRequest(auth_bytes=token), 2)
+            for token in tokens
+        ]
+        sent = b"".join(frames)
+        for begin in range(0, len(sent), pieces):
+            client.send_bytes(sent[begin : begin + pieces])
+        harness.clock.advance(DELAY_MS)
+        client.outlet.run_soon()
+        assert principal(client) == "User:ANONYMOUS" and client.connection.must_authenticate
+        client.send(ANYTHING)
+        assert client.closed or version == 0 or not tokens

@@ -24,7 +24,7 @@ from minibroker.broker.security.operations import (
 )
 from minibroker.broker.security.principals import Principal
 from minibroker.protocol.errors import ErrorCode
-from minibroker.protocol.messages import groups, metadata, offsets, replicas, topics, transactions
+from minibroker.protocol.messages import consumer_groups, groups, metadata, offsets, replicas, topics, transactions
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.primitives import ZERO_UUID
@@ -247,3 +247,36 @@ def test_offsets_are_committed_with_the_rights_to_read_group_and_topic(harness: 
     assert commit(harness, "g", OPEN, "alice") == DENIED
     harness.add_acl(READ_TOPIC, OPEN)
     assert commit(harness, "g", OPEN, "alice") == ErrorCode.NONE
+
+
+def test_a_pattern_matches_what_its_subscriber_may_describe(harness: Harness) -> None:
+    harness.add_acl(READ_GROUP, "g")
+    harness.request(groups.FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), user="admin")
+    epoch, member = 0, "m"
+
+    def assigned() -> set[bytes] | None:
+        """Send a heartbeat, and let a turn pass in which patterns are matched; None if nothing has changed."""
+        nonlocal epoch
+        joins = epoch == 0
+        request = consumer_groups.ConsumerGroupHeartbeatRequest(
+            group_id="g",
+            member_id=member,
+            member_epoch=epoch,
+            rebalance_timeout_ms=60_000 if joins else -1,
+            subscribed_topic_names=None,
+            subscribed_topic_regex=".*e.*" if joins else None,
+            topic_partitions=[] if joins else None,
+        )
+        answer = harness.request(request, user="alice")
+        assert answer.error_code == ErrorCode.NONE, answer
+        epoch = answer.member_epoch
+        harness.clock.advance(100)
+        return None if answer.assignment is None else {part.topic_id for part in answer.assignment.topic_partitions}
+
+    assigned()
+    assert assigned() == {topic_id(harness, OPEN)}
+    harness.add_acl(READ_TOPIC, SECRET)
+    assert [assigned(), assigned()][-1] == {topic_id(harness, OPEN), topic_id(harness, SECRET)}
+    harness.add_acl(READ_TOPIC, SECRET, permission=Permission.DENY)
+    harness.add_acl(DESCRIBE_TOPIC, SECRET, permission=Permission.DENY)
+    assert [assigned(), assigned()][-1] == {topic_id(harness, OPEN)}

@@ -25,6 +25,8 @@ from minibroker.broker.security.jaas import JaasError, LoginModule, login_module
         ("Module required a=ümlaut€;", {"a": "ümlaut€"}),
         ('Module required "a b"="c=d;";', {"a b": "c=d;"}),
         ("Module required a=x-1.5;", {"a": "x-1.5"}),
+        ("Module required / a comment\na=b;", {"a": "b"}),
+        ("Module required a=_$.9;", {"a": "_$.9"}),
     ],
 )
 def test_a_login_module_has_options(text: str, options: dict[str, str]) -> None:
@@ -46,6 +48,11 @@ def test_a_login_module_has_options(text: str, options: dict[str, str]) -> None:
         ("Module required a b;", "Value not specified for a key"),
         ("Module required =b;", "Value not specified for a key"),
         ("Module required a=/b;", "Value not specified for a key"),
+        ("Module required a=5;", "Value not specified for a key"),
+        ("Module required a=-1.5;", "Value not specified for a key"),
+        ("Module required a=.;", "Value not specified for a key"),
+        ("Module required a=\\b;", "Value not specified for a key"),
+        ("Module required a=b,c;", "Value not specified for a key"),
         ('Module required a="b\nc";', "Value not specified for a key"),
         ("Module required; Module required;", "contains 2 login modules"),
     ],

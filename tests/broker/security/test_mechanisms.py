@@ -87,3 +87,10 @@ def test_settings_of_tokens_may_be_of_a_mechanism_a_listener_or_all(prefix: str)
     given = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0", **SIGNED, **more}
     settings, warnings = load_settings(None, {}, [f"{name}={value}" for name, value in given.items()])
     assert (list(enabled_mechanisms(settings, "SASL_PLAINTEXT")), warnings) == (["OAUTHBEARER"], ())
+
+
+def test_users_and_passwords_are_not_described() -> None:
+    settings = Settings({"listeners": "SASL_PLAINTEXT://127.0.0.1:0", **PLAIN})
+    (entry,) = [entry for entry in settings.describe_broker() if entry.name == JAAS]
+    assert (entry.value, entry.setting.sensitive, entry.synonyms[0].value) == (None, True, None)
+    assert "alice-secret" not in repr(settings.describe_broker())

@@ -328,18 +328,18 @@ def _prepared(harness: Harness) -> Harness:
     return harness
 
 
-def _codes(answer: Any) -> Iterator[int]:
+def error_codes(answer: Any) -> Iterator[int]:
     """All error codes in an answer."""
     if isinstance(answer, list):
         for each in answer:
-            yield from _codes(each)
+            yield from error_codes(each)
     elif isinstance(answer, Struct):
         for name in answer.__fields__:
             value = getattr(answer, name)
             if name.endswith("error_code"):
                 yield value
             else:
-                yield from _codes(value)
+                yield from error_codes(value)
 
 
 def _asked(harness: Harness, key: ApiKey) -> list[Any]:
@@ -374,7 +374,7 @@ def test_who_has_no_right_is_told_so_and_changes_nothing(
     answers = _asked(harness, key)
     for answer in answers:
         assert answer is not None
-        assert key in LEAVES_OUT or set(_codes(answer)) & set(DENIALS.values())
+        assert key in LEAVES_OUT or set(error_codes(answer)) & set(DENIALS.values())
     assert (harness.cluster.commits, [each.log_end_offset for each in _logs(harness)]) == before
 
 

@@ -54,6 +54,7 @@ def heartbeat(
     update.look_at_topics(changed=update.wants_other_topics(before, after))
     update.assign()
     after = update.reconcile(after, owned, subscription_changed=subscription_changed)
+    group.last_caller = caller
     update.commit()
     if update.replaced is not None:
         group.loaded()

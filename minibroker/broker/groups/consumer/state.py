@@ -14,7 +14,7 @@ from minibroker.broker.groups.consumer import recording
 from minibroker.broker.groups.consumer.assignors.specification import Partitions
 from minibroker.broker.groups.consumer.member import LEAVING_EPOCH, ConsumerMember
 from minibroker.broker.groups.consumer.subscriptions import ResolvedPattern
-from minibroker.broker.groups.group import CheckPartition, Group, GroupContext, GroupType
+from minibroker.broker.groups.group import Caller, CheckPartition, Group, GroupContext, GroupType
 from minibroker.broker.groups.offsets import CommittedOffset, CommittedOffsets
 from minibroker.broker.groups.records import Change, entries
 from minibroker.protocol.declare import Message
@@ -43,8 +43,9 @@ class ConsumerGroupState(Group):
     `epoch` counts the changes of its members and topics. `assignment_epoch` is the epoch for which `target` was made,
     at `assignment_timestamp_ms` (0: never). `patterns` has the topics of each pattern that members subscribe to.
     `metadata_hash` stands for the topics at the last look at them, after `looked_at_commit` of the metadata. After
-    `resolved_commit` the patterns were last matched; `is_resolving` says that they are being matched now. `owners` has
-    the member that owns each partition, or has still to revoke it.
+    `resolved_commit` the patterns were last matched; `is_resolving` says that they are being matched now. As in Kafka
+    they match what `last_caller` may describe. `owners` has the member that owns each partition, or has still to revoke
+    it.
     """
 
     type = GroupType.CONSUMER
@@ -64,6 +65,7 @@ class ConsumerGroupState(Group):
         self.looked_at_commit = NEVER
         self.resolved_commit = NEVER
         self.is_resolving = False
+        self.last_caller: Caller | None = None
 
     @property
     def state_name(self) -> str:

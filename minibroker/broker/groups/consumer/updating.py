@@ -30,8 +30,9 @@ from minibroker.broker.groups.consumer.subscriptions import (
 from minibroker.broker.groups.group import Group
 from minibroker.broker.groups.records import Change
 from minibroker.broker.requests.slices import in_slices
+from minibroker.broker.security.operations import DESCRIBE_TOPIC
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.steps import Steps
+from minibroker.protocol.steps import Steps, chunks
 
 log = logging.getLogger("minibroker.groups")
 
@@ -238,7 +239,7 @@ def resolve_soon(group: ConsumerGroupState) -> None:
     cluster = group.context.cluster
     if not wanted_patterns(group.members.values()):
         group.resolved_commit = cluster.commits
-    elif not group.is_resolving:
+    elif not group.is_resolving and (group.last_caller is not None or cluster.authorizer is None):
         group.is_resolving = True
         cluster.clock.call_later(0, lambda: in_slices(cluster, _nothing, _resolve(group), _nothing))
 
@@ -277,8 +278,22 @@ def _matching(group: ConsumerGroupState, pattern: str, names: Iterable[str]) -> 
     """Return the topics of a pattern; those that it had, if matching so many takes too long."""
     try:
         topics = yield from Pattern(pattern).matching(names)
-        return topics
+        return (yield from _describable(group, topics))
     except InvalidPattern as error:
         known = group.patterns.get(pattern)
         log.warning("group %s: %s, %s. It keeps the topics that it had.", group.group_id, pattern, error)
         return frozenset() if known is None else known.topics
+
+
+def _describable(group: ConsumerGroupState, topics: frozenset[str]) -> Steps[frozenset[str]]:
+    """Return those of the topics that the last member to ask may describe."""
+    authorizer, caller = group.context.cluster.authorizer, group.last_caller
+    if authorizer is None or caller is None:
+        return topics
+    allowed = []
+    for portion in chunks(list(topics)):
+        allowed += [
+            name for name in portion if authorizer.allows(caller.principal, caller.address, DESCRIBE_TOPIC, name)
+        ]
+        yield
+    return frozenset(allowed)

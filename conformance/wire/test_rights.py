@@ -1,0 +1,477 @@
+"""ACLs, and what clients without rights are answered: a broker with Kafka's StandardAuthorizer, or with ours.
+
+All clients are User:ANONYMOUS here, so rights go by address: one may do everything, and one only what its ACLs say.
+Every literal is what Apache Kafka 4.3 answers.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from conformance.conftest import Broker
+from conformance.kafka_reference import running_kafka
+from conformance.wire.conftest import Differing
+from conformance.wire.connection import Connection, ConnectionClosed
+from conformance.wire.requests import create_request, produce_request, repeated, topic
+from minibroker.broker.requests.served import SERVED
+from minibroker.broker.security.acls import PatternType, Permission
+from minibroker.broker.security.operations import (
+    CREATE_TOPIC,
+    DELETE_TOPIC,
+    DESCRIBE_TOPIC,
+    IDEMPOTENT_WRITE,
+    READ_GROUP,
+    READ_TOPIC,
+    WRITE_TOPIC,
+    Operation,
+    ResourceType,
+    Right,
+)
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.declare import Message
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.cluster import ApiVersionsRequest
+from minibroker.protocol.messages.groups import FindCoordinatorRequest
+from minibroker.protocol.messages.metadata import DescribeTopicPartitionsRequest, MetadataRequest
+from minibroker.protocol.messages.offsets import OffsetFetchRequest
+from minibroker.protocol.messages.security import (
+    CreateAclsRequest,
+    DeleteAclsRequest,
+    DescribeAclsRequest,
+    DescribeUserScramCredentialsRequest,
+)
+from minibroker.protocol.messages.topics import DeleteTopicsRequest
+from minibroker.protocol.messages.transactions import InitProducerIdRequest
+from minibroker.protocol.primitives import ZERO_UUID
+from tests.broker.harness import batch
+from tests.broker.security.test_operations import REQUESTS, error_codes
+from tests.running import running_broker
+
+BROKER, ADMINISTRATOR, CLIENT = "127.0.0.1", "127.0.0.2", "127.0.0.3"
+SETTINGS = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",  # which is nobody, once the first ACLs are there
+}
+ALLOW, DENY = Permission.ALLOW, Permission.DENY
+LITERAL, PREFIXED = PatternType.LITERAL, PatternType.PREFIXED
+MADE = 0, ""
+INVALID, UNASKED = ErrorCode.INVALID_REQUEST, -(1 << 31)
+NO_TOPIC, NO_GROUP = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.GROUP_AUTHORIZATION_FAILED
+NO_CLUSTER, NO_ID = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+Creation = CreateAclsRequest.AclCreation
+Filter = DeleteAclsRequest.DeleteAclsFilter
+ANYTHING = {
+    "resource_type_filter": 1,
+    "resource_name_filter": None,
+    "pattern_type_filter": 1,
+    "principal_filter": None,
+    "host_filter": None,
+    "operation": 1,
+    "permission_type": 1,
+}
+
+
+def creation(name: str, **more: Any) -> Creation:
+    """To allow a client to read a topic, unless told."""
+    fields = {
+        "resource_type": ResourceType.TOPIC,
+        "resource_pattern_type": LITERAL,
+        "principal": "User:ANONYMOUS",
+        "host": CLIENT,
+        "operation": Operation.READ,
+        "permission_type": ALLOW,
+    }
+    return Creation(resource_name=name, **{**fields, **more})
+
+
+def create(connection: Connection, *creations: Creation, version: int = 3) -> list[tuple[int, str | None]]:
+    answer = connection.ask(CreateAclsRequest(creations=list(creations)), version)
+    return [(one.error_code, one.error_message) for one in answer.results]
+
+
+def described(connection: Connection, version: int = 3, **wanted: Any) -> list[tuple[Any, ...]]:
+    """The ACLs that match, in order."""
+    answer = connection.ask(DescribeAclsRequest(**{**ANYTHING, **wanted}), version)
+    assert (answer.error_code, answer.error_message) == (ErrorCode.NONE, ""), answer
+    return sorted(
+        (one.resource_type, one.resource_name, one.pattern_type, *map(acl.__getattribute__, ACL_FIELDS))
+        for one in answer.resources
+        for acl in one.acls
+    )
+
+
+NO_RANGE = "Invalid CIDR notation '10.0.0.0/99': '10.0.0.0/99' does not appear to be an IPv4 or IPv6 network"
+ACL_FIELDS = ("principal", "host", "operation", "permission_type")
+OPEN_TO = [
+    creation(name, resource_type=kind, operation=Operation.ALL, host=host)
+    for kind, name in ((ResourceType.TOPIC, "*"), (ResourceType.GROUP, "*"), (ResourceType.TRANSACTIONAL_ID, "*"))
+    for host in (BROKER, ADMINISTRATOR)
+] + [
+    creation("kafka-cluster", resource_type=ResourceType.CLUSTER, operation=Operation.ALL, host=host)
+    for host in (BROKER, ADMINISTRATOR)
+]
+
+
+@pytest.fixture(scope="module")
+def guarded(against: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker on which only the administrator, and the broker itself, may do something."""
+    directory = tmp_path_factory.mktemp("guarded")
+    running: Any = (
+        running_kafka(directory, SETTINGS)
+        if against == "kafka"
+        else running_broker(directory, *(f"{name}={value}" for name, value in SETTINGS.items()))
+    )
+    with running as broker:
+        with Connection(broker.bootstrap_servers, address=ADMINISTRATOR) as connection:
+            assert create(connection, *OPEN_TO) == [MADE] * len(OPEN_TO)
+            repeated(lambda: described(connection), lambda seen: len(seen) == len(OPEN_TO))
+        yield broker
+
+
+@pytest.fixture
+def administrator(guarded: Broker) -> Iterator[Connection]:
+    with Connection(guarded.bootstrap_servers, address=ADMINISTRATOR) as opened:
+        yield opened
+
+
+@pytest.fixture
+def client(guarded: Broker) -> Iterator[Connection]:
+    with Connection(guarded.bootstrap_servers, address=CLIENT) as opened:
+        yield opened
+
+
+@pytest.fixture
+def name(administrator: Connection, new_name: Callable[[], str]) -> str:
+    """A topic that there is."""
+    made = new_name()
+    answer = administrator.ask(create_request(topic(made, 1)), 7).topics[0]
+    assert answer.error_code == 0, answer
+    repeated(lambda: asked(administrator, name=made), lambda seen: seen.error_code == 0)
+    return made
+
+
+def grant(administrator: Connection, right: Right, name: str, **more: Any) -> None:
+    """Add an ACL for the client, and wait until the broker knows it."""
+    wanted = creation(name, resource_type=right.resource_type, operation=right.operation, **more)
+    assert create(administrator, wanted) == [MADE]
+    filtered = {"resource_name_filter": name, "operation": right.operation, "host_filter": CLIENT}
+    assert repeated(lambda: described(administrator, **filtered), bool)
+
+
+def asked(connection: Connection, version: int = 12, **key: Any) -> Any:
+    """What Metadata says of a topic, which is not made for it."""
+    wanted = [MetadataRequest.MetadataRequestTopic(**{"name": None, **key})]
+    request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False, include_topic_authorized_operations=True)
+    return connection.ask(request, version).topics[0]
+
+
+# --- each API, without any right ----------------------------------------------------------------
+
+DENIED = {
+    NO_TOPIC: [
+        *(ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.METADATA, ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS),
+        *(ApiKey.DELETE_RECORDS, ApiKey.OFFSET_FOR_LEADER_EPOCH, ApiKey.CREATE_PARTITIONS, ApiKey.DESCRIBE_PRODUCERS),
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    ],
+    NO_GROUP: [
+        *(ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH, ApiKey.JOIN_GROUP, ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP),
+        *(ApiKey.SYNC_GROUP, ApiKey.DESCRIBE_GROUPS, ApiKey.DELETE_GROUPS, ApiKey.OFFSET_DELETE),
+        *(ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE),
+    ],
+    NO_ID: [
+        *(ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.END_TXN, ApiKey.TXN_OFFSET_COMMIT, ApiKey.DESCRIBE_TRANSACTIONS),
+    ],
+    NO_CLUSTER: [
+        *(ApiKey.WRITE_TXN_MARKERS, ApiKey.DESCRIBE_ACLS, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS),
+        *(ApiKey.ALTER_REPLICA_LOG_DIRS, ApiKey.ELECT_LEADERS, ApiKey.ALTER_PARTITION_REASSIGNMENTS),
+        *(ApiKey.LIST_PARTITION_REASSIGNMENTS, ApiKey.DESCRIBE_CLIENT_QUOTAS, ApiKey.ALTER_CLIENT_QUOTAS),
+        *(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ApiKey.DESCRIBE_QUORUM, ApiKey.UPDATE_FEATURES),
+        *(ApiKey.UNREGISTER_BROKER, ApiKey.LIST_CONFIG_RESOURCES, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER),
+    ],
+}
+
+
+def codes_of_each_version(connection: Connection, request: Message) -> Iterator[tuple[int, set[int]]]:
+    """The codes in the answer in each version that Kafka serves too; none if it says the same with other fields."""
+    key = ApiKey(request.api_key)
+    if hasattr(request, "timeout_ms"):
+        request.timeout_ms = 10_000
+    (served,) = (one for one in connection.ask(ApiVersionsRequest(), 0).api_keys if one.api_key == key)
+    least = max(served.min_version, KAFKAS_FIRST.get(key, 0))
+    for version in range(least, min(served.max_version, SERVED[key].versions[-1]) + 1):
+        try:
+            request.encode(version)
+        except ValueError:
+            continue
+        yield version, set(error_codes(connection.ask(request, version))) - SAYS_NOTHING
+
+
+SAYS_NOTHING = {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID}
+KAFKAS_FIRST = {
+    ApiKey.FETCH: 4,
+    ApiKey.LIST_OFFSETS: 1,
+    ApiKey.CREATE_TOPICS: 2,
+    ApiKey.DELETE_TOPICS: 1,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: 2,
+    ApiKey.OFFSET_COMMIT: 2,
+    ApiKey.JOIN_GROUP: 2,
+    ApiKey.WRITE_TXN_MARKERS: 1,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: 1,
+    **dict.fromkeys((ApiKey.DESCRIBE_ACLS, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS), 1),
+}
+
+
+@pytest.mark.parametrize(
+    ("key", "code"),
+    [pytest.param(key, code, id=key.name) for code, keys in DENIED.items() for key in keys],
+)
+def test_who_has_no_right_is_refused_in_each_version(client: Connection, key: ApiKey, code: ErrorCode) -> None:
+    found = list(itertools.chain(*(codes_of_each_version(client, request) for request, _ in REQUESTS[key])))
+    refused = {version: codes for version, codes in found if codes}
+    assert refused == dict.fromkeys(refused, {code})
+    assert refused
+
+
+def test_credentials_are_not_for_everybody(client: Connection) -> None:
+    shape = DescribeUserScramCredentialsRequest.UserName
+    answer = client.ask(DescribeUserScramCredentialsRequest(users=[shape(name="u")]), 0)
+    assert answer.error_code == NO_CLUSTER
+
+
+# --- what is hidden -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_topic_that_may_not_be_described_is_as_one_that_does_not_exist(
+    client: Connection, new_name: Callable[[], str], name: str, exists: bool
+) -> None:
+    wanted = name if exists else new_name()
+    told = asked(client, name=wanted)
+    assert (told.error_code, told.name, told.topic_id) == (NO_TOPIC, wanted, ZERO_UUID)
+    assert (told.topic_authorized_operations, told.partitions) == (UNASKED, [])
+    shape = DescribeTopicPartitionsRequest
+    (told,) = client.ask(shape(topics=[shape.TopicRequest(name=wanted)]), 0).topics
+    assert (told.error_code, told.topic_id, told.topic_authorized_operations) == (NO_TOPIC, ZERO_UUID, UNASKED)
+    state = DeleteTopicsRequest.DeleteTopicState(name=wanted)
+    (gone,) = client.ask(DeleteTopicsRequest(topics=[state], timeout_ms=10_000), 6).responses
+    assert (gone.error_code, gone.name, gone.topic_id) == (NO_TOPIC, wanted, ZERO_UUID)
+
+
+def test_a_topic_id_does_not_give_away_the_name(administrator: Connection, client: Connection, name: str) -> None:
+    id = asked(administrator, name=name).topic_id
+    told = asked(client, topic_id=id)
+    assert (told.error_code, told.name, told.topic_id) == (NO_TOPIC, None, id)
+    state = DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=id)
+    (gone,) = client.ask(DeleteTopicsRequest(topics=[state], timeout_ms=10_000), 6).responses
+    assert (gone.error_code, gone.name, gone.topic_id) == (NO_TOPIC, None, id)
+    grant(administrator, DESCRIBE_TOPIC, name)
+    (gone,) = client.ask(DeleteTopicsRequest(topics=[state], timeout_ms=10_000), 6).responses
+    assert (gone.error_code, gone.name, gone.topic_id) == (NO_TOPIC, name, id)
+
+
+def test_lists_have_what_may_be_described(administrator: Connection, client: Connection, name: str) -> None:
+    every = MetadataRequest(topics=None, include_topic_authorized_operations=True)
+    assert name not in [one.name for one in client.ask(every, 12).topics]
+    grant(administrator, READ_TOPIC, name)
+    (told,) = (one for one in client.ask(every, 12).topics if one.name == name)
+    assert told.topic_authorized_operations == 1 << Operation.READ | 1 << Operation.DESCRIBE
+    assert "__consumer_offsets" not in [one.name for one in client.ask(every, 12).topics]
+
+
+def test_a_topic_that_does_not_exist_is_not_deleted_by_who_may_describe_it(
+    administrator: Connection, client: Connection, new_name: Callable[[], str], name: str
+) -> None:
+    absent = new_name()
+
+    def delete(wanted: str) -> int:
+        answer = client.ask(DeleteTopicsRequest(topic_names=[wanted], timeout_ms=10_000), 5)
+        return int(answer.responses[0].error_code)
+
+    grant(administrator, DESCRIBE_TOPIC, absent)
+    grant(administrator, DESCRIBE_TOPIC, name)
+    assert [delete(absent), delete(name)] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NO_TOPIC]
+    grant(administrator, DELETE_TOPIC, name)
+    assert delete(name) == ErrorCode.NONE
+
+
+def test_the_offsets_of_a_group_without_rights(
+    administrator: Connection, client: Connection, new_name: Callable[[], str]
+) -> None:
+    group = new_name()
+    found = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
+    assert client.ask(found, 4).coordinators[0].error_code == NO_GROUP
+    repeated(lambda: administrator.ask(found, 4).coordinators[0], lambda seen: seen.error_code == 0)
+    shape = OffsetFetchRequest.OffsetFetchRequestGroup
+    request = OffsetFetchRequest(groups=[shape(group_id=group, topics=None)])
+    assert client.ask(request, 9).groups[0].error_code == NO_GROUP
+    grant(administrator, READ_GROUP, group)
+    assert repeated(lambda: client.ask(request, 9).groups[0].error_code, lambda seen: seen == 0) == 0
+
+
+# --- rights that come and go --------------------------------------------------------------------
+
+
+def test_a_producer_may_write_from_one_acl_to_the_next(
+    administrator: Connection, client: Connection, name: str
+) -> None:
+    def produce() -> int:
+        answer = client.ask(produce_request(name, (0, batch("v"))), 9)
+        return int(answer.responses[0].partition_responses[0].error_code)
+
+    assert produce() == NO_TOPIC
+    grant(administrator, WRITE_TOPIC, name[:-1], resource_pattern_type=PREFIXED)
+    assert [produce(), produce(), produce()] == [0, 0, 0]
+    grant(administrator, WRITE_TOPIC, name, permission_type=DENY)
+    assert produce() == NO_TOPIC
+
+
+def test_a_producer_id_is_for_whoever_may_write_somewhere(
+    administrator: Connection, client: Connection, new_name: Callable[[], str]
+) -> None:
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+    assert delete(administrator, {"host_filter": CLIENT})[0] == 0
+    assert repeated(lambda: client.ask(request, 4).error_code, lambda seen: seen == NO_CLUSTER) == NO_CLUSTER
+    grant(administrator, WRITE_TOPIC, new_name())
+    assert repeated(lambda: client.ask(request, 4).error_code, lambda seen: seen == 0) == 0
+    assert delete(administrator, {"host_filter": CLIENT})[0] == 0
+    assert repeated(lambda: client.ask(request, 4).error_code, lambda seen: seen == NO_CLUSTER) == NO_CLUSTER
+    grant(administrator, IDEMPOTENT_WRITE, "kafka-cluster")
+    assert repeated(lambda: client.ask(request, 4).error_code, lambda seen: seen == 0) == 0
+
+
+def test_a_topic_is_made_under_a_prefix(
+    administrator: Connection, client: Connection, new_name: Callable[[], str]
+) -> None:
+    prefix = new_name()
+    grant(administrator, CREATE_TOPIC, prefix, resource_pattern_type=PREFIXED)
+    answer = client.ask(create_request(topic(f"{prefix}-1", 1), topic("other", 1)), 7)
+    told = {one.name: (one.error_code, one.topic_config_error_code, one.num_partitions) for one in answer.topics}
+    assert told == {f"{prefix}-1": (0, NO_TOPIC, -1), "other": (NO_TOPIC, 0, -1)}
+    answer = client.ask(create_request(topic("__cluster_metadata", 1)), 7)
+    assert answer.topics[0].error_code == INVALID
+
+
+# --- ACLs themselves ----------------------------------------------------------------------------
+
+
+def delete(connection: Connection, wanted: dict[str, Any], version: int = 3) -> tuple[int, list[str]]:
+    request = DeleteAclsRequest(filters=[Filter(**{**ANYTHING, **wanted})])
+    (result,) = connection.ask(request, version).filter_results
+    assert {result.error_message, *(acl.error_message for acl in result.matching_acls)} == {None}
+    return result.error_code, sorted(acl.resource_name for acl in result.matching_acls)
+
+
+@pytest.mark.parametrize("version", range(1, 4))
+def test_acls_are_created_once_described_and_deleted(
+    administrator: Connection, new_name: Callable[[], str], version: int
+) -> None:
+    name, user = new_name(), f"User:{new_name()}"
+    wanted = [
+        creation(name, principal=user),
+        creation(name, principal=user),
+        creation(name, principal=user, operation=Operation.WRITE, permission_type=DENY, host="*"),
+        creation(name[:-1], principal=user, resource_pattern_type=PREFIXED),
+        creation("*", principal=user),
+    ]
+    assert create(administrator, *wanted, version=version) == [MADE] * 5
+
+    def found(**more: Any) -> list[tuple[Any, ...]]:
+        return described(administrator, version, principal_filter=user, **more)
+
+    read, write, allow, deny = Operation.READ, Operation.WRITE, ALLOW, DENY
+    literal = (2, name, LITERAL, user)
+    expected = sorted(
+        [
+            (*literal, CLIENT, read, allow),
+            (*literal, "*", write, deny),
+            (2, name[:-1], PREFIXED, user, CLIENT, read, allow),
+            (2, "*", LITERAL, user, CLIENT, read, allow),
+        ]
+    )
+    assert repeated(found, lambda seen: seen == expected) == expected
+    assert found(resource_name_filter=name) == sorted(each for each in expected if each[1] == name)
+    assert found(resource_name_filter=name, pattern_type_filter=2) == expected
+    assert found(resource_name_filter=f"{name}x", pattern_type_filter=2) == sorted(
+        each for each in expected if each[1] != name
+    )
+    assert found(resource_name_filter=name, pattern_type_filter=PREFIXED) == []
+    assert found(host_filter="*") == [(*literal, "*", write, deny)]
+    assert found(permission_type=DENY, operation=Operation.READ) == []
+    gone = delete(administrator, {"principal_filter": user, "operation": Operation.READ}, version)
+    assert gone == (0, sorted(["*", name, name[:-1]]))
+    left = [(*literal, "*", write, deny)]
+    assert repeated(found, lambda seen: seen == left) == left
+    assert delete(administrator, {"principal_filter": user}, version) == (0, [name])
+    assert delete(administrator, {"principal_filter": user}, version) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"resource_name": ""}, "Invalid empty resource name"),
+        ({"resource_type": ResourceType.CLUSTER}, "The only valid name for the CLUSTER resource is kafka-cluster"),
+        ({"resource_type": 99}, "Invalid resourceType UNKNOWN"),
+        ({"resource_pattern_type": 9}, "Invalid patternType UNKNOWN"),
+        ({"operation": 99}, "Invalid operation UNKNOWN"),
+        ({"permission_type": 9}, "Invalid permissionType UNKNOWN"),
+        (
+            {"principal": "alice"},
+            "Could not parse principal from `alice` "
+            "(no colon is present separating the principal type from the principal name)",
+        ),
+    ],
+)
+def test_acls_that_cannot_be(administrator: Connection, wrong: dict[str, Any], message: str) -> None:
+    refused = creation("name", principal="User:nobody")
+    for field, value in wrong.items():
+        setattr(refused, field, value)
+    assert create(administrator, refused, creation("name", principal="User:nobody")) == [(INVALID, message), MADE]
+    assert repeated(lambda: delete(administrator, {"principal_filter": "User:nobody"}), lambda seen: seen[1] != [])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"resource_type": 1}, "Invalid resourceType ANY"),
+        ({"resource_pattern_type": 1}, "Invalid patternType ANY"),
+        ({"resource_pattern_type": 2}, "Invalid patternType MATCH"),
+        ({"operation": 1}, "Invalid operation ANY"),
+        ({"permission_type": 1}, "Invalid permissionType ANY"),
+    ],
+)
+def test_types_that_only_filters_have(
+    administrator: Connection, differing: Differing, wrong: dict[str, Any], message: str
+) -> None:
+    answer = create(administrator, creation("name", **{**wrong, "principal": "User:nobody"}))
+    assert answer == differing(
+        kafka=[(ErrorCode.UNKNOWN_SERVER_ERROR, None)],
+        minibroker=[(INVALID, message)],
+        because="Kafka fails when it reads them, before its own check",
+    )
+
+
+@pytest.mark.parametrize("host", ["", "nowhere", "10.0.0.0/8", "10.0.0.0/99"])
+def test_hosts_of_acls(administrator: Connection, host: str, differing: Differing) -> None:
+    (answer,) = create(administrator, creation("t", host=host, principal="User:nobody"))
+    expected = differing(
+        kafka=MADE,
+        minibroker=(INVALID, NO_RANGE) if host == "10.0.0.0/99" else MADE,
+        because="a range of addresses, which Kafka knows from 4.4 on, must be one",
+    )
+    assert answer == expected
+
+
+@pytest.mark.parametrize("wrong", ["resource_type_filter", "pattern_type_filter", "operation", "permission_type"])
+def test_a_filter_with_a_type_that_nobody_knows(guarded: Broker, administrator: Connection, wrong: str) -> None:
+    with pytest.raises(ConnectionClosed), Connection(guarded.bootstrap_servers, address=ADMINISTRATOR) as another:
+        another.ask(DescribeAclsRequest(**{**ANYTHING, wrong: 0}), 3)
+    assert described(administrator, **{wrong: 99}) == []
+    request = DeleteAclsRequest(filters=[Filter(**{**ANYTHING, wrong: 99})])
+    (result,) = administrator.ask(request, 3).filter_results
+    which = "patternFilter" if wrong.endswith("filter") else "entryFilter"
+    assert (result.error_code, result.error_message) == (INVALID, f"Unknown {which}.")

@@ -1,0 +1,98 @@
+"""A certificate authority in memory, for the listeners and clients of one test broker."""
+
+from __future__ import annotations
+
+import ipaddress
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+LIFE: Final = timedelta(days=365)
+
+
+class Certified(NamedTuple):
+    """A private key and its certificate, in PEM."""
+
+    key: str
+    certificate: str
+
+
+class Authority:
+    """Issues certificates; whoever trusts `certificate` (PEM) trusts them."""
+
+    def __init__(self) -> None:
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = _name("minibroker test authority")
+        built = _builder(self._name, self._name, self._key, *_validity(expired=False))
+        built = built.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        built = built.add_extension(_usage(signs_certificates=True), critical=True)
+        self.certificate = _pem(built.sign(self._key, hashes.SHA256()))
+
+    def issue(self, name: str, hosts: tuple[str, ...] = (), *, expired: bool = False) -> Certified:
+        """Return a key and a certificate for a client, or for a server at these names and addresses."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        built = _builder(_name(name), self._name, key, *_validity(expired=expired))
+        built = built.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        built = built.add_extension(_usage(signs_certificates=False), critical=True)
+        purpose = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
+        built = built.add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        built = built.add_extension(issuer, critical=False)
+        if hosts:
+            built = built.add_extension(x509.SubjectAlternativeName([_host(each) for each in hosts]), critical=False)
+        private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+        return Certified(private, _pem(built.sign(self._key, hashes.SHA256())))
+
+
+def _name(common_name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _validity(*, expired: bool) -> tuple[datetime, datetime]:
+    begin = datetime.now(UTC) - timedelta(days=1)
+    return (begin - LIFE, begin) if expired else (begin, begin + LIFE)
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, begin: datetime, end: datetime
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begin)
+        .not_valid_after(end)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _host(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _pem(certificate: x509.Certificate) -> str:
+    return certificate.public_bytes(Encoding.PEM).decode()

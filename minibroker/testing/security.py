@@ -1,0 +1,339 @@
+"""The security of a test broker: its listeners' protocol, certificates, users, ACLs and quotas.
+
+`Security` is what the broker has from its start to its end, over resets: a certificate authority and users. ACLs and
+quotas are records of the cluster, and go with a reset.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from minibroker.broker.metadata.image import BROKER_RESOURCE, QuotaEntity
+from minibroker.broker.quotas.client_quotas import CLIENT_ID, IP, USER, Limit, check_value, checked_entity
+from minibroker.broker.security.acls import Acl, PatternType, Permission, check_new
+from minibroker.broker.security.authorizer import STANDARD_AUTHORIZER
+from minibroker.broker.security.operations import CLUSTER_NAME, Operation, ResourceType
+from minibroker.broker.security.scram import BY_NAME, credential, salted_password
+from minibroker.protocol.messages.metadata_records import (
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveUserScramCredentialRecord,
+)
+from minibroker.testing.client_configs import LIBRARIES, Access, quoted
+from minibroker.testing.loops import Loop, immediate
+
+if TYPE_CHECKING:
+    from minibroker.broker.assembly import Broker as Cluster
+    from minibroker.protocol.declare import Message
+    from minibroker.testing.certificates import Authority, Certified
+    from minibroker.testing.embedded_broker import EmbeddedBroker
+
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN")
+LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "::1")
+ITERATIONS: Final = 4096  # the fewest that Kafka allows
+PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
+
+
+class Security:
+    """What a broker with this protocol needs, made in memory."""
+
+    def __init__(self, protocol: str, users: Mapping[str, str]) -> None:
+        """Raises ValueError for an unknown protocol."""
+        if protocol not in PROTOCOLS:
+            raise ValueError(f"security is one of {', '.join(PROTOCOLS)}, and cannot be {protocol!r}")
+        self.protocol = protocol
+        self.passwords: dict[str, str] = dict(users)
+        self.authority = _authority() if protocol.endswith("SSL") else None
+        self._records = {name: _credentials(name, password) for name, password in users.items()}
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Return the broker's settings, by Kafka's names."""
+        own = f"listener.name.{self.protocol.lower()}."
+        texts = {
+            "listeners": f"{self.protocol}://127.0.0.1:0",
+            "authorizer.class.name": STANDARD_AUTHORIZER,
+            "allow.everyone.if.no.acl.found": "true",
+        }
+        if self.authority is not None:
+            texts |= {
+                "ssl.truststore.type": "PEM",
+                "ssl.truststore.certificates": self.authority.certificate,
+                "ssl.allow.dn.changes": "true",
+                "ssl.allow.san.changes": "true",
+                "ssl.principal.mapping.rules": "RULE:^CN=([^,]*).*$/$1/,DEFAULT",
+                **key_store(self.authority.issue("localhost", LOCAL_NAMES)),
+            }
+        if self.protocol == "SSL":
+            texts["ssl.client.auth"] = "requested"
+        if self.protocol.startswith("SASL"):
+            texts["sasl.enabled.mechanisms"] = ",".join(MECHANISMS)
+            texts[f"{own}plain.sasl.jaas.config"] = self._plain_users()
+        return texts
+
+    @property
+    def first_records(self) -> list[Message]:
+        """Return the records of the users in each new cluster."""
+        return [record for records in self._records.values() for record in records]
+
+    def change_user(self, cluster: Cluster | None, name: str, password: str | None) -> None:
+        """Add a user, or remove it without a password; also in `cluster`, if the broker runs."""
+        if password is None:
+            del self.passwords[name]
+            removed = self._records.pop(name)
+            changes: list[Message] = [
+                RemoveUserScramCredentialRecord(name=name, mechanism=record.mechanism) for record in removed
+            ]
+        else:
+            self.passwords[name] = password
+            changes = self._records[name] = _credentials(name, password)
+        if cluster is not None:
+            cluster.commit(changes)
+            if self.protocol.startswith("SASL"):
+                jaas = f"listener.name.{self.protocol.lower()}.plain.sasl.jaas.config"
+                cluster.controller.change_config(BROKER_RESOURCE, "", {jaas: self._plain_users()})
+
+    def _plain_users(self) -> str:
+        users = "".join(f" user_{name}={quoted(password)}" for name, password in self.passwords.items())
+        return f"{PLAIN_MODULE} required{users};"
+
+
+def _authority() -> Authority:
+    from minibroker.testing.certificates import Authority  # cryptography takes some time to import
+
+    return Authority()
+
+
+def key_store(certified: Certified) -> dict[str, str]:
+    """Return the settings of a key store."""
+    return {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.key": certified.key,
+        "ssl.keystore.certificate.chain": certified.certificate,
+    }
+
+
+def _credentials(name: str, password: str) -> list[Any]:
+    made = []
+    for mechanism in BY_NAME.values():
+        salt = secrets.token_bytes(16)
+        salted = salted_password(mechanism, password, salt, ITERATIONS)
+        made.append(credential(name, mechanism, salt, ITERATIONS, salted))
+    return made
+
+
+class _OnBroker:
+    def __init__(self, broker: EmbeddedBroker) -> None:
+        self._broker = broker
+
+    @property
+    def loop(self) -> Loop:
+        """Return the broker's loop. Raises NotRunning."""
+        return self._broker.loop
+
+    @property
+    def _cluster(self) -> Cluster:
+        return self._broker.running.cluster
+
+
+class Users(_OnBroker):
+    """The users who can log in, each by PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512. They survive a reset."""
+
+    def add(self, name: str, password: str | None = None) -> str:
+        """Add a user, or change its password; return the password, an invented one unless it is given."""
+        password = secrets.token_urlsafe(12) if password is None else password
+        self._broker.on_loop(lambda: self._change(name, password))
+        return password
+
+    def remove(self, name: str) -> None:
+        """Remove a user; open connections stay. Raises KeyError."""
+        self._broker.on_loop(lambda: self._change(name, None))
+
+    def _change(self, name: str, password: str | None) -> None:
+        cluster = self._cluster if self._broker.is_running else None
+        self._broker.security.change_user(cluster, name, password)
+
+
+class AclVerbs(_OnBroker):
+    """The ACLs. While a resource has none, everybody may do everything with it."""
+
+    @immediate
+    def allow(
+        self,
+        user: str,
+        operation: str,
+        *,
+        topic: str | None = None,
+        group: str | None = None,
+        transactional_id: str | None = None,
+        host: str = "*",
+    ) -> None:
+        """Allow a user ("*": everybody) an operation, as "read", on a topic, group or transactional id, or the cluster.
+
+        A name that ends with "*" is a prefix, and "*" is all names. `host` is an address or a range of addresses.
+        Raises ValueError for an unknown operation, and KafkaError(INVALID_REQUEST).
+        """
+        self._add(Permission.ALLOW, user, operation, _resource(topic, group, transactional_id), host)
+
+    @immediate
+    def deny(
+        self,
+        user: str,
+        operation: str,
+        *,
+        topic: str | None = None,
+        group: str | None = None,
+        transactional_id: str | None = None,
+        host: str = "*",
+    ) -> None:
+        """Deny what `allow` allows, with the same arguments. A denial prevails over what is allowed."""
+        self._add(Permission.DENY, user, operation, _resource(topic, group, transactional_id), host)
+
+    @immediate
+    def clear(self) -> None:
+        """Remove all ACLs."""
+        ids = list(self._cluster.image.acls.by_id)
+        self._cluster.commit([RemoveAccessControlEntryRecord(id=id) for id in ids])
+
+    def _add(self, permission: Permission, user: str, operation: str, where: tuple[int, str], host: str) -> None:
+        resource_type, name = where
+        is_prefix = name.endswith("*") and name != "*"
+        acl = Acl(
+            resource_type,
+            name[:-1] if is_prefix else name,
+            PatternType.PREFIXED if is_prefix else PatternType.LITERAL,
+            user if ":" in user else f"User:{user}",
+            host,
+            _operation(operation),
+            permission,
+        )
+        check_new(acl)
+        if acl not in self._cluster.image.acls.ids:
+            record = AccessControlEntryRecord(
+                id=self._cluster.new_uuid(),
+                resource_type=acl.resource_type,
+                resource_name=acl.name,
+                pattern_type=acl.pattern_type,
+                principal=acl.principal,
+                host=acl.host,
+                operation=acl.operation,
+                permission_type=acl.permission,
+            )
+            self._cluster.commit([record])
+
+
+def _resource(topic: str | None, group: str | None, transactional_id: str | None) -> tuple[int, str]:
+    """Return the type and name of a resource. Raises ValueError for more than one."""
+    named = {
+        ResourceType.TOPIC: topic,
+        ResourceType.GROUP: group,
+        ResourceType.TRANSACTIONAL_ID: transactional_id,
+    }
+    found = [(kind, name) for kind, name in named.items() if name is not None]
+    if len(found) > 1:
+        raise ValueError("an ACL is about a topic, a group, a transactional id, or the cluster, and not about several")
+    return found[0] if found else (ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def _operation(name: str) -> int:
+    known = {each.name.lower(): each for each in Operation if each is not Operation.ANY}
+    if name not in known:
+        raise ValueError(f"an operation is one of {', '.join(known)}, and cannot be {name!r}")
+    return known[name]
+
+
+class QuotaVerbs(_OnBroker):
+    """The quotas of users, client ids and addresses, on the broker's clock."""
+
+    @immediate
+    def set(
+        self,
+        *,
+        user: str | None = None,
+        client_id: str | None = None,
+        ip: str | None = None,
+        producer_byte_rate: float | None = None,
+        consumer_byte_rate: float | None = None,
+        request_percentage: float | None = None,
+        controller_mutation_rate: float | None = None,
+        connection_creation_rate: float | None = None,
+    ) -> None:
+        """Set quotas of a user, a client id, both, or an address; "*" is each that has none of its own.
+
+        The rates are a second. Raises KafkaError(INVALID_REQUEST) for a value that cannot be.
+        """
+        limits = {
+            "producer_byte_rate": producer_byte_rate,
+            "consumer_byte_rate": consumer_byte_rate,
+            "request_percentage": request_percentage,
+            "controller_mutation_rate": controller_mutation_rate,
+            "connection_creation_rate": connection_creation_rate,
+        }
+        entity, known = _entity(user, client_id, ip)
+        wanted = {key: value for key, value in limits.items() if value is not None}
+        for key, value in wanted.items():
+            check_value(known, key, value)
+        self._commit(entity, wanted, remove=False)
+
+    @immediate
+    def remove(self, *, user: str | None = None, client_id: str | None = None, ip: str | None = None) -> None:
+        """Remove the quotas of a user, a client id, both, or an address."""
+        entity, _ = _entity(user, client_id, ip)
+        self._commit(entity, self._cluster.image.quotas.get(entity, {}), remove=True)
+
+    def _commit(self, entity: QuotaEntity, limits: Mapping[str, float], *, remove: bool) -> None:
+        shape = ClientQuotaRecord.EntityData
+        decided = []
+        for key, value in limits.items():
+            record = ClientQuotaRecord(key=key, value=value, remove=remove)
+            record.entity = [shape(entity_type=kind, entity_name=name) for kind, name in entity]
+            decided.append(record)
+        self._cluster.commit(decided)
+
+
+def _entity(user: str | None, client_id: str | None, ip: str | None) -> tuple[QuotaEntity, Mapping[str, Limit]]:
+    named = {USER: user, CLIENT_ID: client_id, IP: ip}
+    return checked_entity((kind, None if name == "*" else name) for kind, name in named.items() if name is not None)
+
+
+def config_for(broker: EmbeddedBroker, library: str, user: str | None, mechanism: str | None) -> Any:
+    """Return what a client of a library needs to connect; a user that there is not is added. Raises ValueError."""
+    if library not in LIBRARIES:
+        raise ValueError(f"a library is one of {', '.join(LIBRARIES)}, and cannot be {library!r}")
+    security = broker.security if broker.is_secured else None
+    protocol = "PLAINTEXT" if security is None else security.protocol
+    password = authority = certified = None
+    if security is not None and protocol.startswith("SASL"):
+        mechanism, user = mechanism or "SCRAM-SHA-512", user or "user"
+        if mechanism not in MECHANISMS:
+            raise ValueError(f"a mechanism is one of {', '.join(MECHANISMS)}, and cannot be {mechanism!r}")
+        password = security.passwords.get(user) or Users(broker).add(user)
+    elif mechanism is not None:
+        raise ValueError(f"with {protocol} nobody logs in by {mechanism}")
+    if security is not None and security.authority is not None:
+        authority = security.authority.certificate
+        if user is not None and protocol == "SSL":
+            certified = security.authority.issue(user)
+    servers = broker.bootstrap_servers
+    return LIBRARIES[library](Access(servers, protocol, authority, certified, mechanism, user, password))
+
+
+def certificate_for(security: Security, kind: str) -> Mapping[str, str]:
+    """Return the settings of a listener's key store: "good", "expired", "other host" or "unknown authority"."""
+    if security.authority is None:
+        raise ValueError(f"with {security.protocol} there are no certificates")
+    issue = security.authority.issue
+    kinds: dict[str, Any] = {
+        "good": lambda: issue("localhost", LOCAL_NAMES),
+        "expired": lambda: issue("localhost", LOCAL_NAMES, expired=True),
+        "other host": lambda: issue("elsewhere.test", ("elsewhere.test",)),
+        "unknown authority": lambda: _authority().issue("localhost", LOCAL_NAMES),
+    }
+    if kind not in kinds:
+        raise ValueError(f"a certificate is one of {', '.join(kinds)}, and cannot be {kind!r}")
+    own = f"listener.name.{security.protocol.lower()}."
+    return {own + name: value for name, value in key_store(kinds[kind]()).items()}
