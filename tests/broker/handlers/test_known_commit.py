@@ -215,6 +215,8 @@ class Side:
 
     def pend(self, _: object) -> None:
         """An open transaction commits an offset, or one ends."""
+        if self.harness.partition(GROUPS_TOPIC).log.offline:
+            return
         shard = self.harness.cluster.groups.shard_of("g")
         group = self.harness.cluster.groups.groups.get("g")
         if group is not None and group.offsets.pending:

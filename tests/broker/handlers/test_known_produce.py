@@ -185,7 +185,7 @@ class Side:
     """A cluster and two clients; `knows` says whether connections may know the next request."""
 
     def __init__(self, directory: str, version: int, *, knows: bool) -> None:
-        self.harness = Harness(Path(directory))
+        self.harness = Harness(Path(directory), settings={"transaction.state.log.num.partitions": "1"})
         self.harness.create_topic("t", 2)
         self.transactions = TransactionalProducer(self.harness, versions=CLASSIC)
         self.transactions.init()
