@@ -28,6 +28,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]
 
 @pytest.fixture
 def tool(cluster: RunningBroker) -> Tool:
+    return tool_for(cluster)
+
+
+def tool_for(cluster: RunningBroker) -> Tool:
     """Runs a tool and returns what it printed; AssertionError if it fails."""
 
     def run(name: str, *arguments: str) -> str:
@@ -127,3 +131,23 @@ def test_configs_quotas_and_credentials_are_changed(tool: Tool) -> None:
     assert "root=INFO" in loggers
     tool(f"{TOOLS}.ClientMetricsCommand", "--alter", "--name", "m", "--interval", "1000")
     assert "interval.ms=1000" in tool(f"{TOOLS}.ClientMetricsCommand", "--describe")
+
+
+def test_acls_are_added_listed_and_removed(tmp_path: Path) -> None:
+    authorizer = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    with running_broker(tmp_path, authorizer, "super.users=User:ANONYMOUS") as broker:
+        tool = tool_for(broker)
+
+        def acls(*arguments: str) -> str:
+            return tool(f"{TOOLS}.AclCommand", *arguments)
+
+        producer = "--allow-principal", "User:alice", "--producer", "--topic", "orders-"
+        acls("--add", *producer, "--resource-pattern-type", "prefixed")
+        acls("--add", "--deny-principal", "User:bob", "--deny-host", "10.0.0.1", "--operation", "Read", "--group", "*")
+        listed = acls("--list")
+        assert "resourceType=TOPIC, name=orders-, patternType=PREFIXED" in listed
+        assert "(principal=User:bob, host=10.0.0.1, operation=READ, permissionType=DENY)" in listed
+        assert all(f"operation={word}, permissionType=ALLOW" in listed for word in ("WRITE", "DESCRIBE", "CREATE"))
+        assert "alice" in acls("--list", "--topic", "orders-1", "--resource-pattern-type", "match")
+        acls("--remove", "--force", *producer, "--resource-pattern-type", "prefixed")
+        assert "alice" not in acls("--list")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from minibroker.broker.configs.settings_table import BROKER_SETTINGS
-from minibroker.broker.handlers import fetch, waiting_fetches
+from minibroker.broker.handlers import acls, fetch, waiting_fetches
 from minibroker.broker.monitoring import line_limit, metrics, metrics_server
 from minibroker.broker.network import connection, framing, parked_requests, tls_layer, unread
 from minibroker.broker.requests import answers, down_conversion, namings, routes, slices
@@ -48,6 +48,8 @@ PHRASES = [
     f"| memory for what is in a frame {LARGE_FRAME} | {mib(routes.ALLOWED_BYTES)}, and "
     f"{routes.ALLOWED_BYTES_A_BYTE} bytes for each byte",
     f"without records sent from files | {mib(answers.MAX_ANSWER_BYTES)} |",
+    f"| ACLs that one request creates or deletes | {acls.MAX_CHANGES:,} |",
+    f"each for every filter that matches it | {acls.MAX_TOLD:,} |",
     f"partition in DescribeProducers | {namings.MOST_NAMINGS} |",
     f"answers above {kib(unread.OWN_UNREAD_BYTES)}, is closed after `connections.max.stall.ms`, "
     f"{setting('connections.max.stall.ms'):,} ms",

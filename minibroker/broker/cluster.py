@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from minibroker.broker.clock import Clock
@@ -29,7 +29,7 @@ from minibroker.broker.security.principals import super_users
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.primitives import ZERO_UUID, uuid_text
-from minibroker.protocol.steps import CHUNK_ITEMS, Steps
+from minibroker.protocol.steps import CHUNK_ITEMS, Steps, each
 from minibroker.storage.checkpoints.checkpoint_texts import PARTITION_METADATA
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
@@ -253,21 +253,16 @@ class Cluster:
             self.image.apply(record)
         self._committed()
 
-    def commit_in_steps(self, decide: Callable[[], list[Message]], changes: Callable[[], int]) -> Steps[None]:
-        """Commit what `decide` returns, all or none, where there may be much; fold it in at once.
+    def commit_in_steps(self, decided: Sequence[Message]) -> Steps[None]:
+        """Write many records, all or none, and fold them in, some in each step.
 
-        It is decided again if the count of `changes` has moved before the records are ready to be written.
+        The caller sees to it that nobody else changes meanwhile what they are about.
         """
-        while True:
-            before, decided = changes(), decide()
-            if not decided:
-                return
-            batch = yield from self.metadata_log.batch_in_steps(decided, self.clock.wall_ms(), self._metadata_level())
-            if changes() == before:
-                break
+        if not decided:
+            return
+        batch = yield from self.metadata_log.batch_in_steps(decided, self.clock.wall_ms(), self._metadata_level())
         self.metadata_log.append_batch(batch)
-        for record in decided:
-            self.image.apply(record)
+        yield from each(self.image.apply, decided)
         self._committed()
 
     @property

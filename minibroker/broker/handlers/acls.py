@@ -12,6 +12,8 @@ Not implemented: nothing.
 
 from __future__ import annotations
 
+from functools import partial
+from operator import attrgetter
 from typing import TypeVar
 
 from minibroker.broker.requests.context import RequestContext
@@ -31,7 +33,7 @@ from minibroker.protocol.messages.security import (
     DescribeAclsRequest,
     DescribeAclsResponse,
 )
-from minibroker.protocol.steps import Steps, chunks, each
+from minibroker.protocol.steps import WAITING, Steps, chunks, each
 
 UNKNOWN = 0  # of each kind of type
 MAX_CHANGES = 10_000  # in one request, as in Kafka
@@ -42,6 +44,7 @@ Deleted = DeleteAclsResponse.DeleteAclsFilterResult
 Described = DescribeAclsResponse.DescribeAclsResource
 AnyFilter = DescribeAclsRequest | DeleteAclsRequest.DeleteAclsFilter
 Result = TypeVar("Result", Created, Deleted)
+Results = Steps[list[Result]]
 
 
 @handles(ApiKey.DESCRIBE_ACLS)
@@ -73,10 +76,25 @@ def create_acls(context: RequestContext, request: CreateAclsRequest) -> Steps[Cr
         yield
     try:
         _check_may_alter(context)
-        results = yield from _create(context, request.creations)
+        results = yield from _alone(context, _create(context, request.creations))
     except KafkaError as error:
         results = yield from _all_refused(Created, error, len(request.creations))
     return CreateAclsResponse(results=results)
+
+
+def _alone(context: RequestContext, change: Results[Result]) -> Results[Result]:
+    """Make a change once no other one is under way.
+
+    Others see it while it is made: what denies comes first and goes last, so that nothing is allowed in between.
+    """
+    acls = context.cluster.image.acls
+    while acls.is_changing:
+        yield WAITING
+    acls.is_changing = True
+    try:
+        return (yield from change)
+    finally:
+        acls.is_changing = False
 
 
 def _create(context: RequestContext, creations: list[CreateAclsRequest.AclCreation]) -> Steps[list[Created]]:
@@ -102,10 +120,9 @@ def _create(context: RequestContext, creations: list[CreateAclsRequest.AclCreati
         yield
     if len(wanted) > MAX_CHANGES:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
-    acls = context.cluster.image.acls
-    yield from context.cluster.commit_in_steps(
-        lambda: [_record(context, acl) for acl in wanted if acl not in acls.ids], lambda: acls.changes
-    )
+    known = context.cluster.image.acls.ids
+    new = [acl for acl in sorted(wanted, key=attrgetter("permission")) if acl not in known]
+    yield from context.cluster.commit_in_steps((yield from each(partial(_record, context), new)))
     return results
 
 
@@ -127,7 +144,7 @@ def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> Steps[De
     wanted = yield from each(_filter, request.filters)
     try:
         _check_may_alter(context)
-        results = yield from _delete(context, wanted)
+        results = yield from _alone(context, _delete(context, wanted))
     except KafkaError as error:
         results = yield from _all_refused(Deleted, error, len(request.filters))
     return DeleteAclsResponse(filter_results=results)
@@ -138,7 +155,7 @@ def _delete(context: RequestContext, wanted: list[AclFilter]) -> Steps[list[Dele
 
     Raise KafkaError(INVALID_REQUEST) for too many.
     """
-    ids: dict[bytes, None] = {}
+    found: dict[bytes, Acl] = {}
     results: list[Deleted] = []
     count = 0
     for each_filter in wanted:
@@ -149,18 +166,17 @@ def _delete(context: RequestContext, wanted: list[AclFilter]) -> Steps[list[Dele
             continue
         result = Deleted(error_message=None)
         for id, acl in (yield from _matching(context, each_filter)):
-            ids[id] = None
+            found[id] = acl
             count += 1
-            if len(ids) > MAX_CHANGES or count > MAX_TOLD:
+            if len(found) > MAX_CHANGES or count > MAX_TOLD:
                 message = f"Cannot remove more than {MAX_CHANGES} acls in a single delete operation."
                 raise KafkaError(ErrorCode.INVALID_REQUEST, message)
             result.matching_acls.append(_matching_acl(acl))
             yield
         results.append(result)
-    acls = context.cluster.image.acls
-    yield from context.cluster.commit_in_steps(
-        lambda: [RemoveAccessControlEntryRecord(id=id) for id in ids if id in acls.by_id], lambda: acls.changes
-    )
+    ordered = sorted(found, key=lambda id: -found[id].permission)
+    records = yield from each(lambda id: RemoveAccessControlEntryRecord(id=id), ordered)
+    yield from context.cluster.commit_in_steps(records)
     return results
 
 

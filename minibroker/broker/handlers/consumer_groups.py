@@ -14,6 +14,8 @@ Not implemented: racks, which Kafka's own assignors do not look at either.
 
 from __future__ import annotations
 
+from functools import partial
+
 from minibroker.broker.handlers.group_membership import caller_of
 from minibroker.broker.metadata.features import GROUP_VERSION
 from minibroker.broker.requests.context import RequestContext
@@ -27,10 +29,11 @@ from minibroker.protocol.messages.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from minibroker.protocol.steps import Steps, each_once
+from minibroker.protocol.steps import Steps, each, each_once
 
 Described = ConsumerGroupDescribeResponse.DescribedGroup
 
+FEW = 100  # topics, whose rights are checked in one step
 FIRST_WITH_CONSUMER_GROUPS = 1  # level of group.version
 
 
@@ -51,15 +54,29 @@ def _check_served(context: RequestContext) -> None:
 @handles(ApiKey.CONSUMER_GROUP_HEARTBEAT)
 def consumer_group_heartbeat(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest
-) -> ConsumerGroupHeartbeatResponse:
+) -> ConsumerGroupHeartbeatResponse | Steps[ConsumerGroupHeartbeatResponse]:
+    _check_served(context)
+    context.authorize(READ_GROUP, request.group_id)
+    names = request.subscribed_topic_names or []
+    if len(names) > FEW:
+        return _heartbeat_with_many_topics(context, request, names)
+    for name in names:
+        context.authorize(DESCRIBE_TOPIC, name)
+    return _heartbeat(context, request)
+
+
+def _heartbeat_with_many_topics(
+    context: RequestContext, request: ConsumerGroupHeartbeatRequest, names: list[str]
+) -> Steps[ConsumerGroupHeartbeatResponse]:
+    yield from each(partial(context.authorize, DESCRIBE_TOPIC), names)
+    return _heartbeat(context, request)
+
+
+def _heartbeat(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
     # Imported by the first one that comes: many a broker never has a group, and is not to pay for them when it starts.
     from minibroker.broker.groups.consumer.heartbeat import heartbeat
     from minibroker.broker.groups.consumer.validation import check_request
 
-    _check_served(context)
-    context.authorize(READ_GROUP, request.group_id)
-    for name in request.subscribed_topic_names or ():
-        context.authorize(DESCRIBE_TOPIC, name)
     check_request(request, context.version, context.cluster.settings["group.consumer.assignors"])
     groups = context.cluster.groups
     groups.check(context.node, request.group_id)

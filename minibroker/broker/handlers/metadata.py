@@ -90,6 +90,7 @@ def _topics(context: RequestContext, request: MetadataRequest) -> Steps[list[Top
         for topic in list(context.cluster.image.topics.values()):
             if context.allows(DESCRIBE_TOPIC, topic.name):
                 answers.append((yield from _found(context, topic)))
+            yield
         return answers
     names: dict[str, None] = {}
     ids: dict[bytes, None] = {}

@@ -169,12 +169,16 @@ class Grants:
 
 
 class Acls:
-    """All ACLs, by id and by what they are about. `changes` counts how often they have changed."""
+    """All ACLs, by id and by what they are about.
+
+    `changes` counts how often they have changed. `is_changing`: a request that changes them is under way.
+    """
 
     def __init__(self) -> None:
         self.by_id: dict[bytes, Acl] = {}
         self.ids: dict[Acl, bytes] = {}
         self.changes = 0
+        self.is_changing = False
         self._on_patterns: dict[tuple[int, int, str], dict[str, Grants]] = {}  # by type, pattern type and name
         self._of_principals: dict[tuple[str, int], dict[tuple[int, str], Grants]] = {}
         self._lengths: dict[int, list[int]] = {}  # of the prefixes of a type of resource, each once, in order

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from minibroker.broker.requests.routes import Unanswerable
 from minibroker.broker.security.operations import ALTER_CLUSTER, CLUSTER_NAME, DESCRIBE_CLUSTER, WRITE_TOPIC
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.security import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
+from minibroker.protocol.steps import WAITING, at_once, each
 from tests.broker.harness import AUTHORIZED, Harness, batch, served_versions
 
 DISABLED = ErrorCode.SECURITY_DISABLED
@@ -95,17 +97,17 @@ def create(harness: Harness, *creations: Creation, version: int | None = None) -
 
 
 def names(harness: Harness, version: int | None = None, **wanted: Any) -> list[str]:
-    """The names of the patterns with an ACL that matches, once for each ACL."""
+    """The names of the patterns with an ACL that matches, once for each ACL, in order."""
     fields = {**ANY, "pattern_type_filter": 1, **wanted}
     answer = harness.request(DescribeAclsRequest(**fields), version, user="admin")
     assert answer.error_code == ErrorCode.NONE
-    return [one.resource_name for one in answer.resources for _ in one.acls]
+    return sorted(one.resource_name for one in answer.resources for _ in one.acls)
 
 
 def delete(harness: Harness, *filters: dict[str, Any], version: int | None = None) -> list[Any]:
     wanted = [Filter(**{**ANY, "pattern_type_filter": 1, **each}) for each in filters]
     answer = harness.request(DeleteAclsRequest(filters=wanted), version, user="admin")
-    return [(one.error_code, [acl.resource_name for acl in one.matching_acls]) for one in answer.filter_results]
+    return [(one.error_code, sorted(acl.resource_name for acl in one.matching_acls)) for one in answer.filter_results]
 
 
 @pytest.mark.parametrize("version", served_versions(CreateAclsRequest))
@@ -187,8 +189,8 @@ def test_filters(authorized: Harness, wanted: dict[str, Any], found: list[str]) 
         creation("*", permission_type=DENY),
         creation("g", resource_type=GROUP, principal="User:bob"),
     )
-    assert names(authorized, **wanted) == found
-    assert delete(authorized, wanted) == [(0, found)]
+    assert names(authorized, **wanted) == sorted(found)
+    assert delete(authorized, wanted) == [(0, sorted(found))]
     assert len(names(authorized)) == 5 - len(found)
 
 
@@ -256,3 +258,39 @@ def test_a_filter_with_a_type_that_nobody_knows_matches_nothing_and_deletes_noth
         assert names(authorized, **strange) == []
         assert delete(authorized, strange, {"resource_name_filter": "no"}) == [(ErrorCode.INVALID_REQUEST, []), (0, [])]
     assert names(authorized) == ["t"]
+
+
+def test_one_change_of_acls_is_made_after_the_other(authorized: Harness) -> None:
+    acls = authorized.cluster.image.acls
+    acls.is_changing = True
+    context: Any = SimpleNamespace(cluster=authorized.cluster)
+    steps = handlers._alone(context, each(str, [1]))
+    assert [next(steps), next(steps)] == [WAITING, WAITING]
+    acls.is_changing = False
+    assert next(steps) is None and acls.is_changing
+    assert at_once(steps) == ["1"]
+    assert create(authorized, creation()) == [(0, "")]
+    with pytest.raises(RuntimeError, match="no room"), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(authorized.cluster.metadata_log, "append_batch", _no_room)
+        delete(authorized, {})
+    assert not acls.is_changing
+    assert (names(authorized), delete(authorized, {})) == (["t"], [(0, ["t"])])
+
+
+def _no_room(batch: memoryview) -> None:
+    raise RuntimeError("no room")
+
+
+def test_what_denies_comes_first_and_goes_last(authorized: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    allowing, denying = creation(), creation(permission_type=DENY)
+    image, seen = authorized.cluster.image, list[list[int]]()
+    apply = image.apply
+
+    def noting(record: Any) -> None:
+        apply(record)
+        seen.append(sorted(acl.permission for acl in image.acls.by_id.values()))
+
+    monkeypatch.setattr(image, "apply", noting)
+    create(authorized, allowing, denying)
+    delete(authorized, {})
+    assert seen == [[DENY], [DENY, ALLOW], [DENY], []]

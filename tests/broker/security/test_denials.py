@@ -8,6 +8,11 @@ from typing import Any
 
 import pytest
 
+from minibroker.broker.handlers import committed_offsets
+from minibroker.broker.handlers import consumer_groups as consumer_group_handlers
+from minibroker.broker.handlers import metadata as metadata_handler
+from minibroker.broker.requests.context import RequestContext
+from minibroker.broker.requests.slices import Slicer
 from minibroker.broker.security.acls import PatternType, Permission
 from minibroker.broker.security.operations import (
     CREATE_TOPIC,
@@ -23,7 +28,7 @@ from minibroker.broker.security.operations import (
     Operation,
 )
 from minibroker.broker.security.principals import Principal
-from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import consumer_groups, groups, metadata, offsets, replicas, topics, transactions
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.messages.produce import ProduceRequest
@@ -280,3 +285,45 @@ def test_a_pattern_matches_what_its_subscriber_may_describe(harness: Harness) ->
     harness.add_acl(READ_TOPIC, SECRET, permission=Permission.DENY)
     harness.add_acl(DESCRIBE_TOPIC, SECRET, permission=Permission.DENY)
     assert [assigned(), assigned()][-1] == {topic_id(harness, OPEN)}
+
+
+# --- how long it takes --------------------------------------------------------------------------
+
+
+def steps_of(harness: Harness, request: Any, handler: Any, version: int) -> int:
+    """How many steps a request of alice takes."""
+    connection = harness.client().connection
+    connection.principal = Principal("User", "alice")
+    outcome = handler(RequestContext(harness.cluster, connection, version, "test", Slicer()), request)
+    return sum(1 for _ in outcome)
+
+
+def test_what_may_not_be_described_is_left_out_in_steps(harness: Harness) -> None:
+    for number in range(50):
+        harness.create_topic(f"hidden-{number}", user="admin")
+    assert steps_of(harness, metadata.MetadataRequest(topics=None), metadata_handler.metadata, 12) >= 52
+    harness.request(groups.FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), user="admin")
+    harness.add_acl(DESCRIBE_GROUP, "g")
+    for number in range(50):
+        assert commit(harness, "g", f"hidden-{number}", "admin") == ErrorCode.NONE
+    shape = offsets.OffsetFetchRequest.OffsetFetchRequestGroup
+    request = offsets.OffsetFetchRequest(groups=[shape(group_id="g", topics=None)])
+    assert steps_of(harness, request, committed_offsets.offset_fetch, 9) >= 50
+
+
+def test_the_rights_for_many_topics_of_a_subscription_are_checked_in_steps(harness: Harness) -> None:
+    harness.add_acl(READ_GROUP, "g")
+    harness.add_acl(DESCRIBE_TOPIC, "many-", pattern=PatternType.PREFIXED)
+    harness.request(groups.FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), user="admin")
+
+    def codes(names: list[str]) -> int:
+        request = consumer_groups.ConsumerGroupHeartbeatRequest(
+            group_id="g", member_id="m", rebalance_timeout_ms=1000, subscribed_topic_names=names, topic_partitions=[]
+        )
+        assert steps_of(harness, request, consumer_group_handlers.consumer_group_heartbeat, 1) >= 200
+        return int(harness.request(request, user="alice").error_code)
+
+    names = [f"many-{number}" for number in range(200)]
+    assert codes(names) == ErrorCode.NONE
+    with pytest.raises(KafkaError):
+        codes([*names, SECRET])
