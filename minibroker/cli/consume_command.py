@@ -55,7 +55,7 @@ def start_of(text: str) -> Start:
         return Start("timestamp", int(datetime.fromisoformat(text).timestamp() * 1000))
     except (ValueError, OverflowError, OSError):
         raise click.BadParameter(
-            f"{text!r} is none of earliest, latest, an offset, or a time like 2026-01-31T12:00:00"
+            f"{text!r} is not earliest, latest, an offset, or a time like 2026-01-31T12:00:00"
         ) from None
 
 
@@ -93,7 +93,7 @@ def consume(
         minibroker consume orders --from 2026-01-31 --json
     """
     if as_json and key_separator is not None:
-        raise click.UsageError("--key-separator has no meaning with --json, which has the key by name")
+        raise click.UsageError("--key-separator cannot be used with --json, which names the key")
     # The end of a partition is found by an empty fetch; only with --follow may a fetch wait for records.
     wait_ms = {} if follow else {"fetch.wait.max.ms": END_WAIT_MS}
     consumer = _consumer({**wait_ms, **client_config(bootstrap)})

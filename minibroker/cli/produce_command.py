@@ -85,7 +85,7 @@ def produce(
     if key_separator == "":
         raise click.UsageError("--key-separator must not be empty")
     if null_key is not None and key_separator is None:
-        raise click.UsageError("--null-key has a meaning only with --key-separator: else there are no keys")
+        raise click.UsageError("--null-key needs --key-separator, as otherwise there are no keys")
     settings = {"compression.type": compression, "acks": acks, "message.timeout.ms": int(timeout_s * 1000)}
     producer = _producer({**settings, **client_config(bootstrap)})
     form = LineFormat(_bytes(key_separator), _bytes(null_key), _bytes(null_value))

@@ -43,7 +43,7 @@ def repair(directories: tuple[str, ...], yes: bool) -> None:
             found.apply()
         for step in found.steps:
             click.echo(step)
-        click.echo("done" if yes else "nothing was changed: this is what --yes does")
+        click.echo("done" if yes else "nothing was changed; add --yes to do this")
     except (OSError, LogDirectoryError, KafkaError) as error:
         raise failure(str(error)) from None
     finally:

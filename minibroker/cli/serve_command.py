@@ -124,7 +124,7 @@ def serve(
     gc.enable()
     _log_to_stderr(log_level, log_format)
     if control is None and _is_on_the_command_line("control_token"):
-        raise click.UsageError("--control-token has a meaning only with --control")
+        raise click.UsageError("--control-token needs --control")
     try:
         settings, warnings = load_settings(properties, os.environ, assignments)
         for warning in warnings:

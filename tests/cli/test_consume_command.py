@@ -32,7 +32,7 @@ def test_a_start_is_a_word_an_offset_or_a_time(text: str, start: Start) -> None:
 
 @pytest.mark.parametrize("text", ["", "first", "-1", "9" * 19, "9" * 1000, "2026-13-01", "1.5"])
 def test_anything_else_is_no_start(text: str) -> None:
-    with pytest.raises(click.BadParameter, match="none of earliest, latest, an offset, or a time"):
+    with pytest.raises(click.BadParameter, match="not earliest, latest, an offset, or a time"):
         start_of(text)
 
 
@@ -134,4 +134,4 @@ def test_a_reader_that_goes_away_ends_it_quietly(run_client: Run, broker: Runnin
 
 def test_a_separator_is_refused_where_keys_have_names(run_client: Run) -> None:
     result = run_client("consume", "t", "--json", "--key-separator", ":")
-    assert result.exit_code == 2 and "--key-separator has no meaning with --json" in result.stderr
+    assert result.exit_code == 2 and "--key-separator cannot be used with --json" in result.stderr

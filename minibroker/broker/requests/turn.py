@@ -2,7 +2,7 @@
 
     sockets that are ready --> requests run --> appends are pending --+     (the turn goes on: more sockets, timers)
                                                                       |
-    end of the turn:  each log writes once --> waiters are told --> answers leave --> those who were woken look again
+    end of the turn:  each log writes once --> waiters wake --> answers are sent --> woken requests check again
 
 An answer waits until what it reports is written (it survives the death of the process) or synced (it survives the death
 of the machine), as `flush.messages` and the metadata log require. A failed write fails exactly the answers that wait

@@ -116,7 +116,7 @@ def _with_meaning(path: str, found: Iterable[Item], decode: Decoder | None) -> I
             yield item, decode_this(item.record)
         except Undecodable as error:
             yield item, None
-            yield Note(path, item.position, item.record.offset, f"what it says is not known: {error}"), None
+            yield Note(path, item.position, item.record.offset, f"its meaning is unknown: {error}"), None
 
 
 @contextmanager

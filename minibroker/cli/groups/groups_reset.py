@@ -80,13 +80,13 @@ def reset_offsets(
     """
     target = target_of(where)
     if bool(topics) == all_topics:
-        raise click.UsageError("say which partitions, by --topic or by --all-topics")
+        raise click.UsageError("choose partitions with --topic or --all-topics")
     with connected(bootstrap) as client:
         _check_inactive(client, group)
         positions = committed(client, group)
         places = sorted(positions) if all_topics else _places(client, topics)
         if not places:
-            raise failure(f"{group} has committed nothing: name what to set by --topic")
+            raise failure(f"{group} has no committed offsets: choose topics with --topic")
         moves = _moves(client, target, places, positions)
         if execute:
             _commit(client, group, moves)
@@ -166,4 +166,4 @@ def _show(group: str, moves: list[Move], executed: bool, as_json: bool) -> None:
         return
     print_table(Move._fields, moves)
     click.echo()
-    click.echo(f"{group} goes on there" if executed else "nothing was changed: --execute does it")
+    click.echo(f"the offsets of {group} are reset" if executed else "nothing was changed; add --execute to do it")

@@ -89,7 +89,7 @@ def target_of(given: Mapping[str, Any]) -> Target:
     chosen = {how: value for how, value in given.items() if value is not None and value is not False}
     if len(chosen) != 1:
         options = ", ".join(f"--{how.replace('_', '-')}" for how in given)
-        raise click.UsageError(f"say where to by one of {options}")
+        raise click.UsageError(f"choose one of {options}")
     ((how, value),) = chosen.items()
     return Target(how, int(value))
 

@@ -82,7 +82,7 @@ def archive(
         minibroker pipeline archive --path minibroker-data --topic orders --out archive
     """
     if trigger is not None and not continuous:
-        raise click.UsageError("--trigger is for --continuous")
+        raise click.UsageError("--trigger needs --continuous")
     reading = {
         **source.options(),
         "startingOffsets": "earliest",

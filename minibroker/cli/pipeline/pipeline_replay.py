@@ -87,7 +87,7 @@ def replay(
         minibroker pipeline replay --from archive --bootstrap-server 127.0.0.1:9092 --topic-map orders=orders-again
     """
     if partitions is not None and not repartition:
-        raise click.UsageError("--partitions is for --repartition")
+        raise click.UsageError("--partitions needs --repartition")
     if to is not None and (topic_map or len(topics) > 1):
         raise click.UsageError("--to is for one topic, and goes without --topic-map")
     require_servers(servers)

@@ -70,7 +70,7 @@ def source_options(command: Command) -> Callable[..., Any]:
         if (path is None) == (servers is None):
             raise click.UsageError("give one of --path and --bootstrap-server")
         if client and servers is None:
-            raise click.UsageError("--client is for --bootstrap-server")
+            raise click.UsageError("--client needs --bootstrap-server")
         if servers is not None:
             require_servers(servers)
         return command(*arguments, source=Source(path, servers, topics, client), **others)

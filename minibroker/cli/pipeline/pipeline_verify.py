@@ -69,7 +69,7 @@ def verify(
     """
     wanted = _wanted(checks, skip)
     if _is_in_use(path):
-        click.echo(f"{path} is in use: what is written meanwhile may be taken for damage", err=True)
+        click.echo(f"{path} is in use: concurrent writes may look like damage", err=True)
     with spark_session(master, conf, title=f"verifying {path}") as spark:
         from minibroker.pipeline.jobs.verify import verify_job
 

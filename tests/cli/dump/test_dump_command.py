@@ -225,8 +225,8 @@ def test_metadata_records_are_told_by_their_messages(run: Run, tmp_path: Path) -
     assert result.exit_code == 0
     assert 'FeatureLevelRecord v0 {"name": "group.version", "feature_level": 1}' in result.stdout
     assert 'TopicRecord v0 {"name": "t", "topic_id": "AAAAAAAAAAAAAAAAAAAAAA"}' in result.stdout
-    assert "what it says is not known: metadata record 127 version 0 in frame version 1" in result.stdout
-    assert result.stdout.count("what it says is not known") == 2
+    assert "its meaning is unknown: metadata record 127 version 0 in frame version 1" in result.stdout
+    assert result.stdout.count("its meaning is unknown") == 2
 
 
 def test_records_can_be_read_as_another_topics(run: Run, tmp_path: Path) -> None:

@@ -54,10 +54,10 @@ def test_nothing_is_changed_unless_that_is_said(run_client: Run, group: str, top
     lines = [line.split() for line in shown.stdout.splitlines()]
     assert lines[0] == ["topic", "partition", "current", "new"]
     assert lines[2:4] == [["t", "0", "4", "0"], ["t", "1", "0"]]
-    assert shown.stdout.endswith("\nnothing was changed: --execute does it\n")
+    assert shown.stdout.endswith("\nnothing was changed; add --execute to do it\n")
     assert offsets(run_client, group) == {0: 4}
     done = reset(run_client, group, "--topic", topic, "--to-earliest", "--execute")
-    assert done.stdout.endswith(f"\n{group} goes on there\n")
+    assert done.stdout.endswith(f"\nthe offsets of {group} are reset\n")
     assert offsets(run_client, group) == {0: 0, 1: 0}
 
 
@@ -136,17 +136,17 @@ def test_what_cannot_be_done_is_one_line_and_status_1(
 
 def test_a_group_that_has_committed_nothing_has_no_topics(run_client: Run, topic: str) -> None:
     result = reset(run_client, "nobody", "--all-topics", "--to-earliest")
-    complaint = "nobody has committed nothing: name what to set by --topic"
+    complaint = "nobody has no committed offsets: choose topics with --topic"
     assert (result.exit_code, result.stderr) == (1, f"minibroker: {complaint}\n")
 
 
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        (["--to-latest"], "say which partitions, by --topic or by --all-topics"),
-        (["--topic", "t", "--all-topics", "--to-latest"], "say which partitions, by --topic or by --all-topics"),
-        (["--topic", "t"], "say where to by one of "),
-        (["--topic", "t", "--to-latest", "--to-offset", "0"], "say where to by one of "),
+        (["--to-latest"], "choose partitions with --topic or --all-topics"),
+        (["--topic", "t", "--all-topics", "--to-latest"], "choose partitions with --topic or --all-topics"),
+        (["--topic", "t"], "choose one of "),
+        (["--topic", "t", "--to-latest", "--to-offset", "0"], "choose one of "),
         (["--topic", "t:x", "--to-latest"], "Invalid value for '--topic': "),
         (["--topic", "t", "--to-offset", "-1"], "Invalid value for '--to-offset': "),
         (["--topic", "t", "--to-datetime", "noon"], "Invalid value for '--to-datetime': "),

@@ -78,7 +78,7 @@ def test_one_way_and_only_one_must_be_said() -> None:
     assert target_of({**UNSET, "to_latest": True}) == Target("to_latest", 1)
     assert target_of({**UNSET, "to_offset": 0}) == Target("to_offset", 0)
     for wrong in (UNSET, {**UNSET, "to_offset": 0, "shift_by": -1}):
-        with pytest.raises(click.UsageError, match="say where to by one of --to-earliest, .*--shift-by"):
+        with pytest.raises(click.UsageError, match="choose one of --to-earliest, .*--shift-by"):
             target_of(wrong)
 
 

@@ -65,7 +65,7 @@ def test_a_broker_is_read_with_what_its_client_needs() -> None:
     [
         ([], "give one of --path and --bootstrap-server"),
         (["--path", ".", "--bootstrap-server", "h:1"], "give one of --path and --bootstrap-server"),
-        (["--path", ".", "--client", "a=b"], "--client is for --bootstrap-server"),
+        (["--path", ".", "--client", "a=b"], "--client needs --bootstrap-server"),
         (["--path", "no such directory"], "does not exist"),
         (["--bootstrap-server", "nowhere"], "is not HOST:PORT"),
         (["--bootstrap-server", "127.0.0.1:1"], "cannot connect to 127.0.0.1:1: Connection refused"),

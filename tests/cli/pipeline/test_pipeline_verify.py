@@ -96,7 +96,7 @@ def test_checks_are_chosen_and_left_out(run: Any) -> None:
 
 
 def test_it_warns_where_a_broker_runs(run: Any, tmp_path: Path) -> None:
-    in_use = f"{tmp_path} is in use: what is written meanwhile may be taken for damage"
+    in_use = f"{tmp_path} is in use: concurrent writes may look like damage"
     assert "in use" not in run().stderr
     lock = tmp_path / ".lock"
     lock.write_bytes(b"")

@@ -71,7 +71,7 @@ def test_how_far_it_is_is_kept_where_it_is_told(run: Run, tmp_path: Path) -> Non
         (("--option", "nonsense=1"), "unknown option nonsense"),
         (("--option", "isolation.level=maybe"), "isolation.level"),
         (("--continuous", "--trigger", "soon"), "soon"),
-        (("--trigger", "1 second"), "--trigger is for --continuous"),
+        (("--trigger", "1 second"), "--trigger needs --continuous"),
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(

@@ -128,7 +128,7 @@ def test_a_replay_of_another_id_begins_anew(run: Run, broker: RunningBroker) -> 
             ),
             "7 and old both go to 7, and both have a partition 0",
         ),
-        (("--partitions", "3"), "--partitions is for --repartition"),
+        (("--partitions", "3"), "--partitions needs --repartition"),
         (("--topic-map", "odl=new"), "--topic-map odl=new: odl is none of the topics to replay, 7, old"),
         (("--topic", "7", "--topic-map", "old=new"), "old is none of the topics to replay, 7"),
     ],

@@ -320,7 +320,7 @@ def test_a_process_answers_as_an_older_release(tmp_path: Path) -> None:
         (("--control", "here"), "HOST:PORT or PORT is expected"),
         (("--faults", "missing.yaml"), "missing.yaml: No such file or directory"),
         (("--emulate", "5.0"), "'5.0' is not a known release"),
-        (("--control-token", "secret"), "--control-token has a meaning only with --control"),
+        (("--control-token", "secret"), "--control-token needs --control"),
     ],
 )
 def test_what_it_does_not_start_with_is_said(tmp_path: Path, options: tuple[str, ...], said: str) -> None:
