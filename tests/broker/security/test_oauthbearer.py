@@ -17,10 +17,10 @@ from minibroker.broker.security.exchanges import (
     InvalidCredentials,
     begun,
 )
-from minibroker.broker.security.jaas import JaasError
 from minibroker.broker.security.oauthbearer import oauthbearer
 from minibroker.broker.security.unsecured_tokens import UnsecuredOptions, UnsecuredTokens
 from minibroker.client.mechanisms import oauthbearer as client_oauthbearer
+from minibroker.jaas import JaasError
 
 NOW_S = 1_700_000_000
 GOOD: dict[str, Any] = {"sub": "alice", "iat": NOW_S - 10, "exp": NOW_S + 60}
