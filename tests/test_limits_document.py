@@ -10,6 +10,7 @@ from minibroker.broker.monitoring import line_limit, metrics, metrics_server
 from minibroker.broker.network import connection, framing, parked_requests, tls_layer, unread
 from minibroker.broker.requests import answers, down_conversion, namings, routes, slices
 from minibroker.broker.requests import fetch_sessions as sessions
+from minibroker.broker.security import jwks, oauthbearer, scram
 from minibroker.protocol import primitives, reading
 from tests.test_readme import README
 
@@ -56,6 +57,8 @@ PHRASES = [
     f"`connections.max.idle.ms`, {setting('connections.max.idle.ms'):,} ms",
     f"`connections.max.stall.ms` and {kib(tls_layer.HANDSHAKE_BYTES)}",
     f"`sasl.server.max.receive.size`, {setting('sasl.server.max.receive.size'):,} bytes",
+    f"of SCRAM may have {kib(scram.MESSAGE_BYTES_MAX)}, one of OAUTHBEARER {kib(oauthbearer.MESSAGE_BYTES_MAX)}",
+    f"an issuer of tokens may have {mib(jwks.BYTES_MAX)}",
     f"{mib(framing.SMALL_FRAMES_BYTES)} for those up to {kib(framing.SMALL_FRAME_BYTES)}, and "
     f"`queued.max.request.bytes`, {mib(framing.LARGE_FRAMES_BYTES)} if it is {setting('queued.max.request.bytes')}",
     f"grown by less than {kib(framing.LEAST_PROGRESS_BYTES)} for {framing.PATIENCE_MS:,} ms",

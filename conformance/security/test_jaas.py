@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from conformance import builds
-from minibroker.broker.security.jaas import JaasError, login_module
+from minibroker.jaas import JaasError, login_module
 
 PROGRAM = Path(__file__).parent / "JavaJaas.java"
 COUNT = 20_000

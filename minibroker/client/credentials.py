@@ -5,14 +5,14 @@ What is sent over the wire is in `mechanisms`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from minibroker import jaas
 from minibroker.client.client_errors import SettingError
 from minibroker.client.mechanisms import SCRAM_HASHES, Exchange, oauthbearer, plain, scram
 from minibroker.client.tokens import UNSECURED, UNSECURED_CONFIG, token_provider
+from minibroker.jaas import JaasError, LoginModule
 
 JAAS: Final = "sasl.jaas.config"
 MODULES: Final = {
@@ -21,8 +21,6 @@ MODULES: Final = {
     "OAuthBearerLoginModule": ("OAUTHBEARER",),
 }
 MECHANISMS: Final = tuple(mechanism for mechanisms in MODULES.values() for mechanism in mechanisms)
-FLAGS: Final = ("required", "requisite", "sufficient", "optional")
-TOKEN: Final = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s="';]+)|([=;]))""", re.DOTALL)
 
 # Names of settings of OAUTHBEARER; what they say is `tokens`' business.
 OAUTH: Final = (
@@ -39,14 +37,6 @@ OAUTH: Final = (
 )
 
 
-@dataclass(frozen=True)
-class LoginModule:
-    """A login module of a JAAS configuration, with its options, which are secret."""
-
-    name: str
-    options: dict[str, str] = field(repr=False)
-
-
 class Credentials(NamedTuple):
     """A mechanism, and what begins its exchange; a token may have to be fetched for it. No secret is in its repr."""
 
@@ -58,10 +48,10 @@ def credentials_of(settings: dict[str, str], wanted: bool) -> Credentials | None
     """Take the settings of SASL out, and return what they say if it is `wanted`. Raises `SettingError`."""
     mechanism = settings.pop("sasl.mechanism", None) or settings.pop("sasl.mechanisms", None)
     settings.pop("sasl.mechanisms", None)
-    jaas = settings.pop(JAAS, None)
+    text = settings.pop(JAAS, None)
     given = {name: settings.pop(f"sasl.{name}", None) for name in ("username", "password")}
     oauth = {name: value for name in OAUTH if (value := settings.pop(name, None)) is not None}
-    module = None if jaas is None else login_module(jaas)
+    module = None if text is None else login_module(text)
     if not wanted:
         return None
     mechanism = _mechanism(mechanism, module)
@@ -102,28 +92,12 @@ def _user(mechanism: str, module: LoginModule | None, given: Mapping[str, str | 
 
 
 def login_module(text: str) -> LoginModule:
-    """Read `CLASS required NAME="VALUE" ...;`. Raises `SettingError`."""
-    words = _words(text)
-    if len(words) < 3 or words[-1] != ";" or words.count(";") != 1:
-        raise SettingError(f"{JAAS} must be one login module that ends with a semicolon")
-    name = words[0].rpartition(".")[2]
+    """Read `CLASS required NAME="VALUE" ...;`; the module is named without its package. Raises `SettingError`."""
+    try:
+        module = jaas.login_module(text)
+    except JaasError as error:
+        raise SettingError(f"{JAAS}: {error}") from None
+    name = module.name.rpartition(".")[2]
     if name not in MODULES:
-        raise SettingError(f"{JAAS}: {words[0]} is none of {', '.join(MODULES)}")
-    if words[1].lower() not in FLAGS:
-        raise SettingError(f"{JAAS}: {words[1]!r} is none of {', '.join(FLAGS)}")
-    rest = words[2:-1]
-    if len(rest) % 3 or any(word != "=" for word in rest[1::3]):
-        raise SettingError(f'{JAAS}: options must be name="value"')
-    return LoginModule(name, dict(zip(rest[::3], rest[2::3], strict=True)))
-
-
-def _words(text: str) -> list[str]:
-    words, position, end = [], 0, len(text.rstrip())
-    while position < end:
-        match = TOKEN.match(text, position)
-        if match is None:
-            raise SettingError(f"{JAAS}: a quotation mark is not closed")
-        quoted = match[1] if match[1] is not None else match[2]
-        words.append(re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else match[3] or match[4])
-        position = match.end()
-    return words
+        raise SettingError(f"{JAAS}: {module.name} is none of {', '.join(MODULES)}")
+    return LoginModule(name, module.options)

@@ -38,12 +38,12 @@ def test_a_login_module_is_read(text: str, expected: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "must be one login module that ends with a semicolon"),
-        (f'{PLAIN} required username="alice"', "must be one login module that ends with a semicolon"),
-        (f"{PLAIN} required; {PLAIN} required;", "must be one login module that ends with a semicolon"),
-        (f'{PLAIN} required username="alice;', "a quotation mark is not closed"),
-        (f"{PLAIN} required username alice;", 'options must be name="value"'),
-        (f"{PLAIN} perhaps username=alice;", "'perhaps' is none of required"),
+        ("", "contains 0 login modules"),
+        (f'{PLAIN} required username="alice"', "not terminated by semi-colon"),
+        (f"{PLAIN} required; {PLAIN} required;", "contains 2 login modules"),
+        (f'{PLAIN} required username="alice;', "not terminated by semi-colon"),
+        (f"{PLAIN} required username alice;", "Value not specified for a key"),
+        (f"{PLAIN} perhaps username=alice;", "Invalid login module control flag"),
         ("com.example.Krb5LoginModule required;", "com.example.Krb5LoginModule is none of PlainLoginModule"),
     ],
 )

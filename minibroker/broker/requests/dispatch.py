@@ -374,9 +374,11 @@ class Dispatcher:
 
 def _admit(connection: Connection, key: int) -> None:
     """Raise Unanswerable unless a client that must authenticate may send a request of this API now."""
-    if connection.authenticator is None or not connection.authenticator.admits(key):
-        name = apis.api_name(key) if key in KNOWN_KEYS else "an unknown API"
-        raise Unanswerable(f"{name} before the client has authenticated")
+    if connection.authenticator is None:
+        raise Unanswerable("a request on a connection that cannot authenticate")
+    objection = connection.authenticator.objection(key)
+    if objection is not None:
+        raise Unanswerable(f"{apis.api_name(key) if key in KNOWN_KEYS else 'an unknown API'} {objection}")
 
 
 @contextlib.contextmanager

@@ -48,6 +48,7 @@ log = logging.getLogger("minibroker.connections")
 
 LEAST_BETWEEN_REAUTHENTICATIONS_MS: Final = 1000
 LONGEST_TIMER_MS: Final = 10 * 365 * 86_400_000  # a session that lasts longer does not end
+NOT_YET: Final = "before the client has authenticated"
 NONCE_BITS: Final = 160
 LONG_MAX: Final = (1 << 63) - 1
 
@@ -81,13 +82,14 @@ class SaslListener:
     """The mechanisms of one listener, as the settings in force have them."""
 
     def __init__(self, name: str, cluster: Callable[[], Cluster], clock: Clock) -> None:
-        """Read the settings. Raise SettingsError."""
+        """Read the settings of the start, and then those that are in force. Raise SettingsError for the former."""
         self.clock = clock
         self.run_aside = clock.run_aside
         self._name = name
         self._cluster = cluster
-        self._read_from = cluster().settings
+        self._read_from = cluster().static_settings
         self._read(self._read_from)
+        self.read_again()
 
     def read_again(self) -> None:
         """Read the settings, if they have changed; what nobody could use is logged, and all stays as it was."""
@@ -156,9 +158,11 @@ class Authenticator:
 
     # --- the order of requests ------------------------------------------------------------------
 
-    def admits(self, key: int) -> bool:
-        """Return whether a client that must authenticate may send a request of this API now."""
-        return key in ADMITTED[self._state]
+    def objection(self, key: int) -> str | None:
+        """Return why a client that must authenticate may not send a request of this API now, or None if it may."""
+        if key in ADMITTED[self._state]:
+            return None
+        return "after the session of the client has ended" if self._state is State.EXPIRED else NOT_YET
 
     def versions_told(self) -> None:
         """Note that the client has asked for the versions, which it may do once and first."""

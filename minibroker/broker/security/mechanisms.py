@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from minibroker.broker.configs.listener_settings import listener_setting
 from minibroker.broker.configs.settings import Settings, SettingsError
 from minibroker.broker.security.exchanges import Exchange, begun
-from minibroker.broker.security.jaas import JaasError, login_module
 from minibroker.broker.security.jwks import KeySet, url_objection
 from minibroker.broker.security.oauthbearer import Tokens, oauthbearer
 from minibroker.broker.security.plain import plain, plain_users
 from minibroker.broker.security.scram import BY_NAME, scram
 from minibroker.broker.security.signed_tokens import Expected, SignedTokens, Source
 from minibroker.broker.security.unsecured_tokens import UnsecuredOptions, UnsecuredTokens
+from minibroker.jaas import JaasError, login_module
 
 if TYPE_CHECKING:
     from minibroker.protocol.messages.metadata_records import UserScramCredentialRecord

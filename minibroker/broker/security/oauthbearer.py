@@ -27,7 +27,7 @@ from minibroker.broker.security.scram import NAME
 
 FIRST: Final = re.compile(rf"n,(?:a=(?P<identity>{NAME}))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*)\x01")
 AUTH: Final = re.compile(r"(?P<scheme>[A-Za-z0-9_]+) +(?P<token>[-_~+/.a-zA-Z0-9]+=*)")
-MESSAGE_BYTES_MAX: Final = 64 << 10  # all that is done with a larger one would hold up other clients
+MESSAGE_BYTES_MAX: Final = 32 << 10  # all that is done with a larger one would hold up other clients
 FAILED: Final = b"\x01"
 LONG_MAX: Final = (1 << 63) - 1
 SECTIONS: Final = 3  # of a JSON web token: header, claims, signature

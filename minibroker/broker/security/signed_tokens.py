@@ -21,7 +21,7 @@ ALGORITHMS: Final = {
     "EC": ("ES256", "ES384", "ES512"),
     "OKP": ("EdDSA",),
 }
-TRIED_KEYS_MAX: Final = 10  # by a token that names no key
+TRIED_KEYS_MAX: Final = 5  # by a token that names no key
 # The rest is checked here, as by Kafka and on the passed-in clock.
 ONLY_THE_SIGNATURE: Final[Any] = {
     f"verify_{claim}": claim == "signature" for claim in ("signature", "exp", "nbf", "iat", "aud", "iss", "sub", "jti")

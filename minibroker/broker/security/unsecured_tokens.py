@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from minibroker.broker.security.exchanges import Wait
-from minibroker.broker.security.jaas import JaasError
 from minibroker.broker.security.oauthbearer import Identity, TokenRefused, name_in, sections, time_ms
+from minibroker.jaas import JaasError
 
 PREFIX: Final = "unsecuredValidator"
 SKEW_DIGITS_MAX: Final = 9

@@ -245,6 +245,8 @@ def test_mechanisms_are_enabled_while_the_broker_runs(harness: Harness, caplog: 
     listener.read_again()
     assert list(listener.mechanisms) == ["PLAIN", "SCRAM-SHA-512"]
     assert "clients authenticate as before: listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config" in caplog.text
+    harness.restart()
+    assert sasl_client(harness).handshake().mechanisms == ["PLAIN"]  # what the start gives
 
 
 # --- sessions that end --------------------------------------------------------------------------
@@ -270,6 +272,7 @@ def test_a_client_that_has_not_authenticated_anew_is_cut_off_at_its_next_request
     harness.clock.advance(1)
     assert not client.closed
     assert not asks(client, ANYTHING) and client.closed
+    assert client.failure == "Metadata after the session of the client has ended"
 
 
 @pytest.mark.parametrize("after_ms", [2000, REAUTH_MS - 1, REAUTH_MS, 10 * REAUTH_MS])

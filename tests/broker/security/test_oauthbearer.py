@@ -17,10 +17,10 @@ from minibroker.broker.security.exchanges import (
     InvalidCredentials,
     begun,
 )
-from minibroker.broker.security.jaas import JaasError
 from minibroker.broker.security.oauthbearer import oauthbearer
 from minibroker.broker.security.unsecured_tokens import UnsecuredOptions, UnsecuredTokens
 from minibroker.client.mechanisms import oauthbearer as client_oauthbearer
+from minibroker.jaas import JaasError
 
 NOW_S = 1_700_000_000
 GOOD: dict[str, Any] = {"sub": "alice", "iat": NOW_S - 10, "exp": NOW_S + 60}
@@ -78,7 +78,7 @@ def test_who_has_a_token_is_let_in_until_it_expires(first: str) -> None:
     [
         "",
         f"n,,\x01auth=Bearer {token()}\x01",
-        f"n,,\x01auth=Bearer {token()}\x01pool={'x' * (64 << 10)}\x01\x01",
+        f"n,,\x01auth=Bearer {token()}\x01pool={'x' * (32 << 10)}\x01\x01",
         f"y,,\x01auth=Bearer {token()}\x01\x01",
         f"n,,auth=Bearer {token()}\x01\x01",
         "n,,\x01\x01",
@@ -125,7 +125,7 @@ def test_nobody_acts_for_somebody_else() -> None:
         token({**GOOD, "exp": NOW_S}),
         token({**GOOD, "exp": NOW_S - 60}),
         token({**GOOD, "iat": NOW_S + 1}),
-        part({"alg": "none"}) + "." + base64.urlsafe_b64encode(b"[" * 33_000).decode() + ".",
+        part({"alg": "none"}) + "." + base64.urlsafe_b64encode(b"[" * 21_000).decode() + ".",
     ],
 )
 def test_a_token_that_is_not_good_is_refused_in_kafkas_words(said: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.broker.security.jaas import JaasError, LoginModule, login_module
+from minibroker.jaas import JaasError, LoginModule, login_module
 
 
 @pytest.mark.parametrize(
