@@ -146,14 +146,14 @@ def names(prefix: str, count: int) -> list[str]:
 def make_topics(server: Server, prefix: str, count: int) -> None:
     """Create topics of one partition."""
     wanted = names(prefix, count)
-    with wire.Client(server) as client:
+    with wire.Client(server, TIMEOUT_MS) as client:
         client.exchange([create_topics(some) for some in _some(wanted)], None, at_once=1)
 
 
 def make_topic(server: Server, name: str, partitions: int, records: bool = False) -> None:
     """Create a topic, with a record in each partition if that is wanted."""
-    with wire.Client(server) as client:
-        client.create_topic(name, partitions)
+    with wire.Client(server, TIMEOUT_MS) as client:
+        client.exchange([create_topics([name], partitions)], None)
         client.wait_for_leader(name)
         if records:
             batch = wire.batch([b"value"])

@@ -219,7 +219,7 @@ def table(figures: Sequence[Figures], max_hold_ms: float, max_times: float) -> T
 def _cells(each: Figures) -> tuple[str, ...]:
     answer, seen = each.answer, each.seen
     ended = answer.end or _size(answer.answer_bytes)
-    notes = [seen.failure or "", f"{each.tracebacks} tracebacks" if each.tracebacks else ""]
+    notes = ["" if each.row.stops else seen.failure or "", f"{each.tracebacks} tracebacks" if each.tracebacks else ""]
     return (
         " ".join([each.row.name, *filter(None, notes)]),
         _size(each.frame_bytes),

@@ -53,8 +53,8 @@ _topic_numbers = itertools.count(1)
 class Client:
     """One connection for frames, one request at a time; and minibroker's own client for what is not measured."""
 
-    def __init__(self, server: Server) -> None:
-        self._socket = socket.create_connection((server.host, server.port), TIMEOUT_MS / 1000)
+    def __init__(self, server: Server, timeout_ms: int = TIMEOUT_MS) -> None:
+        self._socket = socket.create_connection((server.host, server.port), timeout_ms / 1000)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # It connects when it is first used.
         self._client = blocking.Client(ClientSettings({"bootstrap.servers": f"{server.host}:{server.port}"}, CLIENT_ID))

@@ -31,3 +31,8 @@ def test_the_steps_of_sasl_print_what_they_say(tmp_path: Path) -> None:
         assert line == serve[2].replace("127.0.0.1:9092", address)
         assert printed(use[0], use[1], address, tmp_path) == use[2]
     assert printed(embed[0], embed[1], "", tmp_path) == embed[2]
+
+
+def test_the_steps_of_acls_print_what_they_say(tmp_path: Path) -> None:
+    ((kind, code, output),) = steps_in(chapter("ACLs"))
+    assert printed(kind, code, "", tmp_path) == output

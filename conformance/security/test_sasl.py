@@ -145,3 +145,30 @@ def test_users_come_from_kafka(tmp_path: Path) -> None:
     with running_broker(tmp_path, "node.id=0", *assignments) as ours:
         for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
             run(ours.bootstrap_servers, login(mechanism), tmp_path, f"{TOOLS}.TopicCommand", "--list")
+
+
+@pytest.mark.minibroker_only
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512", "OAUTHBEARER"])
+def test_a_client_authenticates_anew_while_it_writes_and_no_record_is_lost(mechanism: str, tmp_path: Path) -> None:
+    """Sessions of two seconds, for eight: each connection logs in anew several times, and none is closed."""
+    assignments = [f"{name}={text}" for name, text in {**SETTINGS, "connections.max.reauth.ms": "2000"}.items()]
+    options = tuple(word for user in USERS for word in ("--add-scram", user))
+    with running_broker(tmp_path, *assignments, options=options) as ours:
+        properties = tmp_path / "producer.properties"
+        client = {
+            "security.protocol": "SASL_PLAINTEXT",
+            **login(mechanism),
+            "retries": "0",
+            "enable.idempotence": "false",
+        }
+        properties.write_text("".join(f"{key}={text}\n" for key, text in client.items()))
+        command = ["java", *JAVA_OPTIONS, "-cp", f"{apache_kafka()}/*", f"{TOOLS}.ProducerPerformance"]
+        command += ["--topic", "t", "--num-records", "8000", "--record-size", "100", "--throughput", "1000"]
+        command += ["--producer.config", str(properties), "--producer-props"]
+        command += [f"bootstrap.servers={ours.bootstrap_servers}"]
+        run(ours.bootstrap_servers, login(mechanism), tmp_path, f"{TOOLS}.TopicCommand", "--create", "--topic", "t")
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
+        assert ended.returncode == 0 and "Exception" not in ended.stderr, ended.stderr[-3000:]
+        ends = run(ours.bootstrap_servers, login(mechanism), tmp_path, f"{TOOLS}.GetOffsetShell", "--topic", "t")
+        assert ends.strip() == "t:0:8000"
+        assert "closing" not in ours.log, ours.log[-3000:]

@@ -42,7 +42,9 @@ def are_few(portions: Iterable[Sequence[Any]]) -> bool:
     count = 0
     for portion in portions:
         count += 1 + len(portion)
-    return count <= FEW_ITEMS
+        if count > FEW_ITEMS:
+            return False
+    return True
 
 
 def each(make: Callable[[Item], Result], items: Iterable[Item]) -> Steps[list[Result]]:

@@ -379,7 +379,7 @@ class Segment:
             self.file.truncate(self.size_bytes)
             self._preallocated = False
         if self._loaded:
-            self.indexes.finish()
+            self.indexes.finish(self.size_bytes)
 
     def files_to_sync(self, *, indexes: bool) -> list[File]:
         """Return the files to sync, brought up to date; the indexes' only if they have been looked at."""

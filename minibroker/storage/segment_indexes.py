@@ -86,6 +86,10 @@ class SparseIndex(ABC):
             self._note_last(last)
         self.count = self._unread = self._written = size // entry
 
+    def is_there(self) -> bool:
+        """Whether there is a file."""
+        return self._written is not None or self._disk.exists(self.path)
+
     def load(self) -> None:
         """Load all entries into memory, as look-ups need them. Raises `CorruptIndex`."""
         if not self._unread:
@@ -274,7 +278,8 @@ class SegmentIndexes:
         """
         try:
             self.offsets.open()
-            self.times.open()
+            if log_size_bytes or self.times.is_there():
+                self.times.open()
         except FileNotFoundError as error:
             raise CorruptIndex(f"{error.filename} is missing") from None
         if self.offsets.count and self.offsets.last_position >= log_size_bytes:
@@ -326,11 +331,15 @@ class SegmentIndexes:
         self._note_room()
         return self.offsets.floor(self.times.last_offset)
 
-    def finish(self) -> None:
-        """Add the closing entry of the time index, and bring the files to what is in memory. Raises `OSError`."""
+    def finish(self, log_size_bytes: int) -> None:
+        """Add the closing entry of the time index, and bring the files to what is in memory. Raises `OSError`.
+
+        An empty log needs no time index: Kafka makes an empty one without a word, unlike an offset index.
+        """
         self.times.append(self.max_timestamp, self.offset_of_max_timestamp)
         self.offsets.write_out()
-        self.times.write_out()
+        if log_size_bytes or self.times.is_there():
+            self.times.write_out()
 
     def distrust_files(self) -> None:
         """Take it that there are files with something else in them, which a power cut may bring back."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, Final
 
+from minibroker.broker.configs.settings import broker_setting
+from minibroker.broker.configs.settings_table import ConfigType
 from minibroker.protocol.apis import ApiKey, api_name, request_class, response_class
 from minibroker.protocol.declare import Message, Struct
 from minibroker.protocol.errors import ErrorCode
@@ -21,6 +24,8 @@ from minibroker.protocol.response_errors import error_codes
 
 # Of these only the header is kept, as they contain passwords or the like.
 SECRET: Final = (ApiKey.SASL_AUTHENTICATE, ApiKey.ALTER_USER_SCRAM_CREDENTIALS)
+CHANGES: Final = (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS)  # of passwords and keys, too
+HIDDEN = "[hidden]"
 SIZE_BYTES = 4
 LINE_CHARACTERS = 900
 UUID_CODE = "16s"
@@ -115,11 +120,27 @@ class Exchange:
 
 
 def kept_frame(api_key: ApiKey, version: int, frame: memoryview) -> bytes:
-    """Return the frame of a request for the journal: only the header, if it contains secrets."""
-    if api_key not in SECRET:
+    """Return the frame of a request for the journal: without the secrets in it."""
+    if api_key not in SECRET and api_key not in CHANGES:
         return bytes(frame)
     _, position = RequestHeader.decode_from(frame, request_header_version(api_key, version))
-    return bytes(frame[:position]) + request_class(api_key)().encode(version)
+    request: Any = request_class(api_key)()
+    if api_key in CHANGES:
+        with suppress(MalformedMessage):
+            request, _ = request_class(api_key).decode_from(frame, version, position)
+            if not _hides_passwords(request):
+                return bytes(frame)
+    body: bytes = request.encode(version)
+    return bytes(frame[:position]) + body
+
+
+def _hides_passwords(request: Any) -> bool:
+    """Hide the new values of settings that are never shown, as Kafka does; return whether there are any."""
+    changed = [config for resource in request.resources for config in resource.configs if config.value]
+    passwords = [config for config in changed if broker_setting(config.name).type is ConfigType.PASSWORD]
+    for config in passwords:
+        config.value = HIDDEN
+    return bool(passwords)
 
 
 def api_key_of(name: str) -> ApiKey:

@@ -54,6 +54,7 @@ async def ask(cluster: Broker, node: Node, request: Message, version: int | None
     )
     version = served.versions[-1] if version is None else version
     context = RequestContext(cluster, connection, version, CLIENT_ID, Slicer())
+    context.is_own = True
     outcome = Route(served, version).run(context, request)
     if isinstance(outcome, GeneratorType):
         outcome = at_once(outcome)

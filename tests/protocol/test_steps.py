@@ -2,7 +2,7 @@
 
 import pytest
 
-from minibroker.protocol.steps import WAITING, Steps, at_once, each, released, taken
+from minibroker.protocol.steps import FEW_ITEMS, WAITING, Steps, are_few, at_once, each, released, taken
 
 
 def counting(numbers: list[int], end: int) -> Steps[str]:
@@ -46,6 +46,13 @@ def test_items_are_taken_out_of_a_list_in_their_order_and_in_portions():
     assert sorted(items) == [2, 3, 4]
     assert list(portions) == [[2, 3], [4]]
     assert items == []
+
+
+def test_of_many_items_no_more_are_counted_than_are_few():
+    portions = iter([[1]] * FEW_ITEMS)
+    assert not are_few(portions)
+    assert len(list(portions)) == FEW_ITEMS - FEW_ITEMS // 2 - 1
+    assert are_few([[1]] * (FEW_ITEMS // 2)) and are_few([[1] * (FEW_ITEMS - 1)])
 
 
 def test_steps_that_wait_for_others_cannot_be_run_at_once():

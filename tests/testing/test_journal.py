@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from kafka import KafkaConsumer
 
 from minibroker.protocol.apis import ApiKey
@@ -240,3 +241,24 @@ def test_the_journal_keeps_no_passwords() -> None:
         (kept, *_) = broker.journal.requests("SaslAuthenticate")
         assert (kept.outcome, kept.request.auth_bytes) == ("answered", b"")
         assert all(b"secret" not in each.request_bytes for each in broker.journal.requests())
+
+
+@pytest.mark.parametrize("incremental", [False, True])
+def test_a_password_that_is_set_is_not_kept(incremental: bool) -> None:
+    changes = {"listener.name.ssl.ssl.keystore.password": "the-secret", "log.cleaner.threads": "2"}
+    with Broker() as broker:
+        broker.journal.on()
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        if incremental:
+            entries = [ConfigEntry(*change, incremental_operation=AlterConfigOpType.SET) for change in changes.items()]
+            resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=entries)
+            (future,) = admin.incremental_alter_configs([resource]).values()
+        else:
+            resource = ConfigResource(ResourceType.BROKER, "1", set_config=changes)
+            with pytest.deprecated_call():
+                (future,) = admin.alter_configs([resource]).values()
+        future.result(30)
+        (exchange,) = broker.journal.requests("IncrementalAlterConfigs" if incremental else "AlterConfigs")
+        kept = {config.name: config.value for config in exchange.request.resources[0].configs}
+        assert kept == {**changes, "listener.name.ssl.ssl.keystore.password": "[hidden]"}
+        assert broker.on_loop(lambda: broker.running.cluster.settings["log.cleaner.threads"]) == 2

@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from kafka import KafkaProducer
 
+from minibroker.broker.security.authorizer import STANDARD_AUTHORIZER
 from minibroker.protocol.errors import KafkaError
 from minibroker.testing import Broker
 from minibroker.testing.record_verbs import RecordVerbs, SeenRecord
@@ -196,3 +197,16 @@ def test_a_leader_on_another_node_is_found() -> None:
             assert broker.produce("t", "a", partition=partition) == 0
         assert [record.partition for record in broker.records("t")] == list(range(6))
         assert [record.partition for record in broker.records("t", 4)] == [4]
+
+
+def test_a_test_may_do_what_its_clients_may_not() -> None:
+    with Broker({"authorizer.class.name": STANDARD_AUTHORIZER}) as broker:
+        broker.create_topic("t")
+        assert broker.produce("t", "a") == 0
+        errors: list[str] = []
+        producer = Producer(settings(broker))
+        producer.produce("t", b"b", on_delivery=lambda error, _: errors.append(error.name()))
+        producer.flush(10)
+        assert errors == ["TOPIC_AUTHORIZATION_FAILED"]
+        assert [record.value for record in broker.records("t")] == [b"a"]
+        del producer

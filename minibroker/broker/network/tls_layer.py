@@ -300,7 +300,7 @@ class TlsLayer(asyncio.BufferedProtocol):
         if not self._transport.is_closing():
             with contextlib.suppress(ssl.SSLError):  # the client has not ended TLS yet, and need not
                 self._tls.unwrap()
-            self._flush()
+            self._transport.write(self._outgoing.read())
             self._transport.close()
 
     def abort(self) -> None:

@@ -31,6 +31,7 @@ class RequestContext:
         "connection",
         "frame",
         "frame_is_kept",
+        "is_own",
         "keep_answer",
         "kept",
         "lasts",
@@ -61,6 +62,7 @@ class RequestContext:
         self.slicer = slicer
         self.frame: memoryview | None = None  # the request's bytes, during the first slice of its handler
         self.frame_is_kept = False
+        self.is_own = False  # whether the process itself asks, which has all rights
         self.kept: PartialFrame | None = None
         self.long_arrays: tuple[list[Any], ...] | list[list[Any]] = ()
         self.may_take_apart = False  # the request and its answer, as the handler and the writer alone see them
@@ -82,12 +84,16 @@ class RequestContext:
     def allows(self, right: Right, name: str = CLUSTER_NAME) -> bool:
         """Return whether the principal has a right on the resource of this name; without an authorizer it has."""
         authorizer, connection = self.cluster.authorizer, self.connection
-        return authorizer is None or authorizer.allows(connection.principal, connection.host, right, name)
+        if authorizer is None or self.is_own:
+            return True
+        return authorizer.allows(connection.principal, connection.host, right, name)
 
     def allows_some(self, right: Right) -> bool:
         """Return whether the principal has a right on any resource of the type: Kafka's authorizeByResourceType."""
         authorizer, connection = self.cluster.authorizer, self.connection
-        return authorizer is None or authorizer.allows_some(connection.principal, connection.host, right)
+        if authorizer is None or self.is_own:
+            return True
+        return authorizer.allows_some(connection.principal, connection.host, right)
 
     def authorize(self, right: Right, name: str = CLUSTER_NAME) -> None:
         """Check a right. Raise KafkaError with the resource type's code, such as TOPIC_AUTHORIZATION_FAILED."""

@@ -62,7 +62,7 @@ class SegmentWriter:
         that.
         """
         self._write_out()
-        self._indexes.finish()
+        self._indexes.finish(self.size_bytes)
         if aborted:
             index = self._disk.open(self.path + TRANSACTION_INDEX_SUFFIX + CLEANED_SUFFIX, create=True)
             index.write(0, transactions_bytes(aborted))

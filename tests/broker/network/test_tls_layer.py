@@ -486,6 +486,54 @@ def test_a_client_of_which_there_are_too_many_is_closed_before_the_handshake(run
     run(with_client(echo, talk))
 
 
+def test_no_handshake_fails_in_any_other_way_than_with_a_line(run: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Bytes of the client's part are changed, left out or repeated, in the handshake and behind it."""
+    source, unforeseen = random.Random(11), []
+
+    async def spoiled(served: Served) -> None:
+        client = Client(served.loop)
+        await client.connect(served.address)
+        context = trusting()
+        context.maximum_version = source.choice([ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+        spare = source.randrange(3)
+
+        async def spoil(cut: int) -> None:
+            nonlocal spare
+            spare -= 1
+            data = bytearray(client._outgoing.read())
+            if spare < 0 and data:
+                at = source.randrange(len(data))
+                if source.random() < 0.6:
+                    data[at] ^= 1 << source.randrange(8)
+                elif source.random() < 0.5:
+                    del data[at : at + source.randrange(1, 50)]
+                else:
+                    data[at:at] = data[at // 2 : at]
+            await served.loop.sock_sendall(client.socket, data)
+
+        client._flush = spoil  # type: ignore[method-assign]
+        try:
+            await asyncio.wait_for(client.shake_hands(context), 0.05)
+            for _ in range(3):
+                await client.send(REQUEST)
+                await asyncio.wait_for(client.receive(len(REQUEST)), 0.05)
+        except (TimeoutError, OSError):
+            pass
+        client.socket.close()
+
+    async def talk(served: Served, client: Client) -> None:
+        served.loop.set_exception_handler(lambda loop, context: unforeseen.append(context))
+        for _ in range(150):
+            await spoiled(served)
+        await until(lambda: len(served.gate.open) == 1)
+        assert len(served.shared.handshakes) == 1 and not served.shared.sockets
+        assert served.shared.budget.held_bytes == 0
+
+    run(with_client(echo, talk))
+    assert unforeseen == []
+    assert all(record.exc_info is None for record in caplog.records)
+
+
 # --- certificates of clients --------------------------------------------------------------------------
 
 RULES = "RULE:^CN=([a-z]+),OU=people$/$1/"

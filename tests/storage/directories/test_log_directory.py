@@ -122,9 +122,22 @@ def test_a_clean_stop_writes_everything_that_kafka_does(tmp_path: Path) -> None:
     assert set(files_in(tmp_path / "empty-0")) == {
         "00000000000000000000.index",
         "00000000000000000000.log",
-        "00000000000000000000.timeindex",
         "partition.metadata",
     }
+
+
+def test_a_log_that_was_empty_at_a_stop_goes_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    directory = opened(tmp_path)
+    directory.create_log("empty", 0, TOPIC_ID, LogSettings())
+    directory.close()
+    directory = opened(tmp_path)
+    with caplog.at_level("INFO"):
+        append(directory.open_log("empty", 0, LogSettings()), batch(2))
+    assert not caplog.records
+    directory.close()
+    assert "00000000000000000000.timeindex" in files_in(tmp_path / "empty-0")
+    log = opened(tmp_path).open_log("empty", 0, LogSettings())
+    assert (log.log_end_offset, log.segments[0].largest_timestamp()) == (2, NOW_MS)
 
 
 def test_logs_live_on_after_a_clean_stop(tmp_path: Path) -> None:
