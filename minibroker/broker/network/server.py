@@ -200,7 +200,7 @@ class Server:
             host_name(transport),
             transport.get_extra_info("principal", ANONYMOUS),
         )
-        if listener not in node.tls:  # where there is TLS, connections are counted from before the handshake
+        if listener not in node.tls:  # with TLS, connections are counted before the handshake
             self._limits[node.node_id].came(connection, outlet.abort_soon)
         return connection
 

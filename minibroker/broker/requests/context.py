@@ -62,7 +62,7 @@ class RequestContext:
         self.slicer = slicer
         self.frame: memoryview | None = None  # the request's bytes, during the first slice of its handler
         self.frame_is_kept = False
-        self.is_own = False  # whether the process itself asks, which has all rights
+        self.is_own = False  # whether it is a request of this process, which has all rights
         self.kept: PartialFrame | None = None
         self.long_arrays: tuple[list[Any], ...] | list[list[Any]] = ()
         self.may_take_apart = False  # the request and its answer, as the handler and the writer alone see them

@@ -373,7 +373,7 @@ class Dispatcher:
 
 
 def _admit(connection: Connection, key: int) -> None:
-    """Raise Unanswerable unless a client that must authenticate may send a request of this API now."""
+    """Raise Unanswerable if the client must authenticate before it may use this API."""
     if connection.authenticator is None or not connection.authenticator.admits(key):
         name = apis.api_name(key) if key in KNOWN_KEYS else "an unknown API"
         raise Unanswerable(f"{name} before the client has authenticated")
