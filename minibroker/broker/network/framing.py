@@ -2,7 +2,7 @@
 
 A frame is an int32 size and that many bytes. Memory is allocated as the bytes arrive, whatever the size: a buffer is at
 most twice as large as its content. All partial frames of a loop share a budget, with separate parts for small and large
-ones, so that large frames never block small ones. When one has to wait for memory, those give way that hardly grow.
+ones, so that large frames never block small ones. When a frame waits for memory, frames that hardly grow are dropped.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def frame_size(data: memoryview, position: int, limit_bytes: int, least_bytes: i
 class Pool:
     """The memory of all partial frames of one kind.
 
-    A frame that would exceed the limit waits, except the oldest incomplete one, so that one always makes progress. For
-    one that waits, those give way that have hardly grown for a time, the longest first.
+    A frame that would exceed the limit waits, except the oldest incomplete one, so that one always makes progress.
+    Frames that have hardly grown for a while are dropped for waiting ones, the oldest first.
     """
 
     def __init__(self, limit_bytes: int, now_ms: Callable[[], float]) -> None:

@@ -50,9 +50,9 @@ class RequestContext:
     def __init__(
         self, cluster: Broker, connection: Connection, version: int, client_id: str | None, slicer: Slicer
     ) -> None:
-        """`frame_is_kept`: whether the request's records stay as they are until it is answered, and not only now.
+        """`frame_is_kept` says whether the request's records stay valid until it is answered, and not only now.
 
-        `kept` is the frame that was handed over for that, until somebody sees to it that it is closed.
+        `kept` is the frame that was handed over for that, until it has an owner that closes it.
         """
         self.cluster = cluster
         self.connection = connection
