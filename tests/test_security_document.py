@@ -36,3 +36,8 @@ def test_the_steps_of_sasl_print_what_they_say(tmp_path: Path) -> None:
 def test_the_steps_of_acls_print_what_they_say(tmp_path: Path) -> None:
     ((kind, code, output),) = steps_in(chapter("ACLs"))
     assert printed(kind, code, "", tmp_path) == output
+
+
+def test_the_steps_of_quotas_print_what_they_say(tmp_path: Path) -> None:
+    ((kind, code, output),) = steps_in(chapter("Quotas"))
+    assert printed(kind, code, "", tmp_path) == output
