@@ -109,7 +109,7 @@ class Broker(RecordVerbs, GroupVerbs, NodeVerbs):
         """Return what a client needs to connect, as its library takes it: addresses, certificates, name and password.
 
         `library` is "confluent", "aiokafka", "kafka-python", "java", "franz-go", "kafkajs" or "librdkafka.properties".
-        A user that there is not is added. `mechanism` is SCRAM-SHA-512 unless it is given. Raises ValueError.
+        A user that does not exist is added. `mechanism` is SCRAM-SHA-512 unless it is given. Raises ValueError.
         """
         return config_for(self, library, user, mechanism)
 

@@ -23,7 +23,7 @@ class Certified(NamedTuple):
 
 
 class Authority:
-    """Issues certificates; whoever trusts `certificate` (PEM) trusts them."""
+    """An authority that issues certificates; clients trust `certificate` (PEM)."""
 
     def __init__(self) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())

@@ -378,7 +378,7 @@ def _check(texts: Mapping[str, str]) -> None:
 
 
 def text_of_setting(value: object) -> str:
-    """Return a setting's value as a properties file has it."""
+    """Return a setting's value as in a properties file."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list | tuple):

@@ -141,10 +141,10 @@ class _OnBroker:
 
 
 class Users(_OnBroker):
-    """The users who can log in, each by PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512. They survive a reset."""
+    """The users, each with PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512. They survive a reset."""
 
     def add(self, name: str, password: str | None = None) -> str:
-        """Add a user, or change its password; return the password, an invented one unless it is given."""
+        """Add a user, or change its password; return the password, by default a generated one."""
         password = secrets.token_urlsafe(12) if password is None else password
         self._broker.on_loop(lambda: self._change(name, password))
         return password
@@ -159,7 +159,7 @@ class Users(_OnBroker):
 
 
 class AclVerbs(_OnBroker):
-    """The ACLs. While a resource has none, everybody may do everything with it."""
+    """The ACLs. While a resource has none, everyone may do everything with it."""
 
     @immediate
     def allow(
@@ -172,9 +172,9 @@ class AclVerbs(_OnBroker):
         transactional_id: str | None = None,
         host: str = "*",
     ) -> None:
-        """Allow a user ("*": everybody) an operation, as "read", on a topic, group or transactional id, or the cluster.
+        """Allow a user ("*" for all) an operation such as "read" on a topic, group or transactional id, or the cluster.
 
-        A name that ends with "*" is a prefix, and "*" is all names. `host` is an address or a range of addresses.
+        A name that ends with "*" is a prefix, and "*" matches all names. `host` is an address or a range of addresses.
         Raises ValueError for an unknown operation, and KafkaError(INVALID_REQUEST).
         """
         self._add(Permission.ALLOW, user, operation, _resource(topic, group, transactional_id), host)
@@ -190,7 +190,7 @@ class AclVerbs(_OnBroker):
         transactional_id: str | None = None,
         host: str = "*",
     ) -> None:
-        """Deny what `allow` allows, with the same arguments. A denial prevails over what is allowed."""
+        """Deny what `allow` allows, with the same arguments. A denial takes precedence."""
         self._add(Permission.DENY, user, operation, _resource(topic, group, transactional_id), host)
 
     @immediate
@@ -262,9 +262,9 @@ class QuotaVerbs(_OnBroker):
         controller_mutation_rate: float | None = None,
         connection_creation_rate: float | None = None,
     ) -> None:
-        """Set quotas of a user, a client id, both, or an address; "*" is each that has none of its own.
+        """Set quotas of a user, a client id, both, or an address; "*" is the default.
 
-        The rates are a second. Raises KafkaError(INVALID_REQUEST) for a value that cannot be.
+        Rates are per second. Raises KafkaError(INVALID_REQUEST) for an invalid value.
         """
         limits = {
             "producer_byte_rate": producer_byte_rate,
@@ -301,7 +301,7 @@ def _entity(user: str | None, client_id: str | None, ip: str | None) -> tuple[Qu
 
 
 def config_for(broker: EmbeddedBroker, library: str, user: str | None, mechanism: str | None) -> Any:
-    """Return what a client of a library needs to connect; a user that there is not is added. Raises ValueError."""
+    """Return the settings of a library's client; add the user if it does not exist. Raises ValueError."""
     if library not in LIBRARIES:
         raise ValueError(f"a library is one of {', '.join(LIBRARIES)}, and cannot be {library!r}")
     security = broker.security if broker.is_secured else None

@@ -22,7 +22,7 @@ def test_what_would_be_done_is_said_and_not_done(run: Run, tmp_path: Path) -> No
     file = damaged(tmp_path)
     result = run("repair", str(tmp_path / "data"))
     assert result.exit_code == 0
-    assert "topic t comes back with the id" in result.stdout
+    assert "topic t is restored with the id" in result.stdout
     assert result.stdout.endswith("nothing was changed; add --yes to do this\n")
     assert file.read_bytes() == b""
 

@@ -264,7 +264,7 @@ _ROWS: Final[tuple[Setting, ...]] = (
 WITHOUT_EFFECT: Final = {row.name: row for row in _ROWS}
 KNOWN_WITHOUT_EFFECT: Final = frozenset(WITHOUT_EFFECT)
 
-# `listener.name.<listener>.<setting>` gives one listener its own value, of SASL also to one mechanism.
+# `listener.name.<listener>.<setting>` sets the value for one listener; for SASL also for one mechanism.
 LISTENER_PREFIX: Final = "listener.name."
 _LISTENER = re.compile(r"listener\.name\.([^.]*)\.(.*)")
 _OF_MECHANISMS = (
@@ -274,7 +274,7 @@ _OF_MECHANISMS = (
     "sasl.login.class",
     "sasl.server.callback.handler.class",
 )
-# Those that act so, besides those of TLS. The login module of a mechanism is nobody else's.
+# These take effect there, and so do those of TLS. A login module belongs to one mechanism only.
 _ACTING: Final = frozenset(
     [
         "connections.max.reauth.ms",

@@ -74,7 +74,7 @@ class FoundLog(NamedTuple):
 
 
 class Repair:
-    """The repair of the directories at `paths`: `steps` describes it, a line a step, and `apply` does it.
+    """The repair of the directories at `paths`: `steps` describes it, a line per step, and `apply` does it.
 
     The directories are locked from the beginning to `close`. Raises `LogDirectoryError` if they cannot be used.
     """
@@ -86,7 +86,7 @@ class Repair:
         self._now_ms = now_ms
         self._random = SystemRandom()
         self._added: list[Message] = []
-        self._ids: list[tuple[str, bytes]] = []  # directories that get a partition.metadata, and what it is to say
+        self._ids: list[tuple[str, bytes]] = []  # directories that get a partition.metadata, and its content
         self._locks: list[File] = []
         try:
             self._lock()
@@ -153,12 +153,12 @@ class Repair:
         else:
             self.steps += self._missing_end(metadata.path)
         self._plan_topics()
-        self._anew = bool(self.steps)  # and not only files of ids
+        self._anew = bool(self.steps)  # and not only files with ids
         if self._anew:
             self._plan_basics()
             count, added = len(self._salvage.messages), len(self._added)
             self.steps.append(
-                f"{METADATA_TOPIC}-0 is written anew, with {count} records of the old one and {added} new ones; "
+                f"{METADATA_TOPIC}-0 is rewritten with {count} records of the old one and {added} new ones; "
                 f"the old one is kept in a directory that ends with {STRAY_LOG_SUFFIX}"
             )
         elif metadata is not None and metadata.topic_id != METADATA_TOPIC_ID:
@@ -198,8 +198,8 @@ class Repair:
         configs = self._configs(name)
         told = ", ".join(f"{key}={value}" for key, value in configs.items())
         if name not in INTERNAL_TOPICS and not self._salvage.image.config(TOPIC_RESOURCE, name):
-            told = f"{told or 'no config'}; what else it had, as retention.ms, is lost and must be set again"
-        self.steps.append(f"topic {name} comes back with the id {uuid_text(topic_id)}{told and ' and '}{told}")
+            told = f"{told or 'no config'}; its other configs, such as retention.ms, are lost and must be set again"
+        self.steps.append(f"topic {name} is restored with the id {uuid_text(topic_id)}{told and ' and '}{told}")
         self._added.append(records.TopicRecord(name=name, topic_id=topic_id))
         for key, value in configs.items():
             config = records.ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=name, name=key, value=value)
@@ -210,7 +210,7 @@ class Repair:
                 self._write_id(found.path, topic_id)
 
     def _configs(self, name: str) -> dict[str, str]:
-        """Return what is known of the lost configs of a topic: whether it was compacted."""
+        """Return the known part of a topic's lost configs: whether it was compacted."""
         if self._salvage.image.config(TOPIC_RESOURCE, name):
             return {}
         cleaned = any(
@@ -237,7 +237,7 @@ class Repair:
             self._added.append(partition)
 
     def _plan_basics(self) -> None:
-        """Plan the feature levels, without which nobody reads the records, and the next producer id."""
+        """Plan the feature levels, which readers need, and the next producer id."""
         if features.METADATA_VERSION not in self._salvage.image.features:
             levels = features.INITIAL.items()
             first = [records.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels]
@@ -289,7 +289,7 @@ class Repair:
         old = self._logs.get(METADATA)
         folder = self._paths[0] if old is None else os.path.dirname(old.path)
         unique = self._random.randbytes(16).hex()
-        new = f"{folder}/{future_log_name(*METADATA, unique)}"  # removed by the next start if we are interrupted
+        new = f"{folder}/{future_log_name(*METADATA, unique)}"  # removed by the next start if this is interrupted
         self._write_log(new, None if old is None else f"{old.path}/{QUORUM_STATE}")
         for path, name in self._checkpoints():
             offsets = self._checkpoint(path, name)
@@ -304,7 +304,7 @@ class Repair:
         self._disk.sync_directory(folder)
 
     def _write_log(self, path: str, quorum_state: str | None) -> None:
-        """Write a metadata log to `path`, whose leader epochs go on where those of the old one ended."""
+        """Write a metadata log to `path`, whose leader epochs continue those of the old one."""
         self._disk.make_directory(path)
         self._disk.write_whole(f"{path}/{PARTITION_METADATA}", partition_metadata_text(METADATA_TOPIC_ID), sync=True)
         if quorum_state is not None and self._disk.exists(quorum_state):

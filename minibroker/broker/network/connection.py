@@ -194,7 +194,7 @@ class Connection:
                     partial.close()
 
     def _give_way(self) -> None:
-        """Close the connection: it holds memory that others need, and hardly goes on."""
+        """Close the connection, as it holds memory that others need and hardly makes progress."""
         self._log_end("it sends hardly anything of a request for whose memory others wait")
         if self._partial is not None:
             self._partial.close()

@@ -2,7 +2,7 @@
 
 A frame is an int32 size and that many bytes. Memory is allocated as the bytes arrive, whatever the size: a buffer is at
 most twice as large as its content. All partial frames of a loop share a budget, with separate parts for small and large
-ones, so that large frames never block small ones. When one has to wait for memory, those give way that hardly grow.
+ones, so that large frames never block small ones. When a frame waits for memory, frames that hardly grow are dropped.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ SMALL_FRAME_BYTES = 64 << 10
 SMALL_FRAMES_BYTES = 128 << 20  # 2,000 of them, each with all its bytes but one
 LARGE_FRAMES_BYTES = 256 << 20
 SPARE_BYTES = 2 << 20  # one buffer of this size serves the large frames in turn
-LEAST_PROGRESS_BYTES = 16 << 10  # what has to come while others wait for memory, in
+LEAST_PROGRESS_BYTES = 16 << 10  # the bytes that must arrive while others wait for memory, in
 PATIENCE_MS = 1_000
-TLS_HANDSHAKES = range(0x160300, 0x160304)  # the first three bytes of a client that speaks TLS
+TLS_HANDSHAKES = range(0x160300, 0x160304)  # the first three bytes of a TLS client
 
 
 class FrameError(Exception):
@@ -42,8 +42,8 @@ def frame_size(data: memoryview, position: int, limit_bytes: int, least_bytes: i
 class Pool:
     """The memory of all partial frames of one kind.
 
-    A frame that would exceed the limit waits, except the oldest incomplete one, so that one always makes progress. For
-    one that waits, those give way that have hardly grown for a time, the longest first.
+    A frame that would exceed the limit waits, except the oldest incomplete one, so that one always makes progress.
+    Frames that have hardly grown for a while are dropped for waiting ones, the oldest first.
     """
 
     def __init__(self, limit_bytes: int, now_ms: Callable[[], float]) -> None:
@@ -52,7 +52,7 @@ class Pool:
         self.waiting: dict[PartialFrame, Callable[[], None]] = {}
         self._now_ms = now_ms
         self._holders: dict[PartialFrame, int] = {}  # in the order in which the frames began
-        self._growing: dict[PartialFrame, float] = {}  # since when each has hardly grown, the longest first
+        self._growing: dict[PartialFrame, float] = {}  # since when each has hardly grown, the oldest first
 
     def book(self, frame: PartialFrame, size_bytes: int) -> None:
         """Set the memory of `frame` to `size_bytes`."""
@@ -62,18 +62,18 @@ class Pool:
             self.grew(frame)
 
     def grew(self, frame: PartialFrame) -> None:
-        """Note that `frame` has made progress."""
+        """Record that `frame` has made progress."""
         self._growing.pop(frame, None)
         self._growing[frame] = self._now_ms()
 
     def wait(self, frame: PartialFrame, wake: Callable[[], None]) -> None:
         """Call `wake` when there is room for the next bytes of `frame`; make room if there are idle ones."""
         self.waiting[frame] = wake
-        self._growing.pop(frame, None)  # the client cannot help that it stands still
+        self._growing.pop(frame, None)  # it waits for memory, not for its client
         self.make_room([frame])
 
     def make_room(self, waiting: Iterable[PartialFrame]) -> None:
-        """Give up those that have hardly grown for a time, until these have room."""
+        """Drop frames that have hardly grown for a while, until the waiting ones have room."""
         lacking_bytes = self.held_bytes - self.limit_bytes + sum(map(self._growth_bytes, waiting))
         since_ms = self._now_ms() - PATIENCE_MS
         while lacking_bytes > 0 and self._growing:
@@ -159,7 +159,7 @@ class FrameBudget:
         self._count()
 
     def wait(self, frame: PartialFrame, wake: Callable[[], None]) -> None:
-        """Call `wake` when it is worth another try to `take` bytes for `frame`."""
+        """Call `wake` when `take` should be tried again for `frame`."""
         frame.pool.wait(frame, wake)
         self._look_again_later()
 

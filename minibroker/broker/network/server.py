@@ -200,7 +200,7 @@ class Server:
             host_name(transport),
             transport.get_extra_info("principal", ANONYMOUS),
         )
-        if listener not in node.tls:  # where there is TLS, connections are counted from before the handshake
+        if listener not in node.tls:  # with TLS, connections are counted before the handshake
             self._limits[node.node_id].came(connection, outlet.abort_soon)
         return connection
 
@@ -241,9 +241,9 @@ class Server:
     def sweep_stalled(self) -> None:
         """Close stalled connections that hold memory, now and every one or five seconds.
 
-        These are those that sent nothing more of a request, took nothing of their answers, or did not authenticate for
-        connections.max.stall.ms. `FrameBudget` closes those that hardly go on with a request while others wait for its
-        memory.
+        These are connections that sent nothing more of a request, read nothing of their answers, or did not
+        authenticate for connections.max.stall.ms. `FrameBudget` closes those that hardly continue a request while
+        others wait for its memory.
         """
         limit_ms = self._cluster.settings["connections.max.stall.ms"]
         since_ms = self._clock.monotonic_ms() - limit_ms

@@ -38,13 +38,13 @@ NOT_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "UNSUP
 
 
 class Limits(Protocol):
-    """What decides whether a connection that has just been accepted may go on."""
+    """The limits that admit, mute or close new connections."""
 
     def came(self, connection: TlsLayer, close_soon: Callable[[], None]) -> None:
-        """Take in a new connection, or mute it, or have it closed."""
+        """Admit a new connection, mute it, or close it."""
 
     def gone(self, connection: TlsLayer) -> None:
-        """Forget a connection that has been closed."""
+        """Remove a closed connection."""
 
 
 class TlsLayer(asyncio.BufferedProtocol):
@@ -108,7 +108,7 @@ class TlsLayer(asyncio.BufferedProtocol):
         if self._transport.is_closing():
             return
         if self._is_muted:
-            self._transport.pause_reading()  # uvloop reads on, if that was said before it began
+            self._transport.pause_reading()  # uvloop continues to read if this is called before it starts
             return
         if self._application is None:
             self._shake_hands()
@@ -142,12 +142,12 @@ class TlsLayer(asyncio.BufferedProtocol):
     # --- handshake ------------------------------------------------------------------------------
 
     def mute(self) -> None:
-        """Do nothing until `unmute`: too many connections are there, or come."""
+        """Do nothing until `unmute`, as there are too many connections."""
         self._is_muted = True
         self._transport.pause_reading()
 
     def unmute(self) -> None:
-        """Let a connection go on that was muted; its time begins now."""
+        """Resume a muted connection; its timeout begins now."""
         self._is_muted = False
         if not self._transport.is_closing():
             self._await_handshake()

@@ -50,9 +50,9 @@ class RequestContext:
     def __init__(
         self, cluster: Broker, connection: Connection, version: int, client_id: str | None, slicer: Slicer
     ) -> None:
-        """`frame_is_kept`: whether the request's records stay as they are until it is answered, and not only now.
+        """`frame_is_kept` says whether the request's records stay valid until it is answered, and not only now.
 
-        `kept` is the frame that was handed over for that, until somebody sees to it that it is closed.
+        `kept` is the frame that was handed over for that, until it has an owner that closes it.
         """
         self.cluster = cluster
         self.connection = connection
@@ -62,7 +62,7 @@ class RequestContext:
         self.slicer = slicer
         self.frame: memoryview | None = None  # the request's bytes, during the first slice of its handler
         self.frame_is_kept = False
-        self.is_own = False  # whether the process itself asks, which has all rights
+        self.is_own = False  # whether it is a request of this process, which has all rights
         self.kept: PartialFrame | None = None
         self.long_arrays: tuple[list[Any], ...] | list[list[Any]] = ()
         self.may_take_apart = False  # the request and its answer, as the handler and the writer alone see them

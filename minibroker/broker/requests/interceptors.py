@@ -4,7 +4,7 @@ This file calls the hooks; `dispatch` decides whether there are any.
 
     request --> before --> handler --> answer --> encoded --> queued --> sent
                    |          ^           ^
-                   +- answers in the handler's place, or parks and lets it go on later
+                   +- answers in the handler's place, or parks it and runs it later
     a request ends once: `sent`, or `lost` if its client went away or it failed
 """
 

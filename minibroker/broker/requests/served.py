@@ -121,9 +121,9 @@ def handles(key: ApiKey, *, durable: bool = False, lasting: bool = False) -> Cal
     """Register a handler for `key`, which has a row in `FAMILIES`.
 
     `durable` says that the request may change the cluster's metadata: then it is answered once the change is synced, as
-    Kafka's controller does. If that fails, nobody knows whether a start will find it, and its connection is closed.
-    `lasting` says that the same bytes get the same answer as long as nothing has changed, where the handler says so of
-    an answer by `context.lasts`.
+    Kafka's controller does. If that fails, it is unknown whether a start will find the change, and the connection is
+    closed. `lasting` says that the same bytes get the same answer until something changes, for answers that the handler
+    marks with `context.lasts`.
     """
 
     def register(handler: AnyHandler) -> AnyHandler:

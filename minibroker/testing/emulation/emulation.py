@@ -75,7 +75,7 @@ def first_levels_of(release: str) -> dict[str, int]:
 
 
 class Emulation(Interceptor):
-    """Makes a broker announce, serve and refuse what the release did."""
+    """Makes a broker announce, serve and reject what the release did."""
 
     def __init__(self, release: str) -> None:
         self.release = release

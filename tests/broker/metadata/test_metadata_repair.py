@@ -102,7 +102,7 @@ def test_what_the_damage_left_is_kept_configs_included(data: Path) -> None:
     (data / LOG).write_bytes(content)
     steps = repair(data)
     assert any("bytes at" in step and "are damaged" in step for step in steps)
-    assert any("second comes back with the id" in step and "must be set again" in step for step in steps)
+    assert any("second is restored with the id" in step and "must be set again" in step for step in steps)
     assert not any("first" in step for step in steps)
     with Harness(data.parent) as harness:
         assert harness.cluster.image.topics["first"].overrides == {"retention.ms": "-1"}
