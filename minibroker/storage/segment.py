@@ -89,6 +89,7 @@ class Segment:
         "_preallocated",
         "_remembered",
         "_not_newer",
+        "_has_own_indexes",
         "_readable",
     )
 
@@ -109,6 +110,7 @@ class Segment:
         self._remembered: dict[int, int] = {}
         self._not_newer: dict[int, tuple[int, int]] = {}
         self._readable: tuple[int, int] | None = None
+        self._has_own_indexes = True  # and not files of another segment under their names
 
     @classmethod
     def create(cls, disk: Disk, directory: str, base_offset: int, settings: LogSettings, now_ms: int) -> Segment:
@@ -228,7 +230,7 @@ class Segment:
         at once, from the last index entry on. `gaps` says that compaction may have taken its last records.
         """
         if self._readable is None:
-            known = self.noted_last_offset()
+            known = self.noted_last_offset() if self._has_own_indexes else -1
             position, end_offset, problem = self._sound_end(next_base_offset)
             if end_offset <= known:
                 problem = problem or f"its time index knows offset {known}"
@@ -462,7 +464,8 @@ class Segment:
         return self.indexes
 
     def index_anew(self, reason: str) -> None:
-        """Believe no index file, but read all batches."""
+        """Read all batches instead of the index files, which may be those of another segment until the next start."""
+        self._has_own_indexes = False
         self._rebuild_indexes(CorruptIndex(reason))
 
     def _rebuild_indexes(self, problem: CorruptIndex) -> None:

@@ -375,6 +375,23 @@ def test_a_swap_that_cannot_end_is_readable_and_completed_by_the_next_start(tmp_
     assert contents(open_at(tmp_path, SETTINGS, clean=False)) == [*expected, (12, "k9", "later")]
 
 
+def test_an_index_that_stays_when_a_swap_cannot_end_is_not_taken_for_that_of_the_new_segment(tmp_path: Path) -> None:
+    disk = FailingDisk()
+    log = open_at(tmp_path, SETTINGS, surroundings=Surroundings(disk))
+    append(log, pairs(("a", "1")))
+    fill(log, [pairs(("b", "1"), timestamp=NOW_MS + 5), pairs(("b", "2" * 300)), pairs(("c", "3" * 300))])
+    cleaning = begin(log)
+    assert cleaning.work()
+    disk.failing, disk.suffix = {"rename"}, (".index.deleted", ".log")  # type: ignore[assignment]
+    with pytest.raises(KafkaError):
+        cleaning.swap()
+    disk.failing = set()
+    expected = [(0, "a", "1"), (2, "b", "2" * 300), (3, "c", "3" * 300)]
+    assert contents(log) == expected
+    log.abandon()
+    assert contents(open_at(tmp_path, SETTINGS, clean=False)) == expected
+
+
 def test_what_was_not_on_the_disk_itself_is_before_older_values_go(tmp_path: Path) -> None:
     disk = FailingDisk()
     log = two_rounds(tmp_path, Surroundings(disk))
