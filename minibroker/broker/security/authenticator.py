@@ -233,8 +233,7 @@ class Authenticator:
         except InvalidCredentials as error:
             doing = "authentication" if self._previous is None else "re-authentication"
             told = f"Authentication failed during {doing} due to invalid credentials with SASL mechanism"
-            log.debug("%s: %s", self._connection.peer, error)
-            return self._fail(_refusal(f"{told} {self._mechanism}"), answer)
+            return self._fail(_refusal(f"{told} {self._mechanism}"), answer, str(error))
         if not isinstance(challenge, bytes):
             return self._go_on_later(challenge, token, answer)
         return answer(Reply(ErrorCode.NONE, "", challenge, 0))
@@ -309,9 +308,10 @@ class Authenticator:
 
     # --- failure --------------------------------------------------------------------------------
 
-    def _fail(self, reply: Reply, answer: Answer) -> Any:
+    def _fail(self, reply: Reply, answer: Answer, reason: str = "") -> Any:
+        """Refuse the client, and say in the log alone what it is not told."""
         self._failure = reply
-        return self._refuse(reply.message or "", lambda: answer(reply))
+        return self._refuse(f"{reply.message}{reason and ': '}{reason}", lambda: answer(reply))
 
     def _refuse(self, reason: str, answer: Callable[[], Any]) -> Any:
         """Answer after the delay for failures, and close the connection."""

@@ -102,7 +102,7 @@ def scram(mechanism: ScramMechanism, find: Lookup, server_nonce: str) -> Exchang
     challenge = f"r={nonce},s={base64.b64encode(known.salt).decode()},i={known.iterations}"
     final = _matched(FINAL, (yield challenge.encode()))
     if final["nonce"] != nonce:
-        raise InvalidCredentials("the nonce is not that of the challenge")
+        raise InvalidCredentials("the nonce is not that of the challenge; Kafka 4 refuses librdkafka before 2.6.1, too")
     if _decoded(final["channel"]) != first["header"].encode():
         raise InvalidCredentials("the channel binding is not that of the first message")
     said = f"{first['bare']},{challenge},{final['without_proof']}".encode()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -153,6 +154,18 @@ def test_a_token_that_cannot_be_understood_tells_nothing(tmp_path: Path) -> None
         harness.clock.advance(DELAY_MS)
         told = "Authentication failed during authentication due to invalid credentials with SASL mechanism"
         assert client.answer().error_message == f"{told} SCRAM-SHA-256"
+
+
+def test_why_an_exchange_fails_is_said_in_the_log_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    old_librdkafka = b"c=biws,r=mine" + b"mine" + b"servers,p=AAAA"  # which sends its own nonce twice
+    with sasl_harness(tmp_path, sasl_enabled_mechanisms="SCRAM-SHA-256") as harness, caplog.at_level(logging.INFO):
+        client = sasl_client(harness)
+        client.handshake("SCRAM-SHA-256")
+        client.authenticate(b"n,,n=alice,r=mine")
+        client.send(SaslAuthenticateRequest(auth_bytes=old_librdkafka))
+        harness.clock.advance(DELAY_MS)
+        assert "nonce" not in client.answer().error_message
+    assert "SCRAM-SHA-256: the nonce is not that of the challenge; Kafka 4 refuses librdkafka before" in caplog.text
 
 
 def test_a_wrong_password_without_a_header_only_closes(harness: Harness, client: SaslClient) -> None:
