@@ -17,7 +17,6 @@ from minibroker.broker.security.authorizer import STANDARD_AUTHORIZER
 from minibroker.broker.security.operations import CLUSTER_NAME, Operation, ResourceType
 from minibroker.broker.security.scram import BY_NAME, credential, salted_password
 from minibroker.protocol.messages.metadata_records import (
-    AccessControlEntryRecord,
     ClientQuotaRecord,
     RemoveAccessControlEntryRecord,
     RemoveUserScramCredentialRecord,
@@ -213,17 +212,7 @@ class AclVerbs(_OnBroker):
         )
         check_new(acl)
         if acl not in self._cluster.image.acls.ids:
-            record = AccessControlEntryRecord(
-                id=self._cluster.new_uuid(),
-                resource_type=acl.resource_type,
-                resource_name=acl.name,
-                pattern_type=acl.pattern_type,
-                principal=acl.principal,
-                host=acl.host,
-                operation=acl.operation,
-                permission_type=acl.permission,
-            )
-            self._cluster.commit([record])
+            self._cluster.commit([acl.record(self._cluster.new_uuid())])
 
 
 def _resource(topic: str | None, group: str | None, transactional_id: str | None) -> tuple[int, str]:
