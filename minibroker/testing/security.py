@@ -11,14 +11,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from minibroker.broker.metadata.image import BROKER_RESOURCE, QuotaEntity
-from minibroker.broker.quotas.client_quotas import CLIENT_ID, IP, USER, Limit, check_value, checked_entity
+from minibroker.broker.quotas.client_quotas import CLIENT_ID, IP, USER, Limit, check_value, checked_entity, quota_record
 from minibroker.broker.security.acls import Acl, PatternType, Permission, check_new
 from minibroker.broker.security.authorizer import STANDARD_AUTHORIZER
 from minibroker.broker.security.operations import CLUSTER_NAME, Operation, ResourceType
 from minibroker.broker.security.scram import BY_NAME, credential, salted_password
 from minibroker.protocol.messages.metadata_records import (
-    AccessControlEntryRecord,
-    ClientQuotaRecord,
     RemoveAccessControlEntryRecord,
     RemoveUserScramCredentialRecord,
 )
@@ -213,17 +211,7 @@ class AclVerbs(_OnBroker):
         )
         check_new(acl)
         if acl not in self._cluster.image.acls.ids:
-            record = AccessControlEntryRecord(
-                id=self._cluster.new_uuid(),
-                resource_type=acl.resource_type,
-                resource_name=acl.name,
-                pattern_type=acl.pattern_type,
-                principal=acl.principal,
-                host=acl.host,
-                operation=acl.operation,
-                permission_type=acl.permission,
-            )
-            self._cluster.commit([record])
+            self._cluster.commit([acl.record(self._cluster.new_uuid())])
 
 
 def _resource(topic: str | None, group: str | None, transactional_id: str | None) -> tuple[int, str]:
@@ -277,22 +265,14 @@ class QuotaVerbs(_OnBroker):
         wanted = {key: value for key, value in limits.items() if value is not None}
         for key, value in wanted.items():
             check_value(known, key, value)
-        self._commit(entity, wanted, remove=False)
+        self._cluster.commit([quota_record(entity, key, value) for key, value in wanted.items()])
 
     @immediate
     def remove(self, *, user: str | None = None, client_id: str | None = None, ip: str | None = None) -> None:
         """Remove the quotas of a user, a client id, both, or an address."""
         entity, _ = _entity(user, client_id, ip)
-        self._commit(entity, self._cluster.image.quotas.get(entity, {}), remove=True)
-
-    def _commit(self, entity: QuotaEntity, limits: Mapping[str, float], *, remove: bool) -> None:
-        shape = ClientQuotaRecord.EntityData
-        decided = []
-        for key, value in limits.items():
-            record = ClientQuotaRecord(key=key, value=value, remove=remove)
-            record.entity = [shape(entity_type=kind, entity_name=name) for kind, name in entity]
-            decided.append(record)
-        self._cluster.commit(decided)
+        known = self._cluster.image.quotas.get(entity, {})
+        self._cluster.commit([quota_record(entity, key, None) for key in known])
 
 
 def _entity(user: str | None, client_id: str | None, ip: str | None) -> tuple[QuotaEntity, Mapping[str, Limit]]:

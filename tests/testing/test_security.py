@@ -102,6 +102,14 @@ def test_a_user_has_one_password_for_all_mechanisms(protocol: str) -> None:
             producer.poll(0.1)
 
 
+@pytest.mark.parametrize("name", ["alice@example.com", 'a "quoted" name', "9-to-5"])
+def test_names_and_passwords_may_have_any_characters(name: str) -> None:
+    with Broker(security="SASL_PLAINTEXT", users={name: "two\nlines"}) as broker:
+        assert [produced(broker, user=name, mechanism=each) for each in MECHANISMS] == [[], [], []]
+        broker.users.add(f"{name}, too", "\r\n\\n")
+        assert [produced(broker, user=f"{name}, too", mechanism=each) for each in MECHANISMS] == [[], [], []]
+
+
 @pytest.mark.parametrize("protocol", TLS)
 @pytest.mark.parametrize(
     ("kind", "reason"),

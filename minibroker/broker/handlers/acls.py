@@ -12,7 +12,6 @@ Not implemented: nothing.
 
 from __future__ import annotations
 
-from functools import partial
 from operator import attrgetter
 from typing import TypeVar
 
@@ -22,9 +21,8 @@ from minibroker.broker.requests.served import handles
 from minibroker.broker.security.acls import Acl, AclFilter, check_new
 from minibroker.broker.security.operations import ALTER_CLUSTER, DESCRIBE_CLUSTER
 from minibroker.protocol.apis import ApiKey
-from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.messages.metadata_records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
+from minibroker.protocol.messages.metadata_records import RemoveAccessControlEntryRecord
 from minibroker.protocol.messages.security import (
     CreateAclsRequest,
     CreateAclsResponse,
@@ -122,21 +120,9 @@ def _create(context: RequestContext, creations: list[CreateAclsRequest.AclCreati
         raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
     known = context.cluster.image.acls.ids
     new = [acl for acl in sorted(wanted, key=attrgetter("permission")) if acl not in known]
-    yield from context.cluster.commit_in_steps((yield from each(partial(_record, context), new)))
+    records = yield from each(lambda acl: acl.record(context.cluster.new_uuid()), new)
+    yield from context.cluster.commit_in_steps(records)
     return results
-
-
-def _record(context: RequestContext, acl: Acl) -> Message:
-    return AccessControlEntryRecord(
-        id=context.cluster.new_uuid(),
-        resource_type=acl.resource_type,
-        resource_name=acl.name,
-        pattern_type=acl.pattern_type,
-        principal=acl.principal,
-        host=acl.host,
-        operation=acl.operation,
-        permission_type=acl.permission,
-    )
 
 
 @handles(ApiKey.DELETE_ACLS, durable=True)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 
 from minibroker.broker.metadata.image import QuotaEntity
-from minibroker.broker.quotas.client_quotas import Filter, check_value, checked_entity
+from minibroker.broker.quotas.client_quotas import Filter, check_value, checked_entity, quota_record
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import ALTER_CLUSTER_CONFIGS, DESCRIBE_CLUSTER_CONFIGS
@@ -112,8 +112,5 @@ def _decided(context: RequestContext, entry: Asked) -> list[ClientQuotaRecord]:
             check_value(limits, change.key, change.value)
         is_news = change.key in current if change.remove else current.get(change.key) != change.value
         if is_news:
-            record = ClientQuotaRecord(key=change.key, value=0.0 if change.remove else change.value)
-            record.remove = change.remove
-            record.entity = [ClientQuotaRecord.EntityData(entity_type=kind, entity_name=name) for kind, name in entity]
-            decided.append(record)
+            decided.append(quota_record(entity, change.key, None if change.remove else change.value))
     return decided

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from minibroker.broker.metadata.image import QuotaEntity
 from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.metadata_records import ClientQuotaRecord
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 INT_MAX, LONG_MAX = (1 << 31) - 1, (1 << 63) - 1
@@ -75,6 +76,12 @@ def check_value(limits: Mapping[str, Limit], key: str, value: float) -> None:
         raise _invalid(f"Proposed value for {key} is too large for {limit.type}.")
     if limit.whole and value % 1 > 1e-6:
         raise _invalid(f"{key} cannot be a fractional value.")
+
+
+def quota_record(entity: QuotaEntity, key: str, value: float | None) -> ClientQuotaRecord:
+    """Return the record that sets a quota, or removes it without a value."""
+    parts = [ClientQuotaRecord.EntityData(entity_type=kind, entity_name=name) for kind, name in entity]
+    return ClientQuotaRecord(entity=parts, key=key, value=0.0 if value is None else value, remove=value is None)
 
 
 class Filter:

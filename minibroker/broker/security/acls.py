@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from minibroker.broker.security.hosts import ANY_HOST, address_range, lies_in
 from minibroker.broker.security.operations import CLUSTER_NAME, Operation, ResourceType
 from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.metadata_records import AccessControlEntryRecord
 
 if TYPE_CHECKING:
     from ipaddress import IPv4Network, IPv6Network
@@ -51,6 +52,19 @@ class Acl(NamedTuple):
     host: str
     operation: int
     permission: int
+
+    def record(self, id: bytes) -> AccessControlEntryRecord:
+        """Return the record that creates it."""
+        return AccessControlEntryRecord(
+            id=id,
+            resource_type=self.resource_type,
+            resource_name=self.name,
+            pattern_type=self.pattern_type,
+            principal=self.principal,
+            host=self.host,
+            operation=self.operation,
+            permission_type=self.permission,
+        )
 
 
 def check_new(acl: Acl) -> None:

@@ -38,6 +38,14 @@ def test_attributes_that_stand_together_are_joined_by_a_plus() -> None:
     assert name_text(x509.Name([together]).public_bytes()) in ("CN=a+O=b", "O=b+CN=a")
 
 
+@pytest.mark.parametrize("attribute", ["", "0603550403"])
+def test_an_attribute_without_all_of_its_parts_is_malformed(attribute: str) -> None:
+    length = len(attribute) // 2
+    name = bytes([0x30, length + 4, 0x31, length + 2, 0x30, length]) + bytes.fromhex(attribute)
+    with pytest.raises(MalformedName):
+        name_text(name)
+
+
 def test_the_subject_of_a_certificate_is_read_and_not_its_issuer() -> None:
     signed = Authority("CN=the authority").sign("CN=the client,OU=x")
     assert subject_of(signed.certificate.public_bytes(Encoding.DER)) == "CN=the client,OU=x"

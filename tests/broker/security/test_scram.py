@@ -104,6 +104,8 @@ def test_a_credential_of_one_mechanism_is_none_of_the_other() -> None:
 def test_nobody_acts_for_somebody_else() -> None:
     with pytest.raises(AuthenticationFailed, match="Client requested an authorization id that is different"):
         exchange(record("alice", "x")).send(b"n,a=bob,n=alice,r=c")
+    with pytest.raises(AuthenticationFailed, match="Client requested an authorization id that is different"):
+        exchange().send(b"n,a=bob,n=alice,r=c")  # nobody learns whether there is an alice
     challenge = exchange(record("alice", "x")).send(b"n,a=alice,n=alice,r=c")
     assert challenge is not None and challenge.startswith(b"r=cserver,")
 
