@@ -236,7 +236,7 @@ class Connection:
     def _run_frames(self, data: memoryview, answers: list[Any]) -> int:
         """Run the frames in `data`; return the end of the last one, negative if other connections have their turn."""
         position, end, ran, stop_at = 0, len(data), 0, 0.0
-        while end - position >= PREFIX.size:
+        while end - position >= PREFIX.size and not self.muted:
             stop = position + PREFIX.size + frame_size(data, position, self.limit_bytes, self._least_bytes)
             if stop > end:
                 break
@@ -257,8 +257,6 @@ class Connection:
                 break
             else:
                 self._send_at_end(answers, outcome)
-            if self.muted:
-                break
         return position
 
     def _send_at_end(self, answers: list[Any], due: Due) -> None:

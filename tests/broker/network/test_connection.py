@@ -168,6 +168,18 @@ def test_requests_behind_a_parked_one_wait_for_it() -> None:
     assert numbers(talk.outlet.sent) == [1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("cut", [5, SCRATCH_BYTES])
+def test_a_connection_that_is_muted_from_the_start_runs_nothing_until_it_may(cut: int) -> None:
+    talk = Conversation()
+    talk.connection.mute()
+    talk.feed(frame("a", 1) + frame("a", 2), cut)
+    assert talk.outlet.sent == []
+    talk.connection.unmute()
+    talk.outlet.run()
+    assert numbers(talk.outlet.sent) == [1, 2]
+    assert talk.budget.held_bytes == 0
+
+
 def test_while_a_request_is_parked_reading_goes_on_up_to_a_limit() -> None:
     talk = Conversation()
     talk.feed(frame("p", 1))
