@@ -13,6 +13,7 @@ from typing import ClassVar
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
 from minibroker.protocol.records.batch import CONTROL_BIT, LOG_OVERHEAD_BYTES, MAGIC, BatchHeader, assign
 from minibroker.storage.environment import Environment as Environment
+from minibroker.storage.files import Bytes
 from minibroker.storage.flushing import Flusher
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import LOG_SUFFIX, segment_name
@@ -152,9 +153,7 @@ class LogEnd:
                 max_timestamp = header.max_timestamp
         try:
             self._make_room(position, next_offset - 1, max_timestamp)
-            self._torn = True
-            self._active.append(records, first_offset, batches)
-            self._torn = False
+            self._write(records, first_offset, batches)
         except OSError as error:
             raise self._failure("append", error) from error
         if leader_epoch != self.epochs.latest and batches[0].magic == MAGIC:
@@ -228,17 +227,24 @@ class LogEnd:
     def _try_to_write(self, pending: Pending) -> KafkaError | None:
         try:
             self._check_online()  # a sync may have failed since they were appended
-            self._torn = True
-            self._active.append(pending.data, self.log_end_offset, pending.headers)
+            self._write(pending.data, self.log_end_offset, pending.headers)
         except OSError as error:
-            with suppress(OSError):
-                self._trim()  # now, as whole batches may be left: a start after a crash would take them for good ones
             return self._failure("append", error)
         except KafkaError as offline:
             return offline
-        self._torn = False
         self._end_at(pending.next_offset)
         return None
+
+    def _write(self, data: Bytes, first_offset: int, batches: Sequence[BatchHeader]) -> None:
+        """Write batches to the active segment. Raises `OSError`; then it removes what was written, if it can."""
+        self._torn = True
+        try:
+            self._active.append(data, first_offset, batches)
+        except OSError:
+            with suppress(OSError):
+                self._trim()  # now, as whole batches may be left: a start after a crash would take them for good ones
+            raise
+        self._torn = False
 
     def _lose(self, pending: Pending) -> None:
         """Forget batches; what is known of the producers, which was ahead, is read from the log again."""

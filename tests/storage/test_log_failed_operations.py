@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.records.batch import check_batch
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
 from tests.storage.support import (
@@ -67,12 +68,22 @@ def test_a_failed_append_leaves_nothing_that_a_clean_stop_would_keep(tmp_path: P
     assert (tmp_path / "00000000000000000000.log").stat().st_size == log.size_bytes
 
 
+def test_a_start_after_a_crash_finds_no_batch_of_several_whose_append_was_cut_short(tmp_path: Path) -> None:
+    log, disk = failing_log(tmp_path, LogSettings())
+    parts = [batch(1, value=b"lost"), batch(1, value=b"lost")]
+    disk.room_bytes = len(parts[0]) + 1
+    with pytest.raises(KafkaError) as raised:
+        log.append(bytearray().join(parts), [check_batch(part) for part in parts], 0)
+    assert code_of(raised) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (tmp_path / "00000000000000000000.log").stat().st_size == log.size_bytes
+    assert open_at(tmp_path, clean=False).log_end_offset == log.log_end_offset == 10
+
+
 def test_what_a_failed_append_left_is_cut_off_before_the_log_goes_on(tmp_path: Path) -> None:
     log, disk = failing_log(tmp_path)
-    disk.room_bytes = 75
+    disk.room_bytes, disk.failing = 75, {"truncate"}
     assert_append_fails(log)
     disk.room_bytes = None
-    disk.failing = {"truncate"}
     assert_append_fails(log)
     disk.failing = set()
     append(log, batch(1))
