@@ -57,8 +57,8 @@ PHRASES = [
     f"`connections.max.idle.ms`, {setting('connections.max.idle.ms'):,} ms",
     f"`connections.max.stall.ms` and {kib(tls_layer.HANDSHAKE_BYTES)}",
     f"`sasl.server.max.receive.size`, {setting('sasl.server.max.receive.size'):,} bytes",
-    f"of SCRAM may have {kib(scram.MESSAGE_BYTES_MAX)}, one of OAUTHBEARER {kib(oauthbearer.MESSAGE_BYTES_MAX)}",
-    f"an issuer of tokens may have {mib(jwks.BYTES_MAX)}",
+    f"may have {kib(scram.MESSAGE_BYTES_MAX)} with SCRAM, and {kib(oauthbearer.MESSAGE_BYTES_MAX)} with OAUTHBEARER",
+    f"a token issuer may have {mib(jwks.BYTES_MAX)}",
     f"{mib(framing.SMALL_FRAMES_BYTES)} for those up to {kib(framing.SMALL_FRAME_BYTES)}, and "
     f"`queued.max.request.bytes`, {mib(framing.LARGE_FRAMES_BYTES)} if it is {setting('queued.max.request.bytes')}",
     f"grown by less than {kib(framing.LEAST_PROGRESS_BYTES)} for {framing.PATIENCE_MS:,} ms",

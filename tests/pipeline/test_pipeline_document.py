@@ -56,7 +56,7 @@ def test_every_setting_of_a_reading_connection_is_told_and_no_other(monkeypatch:
 def test_every_setting_of_a_producer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = parse_settings({"kafka.bootstrap.servers": "127.0.0.1:9092"}).client
     assert isinstance(settings, Settings)
-    section = DOCUMENT.split("\nOf the producer's settings these act: ")[1].split("\n\n")[0]
+    section = DOCUMENT.split("\nThese settings of the producer have an effect: ")[1].split("\n\n")[0]
     codecs = {name for name in settings.known if re.fullmatch(r"compression\.[a-z0-9]+\.level", name)}
     assert codecs == {f"compression.{codec}.level" for codec in ("gzip", "lz4", "zstd")}
     told = set(re.findall(r"`([a-z.]+)`", section)) - {"all"}
