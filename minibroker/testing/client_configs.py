@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 LOGIN_MODULES: Final = {"PLAIN": "plain.PlainLoginModule"}
 SCRAM_MODULE: Final = "scram.ScramLoginModule"
+JAAS_ESCAPES: Final = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"}
 
 
 class Access(NamedTuple):
@@ -25,6 +26,9 @@ class Access(NamedTuple):
     mechanism: str | None
     user: str | None
     password: str | None
+
+    def __repr__(self) -> str:
+        return f"Access(servers={self.servers!r}, protocol={self.protocol!r}, user={self.user!r})"  # no secrets
 
     def ssl_context(self) -> ssl.SSLContext | None:
         """Return what Python's clients take, None without TLS."""
@@ -113,8 +117,8 @@ def _named(user: str, password: str, access: Access) -> dict[str, str | None]:
 
 
 def quoted(text: str) -> str:
-    """Return a text as a value in a JAAS configuration."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    """Return a text as a word of a JAAS configuration. A string there ends with its line, so line ends are escaped."""
+    return '"' + "".join(JAAS_ESCAPES.get(one, one) for one in text) + '"'
 
 
 LIBRARIES: Final[Mapping[str, Callable[[Access], Any]]] = {

@@ -96,7 +96,7 @@ class Security:
                 cluster.controller.change_config(BROKER_RESOURCE, "", {jaas: self._plain_users()})
 
     def _plain_users(self) -> str:
-        users = "".join(f" user_{name}={quoted(password)}" for name, password in self.passwords.items())
+        users = "".join(f" {quoted('user_' + name)}={quoted(password)}" for name, password in self.passwords.items())
         return f"{PLAIN_MODULE} required{users};"
 
 

@@ -106,7 +106,7 @@ def test_a_user_has_one_password_for_all_mechanisms(protocol: str) -> None:
 def test_names_and_passwords_may_have_any_characters(name: str) -> None:
     with Broker(security="SASL_PLAINTEXT", users={name: "two\nlines"}) as broker:
         assert [produced(broker, user=name, mechanism=each) for each in MECHANISMS] == [[], [], []]
-        broker.users.add(f"{name}, too", "\r\n\\n")
+        broker.users.add(f"{name}, too", "x\r\n\\n")  # librdkafka cuts off blanks at the start
         assert [produced(broker, user=f"{name}, too", mechanism=each) for each in MECHANISMS] == [[], [], []]
 
 

@@ -80,8 +80,10 @@ def _elements(data: bytes) -> Iterator[_Element]:
 
 
 def _attribute(attribute: _Element) -> str:
-    parts = _elements(attribute.content)
-    identifier, value = next(parts), next(parts)
+    parts = list(_elements(attribute.content))
+    if len(parts) != 2:
+        raise MalformedName("an attribute that is not a type and a value")
+    identifier, value = parts
     number = _number(identifier.content)
     keyword = KEYWORDS.get(number)
     if keyword is None or value.tag not in TEXTS:

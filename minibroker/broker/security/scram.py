@@ -90,11 +90,11 @@ def scram(mechanism: ScramMechanism, find: Lookup, server_nonce: str) -> Exchang
     if "tokenauth=true" in first["extensions"].lower().split(","):
         raise InvalidCredentials("there are no delegation tokens")
     name = first["name"].replace("=2C", ",").replace("=3D", "=")
-    found = find(name, mechanism)
-    if first["identity"] and first["identity"] != name and found is not None:
+    if first["identity"] and first["identity"] != name:
         raise AuthenticationFailed(
             "Authentication failed: Client requested an authorization id that is different from username"
         )
+    found = find(name, mechanism)
     known = found or _invented(name, mechanism)
     if known.iterations < MIN_ITERATIONS:
         raise InvalidCredentials(f"{known.iterations} iterations are less than {MIN_ITERATIONS}")
