@@ -19,7 +19,12 @@ from minibroker.broker.control.log_moves import LogMoves
 from minibroker.broker.coordination.coordinators import Coordinators
 from minibroker.broker.metadata import features
 from minibroker.broker.metadata.metadata_log import MetadataError
-from minibroker.broker.metadata.partitions import GROUPS_TOPIC, METADATA_TOPIC, TRANSACTIONS_TOPIC
+from minibroker.broker.metadata.partitions import (
+    GROUPS_TOPIC,
+    METADATA_TOPIC,
+    SHARE_STATE_TOPIC,
+    TRANSACTIONS_TOPIC,
+)
 from minibroker.broker.quotas.quota_manager import QuotaManager
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import KafkaError
@@ -27,6 +32,8 @@ from minibroker.protocol.messages.metadata_records import RemoveTopicRecord
 
 if TYPE_CHECKING:
     from minibroker.broker.groups.coordinator import GroupCoordinator
+    from minibroker.broker.share.coordinator import ShareCoordinator
+    from minibroker.broker.share.share_partitions import SharePartitions
     from minibroker.broker.transactions.coordinator import TransactionCoordinator
     from minibroker.storage.directories.log_directories import LogDirectories
 
@@ -44,6 +51,7 @@ class Broker(Cluster):
         self.quotas = QuotaManager(self)
         self.coordinators = Coordinators(self, self.controller)
         self.watchers.append(self.coordinators)
+        self._shares: SharePartitions | None = None
 
     @property
     def groups(self) -> GroupCoordinator:
@@ -55,6 +63,21 @@ class Broker(Cluster):
     def transactions(self) -> TransactionCoordinator:
         """The coordinator of all transactions."""
         return self.coordinators.of_topic(TRANSACTIONS_TOPIC)  # type: ignore[return-value]
+
+    @property
+    def share_states(self) -> ShareCoordinator:
+        """The coordinator of the states of all share partitions."""
+        return self.coordinators.of_topic(SHARE_STATE_TOPIC)  # type: ignore[return-value]
+
+    @property
+    def shares(self) -> SharePartitions:
+        """The share partitions that this process leads."""
+        if self._shares is None:
+            from minibroker.broker.share.share_partitions import SharePartitions  # many brokers never need it
+
+            self._shares = SharePartitions(self)
+            self.watchers.append(self._shares)
+        return self._shares
 
     def load(self) -> None:
         """Fold the metadata log, begin an epoch in it, register the nodes, open the partitions' logs, elect leaders.

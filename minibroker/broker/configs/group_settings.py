@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class GroupSetting(NamedTuple):
     """A config of a group: its row, and the names of the broker settings for its default, minimum and maximum.
 
-    Some have no such broker settings. Those of share and streams groups have no effect.
+    Some have no such broker settings. Those of streams groups have no effect.
     """
 
     row: Setting
@@ -44,6 +44,12 @@ class GroupSetting(NamedTuple):
 
 def _setting(name: str, default: int, valid: Range, text: str, *brokers: str) -> GroupSetting:
     return GroupSetting(Setting(name, INT, default, text, valid), *brokers)
+
+
+def _bound(name: str, default: int, valid: Range, text: str) -> GroupSetting:
+    """Return a setting that has a default and bounds in the broker settings."""
+    kind, rest = name.split(".", 1)
+    return _setting(name, default, valid, text, f"group.{name}", f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest}")
 
 
 def _kept(name: str, default: Value, valid: Any, *brokers: str | None, type: ConfigType = INT) -> GroupSetting:
@@ -65,15 +71,48 @@ DURATION: Final = re.compile(
 GROUP_SETTINGS: Final = {
     each.row.name: each
     for each in (
-        _bounded("share.session.timeout.ms", 45_000, FROM_ONE),
-        _bounded("share.heartbeat.interval.ms", 5000, FROM_ONE),
-        _bounded("share.record.lock.duration.ms", 30_000, Range(1000)),
-        _bounded("share.delivery.count.limit", 5, Range(2)),
-        _bounded("share.partition.max.record.locks", 2000, Range(100)),
-        _bounded("share.assignment.interval.ms", 1000, FROM_ZERO),
-        _kept(OFFSET_RESET, "latest", None, type=STRING),
-        _kept("share.isolation.level", "read_uncommitted", OneOf(("read_committed", "read_uncommitted")), type=STRING),
-        _kept("share.renew.acknowledge.enable", True, None, type=BOOLEAN),
+        _bound(
+            *("share.session.timeout.ms", 45_000, FROM_ONE),
+            "The time without heartbeats after which a member is removed from a share group.",
+        ),
+        _bound(
+            *("share.heartbeat.interval.ms", 5000, FROM_ONE), "How often the members of a share group send heartbeats."
+        ),
+        _bound(
+            *("share.record.lock.duration.ms", 30_000, Range(1000)),
+            "How long a member of a share group may keep acquired records before others get them.",
+        ),
+        _bound(
+            *("share.delivery.count.limit", 5, Range(2)),
+            "How often a record is delivered to a share group at most; then it is archived.",
+        ),
+        _bound(
+            *("share.partition.max.record.locks", 2000, Range(100)),
+            "The most records of a partition between the first and the last one in flight, for a share group.",
+        ),
+        _bound(
+            *("share.assignment.interval.ms", 1000, FROM_ZERO),
+            "The least time between two target assignments of a share group.",
+        ),
+        GroupSetting(
+            Setting(
+                *(OFFSET_RESET, STRING, "latest"),
+                "Where a new share group begins to read: latest, earliest, or by_duration: with an ISO 8601 duration.",
+            )
+        ),
+        GroupSetting(
+            Setting(
+                *("share.isolation.level", STRING, "read_uncommitted"),
+                "Whether a share group gets the records of open and aborted transactions.",
+                OneOf(("read_committed", "read_uncommitted")),
+            )
+        ),
+        GroupSetting(
+            Setting(
+                *("share.renew.acknowledge.enable", BOOLEAN, True),
+                "Whether members of a share group may renew the locks of records.",
+            )
+        ),
         _bounded("streams.session.timeout.ms", 45_000, FROM_ONE),
         _bounded("streams.heartbeat.interval.ms", 5000, FROM_ONE),
         _bounded("streams.assignment.interval.ms", 1000, FROM_ZERO),
@@ -105,12 +144,6 @@ GROUP_SETTINGS: Final = {
         ),
     )
 }
-# The settings with effect, those of consumer groups. Each has a default and bounds in the broker settings.
-CONSUMER_SETTINGS: Final = {
-    name: (setting.default or "", setting.minimum or "", setting.maximum or "")
-    for name, setting in GROUP_SETTINGS.items()
-    if setting.row.acts
-}
 
 
 class Configured(Protocol):
@@ -122,12 +155,23 @@ class Configured(Protocol):
 
 def group_value(cluster: Configured, group_id: str, name: str) -> Any:
     """Return a group's current value: its own, within the broker's current bounds, or the broker's."""
-    default, minimum, maximum = CONSUMER_SETTINGS[name]
+    setting = GROUP_SETTINGS[name]
     text = cluster.image.configs.get((GROUP_RESOURCE, group_id), {}).get(name)
     if text is None:
-        return cluster.settings[default]
-    value: Any = parse_value(GROUP_SETTINGS[name].row, name, text)
-    return min(max(value, cluster.settings[minimum]), cluster.settings[maximum])
+        return setting.row.default if setting.default is None else cluster.settings[setting.default]
+    value: Any = parse_value(setting.row, name, text)
+    if setting.minimum is not None:
+        value = max(value, cluster.settings[setting.minimum])
+    return value if setting.maximum is None else min(value, cluster.settings[setting.maximum])
+
+
+def duration_ms(text: str) -> int:
+    """Return the length of `by_duration:P1DT2H3M4.5S` in ms."""
+    found = DURATION.fullmatch(text)
+    assert found is not None, text
+    days, _, hours, minutes, seconds, _ = (part or "0_" for part in found.groups())
+    parts = zip((days, hours, minutes, seconds), (86_400_000, 3_600_000, 60_000, 1000), strict=True)
+    return int(sum(float(part[:-1].replace(",", ".")) * unit_ms for part, unit_ms in parts))
 
 
 def validate_group_overrides(settings: Settings, overrides: Mapping[str, str]) -> dict[str, str]:
@@ -169,13 +213,16 @@ def _invalid(message: str) -> KafkaError:
 
 def objection(settings: Settings) -> str | None:
     """Return the violation of a rule of Kafka's GroupCoordinatorConfig in the broker settings, or None."""
-    for default, minimum, maximum in CONSUMER_SETTINGS.values():
+    for row, default, minimum, maximum in GROUP_SETTINGS.values():
+        if not row.acts or default is None or minimum is None or maximum is None:
+            continue
         if settings[maximum] < settings[minimum]:
             return f"{maximum} must be greater than or equal to {minimum}"
         if not settings[minimum] <= settings[default] <= settings[maximum]:
             return f"{default} must be between {minimum} and {maximum}"
-    if settings["group.consumer.session.timeout.ms"] <= settings["group.consumer.heartbeat.interval.ms"]:
-        return "group.consumer.heartbeat.interval.ms must be less than group.consumer.session.timeout.ms"
+    for kind in ("consumer", "share"):
+        if settings[f"group.{kind}.session.timeout.ms"] <= settings[f"group.{kind}.heartbeat.interval.ms"]:
+            return f"group.{kind}.heartbeat.interval.ms must be less than group.{kind}.session.timeout.ms"
     assignors = settings["group.consumer.assignors"]
     if not assignors or not set(assignors) <= {"uniform", "range"}:
         return (

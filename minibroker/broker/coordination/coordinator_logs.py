@@ -50,7 +50,8 @@ class CoordinatorLogSettings(NamedTuple):
     """The names of the settings for creating, loading and appending to the topic.
 
     `load_bytes` is the number of bytes to read at a time, `min_isr` the topic's min.insync.replicas, `codec` the codec
-    of appends. `compression_type` is a value: the topic's compression.type.
+    of appends. `compression_type` and `cleanup_policy` are values of the topic's configs; a topic that is not compacted
+    keeps its records until its coordinator deletes them.
     """
 
     partition_count: str
@@ -60,6 +61,7 @@ class CoordinatorLogSettings(NamedTuple):
     codec: str | None = None
     min_isr: str | None = None
     compression_type: str = "producer"
+    cleanup_policy: str = "compact"
 
 
 class Shard(Protocol):
@@ -121,10 +123,12 @@ class CoordinatorLog:
         names, settings = self._settings, self._cluster.settings
         replicas = min(settings[names.replication_factor], len(self._cluster.nodes))
         overrides = {
-            "cleanup.policy": "compact",
+            "cleanup.policy": names.cleanup_policy,
             "compression.type": names.compression_type,
             "segment.bytes": str(settings[names.segment_bytes]),
         }
+        if names.cleanup_policy == "delete":
+            overrides["retention.ms"] = "-1"
         if names.min_isr is not None:
             overrides["min.insync.replicas"] = str(min(settings[names.min_isr], replicas))
         count = settings[names.partition_count]

@@ -9,7 +9,13 @@ import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from minibroker.broker.metadata.partitions import GROUPS_TOPIC, TRANSACTIONS_TOPIC, Partition, Topic
+from minibroker.broker.metadata.partitions import (
+    GROUPS_TOPIC,
+    SHARE_STATE_TOPIC,
+    TRANSACTIONS_TOPIC,
+    Partition,
+    Topic,
+)
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.steps import Steps
 
@@ -33,6 +39,7 @@ class Kind(NamedTuple):
 KINDS = (
     Kind(GROUPS_TOPIC, 0, "minibroker.broker.groups.coordinator", "GroupCoordinator"),
     Kind(TRANSACTIONS_TOPIC, 1, "minibroker.broker.transactions.coordinator", "TransactionCoordinator"),
+    Kind(SHARE_STATE_TOPIC, 2, "minibroker.broker.share.coordinator", "ShareCoordinator"),
 )
 
 

@@ -18,10 +18,12 @@ from minibroker.broker.groups.consumer.group import ConsumerGroup
 from minibroker.broker.groups.consumer.state import APPLIED
 from minibroker.broker.groups.group import Group
 from minibroker.broker.groups.offsets import CommittedOffset, CommittedOffsets
+from minibroker.broker.groups.share.group import APPLIED as SHARE_APPLIED
+from minibroker.broker.groups.share.group import ShareGroup
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, Topic
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.messages import group_records
+from minibroker.protocol.messages import group_records, share_group_records
 from minibroker.protocol.records.internal import decode_internal
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.steps import Steps
@@ -45,7 +47,7 @@ SETTINGS = CoordinatorLogSettings(
 OFFSET_COMMIT_TYPE = group_records.OffsetCommitKey.api_key.to_bytes(2, "big")
 GROUP_TYPES = tuple(
     key.api_key.to_bytes(2, "big") for key in (group_records.GroupMetadataKey, group_records.ConsumerGroupMetadataKey)
-)
+)  # those whose groups have offsets
 
 
 class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
@@ -61,6 +63,10 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
     def topic_deleted(self, topic: Topic) -> Steps[None]:
         yield from super().topic_deleted(topic)
         yield from forget_topic(self, topic)
+        for group in list(self.groups.values()):
+            if isinstance(group, ShareGroup) and topic.topic_id in group.initialized:
+                group.forget_topic(topic.topic_id)
+                yield
 
     # --- which node, which group ------------------------------------------------------------------
 
@@ -105,6 +111,13 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
         group = self.found(group_id)
         if not isinstance(group, ConsumerGroup):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+        return group
+
+    def share_group(self, group_id: str) -> ShareGroup:
+        """Return the share group of this id (KIP-932). Raises KafkaError(GROUP_ID_NOT_FOUND)."""
+        group = self.found(group_id)
+        if not isinstance(group, ShareGroup):
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
         return group
 
     def classic_group(self, group_id: str) -> ClassicGroup:
@@ -264,10 +277,24 @@ def replay_consumer(coordinator: GroupCoordinator, key: Any, value: Message | No
         coordinator.groups[group.group_id] = ClassicGroup(coordinator, group.group_id, group.offsets)
 
 
+def replay_share(coordinator: GroupCoordinator, key: Any, value: Message | None) -> None:
+    """Fold in a record of a share group, made if there is none, and deleted with its tombstone."""
+    group = coordinator.groups.get(key.group_id)
+    if not isinstance(group, ShareGroup):
+        if value is None:
+            return
+        group = coordinator.groups[key.group_id] = ShareGroup(coordinator, key.group_id)
+    if value is None and isinstance(key, share_group_records.ShareGroupMetadataKey):
+        del coordinator.groups[group.group_id]
+    else:
+        group.apply(records.Change(key, value))
+
+
 # How each record is folded in, by the type of its key. Others are ignored.
 REPLAYED: dict[type[Message], Callable[[GroupCoordinator, Any, Any], None]] = {
     group_records.LegacyOffsetCommitKey: replay_offset,
     group_records.OffsetCommitKey: replay_offset,
     group_records.GroupMetadataKey: replay_classic,
     **dict.fromkeys(APPLIED, replay_consumer),
+    **dict.fromkeys(SHARE_APPLIED, replay_share),
 }

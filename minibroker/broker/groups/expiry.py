@@ -36,7 +36,7 @@ def expire(coordinator: GroupCoordinator, group: Group) -> None:
     now_ms = coordinator.cluster.clock.wall_ms()
     expired = group.offsets.expired(now_ms, retention_ms, group.expires_since, group.is_subscribed_to)
     try:
-        if group.is_empty and len(expired) == len(group.offsets.partitions()):
+        if group.is_empty and group.may_expire and len(expired) == len(group.offsets.partitions()):
             coordinator.delete(group)
             log.info("%s is deleted: it has no members, and no offset is left", group)
         else:

@@ -48,6 +48,7 @@ class GroupType(StrEnum):
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
+    SHARE = "share"
 
 
 class Caller(NamedTuple):
@@ -108,6 +109,11 @@ class Group(ABC):
     @abstractmethod
     def is_empty(self) -> bool:
         """Whether it has no members: then it may be deleted, and anybody may commit offsets."""
+
+    @property
+    def may_expire(self) -> bool:
+        """Whether the group is deleted when it has neither members nor offsets."""
+        return True
 
     @abstractmethod
     def is_subscribed_to(self, topic: str) -> bool:

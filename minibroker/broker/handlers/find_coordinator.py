@@ -18,7 +18,7 @@ import contextlib
 from minibroker.broker.coordination.coordinators import coordinator_of
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
-from minibroker.broker.security.operations import DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID
+from minibroker.broker.security.operations import CLUSTER_ACTION, DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
@@ -26,7 +26,7 @@ from minibroker.protocol.steps import Steps, each
 
 Coordinator = FindCoordinatorResponse.Coordinator
 
-TO_FIND = {0: DESCRIBE_GROUP, 1: DESCRIBE_TRANSACTIONAL_ID}  # by the type of the key
+TO_FIND = {0: DESCRIBE_GROUP, 1: DESCRIBE_TRANSACTIONAL_ID, 2: CLUSTER_ACTION}  # by the type of the key
 FIRST_WITH_SEVERAL_KEYS = 4
 NO_ERROR_TEXT = "NONE"  # what Kafka answers in the versions with one key
 

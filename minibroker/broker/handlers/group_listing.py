@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from minibroker.broker.groups.share.group import ShareGroup
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.parked import Parked
 from minibroker.broker.requests.served import handles
@@ -113,7 +114,12 @@ def _delete(context: RequestContext, group_id: str) -> ErrorCode:
     try:
         context.authorize(DELETE_GROUP, group_id)
         groups.check(context.node, group_id)
-        groups.delete(groups.found(group_id))
+        group = groups.found(group_id)
+        group.check_deletion()
+        if isinstance(group, ShareGroup):
+            states = {topic_id: indexes for topic_id, (_, indexes) in group.initialized.items()}
+            context.cluster.shares.forget_group(group_id, states)
+        groups.delete(group)
     except KafkaError as error:
         return error.code
     return ErrorCode.NONE

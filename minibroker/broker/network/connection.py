@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from minibroker.broker.network.framing import (
@@ -82,6 +82,7 @@ class Connection:
         "_due",
         "_diverted",
         "_execute",
+        "_farewells",
         "_least_bytes",
         "_outlet",
         "_parked",
@@ -136,6 +137,7 @@ class Connection:
         self._tell_at_end = tell_at_end
         self._due: list[list[Any] | Due] | None = None  # what is sent at the end of the turn
         self._budget = budget
+        self._farewells: dict[Hashable, Callable[[], None]] | None = None  # what to call when the client is gone
         self.muted = False  # no request runs until `unmute`
         self._parked: Parked | None = None
         self._request_bytes = 0  # of the parked one
@@ -412,9 +414,20 @@ class Connection:
         """Close the connection once earlier answers are sent; call this while frames run."""
         self.closed = True
 
+    def call_when_lost(self, key: Hashable, farewell: Callable[[], None] | None) -> None:
+        """Call `farewell` when the socket is closed, in place of an earlier one with this key; None cancels it."""
+        if self._farewells is None:
+            self._farewells = {}
+        self._farewells.pop(key, None)
+        if farewell is not None:
+            self._farewells[key] = farewell
+
     def lost(self) -> None:
         """Drop everything and cancel the waiting request, as the socket is closed."""
         self.closed = True
+        farewells, self._farewells = self._farewells, None
+        for farewell in () if farewells is None else farewells.values():
+            farewell()
         if self.authenticator is not None:
             self.authenticator.lost()
         self._due = None

@@ -56,6 +56,21 @@ FAMILIES: Final = {
     "reassignments": {ApiKey.ALTER_PARTITION_REASSIGNMENTS: "0-1", ApiKey.LIST_PARTITION_REASSIGNMENTS: "0"},
     "sasl": {ApiKey.SASL_HANDSHAKE: "0-1", ApiKey.SASL_AUTHENTICATE: "0-2"},
     "scram_credentials": {ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: "0", ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "0"},
+    "share_fetch": {ApiKey.SHARE_FETCH: "1-2", ApiKey.SHARE_ACKNOWLEDGE: "1-2"},
+    "share_groups": {
+        ApiKey.SHARE_GROUP_HEARTBEAT: "1",
+        ApiKey.SHARE_GROUP_DESCRIBE: "1",
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: "0-1",
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS: "0",
+        ApiKey.DELETE_SHARE_GROUP_OFFSETS: "0",
+    },
+    "share_state": {
+        ApiKey.INITIALIZE_SHARE_GROUP_STATE: "0",
+        ApiKey.READ_SHARE_GROUP_STATE: "0",
+        ApiKey.WRITE_SHARE_GROUP_STATE: "0-1",
+        ApiKey.DELETE_SHARE_GROUP_STATE: "0",
+        ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: "0-1",
+    },
     "topic_partitions": {ApiKey.DESCRIBE_TOPIC_PARTITIONS: "0"},
     "topics": {ApiKey.CREATE_TOPICS: "0-7", ApiKey.DELETE_TOPICS: "0-6", ApiKey.CREATE_PARTITIONS: "0-3"},
     "transaction_listing": {

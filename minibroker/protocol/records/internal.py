@@ -1,4 +1,4 @@
-"""What the records of `__consumer_offsets` and `__transaction_state` say: from their bytes to messages.
+"""What the records of the coordinators' topics say: from their bytes to messages.
 
 The messages are declared in `messages/group_records.py` and its neighbours; what they do to a group or a transaction is
 the broker's business.
@@ -17,12 +17,14 @@ from minibroker.protocol.declare import Message
 from minibroker.protocol.messages import (
     group_records,
     share_group_records,
+    share_state_records,
     streams_group_records,
     transaction_records,
 )
 
 GROUPS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
+SHARE_STATE_TOPIC = "__share_group_state"
 KEY_VERSION = 0  # of every key there is
 
 _INT16 = Packing(">h")
@@ -40,7 +42,7 @@ class Decoded(NamedTuple):
 
 
 def decode_internal(topic: str, key: bytes | None, value: bytes | None) -> tuple[Decoded, Decoded | None]:
-    """Key and value of a record of one of the two topics; the value is None for a tombstone.
+    """Key and value of a record of one of these topics; the value is None for a tombstone.
 
     Raises `UnknownRecord`, or `MalformedMessage`; ValueError for another topic.
     """
@@ -84,4 +86,5 @@ def _kinds(*modules: ModuleType) -> tuple[dict[int, type[Message]], dict[int, ty
 _KINDS = {
     GROUPS_TOPIC: _kinds(group_records, share_group_records, streams_group_records),
     TRANSACTIONS_TOPIC: _kinds(transaction_records),
+    SHARE_STATE_TOPIC: _kinds(share_state_records),
 }

@@ -1,0 +1,379 @@
+"""ShareFetch and ShareAcknowledge: members of share groups acquire records, and say what became of them (KIP-932).
+
+Behaviour: a request first acknowledges what it names, then acquires the next records of the session's partitions. The
+share coordinator keeps what is acknowledged before the answer is sent. Without records a ShareFetch waits for an
+append, or for records that others release, until its time is up. Errors concern one partition, except those of the
+session.
+
+Versions: 0 was a preview, 1 brought the number of records to acquire and the time of the lock, 2 the strict limit of
+records (KIP-1206) and the renewal of locks (KIP-1222).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import Final
+
+from minibroker.broker.clock import Timer
+from minibroker.broker.configs.group_settings import group_value
+from minibroker.broker.metadata.features import SHARE_VERSION
+from minibroker.broker.metadata.leaders import current_leader, leader_endpoints
+from minibroker.broker.metadata.partitions import Partition
+from minibroker.broker.requests.context import RequestContext
+from minibroker.broker.requests.parked import Parked
+from minibroker.broker.requests.served import handles
+from minibroker.broker.requests.turn import Wait
+from minibroker.broker.security.operations import READ_GROUP, READ_TOPIC
+from minibroker.broker.share.deliveries import AcknowledgeType
+from minibroker.broker.share.share_partition import Acknowledgement, Delivered, SharePartition, refused
+from minibroker.broker.share.share_partitions import FINAL_EPOCH, FIRST_EPOCH, SessionKey, ShareSession, Wanted
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.share_fetch import (
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+from minibroker.protocol.steps import Steps
+from minibroker.storage.segment import Region
+
+FetchTopicAnswer = ShareFetchResponse.ShareFetchableTopicResponse
+FetchAnswer = FetchTopicAnswer.PartitionData
+AcknowledgeTopicAnswer = ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse
+AcknowledgeAnswer = AcknowledgeTopicAnswer.PartitionData
+Said = ShareFetchRequest.FetchTopic | ShareAcknowledgeRequest.AcknowledgeTopic
+Batch = (
+    ShareFetchRequest.FetchTopic.FetchPartition.AcknowledgementBatch
+    | ShareAcknowledgeRequest.AcknowledgeTopic.AcknowledgePartition.AcknowledgementBatch
+)
+
+FIRST_WITH_RECORD_LIMIT = 1
+RECORD_LIMIT_MODE = 1
+MANY_RECORDS: Final = (1 << 31) - 1
+TYPES: Final = frozenset(AcknowledgeType)
+LEADER_IS_ANOTHER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+
+
+def _check_served(context: RequestContext, group_id: str | None) -> str:
+    """Return the group's id. Raises KafkaError: UNSUPPORTED_VERSION, INVALID_REQUEST, GROUP_AUTHORIZATION_FAILED."""
+    if not context.cluster.image.features.get(SHARE_VERSION, 0):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    if not group_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+    context.authorize(READ_GROUP, group_id)
+    return group_id
+
+
+# --- ShareFetch -----------------------------------------------------------------------------------------------------
+
+
+@handles(ApiKey.SHARE_FETCH)
+def share_fetch(context: RequestContext, request: ShareFetchRequest) -> Steps[ShareFetchResponse | Parked]:
+    group_id, member_id = _check_served(context, request.group_id), request.member_id or ""
+    _check_renewal(request)
+    said = list(_acknowledgements(request.topics))
+    key = SessionKey(context.node.node_id, group_id, member_id)
+    session = _session(context, key, request, acknowledges=bool(said))
+    fetching = Fetching(context, request, group_id, member_id, session)
+    for wanted, batches in said:
+        answer = fetching.answer(wanted)
+        try:
+            wait = yield from _acknowledge(context, group_id, member_id, wanted, batches, renews=request.is_renew_ack)
+            context.wait_for(wait, partial(_refuse_acknowledgement, answer))
+        except KafkaError as error:
+            _refuse_acknowledgement(answer, error)
+        yield
+    if request.share_session_epoch == FINAL_EPOCH:
+        context.cluster.shares.end(key)
+        return fetching.response()
+    if request.is_renew_ack:
+        return fetching.response()
+    yield from fetching.open()
+    if fetching.attempt(last=request.max_wait_ms <= 0):
+        return fetching.response()
+    return WaitingShareFetch(fetching).parked
+
+
+def _refuse_acknowledgement(answer: FetchAnswer, error: KafkaError) -> None:
+    answer.acknowledge_error_code, answer.acknowledge_error_message = error.code, error.message
+
+
+def _check_renewal(request: ShareFetchRequest) -> None:
+    """Check that a request that renews locks asks for no records. Raises KafkaError(INVALID_REQUEST)."""
+    if request.is_renew_ack and (request.max_bytes or request.min_bytes or request.max_records or request.max_wait_ms):
+        message = "Renewal of acquisition locks cannot be combined with a fetch of records."
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+
+
+def _session(
+    context: RequestContext, key: SessionKey, request: ShareFetchRequest, *, acknowledges: bool
+) -> ShareSession:
+    """Return the session, changed as the request says. Raises KafkaError."""
+    shares = context.cluster.shares
+    if request.share_session_epoch == FIRST_EPOCH:
+        if acknowledges:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "A first request of a session has no acknowledgements.")
+        session = shares.begin(key, context.connection)
+    else:
+        session = shares.resume(key, request.share_session_epoch)
+    for topic in request.topics:
+        for asked in topic.partitions:
+            session.wanted.setdefault((topic.topic_id, asked.partition_index))
+    for forgotten in request.forgotten_topics_data:
+        for index in forgotten.partitions:
+            session.wanted.pop((forgotten.topic_id, index), None)
+    return session
+
+
+class Fetching:
+    """One ShareFetch: the partitions of its session, and its answers so far."""
+
+    def __init__(
+        self, context: RequestContext, request: ShareFetchRequest, group_id: str, member_id: str, session: ShareSession
+    ) -> None:
+        self.context = context
+        self.request = request
+        self.group_id = group_id
+        self.member_id = member_id
+        self.session = session
+        self.shares: dict[Wanted, SharePartition] = {}
+        self._answers: dict[Wanted, FetchAnswer] = {}
+        self._has_error = False
+
+    def answer(self, wanted: Wanted) -> FetchAnswer:
+        """Return the answer for a partition, an empty one at first."""
+        if wanted not in self._answers:
+            self._answers[wanted] = FetchAnswer(
+                partition_index=wanted[1], records=b"", current_leader=FetchAnswer.LeaderIdAndEpoch()
+            )
+        return self._answers[wanted]
+
+    def _refuse(self, wanted: Wanted, error: KafkaError) -> None:
+        answer = self.answer(wanted)
+        answer.error_code, answer.error_message = error.code, error.message
+        self._has_error = True
+        partition = self.context.find_partition(*wanted) if error.code in LEADER_IS_ANOTHER else None
+        if partition is not None:
+            answer.current_leader = current_leader(partition, FetchAnswer.LeaderIdAndEpoch)
+
+    def open(self) -> Steps[None]:
+        """Find the share partitions of the session."""
+        for wanted in list(self.session.wanted):
+            try:
+                partition = _led(self.context, wanted)
+                self.shares[wanted] = yield from self.context.cluster.shares.get(self.group_id, partition)
+            except KafkaError as error:
+                self._refuse(wanted, refused(error))
+            yield
+
+    def partitions(self) -> Iterator[Partition]:
+        """Return the partitions whose appends are waited for."""
+        return (share.partition for share in self.shares.values())
+
+    def attempt(self, *, last: bool) -> bool:
+        """Acquire records if there are enough of them, or as a last attempt; return whether to answer."""
+        regions = list(self._readable())
+        if not last and not self._has_error and sum(region.size_bytes for *_, region in regions) < self._min_bytes():
+            return False
+        left = self.request.max_records if self.context.version >= FIRST_WITH_RECORD_LIMIT else MANY_RECORDS
+        found = False
+        for wanted, share, region in regions:
+            delivered = self._acquire(wanted, share, region, left)
+            if delivered is not None:
+                found = True
+                left -= sum(each.last - each.first + 1 for each in delivered.acquired)
+        self.session.serve_last(wanted for wanted, *_ in regions)
+        return last or found or self._has_error
+
+    def _min_bytes(self) -> int:
+        return max(self.request.min_bytes, 1)
+
+    def _readable(self) -> Iterator[tuple[Wanted, SharePartition, Region]]:
+        left = min(self.request.max_bytes, self.context.cluster.settings["fetch.max.bytes"])
+        for wanted, share in self.shares.items():
+            try:
+                if self.context.cluster.shares.find(share.key) is not share:
+                    raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                region = share.read(left) if left > 0 else None
+            except KafkaError as error:
+                self._refuse(wanted, refused(error))
+                continue
+            if region is not None:
+                left -= region.size_bytes
+                yield wanted, share, region
+
+    def _acquire(self, wanted: Wanted, share: SharePartition, region: Region, left: int) -> Delivered | None:
+        strict = self.request.share_acquire_mode == RECORD_LIMIT_MODE
+        batch_size = self.request.batch_size if self.context.version >= FIRST_WITH_RECORD_LIMIT else MANY_RECORDS
+        try:
+            delivered = share.acquire(self.member_id, region, left, batch_size, strict=strict)
+        except KafkaError as error:
+            self._refuse(wanted, refused(error))
+            return None
+        if delivered is not None:
+            answer = self.answer(wanted)
+            answer.records = delivered.region
+            answer.acquired_records = [
+                FetchAnswer.AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
+                for first, last, count in delivered.acquired
+            ]
+        return delivered
+
+    def response(self) -> ShareFetchResponse:
+        """Return the answer: in a new session of all partitions, later of those with news."""
+        if self.request.share_session_epoch == FIRST_EPOCH:
+            for wanted in self.session.wanted:
+                self.answer(wanted)
+        topics: dict[bytes, FetchTopicAnswer] = {}
+        for (topic_id, _), answer in self._answers.items():
+            topics.setdefault(topic_id, FetchTopicAnswer(topic_id=topic_id)).partitions.append(answer)
+        leaders = [answer.current_leader for answer in self._answers.values() if answer.error_code in LEADER_IS_ANOTHER]
+        context = self.context
+        return ShareFetchResponse(
+            acquisition_lock_timeout_ms=_lock_ms(context, self.group_id),
+            responses=list(topics.values()),
+            node_endpoints=leader_endpoints(
+                context.cluster.nodes, context.connection.listener, leaders, ShareFetchResponse.NodeEndpoint
+            ),
+        )
+
+
+def _lock_ms(context: RequestContext, group_id: str) -> int:
+    return int(group_value(context.cluster, group_id, "share.record.lock.duration.ms"))
+
+
+def _led(context: RequestContext, wanted: Wanted) -> Partition:
+    """Return a partition that this node leads, and whose records the client may read. Raises KafkaError."""
+    context.authorize_topic(READ_TOPIC, wanted[0])
+    return context.partition(*wanted)
+
+
+class WaitingShareFetch:
+    """A ShareFetch without enough records: it tries again after appends, and when records are released."""
+
+    def __init__(self, fetching: Fetching) -> None:
+        self._fetching = fetching
+        self._waited_for = list(fetching.shares.values())
+        self.parked = Parked(self._forget)
+        for share in self._waited_for:
+            share.waiters.add(self)
+            share.partition.waiters.add(self)
+        cluster = fetching.context.cluster
+        self._timer: Timer | None = cluster.clock.call_later(fetching.request.max_wait_ms, self._time_is_up)
+
+    def appended(self, partition: Partition, size_bytes: int) -> None:
+        self._fetching.context.cluster.turn.wake_soon(self)
+
+    def look(self) -> None:
+        self._try(last=False)
+
+    def changed(self) -> None:
+        self._try(last=False)
+
+    def _time_is_up(self) -> None:
+        self._try(last=True)
+
+    def _try(self, *, last: bool) -> None:
+        def attempt() -> None:
+            if self._fetching.attempt(last=last):
+                self._forget()
+                self.parked.complete(self._fetching.response())
+
+        if not self.parked.done:
+            self.parked.attempt(attempt)
+
+    def _forget(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for share in self._waited_for:
+            share.waiters.discard(self)
+            share.partition.waiters.discard(self)
+
+
+# --- ShareAcknowledge -----------------------------------------------------------------------------------------------
+
+
+@handles(ApiKey.SHARE_ACKNOWLEDGE)
+def share_acknowledge(context: RequestContext, request: ShareAcknowledgeRequest) -> Steps[ShareAcknowledgeResponse]:
+    group_id, member_id = _check_served(context, request.group_id), request.member_id or ""
+    key = SessionKey(context.node.node_id, group_id, member_id)
+    if request.share_session_epoch == FIRST_EPOCH:
+        raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+    context.cluster.shares.resume(key, request.share_session_epoch)
+    topics: dict[bytes, AcknowledgeTopicAnswer] = {}
+    for wanted, batches in _acknowledgements(request.topics):
+        answer = AcknowledgeAnswer(partition_index=wanted[1], current_leader=AcknowledgeAnswer.LeaderIdAndEpoch())
+        try:
+            wait = yield from _acknowledge(context, group_id, member_id, wanted, batches, renews=request.is_renew_ack)
+            context.wait_for(wait, partial(_refuse, context, wanted, answer))
+        except KafkaError as error:
+            _refuse(context, wanted, answer, error)
+        topics.setdefault(wanted[0], AcknowledgeTopicAnswer(topic_id=wanted[0])).partitions.append(answer)
+        yield
+    if request.share_session_epoch == FINAL_EPOCH:
+        context.cluster.shares.end(key)
+    leaders = [
+        each.current_leader
+        for topic in topics.values()
+        for each in topic.partitions
+        if each.error_code in LEADER_IS_ANOTHER
+    ]
+    nodes, listener = context.cluster.nodes, context.connection.listener
+    return ShareAcknowledgeResponse(
+        acquisition_lock_timeout_ms=_lock_ms(context, group_id),
+        responses=list(topics.values()),
+        node_endpoints=leader_endpoints(nodes, listener, leaders, ShareAcknowledgeResponse.NodeEndpoint),
+    )
+
+
+def _refuse(context: RequestContext, wanted: Wanted, answer: AcknowledgeAnswer, error: KafkaError) -> None:
+    answer.error_code, answer.error_message = error.code, error.message
+    partition = context.find_partition(*wanted) if error.code in LEADER_IS_ANOTHER else None
+    if partition is not None:
+        answer.current_leader = current_leader(partition, AcknowledgeAnswer.LeaderIdAndEpoch)
+
+
+# --- acknowledgements -----------------------------------------------------------------------------------------------
+
+
+def _acknowledgements(topics: Iterable[Said]) -> Iterator[tuple[Wanted, Sequence[Batch]]]:
+    """Yield the partitions that have acknowledgements in the request, with these."""
+    for topic in topics:
+        for asked in topic.partitions:
+            if asked.acknowledgement_batches:
+                yield (topic.topic_id, asked.partition_index), asked.acknowledgement_batches
+
+
+def _acknowledge(
+    context: RequestContext,
+    group_id: str,
+    member_id: str,
+    wanted: Wanted,
+    batches: Sequence[Batch],
+    *,
+    renews: bool,
+) -> Steps[Wait]:
+    """Acknowledge records of a partition; return what to wait for. Raises KafkaError."""
+    partition = _led(context, wanted)
+    said = [_checked(batch, renews=renews) for batch in batches]
+    for before, after in zip(said, said[1:], strict=False):
+        if after.first <= before.last:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Acknowledgement batches overlap, or are not in order.")
+    try:
+        share = yield from context.cluster.shares.get(group_id, partition)
+        return share.acknowledge(member_id, said)
+    except KafkaError as error:
+        raise refused(error) from None
+
+
+def _checked(batch: Batch, *, renews: bool) -> Acknowledgement:
+    """Return the acknowledgement of a request. Raises KafkaError(INVALID_REQUEST)."""
+    types, count = batch.acknowledge_types, batch.last_offset - batch.first_offset + 1
+    if count <= 0 or not types or len(types) not in (1, count):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "An acknowledgement has one type, or one for each offset.")
+    if not set(types) <= (TYPES if renews else TYPES - {AcknowledgeType.RENEW}):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid acknowledge type.")
+    return Acknowledgement(batch.first_offset, batch.last_offset, types)

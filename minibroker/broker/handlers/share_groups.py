@@ -1,0 +1,306 @@
+"""Share groups: heartbeats, descriptions, and where they begin to read (KIP-932).
+
+Behaviour: a heartbeat joins, stays in and leaves a group, and is answered with the partitions that the member reads
+now, if they have changed. Start offsets may be altered and deleted while the group has no members. All of it needs the
+feature share.version.
+
+Versions: the first ones of the heartbeat and the description were a preview; 1 of DescribeShareGroupOffsets brought the
+lag (KIP-1226).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from minibroker.broker.groups.share.group import ASSIGNOR, ShareGroup
+from minibroker.broker.groups.share.heartbeat import check_request, heartbeat
+from minibroker.broker.handlers.group_membership import caller_of
+from minibroker.broker.metadata.features import SHARE_VERSION
+from minibroker.broker.metadata.partitions import Partition, Topic
+from minibroker.broker.requests.context import RequestContext
+from minibroker.broker.requests.served import handles
+from minibroker.broker.security.operations import (
+    DELETE_GROUP,
+    DESCRIBE_GROUP,
+    DESCRIBE_TOPIC,
+    READ_GROUP,
+    READ_TOPIC,
+    ResourceType,
+)
+from minibroker.broker.share.states import UNSET, ShareKey, ShareState
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.share_groups import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsResponse,
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
+from minibroker.protocol.steps import Steps, each, each_in_steps, each_once
+
+Described = ShareGroupDescribeResponse.DescribedGroup
+GroupOffsets = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup
+TopicOffsets = GroupOffsets.DescribeShareGroupOffsetsResponseTopic
+PartitionOffset = TopicOffsets.DescribeShareGroupOffsetsResponsePartition
+Altered = AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponseTopic
+AlteredPartition = Altered.AlterShareGroupOffsetsResponsePartition
+Deleted = DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic
+
+
+def _check_served(context: RequestContext) -> None:
+    """Raises KafkaError(UNSUPPORTED_VERSION) if the cluster is not to have share groups."""
+    if not context.cluster.image.features.get(SHARE_VERSION, 0):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+
+
+# --- ShareGroupHeartbeat --------------------------------------------------------------------------------------------
+
+
+@handles(ApiKey.SHARE_GROUP_HEARTBEAT)
+def share_group_heartbeat(
+    context: RequestContext, request: ShareGroupHeartbeatRequest
+) -> Steps[ShareGroupHeartbeatResponse]:
+    _check_served(context)
+    context.authorize(READ_GROUP, request.group_id)
+    for name in request.subscribed_topic_names or ():
+        context.authorize(DESCRIBE_TOPIC, name)
+        yield
+    check_request(request)
+    groups = context.cluster.groups
+    groups.check(context.node, request.group_id)
+    yield from context.cluster.share_states.log.create_in_steps()
+    response = heartbeat(groups, request, caller_of(context), context.cluster.share_states.begin)
+    context.wait_for(groups.wait(request.group_id), lambda error: _refuse(response, error))
+    return response
+
+
+def _refuse(response: ShareGroupHeartbeatResponse, error: KafkaError) -> None:
+    response.error_code, response.error_message = error.code, error.message
+    response.member_id, response.member_epoch, response.assignment = None, 0, None
+
+
+# --- ShareGroupDescribe ---------------------------------------------------------------------------------------------
+
+
+@handles(ApiKey.SHARE_GROUP_DESCRIBE)
+def share_group_describe(
+    context: RequestContext, request: ShareGroupDescribeRequest
+) -> Steps[ShareGroupDescribeResponse]:
+    def answer(group_id: str) -> Described:
+        try:
+            _check_served(context)
+            context.authorize(DESCRIBE_GROUP, group_id)
+            context.cluster.groups.check_named(context.node, group_id)
+            found = _described(context, context.cluster.groups.share_group(group_id))
+        except KafkaError as error:
+            return Described(group_id=group_id, error_code=error.code, error_message=error.message)
+        if request.include_authorized_operations:
+            found.authorized_operations = context.allowed_operations(ResourceType.GROUP, group_id)
+        return found
+
+    return ShareGroupDescribeResponse(groups=(yield from each_once(answer, request.group_ids)))
+
+
+def _described(context: RequestContext, group: ShareGroup) -> Described:
+    """Return the group. Raises KafkaError(TOPIC_AUTHORIZATION_FAILED) for a member's topic that may not be seen."""
+    topics = context.cluster.image.topics_by_id
+    members = []
+    for member in group.members.values():
+        parts = [
+            ShareGroupDescribeResponse.TopicPartitions(
+                topic_id=topic_id, topic_name=topics[topic_id].name, partitions=sorted(indexes)
+            )
+            for topic_id, indexes in sorted(member.assigned.items())
+            if topic_id in topics
+        ]
+        for part in parts:
+            context.authorize(DESCRIBE_TOPIC, part.topic_name)
+        members.append(
+            Described.Member(
+                member_id=member.member_id,
+                rack_id=member.rack_id,
+                member_epoch=member.epoch,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                subscribed_topic_names=sorted(member.topic_names),
+                assignment=ShareGroupDescribeResponse.Assignment(topic_partitions=parts),
+            )
+        )
+    return Described(
+        group_id=group.group_id,
+        group_state=group.state_name,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=ASSIGNOR,
+        members=members,
+    )
+
+
+# --- DescribeShareGroupOffsets --------------------------------------------------------------------------------------
+
+
+@handles(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS)
+def describe_share_group_offsets(
+    context: RequestContext, request: DescribeShareGroupOffsetsRequest
+) -> Steps[DescribeShareGroupOffsetsResponse]:
+    def answer(
+        asked: DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup,
+    ) -> Steps[GroupOffsets]:
+        try:
+            _check_served(context)
+            context.authorize(DESCRIBE_GROUP, asked.group_id)
+            context.cluster.groups.check_named(context.node, asked.group_id)
+            group = context.cluster.groups.share_group(asked.group_id)
+        except KafkaError as error:
+            return GroupOffsets(group_id=asked.group_id, error_code=error.code, error_message=error.message)
+        if asked.topics is None:
+            wanted = [
+                (name, sorted(indexes))
+                for name, indexes in group.initialized.values()
+                if context.allows(DESCRIBE_TOPIC, name)
+            ]
+        else:
+            wanted = [(topic.topic_name, topic.partitions) for topic in asked.topics]
+        topics = yield from each(lambda one: _topic_offsets(context, group, *one), wanted)
+        return GroupOffsets(group_id=asked.group_id, topics=topics)
+
+    return DescribeShareGroupOffsetsResponse(groups=(yield from each_in_steps(answer, request.groups)))
+
+
+def _topic_offsets(context: RequestContext, group: ShareGroup, name: str, indexes: Iterable[int]) -> TopicOffsets:
+    answer = TopicOffsets(topic_name=name)
+    try:
+        context.authorize_topic(DESCRIBE_TOPIC, name)
+        topic = context.topic(name)
+    except KafkaError as error:
+        answer.partitions = [
+            PartitionOffset(partition_index=index, error_code=error.code, error_message=error.message)
+            for index in indexes
+        ]
+        return answer
+    answer.topic_id = topic.topic_id
+    answer.partitions = [_partition_offset(context, group, topic, index) for index in indexes]
+    return answer
+
+
+def _partition_offset(context: RequestContext, group: ShareGroup, topic: Topic, index: int) -> PartitionOffset:
+    key = ShareKey(group.group_id, topic.topic_id, index)
+    try:
+        state = context.cluster.share_states.find(key)
+    except KafkaError as error:
+        return PartitionOffset(partition_index=index, error_code=error.code, error_message=error.message)
+    if state is None:
+        return PartitionOffset(partition_index=index, start_offset=UNSET, leader_epoch=0)
+    return PartitionOffset(
+        partition_index=index,
+        start_offset=state.start_offset,
+        leader_epoch=state.leader_epoch,
+        lag=_lag(topic.partition(index), state),
+    )
+
+
+def _lag(partition: Partition | None, state: ShareState) -> int:
+    """Return how many records the group has still to process, -1 if that is not known."""
+    if partition is None or not partition.is_here or UNSET in (state.start_offset, state.complete_count):
+        return UNSET
+    return partition.log.high_watermark - state.start_offset - state.complete_count
+
+
+# --- AlterShareGroupOffsets and DeleteShareGroupOffsets -------------------------------------------------------------
+
+
+@handles(ApiKey.ALTER_SHARE_GROUP_OFFSETS)
+def alter_share_group_offsets(
+    context: RequestContext, request: AlterShareGroupOffsetsRequest
+) -> Steps[AlterShareGroupOffsetsResponse]:
+    _check_served(context)
+    context.authorize(READ_GROUP, request.group_id)
+    context.cluster.groups.check_named(context.node, request.group_id)
+    yield from context.cluster.share_states.log.create_in_steps()
+    groups = context.cluster.groups
+    group = (
+        groups.share_group(request.group_id)
+        if request.group_id in groups.groups
+        else ShareGroup(groups, request.group_id)
+    )
+    group.check_deletion()
+    responses = yield from each(lambda asked: _altered(context, group, asked), request.topics)
+    return AlterShareGroupOffsetsResponse(responses=responses)
+
+
+def _altered(
+    context: RequestContext,
+    group: ShareGroup,
+    asked: AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic,
+) -> Altered:
+    answer = Altered(topic_name=asked.topic_name)
+    try:
+        context.authorize_topic(READ_TOPIC, asked.topic_name)
+        topic = context.topic(asked.topic_name)
+    except KafkaError as error:
+        answer.partitions = [
+            AlteredPartition(partition_index=each.partition_index, error_code=error.code, error_message=error.message)
+            for each in asked.partitions
+        ]
+        return answer
+    answer.topic_id = topic.topic_id
+    kept = set()
+    for one in asked.partitions:
+        result = AlteredPartition(partition_index=one.partition_index)
+        answer.partitions.append(result)
+        try:
+            _begin_at(context, group, topic, one.partition_index, one.start_offset)
+            kept.add(one.partition_index)
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, error.message
+    if kept:
+        group.keep_topic(topic.topic_id, topic.name, frozenset(kept))
+    return answer
+
+
+def _begin_at(context: RequestContext, group: ShareGroup, topic: Topic, index: int, start_offset: int) -> None:
+    """Let the group read a partition from an offset on. Raises KafkaError."""
+    if topic.partition(index) is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    key, states = ShareKey(group.group_id, topic.topic_id, index), context.cluster.share_states
+    present = states.find(key)
+    states.begin(key, 0 if present is None else present.state_epoch + 1, start_offset)
+    context.cluster.shares.drop(key)
+    context.wait_for(states.wait(key.text), _raise)
+
+
+def _raise(error: KafkaError) -> None:
+    raise error
+
+
+@handles(ApiKey.DELETE_SHARE_GROUP_OFFSETS)
+def delete_share_group_offsets(
+    context: RequestContext, request: DeleteShareGroupOffsetsRequest
+) -> Steps[DeleteShareGroupOffsetsResponse]:
+    _check_served(context)
+    context.authorize(DELETE_GROUP, request.group_id)
+    context.cluster.groups.check_named(context.node, request.group_id)
+    group = context.cluster.groups.share_group(request.group_id)
+    group.check_deletion()
+    responses = yield from each(lambda asked: _deleted(context, group, asked.topic_name), request.topics)
+    return DeleteShareGroupOffsetsResponse(responses=responses)
+
+
+def _deleted(context: RequestContext, group: ShareGroup, name: str) -> Deleted:
+    answer = Deleted(topic_name=name)
+    try:
+        context.authorize_topic(READ_TOPIC, name)
+        answer.topic_id = topic_id = context.topic(name).topic_id
+        if topic_id not in group.initialized:
+            return answer
+        context.cluster.shares.forget_group(group.group_id, {topic_id: group.initialized[topic_id][1]})
+        group.forget_topic(topic_id)
+    except KafkaError as error:
+        answer.error_code, answer.error_message = error.code, error.message
+    return answer

@@ -1,0 +1,201 @@
+"""The share coordinator: the delivery states of all share partitions, kept in `__share_group_state` (KIP-932).
+
+A share partition is a group's view of a partition. Its key is `group:topic id:partition`, and the node that leads the
+key's partition of the topic keeps its state. The leader of the partition itself asks for it and sends what has changed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from minibroker.broker.coordination.coordinator_logs import CoordinatorLogSettings, entry
+from minibroker.broker.coordination.runtime import ByPartition, CoordinatorRuntime
+from minibroker.broker.metadata.partitions import SHARE_STATE_TOPIC, Topic
+from minibroker.broker.share.deliveries import StateBatch
+from minibroker.broker.share.states import UNSET, ShareKey, ShareState, batches_of, combined, of_snapshot
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.share_state_records import (
+    ShareSnapshotKey,
+    ShareSnapshotValue,
+    ShareUpdateKey,
+    ShareUpdateValue,
+)
+from minibroker.protocol.records.internal import decode_internal
+from minibroker.protocol.records.record import Record
+from minibroker.protocol.steps import Steps
+
+if TYPE_CHECKING:
+    from minibroker.broker.cluster import Cluster
+    from minibroker.broker.control.controller import Controller
+
+log = logging.getLogger("minibroker.share")
+
+SETTINGS = CoordinatorLogSettings(
+    "share.coordinator.state.topic.num.partitions",
+    "share.coordinator.state.topic.replication.factor",
+    "share.coordinator.state.topic.segment.bytes",
+    "share.coordinator.load.buffer.size",
+    "share.coordinator.state.topic.compression.codec",
+    min_isr="share.coordinator.state.topic.min.isr",
+    cleanup_policy="delete",
+)
+
+
+class ShareCoordinator(CoordinatorRuntime["ShareShard"]):
+    """The states of all share partitions."""
+
+    def __init__(self, cluster: Cluster, controller: Controller) -> None:
+        super().__init__(cluster, controller, SHARE_STATE_TOPIC, SETTINGS)
+        self.states: ByPartition[tuple[ShareKey, ShareState]] = ByPartition(self.log)
+
+    def new_shard(self, index: int) -> ShareShard:
+        return ShareShard(self, index)
+
+    def topic_deleted(self, topic: Topic) -> Steps[None]:
+        """Forget the states of a deleted topic's partitions, and all of them with the coordinators' own topic."""
+        yield from super().topic_deleted(topic)
+        for key, _ in list(self.states.values()):
+            if key.topic_id == topic.topic_id:
+                self.forget(key)
+            yield
+
+    # --- the states -------------------------------------------------------------------------------
+
+    def find(self, key: ShareKey) -> ShareState | None:
+        """Return the state of a share partition, or None. Raises KafkaError if it is not loaded."""
+        self.shard_of(key.text)
+        found = self.states.get(key.text)
+        return None if found is None else found[1]
+
+    def begin(self, key: ShareKey, state_epoch: int, start_offset: int) -> None:
+        """Begin the state of a share partition at an offset; -1 leaves that to its first reader.
+
+        Raises KafkaError: FENCED_STATE_EPOCH, or as `append`.
+        """
+        present = self.find(key)
+        if present is not None and present.state_epoch > state_epoch:
+            raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
+        snapshot_epoch = 0 if present is None else present.snapshot_epoch + 1
+        now_ms = self.cluster.clock.wall_ms()
+        self._snapshot(key, ShareState(snapshot_epoch, state_epoch, 0, start_offset, 0, now_ms))
+
+    def read(self, key: ShareKey, leader_epoch: int) -> ShareState:
+        """Return the state for a leader of the partition, and note its epoch.
+
+        Raises KafkaError: FENCED_LEADER_EPOCH, INVALID_REQUEST before `begin`, or as `append`.
+        """
+        state = self.find(key)
+        if state is None:
+            message = "Read operation on uninitialized share partition not allowed."
+            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+        if leader_epoch not in (UNSET, state.leader_epoch):
+            if leader_epoch < state.leader_epoch:
+                raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+            self._update(key, state, leader_epoch, UNSET, state.complete_count, ())
+        return state
+
+    def write(
+        self,
+        key: ShareKey,
+        state_epoch: int,
+        leader_epoch: int,
+        start_offset: int,
+        complete_count: int,
+        batches: Sequence[StateBatch],
+    ) -> None:
+        """Keep what has changed in a share partition. A value of -1 says nothing.
+
+        Raises KafkaError: FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH, INVALID_REQUEST before `begin`, or as `append`.
+        """
+        state = self.find(key)
+        if state is None:
+            message = "Write operation on uninitialized share partition not allowed."
+            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+        if leader_epoch != UNSET and leader_epoch < state.leader_epoch:
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+        if state_epoch != UNSET and state_epoch < state.state_epoch:
+            raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
+        self._update(key, state, leader_epoch, start_offset, complete_count, batches)
+
+    def forget(self, key: ShareKey) -> None:
+        """Delete the state of a share partition, if there is one. Raises KafkaError as `append`."""
+        if self.find(key) is not None:
+            self.append(key.text, [entry(_snapshot_key(key))])
+            del self.states[key.text]
+
+    # --- records ----------------------------------------------------------------------------------
+
+    def _update(
+        self,
+        key: ShareKey,
+        state: ShareState,
+        leader_epoch: int,
+        start_offset: int,
+        complete_count: int,
+        batches: Iterable[StateBatch],
+    ) -> None:
+        """Append an update, or now and then a snapshot, and apply it."""
+        batches = tuple(batches)
+        after = state.changed(leader_epoch, start_offset, complete_count, batches)
+        if after.updates > self.cluster.settings["share.coordinator.snapshot.update.records.per.snapshot"]:
+            self._snapshot(key, after._replace(snapshot_epoch=state.snapshot_epoch + 1, updates=0))
+            return
+        value = ShareUpdateValue(
+            snapshot_epoch=state.snapshot_epoch,
+            leader_epoch=leader_epoch,
+            start_offset=start_offset,
+            delivery_complete_count=complete_count,
+            state_batches=[
+                ShareUpdateValue.StateBatch(
+                    first_offset=first, last_offset=last, delivery_state=kind, delivery_count=count
+                )
+                for first, last, kind, count in combined(batches, start_offset)
+            ],
+        )
+        record_key = ShareUpdateKey(group_id=key.group_id, topic_id=key.topic_id, partition=key.partition)
+        self.append(key.text, [entry(record_key, value)])
+        self.states[key.text] = key, after
+
+    def _snapshot(self, key: ShareKey, state: ShareState) -> None:
+        self.append(key.text, [entry(_snapshot_key(key), state.snapshot(self.cluster.clock.wall_ms()))])
+        self.states[key.text] = key, state
+
+
+def _snapshot_key(key: ShareKey) -> ShareSnapshotKey:
+    return ShareSnapshotKey(group_id=key.group_id, topic_id=key.topic_id, partition=key.partition)
+
+
+class ShareShard:
+    """The states of one partition of the topic."""
+
+    def __init__(self, coordinator: ShareCoordinator, index: int) -> None:
+        self._coordinator = coordinator
+        self._index = index
+
+    def replay(self, record: Record, producer_id: int) -> None:
+        found, value = decode_internal(SHARE_STATE_TOPIC, record.key, record.value)
+        message = found.message
+        assert isinstance(message, ShareSnapshotKey | ShareUpdateKey)
+        key, states = ShareKey(message.group_id, message.topic_id, message.partition), self._coordinator.states
+        if value is None:
+            if isinstance(message, ShareSnapshotKey) and key.text in states:
+                del states[key.text]
+        elif isinstance(value.message, ShareSnapshotValue):
+            states[key.text] = key, of_snapshot(value.message)
+        elif isinstance(value.message, ShareUpdateValue):
+            said = value.message
+            before = states[key.text][1] if key.text in states else ShareState(said.snapshot_epoch)
+            batches = batches_of(said.state_batches)
+            after = before.changed(said.leader_epoch, said.start_offset, said.delivery_complete_count, batches)
+            states[key.text] = key, after
+
+    def transaction_ended(self, producer_id: int, *, committed: bool) -> None:
+        """Do nothing: no transaction writes here."""
+
+    def loaded(self) -> None:
+        """Do nothing: leaders ask for the states."""
+
+    def unload(self) -> None:
+        self._coordinator.states.take(self._index)

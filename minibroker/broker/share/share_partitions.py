@@ -1,0 +1,196 @@
+"""All share partitions and share sessions of the process (KIP-932).
+
+A session is a member's list of partitions on one node, so that its requests need not repeat it. It ends with an epoch
+of -1 or with the connection; then the records that the member has acquired there are released.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from minibroker.broker.configs.group_settings import OFFSET_RESET, duration_ms, group_value
+from minibroker.broker.metadata.partitions import Partition, Topic
+from minibroker.broker.share.share_partition import SharePartition
+from minibroker.broker.share.states import UNSET, ShareKey
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.steps import Steps
+
+if TYPE_CHECKING:
+    from minibroker.broker.assembly import Broker
+    from minibroker.broker.network.connection import Connection
+    from minibroker.broker.share.coordinator import ShareCoordinator
+
+log = logging.getLogger("minibroker.share")
+
+FIRST_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+LARGEST_EPOCH: Final = (1 << 31) - 1
+BY_DURATION: Final = "by_duration:"
+
+Wanted = tuple[bytes, int]  # the id of a topic, and the index of a partition
+
+
+class SessionKey(NamedTuple):
+    """A member of a share group, at a node."""
+
+    node_id: int
+    group_id: str
+    member_id: str
+
+
+class ShareSession:
+    """A member's partitions, in the order of serving, and the epoch that its next request must have."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.epoch = FIRST_EPOCH + 1
+        self.wanted: dict[Wanted, None] = {}
+        self.connection = connection
+
+    def serve_last(self, wanted: Iterable[Wanted]) -> None:
+        """Let others come first the next time."""
+        for one in wanted:
+            if one in self.wanted:
+                del self.wanted[one]
+                self.wanted[one] = None
+
+
+class SharePartitions:
+    """The share partitions whose leaders are in this process, and the sessions."""
+
+    def __init__(self, cluster: Broker) -> None:
+        self.cluster = cluster
+        self._open: dict[ShareKey, SharePartition] = {}
+        self.sessions: dict[SessionKey, ShareSession] = {}
+
+    @property
+    def coordinator(self) -> ShareCoordinator:
+        """Return the coordinator of all share partitions."""
+        return self.cluster.share_states
+
+    # --- share partitions -------------------------------------------------------------------------
+
+    def find(self, key: ShareKey) -> SharePartition | None:
+        """Return the share partition if anybody has used it since the partition has this leader."""
+        return self._open.get(key)
+
+    def of_group(self, group_id: str) -> list[SharePartition]:
+        """Return the open share partitions of a group."""
+        return [each for key, each in self._open.items() if key.group_id == group_id]
+
+    def of_member(self, group_id: str, member_id: str) -> list[SharePartition]:
+        """Return those in which the member has acquired records."""
+        return [each for each in self.of_group(group_id) if each.deliveries.is_held_by(member_id)]
+
+    def get(self, group_id: str, partition: Partition) -> Steps[SharePartition]:
+        """Return a share partition of which the partition's leader asks; read it from its coordinator the first time.
+
+        Raises KafkaError of the coordinator.
+        """
+        key = ShareKey(group_id, partition.topic.topic_id, partition.index)
+        found = self._open.get(key)
+        if found is not None and found.leader_epoch == partition.leader_epoch:
+            return found
+        coordinator = self.coordinator
+        state = coordinator.read(key, partition.leader_epoch)
+        start = state.start_offset
+        if start == UNSET:
+            start = yield from self._first_offset(group_id, partition)
+        start = max(start, partition.log.log_start_offset)
+        made = SharePartition(self, key, partition, state._replace(start_offset=start))
+        if start != state.start_offset:
+            coordinator.write(key, state.state_epoch, partition.leader_epoch, start, made.deliveries.final_count, ())
+        other = self._open.get(key)
+        if other is not None and other.leader_epoch == partition.leader_epoch:
+            return other  # another request came first
+        self._open[key] = made
+        return made
+
+    def _first_offset(self, group_id: str, partition: Partition) -> Steps[int]:
+        """Return where a new group begins to read: `share.auto.offset.reset` says it."""
+        reset, kept = str(group_value(self.cluster, group_id, OFFSET_RESET)), partition.log
+        if reset == "earliest":
+            return kept.log_start_offset
+        if reset.startswith(BY_DURATION):
+            since_ms = self.cluster.clock.wall_ms() - duration_ms(reset)
+            found = yield from kept.offset_for_timestamp_in_steps(since_ms)
+            if found is not None:
+                return found.offset
+        return kept.high_watermark
+
+    def give_up(self, share: SharePartition) -> None:
+        """Forget a share partition whose state could not be kept; the next request reads it again."""
+        if self._open.get(share.key) is share:
+            del self._open[share.key]
+            share.close()
+
+    def drop(self, key: ShareKey) -> None:
+        """Forget a share partition, as its state was changed or deleted."""
+        found = self._open.get(key)
+        if found is not None:
+            self.give_up(found)
+
+    def forget_group(self, group_id: str, topic_ids: Mapping[bytes, Iterable[int]]) -> None:
+        """Delete the states of a group's partitions. Raises KafkaError."""
+        for topic_id, indexes in topic_ids.items():
+            for index in indexes:
+                key = ShareKey(group_id, topic_id, index)
+                self.coordinator.forget(key)
+                self.drop(key)
+
+    # --- sessions -----------------------------------------------------------------------------------
+
+    def begin(self, key: SessionKey, connection: Connection) -> ShareSession:
+        """Begin a session, in place of an earlier one. Raises KafkaError(SHARE_SESSION_LIMIT_REACHED)."""
+        self.end(key)
+        limit = self.cluster.settings["group.share.max.share.sessions"]
+        if sum(other.node_id == key.node_id for other in self.sessions) >= limit:
+            raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+        session = self.sessions[key] = ShareSession(connection)
+        connection.call_when_lost(key, lambda: self._lost(key, session))
+        return session
+
+    def resume(self, key: SessionKey, epoch: int) -> ShareSession:
+        """Return the session of a request with this epoch, and move it on.
+
+        Raises KafkaError: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH.
+        """
+        session = self.sessions.get(key)
+        if session is None:
+            raise KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND)
+        if epoch != session.epoch and epoch != FINAL_EPOCH:
+            raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+        session.epoch = 1 if session.epoch == LARGEST_EPOCH else session.epoch + 1
+        return session
+
+    def end(self, key: SessionKey) -> None:
+        """End a session, if there is one, and release what its member has acquired."""
+        session = self.sessions.pop(key, None)
+        if session is None:
+            return
+        session.connection.call_when_lost(key, None)
+        for share in self.of_member(key.group_id, key.member_id):
+            if share.partition.leader_id == key.node_id:
+                share.release(key.member_id)
+
+    def _lost(self, key: SessionKey, session: ShareSession) -> None:
+        if self.sessions.get(key) is session:
+            self.end(key)
+
+    # --- changes of partitions ----------------------------------------------------------------------
+
+    def leader_changed(self, partition: Partition) -> None:
+        """Forget the share partitions of a partition with another leader."""
+        for key, share in list(self._open.items()):
+            if share.partition is partition:
+                self.drop(key)
+
+    def topic_deleted(self, topic: Topic) -> Steps[None]:
+        """Forget the share partitions of a deleted topic."""
+        for key in [key for key in self._open if key.topic_id == topic.topic_id]:
+            self.drop(key)
+            yield
+
+    def transaction_ended(self, topic: str, index: int, producer_id: int, *, committed: bool) -> None:
+        """Do nothing: waiting fetches see the records that become stable as appends."""

@@ -1,0 +1,115 @@
+"""Share partitions: their keys, and what `__share_group_state` says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from minibroker.broker.share.deliveries import StateBatch
+from minibroker.protocol.messages.share_state_records import ShareSnapshotValue, ShareUpdateValue
+from minibroker.protocol.primitives import uuid_text
+
+UNSET: Final = -1  # a start offset, an epoch or a count
+
+
+class ShareKey(NamedTuple):
+    """A share partition."""
+
+    group_id: str
+    topic_id: bytes
+    partition: int
+
+    @property
+    def text(self) -> str:
+        """Return the key whose hash says which coordinator keeps the state."""
+        return f"{self.group_id}:{uuid_text(self.topic_id)}:{self.partition}"
+
+
+class ShareState(NamedTuple):
+    """The state of a share partition. `updates` counts the records since its last snapshot."""
+
+    snapshot_epoch: int = 0
+    state_epoch: int = 0
+    leader_epoch: int = 0
+    start_offset: int = UNSET
+    complete_count: int = UNSET
+    created_ms: int = 0
+    batches: tuple[StateBatch, ...] = ()
+    updates: int = 0
+
+    def changed(
+        self, leader_epoch: int, start_offset: int, complete_count: int, batches: Iterable[StateBatch]
+    ) -> ShareState:
+        """Return the state after an update, of which values of -1 leave what was there."""
+        start = self.start_offset if start_offset == UNSET else start_offset
+        return self._replace(
+            leader_epoch=self.leader_epoch if leader_epoch == UNSET else leader_epoch,
+            start_offset=start,
+            complete_count=complete_count,
+            batches=combined([*self.batches, *batches], start),
+            updates=self.updates + 1,
+        )
+
+    def snapshot(self, now_ms: int) -> ShareSnapshotValue:
+        """Return the record of the whole state."""
+        return ShareSnapshotValue(
+            snapshot_epoch=self.snapshot_epoch,
+            state_epoch=self.state_epoch,
+            leader_epoch=self.leader_epoch,
+            start_offset=self.start_offset,
+            delivery_complete_count=self.complete_count,
+            create_timestamp=self.created_ms,
+            write_timestamp=now_ms,
+            state_batches=[
+                ShareSnapshotValue.StateBatch(
+                    first_offset=first, last_offset=last, delivery_state=state, delivery_count=count
+                )
+                for first, last, state, count in self.batches
+            ],
+        )
+
+
+def of_snapshot(value: ShareSnapshotValue) -> ShareState:
+    """Return the state of a snapshot."""
+    return ShareState(
+        value.snapshot_epoch,
+        value.state_epoch,
+        value.leader_epoch,
+        value.start_offset,
+        value.delivery_complete_count,
+        value.create_timestamp,
+        batches_of(value.state_batches),
+    )
+
+
+def batches_of(said: Iterable[ShareSnapshotValue.StateBatch | ShareUpdateValue.StateBatch]) -> tuple[StateBatch, ...]:
+    """Return the batches of a record."""
+    return tuple(
+        StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count) for each in said
+    )
+
+
+def combined(batches: Sequence[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
+    """Return batches without overlaps, in order, from the start offset on; neighbours that are alike are joined.
+
+    Of batches that overlap, the one with more deliveries counts, then the one with the larger state, as in Kafka.
+    """
+    ends = sorted({each.first for each in batches} | {each.last + 1 for each in batches} | {start_offset})
+    opened = sorted(batches)
+    active: list[StateBatch] = []
+    result: list[StateBatch] = []
+    position = 0
+    for first, following in zip(ends, ends[1:], strict=False):
+        while position < len(opened) and opened[position].first <= first:
+            active.append(opened[position])
+            position += 1
+        active = [each for each in active if each.last >= first]
+        if not active or first < start_offset:
+            continue
+        best = max(active, key=lambda each: (each.deliveries, each.state))
+        before = result[-1] if result else None
+        if before is not None and before[1:] == (first - 1, best.state, best.deliveries):
+            result[-1] = before._replace(last=following - 1)
+        else:
+            result.append(StateBatch(first, following - 1, best.state, best.deliveries))
+    return tuple(result)
