@@ -1,0 +1,166 @@
+"""Members of share groups (KIP-932) that speak by hand: heartbeats, fetches, acknowledgements.
+
+What must come back lives in the tests.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from conformance.wire.connection import Connection
+from conformance.wire.requests import repeated
+from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
+from minibroker.protocol.messages.share_fetch import ShareAcknowledgeRequest, ShareFetchRequest
+from minibroker.protocol.messages.share_groups import (
+    DescribeShareGroupOffsetsRequest,
+    ShareGroupDescribeRequest,
+    ShareGroupHeartbeatRequest,
+)
+from minibroker.protocol.primitives import uuid_text
+
+HEARTBEAT, DESCRIBE, FETCH, OFFSETS = 1, 1, 2, 1  # the newest versions
+GROUP_RESOURCE, SET = 32, 0
+GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
+Range = tuple[int, int, int]  # first and last offset, and the delivery count
+Said = tuple[int, int, Sequence[int]]  # first and last offset, and the types
+
+
+def configure(connection: Connection, group: str, **configs: str) -> None:
+    """Set configs of a group, by Kafka's names with underscores for dots."""
+    kind = IncrementalAlterConfigsRequest.AlterConfigsResource
+    changes = [
+        kind.AlterableConfig(name=f"share.{name.replace('_', '.')}", config_operation=SET, value=value)
+        for name, value in configs.items()
+    ]
+    request = IncrementalAlterConfigsRequest(
+        resources=[kind(resource_type=GROUP_RESOURCE, resource_name=group, configs=changes)]
+    )
+    (answer,) = connection.ask(request, 1).responses
+    assert answer.error_code == 0, answer
+
+
+class Member:
+    """One member, that reads one topic, partition 0."""
+
+    def __init__(self, connection: Connection, group: str, topic: str, topic_id: bytes) -> None:
+        self.connection = connection
+        self.group = group
+        self.topic = topic
+        self.topic_id = topic_id
+        self.member_id = uuid_text(uuid.uuid4().bytes)
+        self.epoch = 0
+        self.session_epoch = 0
+        self.assigned: dict[bytes, set[int]] = {}
+
+    def beat(self, **fields: Any) -> Any:
+        """The answer to a heartbeat; what it assigns is taken."""
+        said = {"group_id": self.group, "member_id": self.member_id, "member_epoch": self.epoch, **fields}
+        if said["member_epoch"] == 0:
+            said.setdefault("subscribed_topic_names", [self.topic])
+        answer = self.connection.ask(ShareGroupHeartbeatRequest(**said), HEARTBEAT)
+        if answer.error_code == 0:
+            self.epoch = answer.member_epoch
+            if answer.assignment is not None:
+                self.assigned = {each.topic_id: set(each.partitions) for each in answer.assignment.topic_partitions}
+        return answer
+
+    def join(self) -> None:
+        """Send heartbeats until partitions are assigned."""
+        repeated(self.beat, lambda _: bool(self.assigned))
+
+    def ask_fetch(self, *said: Said, version: int = FETCH, **fields: Any) -> Any:
+        """The answer to a fetch that may acknowledge."""
+        Topic = ShareFetchRequest.FetchTopic
+        partition = Topic.FetchPartition(
+            partition_index=0,
+            partition_max_bytes=1 << 20,
+            acknowledgement_batches=[
+                Topic.FetchPartition.AcknowledgementBatch(
+                    first_offset=first, last_offset=last, acknowledge_types=[*types]
+                )
+                for first, last, types in said
+            ],
+        )
+        default = {
+            "group_id": self.group,
+            "member_id": self.member_id,
+            "share_session_epoch": self.session_epoch,
+            "max_wait_ms": 500,
+            "min_bytes": 1,
+            "max_bytes": 1 << 20,
+            "max_records": 500,
+            "batch_size": 500,
+            "topics": [Topic(topic_id=self.topic_id, partitions=[partition])],
+        }
+        request = ShareFetchRequest(**{**default, **fields})
+        answer = self.connection.ask(request, version)
+        if answer.error_code == 0 and request.share_session_epoch >= 0:
+            self.session_epoch = request.share_session_epoch + 1
+        return answer
+
+    def fetch(self, *said: Said, **fields: Any) -> list[Range]:
+        """The ranges that a fetch acquires."""
+        answer = self.ask_fetch(*said, **fields)
+        assert (answer.error_code, answer.error_message) == (0, None), answer
+        return [
+            (each.first_offset, each.last_offset, each.delivery_count)
+            for topic in answer.responses
+            for partition in topic.partitions
+            for each in partition.acquired_records
+        ]
+
+    def fetch_some(self, **fields: Any) -> list[Range]:
+        """The ranges that a fetch acquires, as soon as it acquires any: the state may be in the making."""
+        return repeated(lambda: self.fetch(**fields), bool)
+
+    def acknowledge(self, *said: Said, **fields: Any) -> Any:
+        """The answer to ShareAcknowledge."""
+        Topic = ShareAcknowledgeRequest.AcknowledgeTopic
+        partition = Topic.AcknowledgePartition(
+            partition_index=0,
+            acknowledgement_batches=[
+                Topic.AcknowledgePartition.AcknowledgementBatch(
+                    first_offset=first, last_offset=last, acknowledge_types=[*types]
+                )
+                for first, last, types in said
+            ],
+        )
+        default = {
+            "group_id": self.group,
+            "member_id": self.member_id,
+            "share_session_epoch": self.session_epoch,
+            "topics": [Topic(topic_id=self.topic_id, partitions=[partition])] if said else [],
+        }
+        request = ShareAcknowledgeRequest(**{**default, **fields})
+        answer = self.connection.ask(request, FETCH)
+        if answer.error_code == 0 and request.share_session_epoch >= 0:
+            self.session_epoch = request.share_session_epoch + 1
+        return answer
+
+    def outcome(self, *said: Said, **fields: Any) -> int:
+        """The error code of the partition in the answer to ShareAcknowledge, or that of the request."""
+        answer = self.acknowledge(*said, **fields)
+        if answer.error_code:
+            return int(answer.error_code)
+        (topic,) = answer.responses
+        return int(topic.partitions[0].error_code)
+
+
+def describe(connection: Connection, group: str) -> Any:
+    (described,) = connection.ask(ShareGroupDescribeRequest(group_ids=[group]), DESCRIBE).groups
+    return described
+
+
+def start_offset(connection: Connection, group: str, topic: str) -> tuple[int, int]:
+    """Where the group reads partition 0 of the topic, and how far it is behind."""
+    Group = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup
+    asked = Group(
+        group_id=group,
+        topics=[Group.DescribeShareGroupOffsetsRequestTopic(topic_name=topic, partitions=[0])],
+    )
+    (answer,) = connection.ask(DescribeShareGroupOffsetsRequest(groups=[asked]), OFFSETS).groups
+    assert answer.error_code == 0, answer
+    partition = answer.topics[0].partitions[0]
+    return partition.start_offset, partition.lag

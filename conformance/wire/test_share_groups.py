@@ -1,0 +1,337 @@
+"""Share groups (KIP-932): heartbeats, sessions, acquisition, acknowledgements, offsets, and every code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Protocol
+
+import pytest
+
+from conformance.wire.batches import batch
+from conformance.wire.conftest import NewTopic
+from conformance.wire.connection import Connection
+from conformance.wire.requests import metadata_of, produce, repeated
+from conformance.wire.share_members import (
+    ACCEPT,
+    GAP,
+    REJECT,
+    RELEASE,
+    RENEW,
+    Member,
+    configure,
+    describe,
+    start_offset,
+)
+from conformance.wire.transactional import TransactionalProducer, settle
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.groups import DeleteGroupsRequest, ListGroupsRequest
+from minibroker.protocol.messages.share_groups import AlterShareGroupOffsetsRequest, DeleteShareGroupOffsetsRequest
+from minibroker.protocol.primitives import ZERO_UUID
+
+NOW_MS = 1_700_000_000_000
+
+
+class NewMember(Protocol):
+    """Makes a member of the test's group, on a connection of its own."""
+
+    def __call__(self) -> Member: ...
+
+
+@pytest.fixture
+def topic_id(connection: Connection, name: str) -> bytes:
+    found: bytes = metadata_of(connection, name).topic_id
+    return found
+
+
+@pytest.fixture
+def new_share_member(
+    connect: Callable[[], Connection], connection: Connection, group: str, name: str, topic_id: bytes
+) -> Iterator[NewMember]:
+    configure(connection, group, auto_offset_reset="earliest", record_lock_duration_ms="15000")
+    with ExitStack() as stack:
+        yield lambda: Member(stack.enter_context(connect()), group, name, topic_id)
+
+
+@pytest.fixture
+def member(new_share_member: NewMember) -> Member:
+    """A member that has joined."""
+    made = new_share_member()
+    made.join()
+    return made
+
+
+def write(connection: Connection, name: str, *sizes: int) -> None:
+    """Write batches of so many records."""
+    for size in sizes:
+        records = batch([b"x"] * size, timestamp=NOW_MS)
+        assert produce(connection, name, records).error_code == 0
+
+
+# --- heartbeats -----------------------------------------------------------------------------------------------------
+
+
+def test_a_member_joins_and_leaves(connection: Connection, group: str, name: str, member: Member) -> None:
+    assert member.assigned == {member.topic_id: {0}}
+    described = describe(connection, group)
+    assert (described.error_code, described.group_state, described.assignor_name) == (0, "Stable", "simple")
+    (seen,) = described.members
+    assert (seen.member_id, seen.rack_id, seen.member_epoch) == (member.member_id, None, member.epoch)
+    assert (seen.client_id, seen.client_host, seen.subscribed_topic_names) == ("wire", "/127.0.0.1", [name])
+    (part,) = seen.assignment.topic_partitions
+    assert (part.topic_id, part.topic_name, part.partitions) == (member.topic_id, name, [0])
+    left = member.beat(member_epoch=-1)
+    assert (left.error_code, left.member_id, left.member_epoch, left.assignment) == (0, member.member_id, -1, None)
+    assert describe(connection, group).group_state == "Empty"
+    listed = connection.ask(ListGroupsRequest(types_filter=["share"]), 5).groups
+    assert (group, "share", "Empty", "share") in [
+        (each.group_id, each.protocol_type, each.group_state, each.group_type) for each in listed
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "message"),
+    [
+        ({"member_epoch": 77}, ErrorCode.FENCED_MEMBER_EPOCH, None),
+        ({"member_id": "unknown"}, ErrorCode.UNKNOWN_MEMBER_ID, "Member unknown is not a member of group {group}."),
+        ({"member_id": ""}, ErrorCode.INVALID_REQUEST, "MemberId can't be empty."),
+        ({"group_id": ""}, ErrorCode.INVALID_REQUEST, "GroupId can't be empty."),
+        ({"rack_id": ""}, ErrorCode.INVALID_REQUEST, "RackId can't be empty."),
+        ({"member_epoch": -2}, ErrorCode.INVALID_REQUEST, "MemberEpoch is invalid."),
+        (
+            {"member_epoch": 0, "subscribed_topic_names": None},
+            ErrorCode.INVALID_REQUEST,
+            "SubscribedTopicNames must be set in first request.",
+        ),
+    ],
+)
+def test_heartbeats_that_are_refused(
+    member: Member, group: str, fields: dict[str, object], code: ErrorCode, message: str | None
+) -> None:
+    answer = member.beat(**fields)
+    assert answer.error_code == code
+    if message is not None:
+        assert answer.error_message == message.format(group=group)
+
+
+def test_a_group_of_another_type_is_no_share_group(connection: Connection, group: str, name: str) -> None:
+    assert describe(connection, group).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    member = Member(connection, group, name, ZERO_UUID)
+    member.epoch = 3
+    answer = member.beat()
+    assert (answer.error_code, answer.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group} not found.")
+
+
+def test_two_members_share_the_partitions_of_a_topic(
+    connection: Connection, new_topic: NewTopic, connect: Callable[[], Connection], group: str
+) -> None:
+    name = new_topic(4)
+    topic_id = metadata_of(connection, name).topic_id
+    with connect() as other:
+        members = [Member(opened, group, name, topic_id) for opened in (connection, other)]
+        for member in members:
+            member.join()
+
+        def beat() -> list[int]:
+            for member in members:
+                assert member.beat().error_code == 0
+            return [len(member.assigned.get(topic_id, ())) for member in members]
+
+        assert repeated(beat, lambda counts: counts == [2, 2]) == [2, 2]
+        assert members[0].assigned[topic_id] | members[1].assigned[topic_id] == {0, 1, 2, 3}
+
+
+# --- acquiring and acknowledging ------------------------------------------------------------------------------------
+
+
+def test_what_is_accepted_is_never_delivered_again(
+    connection: Connection, group: str, name: str, member: Member
+) -> None:
+    write(connection, name, 3, 4)
+    assert member.fetch_some() == [(0, 6, 1)]
+    assert member.outcome((0, 6, [ACCEPT])) == 0
+    assert member.fetch() == []
+    assert start_offset(connection, group, name) == (7, 0)
+
+
+def test_released_records_come_again_to_any_member(
+    connection: Connection, name: str, member: Member, new_share_member: NewMember
+) -> None:
+    write(connection, name, 5)
+    assert member.fetch_some() == [(0, 4, 1)]
+    other = new_share_member()
+    other.join()
+    assert other.fetch() == []
+    assert member.outcome((0, 4, [ACCEPT, RELEASE, REJECT, RELEASE, GAP])) == 0
+    assert other.fetch_some() == [(1, 1, 2), (3, 3, 2)]
+    assert member.outcome((1, 1, [ACCEPT])) == ErrorCode.INVALID_RECORD_STATE
+    assert other.outcome((1, 1, [ACCEPT]), (3, 3, [ACCEPT])) == 0
+
+
+def test_a_fetch_acknowledges_on_the_way(connection: Connection, group: str, name: str, member: Member) -> None:
+    write(connection, name, 2)
+    assert member.fetch_some() == [(0, 1, 1)]
+    write(connection, name, 2)
+    assert member.fetch((0, 1, [ACCEPT])) == [(2, 3, 1)]
+    answer = member.ask_fetch((0, 1, [ACCEPT]))
+    (topic,) = answer.responses
+    assert topic.partitions[0].acknowledge_error_code == 0  # before the start: passed over
+    assert start_offset(connection, group, name)[0] == 2
+
+
+def test_whole_batches_are_acquired_unless_the_limit_is_strict(
+    connection: Connection, name: str, member: Member
+) -> None:
+    write(connection, name, 4, 4, 4)
+    assert member.fetch_some(max_records=5) == [(0, 7, 1)]
+    assert member.fetch(max_records=2, share_acquire_mode=1) == [(8, 9, 1)]
+    assert member.fetch() == [(10, 11, 1)]
+
+
+def test_new_records_come_in_ranges_of_the_batch_size(connection: Connection, name: str, member: Member) -> None:
+    write(connection, name, 4, 4, 4)
+    assert member.fetch_some(batch_size=4) == [(0, 3, 1), (4, 7, 1), (8, 11, 1)]
+
+
+def test_a_session_that_ends_releases_its_records(
+    connection: Connection, name: str, member: Member, new_share_member: NewMember
+) -> None:
+    write(connection, name, 3)
+    assert member.fetch_some() == [(0, 2, 1)]
+    ended = member.acknowledge((0, 0, [ACCEPT]), share_session_epoch=-1)
+    assert ended.error_code == 0
+    other = new_share_member()
+    other.join()
+    assert other.fetch_some() == [(1, 2, 1)]
+
+
+def test_a_connection_that_is_lost_releases_its_records(
+    connection: Connection, name: str, new_share_member: NewMember, connect: Callable[[], Connection]
+) -> None:
+    write(connection, name, 3)
+    with connect() as lost:
+        gone = new_share_member()
+        gone.connection = lost
+        gone.join()
+        assert gone.fetch_some() == [(0, 2, 1)]
+    other = new_share_member()
+    other.join()
+    assert other.fetch_some() == [(0, 2, 1)]
+
+
+def test_locks_are_renewed(connection: Connection, name: str, member: Member) -> None:
+    write(connection, name, 3)
+    assert member.fetch_some() == [(0, 2, 1)]
+    assert member.outcome((0, 2, [RENEW]), is_renew_ack=True) == 0
+    assert member.outcome((0, 2, [ACCEPT])) == 0
+
+
+def test_a_record_is_delivered_as_often_as_the_limit_allows(
+    connection: Connection, group: str, name: str, member: Member
+) -> None:
+    configure(connection, group, delivery_count_limit="2")
+    write(connection, name, 1)
+    for count in (1, 2):
+        assert member.fetch_some() == [(0, 0, count)]
+        assert member.outcome((0, 0, [RELEASE])) == 0
+    assert member.fetch() == []
+    assert start_offset(connection, group, name)[0] == 1
+
+
+def test_readers_of_committed_records_get_no_aborted_ones(
+    connection: Connection, group: str, name: str, member: Member, producer: TransactionalProducer
+) -> None:
+    configure(connection, group, isolation_level="read_committed")
+    for committed in (False, True):
+        assert producer.add((name, 0)) == [0]
+        assert producer.write(name) == 0
+        assert producer.end(commit=committed) == 0
+    settle(producer)
+    found = repeated(member.fetch, bool)
+    assert found[-1] == (2, 3, 1)  # the records are at 0 and 2, the markers at 1 and 3
+    assert (0, 0, 1) not in found
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ((0, 9, [ACCEPT]), ErrorCode.INVALID_RECORD_STATE),
+        ((2, 0, [ACCEPT]), ErrorCode.INVALID_REQUEST),
+        ((0, 2, [ACCEPT, ACCEPT]), ErrorCode.INVALID_REQUEST),
+        ((0, 2, []), ErrorCode.INVALID_REQUEST),
+        ((0, 2, [7]), ErrorCode.INVALID_REQUEST),
+        ((0, 2, [RENEW]), ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_acknowledgements_that_are_refused(
+    connection: Connection, name: str, member: Member, said: tuple[int, int, list[int]], code: ErrorCode
+) -> None:
+    write(connection, name, 3)
+    assert member.fetch_some() == [(0, 2, 1)]
+    assert member.outcome(said) == code
+    assert member.outcome((0, 2, [ACCEPT])) == 0
+
+
+# --- sessions -------------------------------------------------------------------------------------------------------
+
+
+def test_sessions_have_epochs(member: Member) -> None:
+    assert member.ask_fetch().error_code == 0
+    assert member.ask_fetch(share_session_epoch=7).error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    assert member.ask_fetch(member_id="AAAAAAAAAAAAAAAAAAAAAA").error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert member.acknowledge(share_session_epoch=0).error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    assert member.ask_fetch().error_code == 0
+    assert member.ask_fetch((0, 0, [ACCEPT]), share_session_epoch=0).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_partition_that_is_not_there_is_refused_alone(member: Member) -> None:
+    member.topic_id = b"\x11" * 16
+    (topic,) = member.ask_fetch().responses
+    assert topic.partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+# --- offsets --------------------------------------------------------------------------------------------------------
+
+
+def altered(connection: Connection, group: str, name: str, offset: int) -> tuple[int, int | None]:
+    """The codes of AlterShareGroupOffsets: of the request, and of the partition."""
+    Topic = AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic
+    partition = Topic.AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=offset)
+    request = AlterShareGroupOffsetsRequest(group_id=group, topics=[Topic(topic_name=name, partitions=[partition])])
+    answer = connection.ask(request, 0)
+    codes = [part.error_code for topic in answer.responses for part in topic.partitions]
+    return answer.error_code, codes[0] if codes else None
+
+
+def deleted(connection: Connection, group: str, name: str) -> tuple[int, int | None]:
+    """The codes of DeleteShareGroupOffsets: of the request, and of the topic."""
+    Topic = DeleteShareGroupOffsetsRequest.DeleteShareGroupOffsetsRequestTopic
+    answer = connection.ask(DeleteShareGroupOffsetsRequest(group_id=group, topics=[Topic(topic_name=name)]), 0)
+    codes = [topic.error_code for topic in answer.responses]
+    return answer.error_code, codes[0] if codes else None
+
+
+def test_start_offsets_are_altered_and_deleted_while_nobody_reads(
+    connection: Connection, group: str, name: str, member: Member
+) -> None:
+    write(connection, name, 5)
+    assert member.fetch_some() == [(0, 4, 1)]
+    assert altered(connection, group, name, 2)[0] == ErrorCode.NON_EMPTY_GROUP
+    assert deleted(connection, group, name)[0] == ErrorCode.NON_EMPTY_GROUP
+    assert member.acknowledge(share_session_epoch=-1).error_code == 0
+    assert member.beat(member_epoch=-1).error_code == 0
+    assert altered(connection, group, name, 2) == (0, 0)
+    assert altered(connection, group, "no-such-topic", 2) == (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert start_offset(connection, group, name) == (2, 3)
+    assert deleted(connection, group, name) == (0, 0)
+    assert start_offset(connection, group, name) == (-1, -1)
+
+
+def test_a_group_without_members_can_be_deleted(connection: Connection, group: str, member: Member) -> None:
+    def delete() -> int:
+        return int(connection.ask(DeleteGroupsRequest(groups_names=[group]), 2).results[0].error_code)
+
+    assert delete() == ErrorCode.NON_EMPTY_GROUP
+    assert member.beat(member_epoch=-1).error_code == 0
+    assert delete() == 0
+    assert describe(connection, group).error_code == ErrorCode.GROUP_ID_NOT_FOUND

@@ -1,0 +1,233 @@
+"""Delivery states: single steps, and random histories beside a model that keeps each offset by itself."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from minibroker.broker.share.deliveries import Acquired, AcknowledgeType, Deliveries, DeliveryState, Limits, StateBatch
+from minibroker.protocol.errors import ErrorCode, KafkaError
+
+LIMITS = Limits(deliveries=5, record_locks=200, lock_ms=1000)
+ACCEPT, RELEASE, REJECT, RENEW = (
+    AcknowledgeType.ACCEPT,
+    AcknowledgeType.RELEASE,
+    AcknowledgeType.REJECT,
+    AcknowledgeType.RENEW,
+)
+AVAILABLE, ACQUIRED = DeliveryState.AVAILABLE, DeliveryState.ACQUIRED
+ACKNOWLEDGED, ARCHIVED = DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED
+
+
+def acquire(
+    deliveries: Deliveries, last: int, member_id: str = "m", now_ms: int = 0, max_records: int = 500, **more: Any
+) -> list[Acquired]:
+    """Acquire from batches of ten records, up to an offset."""
+    first = deliveries.next_offset() // 10 * 10
+    bounds = [(base, min(base + 9, last)) for base in range(first, last + 1, 10)]
+    limits = more.pop("limits", LIMITS)
+    return deliveries.acquire(member_id, bounds, limits, now_ms, max_records, more.pop("batch_size", 500), **more)
+
+
+def acknowledge(
+    deliveries: Deliveries, first: int, last: int, *types: int, member_id: str = "m", limits: Limits = LIMITS
+) -> list[StateBatch]:
+    changed = deliveries.acknowledge(member_id, first, last, types, limits, 0)
+    deliveries.settle()
+    return changed
+
+
+def test_whole_batches_are_acquired_up_to_about_the_number_that_is_asked_for() -> None:
+    deliveries = Deliveries(0)
+    assert acquire(deliveries, 99, max_records=15) == [Acquired(0, 19, 1)]
+    assert (deliveries.next_offset(), deliveries.in_flight) == (20, 20)
+    assert acquire(deliveries, 99, max_records=15, strict=True) == [Acquired(20, 34, 1)]
+    assert deliveries.next_offset() == 35
+
+
+def test_new_records_come_in_ranges_that_are_cut_between_batches() -> None:
+    assert acquire(Deliveries(0), 59, batch_size=25) == [Acquired(0, 29, 1), Acquired(30, 59, 1)]
+
+
+def test_the_start_moves_over_what_is_acknowledged_without_gaps() -> None:
+    deliveries = Deliveries(0)
+    acquire(deliveries, 29)
+    assert acknowledge(deliveries, 10, 19, ACCEPT) == [StateBatch(10, 19, ACKNOWLEDGED, 1)]
+    assert (deliveries.start_offset, deliveries.final_count) == (0, 10)
+    acknowledge(deliveries, 0, 9, REJECT)
+    assert (deliveries.start_offset, deliveries.final_count) == (20, 0)
+    acknowledge(deliveries, 20, 29, ACCEPT)
+    assert (deliveries.start_offset, deliveries.in_flight, deliveries.next_offset()) == (30, 0, 30)
+
+
+def test_released_records_are_delivered_again_and_counted() -> None:
+    deliveries = Deliveries(0)
+    acquire(deliveries, 9)
+    assert acknowledge(deliveries, 4, 6, RELEASE, ACCEPT, RELEASE) == [
+        StateBatch(4, 4, AVAILABLE, 1),
+        StateBatch(5, 5, ACKNOWLEDGED, 1),
+        StateBatch(6, 6, AVAILABLE, 1),
+    ]
+    assert deliveries.next_offset() == 4
+    assert acquire(deliveries, 9, "other") == [Acquired(4, 4, 2), Acquired(6, 6, 2)]
+
+
+def test_a_record_is_archived_at_the_limit_of_deliveries() -> None:
+    deliveries = Deliveries(0)
+    limits = LIMITS._replace(deliveries=2)
+    for count in (1, 2):
+        assert acquire(deliveries, 0, limits=limits) == [Acquired(0, 0, count)]
+        acknowledge(deliveries, 0, 0, RELEASE, limits=limits)
+    assert (deliveries.start_offset, deliveries.in_flight) == (1, 0)
+
+
+def test_records_that_were_delivered_often_come_in_ever_smaller_portions() -> None:
+    deliveries = Deliveries(0)
+    for count, size in ((1, 10), (2, 10), (3, 10), (4, 5), (5, 1)):
+        found = acquire(deliveries, 9)
+        assert found == [Acquired(0, size - 1, count)]
+        acknowledge(deliveries, 0, size - 1, RELEASE)
+    assert deliveries.start_offset == 1
+
+
+def test_a_session_that_ends_gives_its_deliveries_back() -> None:
+    deliveries = Deliveries(0)
+    acquire(deliveries, 9)
+    assert deliveries.is_held_by("m")
+    assert deliveries.release("other") == []
+    assert deliveries.release("m") == [StateBatch(0, 9, AVAILABLE, 0)]
+    assert acquire(deliveries, 9, "other") == [Acquired(0, 9, 1)]
+
+
+def test_locks_end_unless_they_are_renewed() -> None:
+    deliveries = Deliveries(0)
+    acquire(deliveries, 9)
+    deliveries.acknowledge("m", 0, 4, [RENEW], LIMITS, 600)
+    assert deliveries.next_lock_end_ms() == 1000
+    assert deliveries.expire(999, LIMITS) == []
+    assert deliveries.expire(1000, LIMITS) == [StateBatch(5, 9, AVAILABLE, 1)]
+    assert deliveries.next_lock_end_ms() == 1600
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "member_id"), [(0, 9, "other"), (0, 10, "m"), (20, 29, "m")], ids=["owner", "beyond", "unknown"]
+)
+def test_nothing_is_acknowledged_that_the_member_has_not_acquired(first: int, last: int, member_id: str) -> None:
+    deliveries = Deliveries(0)
+    acquire(deliveries, 9)
+    with pytest.raises(KafkaError) as raised:
+        acknowledge(deliveries, first, last, ACCEPT, member_id=member_id)
+    assert raised.value.code == ErrorCode.INVALID_RECORD_STATE
+    assert deliveries.runs()[0].state == ACQUIRED
+
+
+def test_what_is_before_the_start_is_passed_over() -> None:
+    deliveries = Deliveries(0)
+    acquire(deliveries, 9)
+    assert deliveries.begin_at(5)
+    assert acknowledge(deliveries, 0, 3, ACCEPT) == []
+    assert acknowledge(deliveries, 4, 9, REJECT, ACCEPT, REJECT, ACCEPT, ACCEPT, ACCEPT)[0] == (5, 5, ACKNOWLEDGED, 1)
+    assert not deliveries.begin_at(5)
+
+
+def test_offsets_that_compaction_has_removed_are_archived() -> None:
+    deliveries = Deliveries(0)
+    acquire(deliveries, 29)
+    deliveries.release("m")
+    assert deliveries.acquire("m", [(20, 29)], LIMITS, 0, 500, 500) == [Acquired(20, 29, 1)]
+    assert deliveries.start_offset == 20
+
+
+def test_no_new_records_are_acquired_beyond_the_limit_of_locks() -> None:
+    limits = LIMITS._replace(record_locks=25)
+    deliveries = Deliveries(0)
+    assert acquire(deliveries, 99, limits=limits) == [Acquired(0, 29, 1)]
+    assert not deliveries.has_room(limits)
+    assert acquire(deliveries, 99, limits=limits) == []
+    acknowledge(deliveries, 12, 12, RELEASE, limits=limits)
+    assert deliveries.has_room(limits)
+    assert acquire(deliveries, 99, limits=limits) == [Acquired(12, 12, 2)]
+
+
+def test_a_kept_state_goes_on_where_it_was() -> None:
+    kept = [StateBatch(0, 4, AVAILABLE, 2), StateBatch(8, 9, ACKNOWLEDGED, 1)]
+    deliveries = Deliveries(0, kept)
+    assert (deliveries.start_offset, deliveries.end_offset, deliveries.final_count) == (0, 10, 2)
+    assert acquire(deliveries, 9) == [Acquired(0, 4, 3), Acquired(5, 7, 1)]
+
+
+class Model:
+    """Each offset by itself: its state, deliveries, and member."""
+
+    def __init__(self) -> None:
+        self.records: dict[int, tuple[DeliveryState, int, str]] = {}
+
+    def check(self, deliveries: Deliveries) -> None:
+        flying = {
+            offset: (run.state, run.count, run.member_id)
+            for run in deliveries.runs()
+            for offset in range(run.first, run.last + 1)
+        }
+        assert sorted(flying) == list(range(deliveries.start_offset, deliveries.end_offset))
+        for offset, found in flying.items():
+            assert found == self.records[offset], offset
+        for offset, (state, _, _) in self.records.items():
+            if offset < deliveries.start_offset:
+                assert state.is_final, offset
+        assert not flying or not self.records[deliveries.start_offset][0].is_final
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_random_histories_leave_each_record_as_the_model_has_it(seed: int) -> None:
+    source, deliveries, model, kept = random.Random(seed), Deliveries(0), Model(), dict[int, StateBatch]()
+    for now_ms in range(0, 60_000, 100):
+        member_id, action = source.choice("abc"), source.random()
+        if action < 0.4:
+            limits = LIMITS._replace(record_locks=source.choice([20, 200]))
+            more = {"max_records": source.randint(1, 60), "strict": source.random() < 0.5}
+            last = deliveries.next_offset() + source.randint(0, 50)
+            found = acquire(deliveries, last, member_id, now_ms, limits=limits, **more)
+            for first, last, count in found:
+                for offset in range(first, last + 1):
+                    state, before, _ = model.records.get(offset, (AVAILABLE, 0, ""))
+                    assert (state, before) == (AVAILABLE, count - 1)
+                    model.records[offset] = ACQUIRED, count, member_id
+            continue
+        if action < 0.9:
+            mine = [run for run in deliveries.runs() if run.member_id == member_id]
+            if not mine:
+                continue
+            run = source.choice(mine)
+            first = source.randint(run.first, run.last)
+            last = source.randint(first, run.last)
+            types = [source.choice([0, 1, 2, 3]) for _ in range(first, last + 1)]
+            changed = deliveries.acknowledge(member_id, first, last, types, LIMITS, now_ms)
+            for offset, kind in zip(range(first, last + 1), types, strict=True):
+                state = {0: ARCHIVED, 1: ACKNOWLEDGED, 2: AVAILABLE, 3: ARCHIVED}[kind]
+                count = model.records[offset][1]
+                if state == AVAILABLE and count == LIMITS.deliveries:
+                    state = ARCHIVED
+                model.records[offset] = state, count, ""
+        elif action < 0.95:
+            changed = deliveries.release(member_id)
+            for offset, (state, count, owner) in model.records.items():
+                if state == ACQUIRED and owner == member_id:
+                    model.records[offset] = AVAILABLE, count - 1, ""
+        else:
+            changed = deliveries.expire(None, LIMITS)
+            for offset, (state, count, _) in model.records.items():
+                if state == ACQUIRED:
+                    model.records[offset] = ARCHIVED if count == LIMITS.deliveries else AVAILABLE, count, ""
+        for batch in changed:
+            for offset in range(batch.first, batch.last + 1):
+                assert model.records[offset][:2] == (batch.state, batch.deliveries)
+                kept[offset] = StateBatch(offset, offset, batch.state, batch.deliveries)
+        deliveries.settle()
+        model.check(deliveries)
+    again = Deliveries(deliveries.start_offset, [kept[key] for key in sorted(kept) if key >= deliveries.start_offset])
+    for run in again.runs():
+        for offset in range(run.first, run.last + 1):
+            expected = kept.get(offset, StateBatch(offset, offset, AVAILABLE, 0))
+            assert (run.state, run.count) == (expected.state, expected.deliveries)
