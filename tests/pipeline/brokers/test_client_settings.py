@@ -24,7 +24,7 @@ def test_settings_of_connections_are_passed_on() -> None:
     ("name", "value", "message"),
     [
         ("colour", "1", "kafka.colour is not known"),
-        ("chek.crcs", "1", "kafka.chek.crcs is not known: is check.crcs meant"),
+        ("chek.crcs", "1", "kafka.chek.crcs is not known; did you mean check.crcs"),
         ("key.deserializer", "x", "kafka.key.deserializer cannot be set: keys are bytes: cast the column"),
         ("auto.offset.reset", "earliest", "kafka.auto.offset.reset cannot be set: use the option startingOffsets"),
         ("enable.auto.commit", "true", "kafka.enable.auto.commit cannot be set"),
