@@ -136,7 +136,7 @@ def walk(payload: bytes, count: int) -> I64 | None:
 
 
 def _advances() -> I64:
-    """Return the size of a record by its first two bytes (the lowest first); 0 if invalid, or if the length is longer."""
+    """Return the size of a record by its first two bytes (the lowest first); 0 if invalid or longer."""
     pair = np.arange(1 << 16)
     first, second = pair & 0xFF, pair >> 8
     is_long = first >= 0x80
