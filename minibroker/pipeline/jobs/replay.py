@@ -38,14 +38,20 @@ class Archived(NamedTuple):
 
 
 def replay_settings(servers: str, client: Mapping[str, str] | None = None) -> SinkSettings:
-    """Return the settings of a replay. `client` are Kafka's settings of producer and connection. Raise `OptionError`."""
+    """Return the settings of a replay. `client` are Kafka's settings of producer and connection.
+
+    Raise `OptionError`.
+    """
     kafka = {"transaction.timeout.ms": str(TRANSACTION_TIMEOUT_MS), **(client or {})}
     options = {f"kafka.{name}": value for name, value in kafka.items()}
     return parse_settings({"kafka.bootstrap.servers": servers, "delivery": "exactly-once", **options})
 
 
 def replay_id_of(path: str, targets: Mapping[str, str], repartition: bool = False) -> str:
-    """Return the name of this replay of this archive. It is always the same, so that a second run continues the first."""
+    """Return the name of this replay of this archive.
+
+    It is always the same, so that a second run continues the first.
+    """
     what = json.dumps([path, sorted(targets.items()), repartition])
     return hashlib.sha256(what.encode()).hexdigest()[:16]
 

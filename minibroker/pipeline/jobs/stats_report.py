@@ -145,7 +145,7 @@ class KeySkew:
 
 
 def gini(frequencies: Sequence[tuple[int, int]]) -> float:
-    """Return the Gini coefficient of (value, number of times), the largest first, by the area under the Lorenz curve."""
+    """Return the Gini coefficient of (value, number of times), the largest first, by the area under a Lorenz curve."""
     keys = sum(count for _, count in frequencies)
     total = sum(value * count for value, count in frequencies)
     area, before = 0.0, 0
