@@ -33,6 +33,7 @@ from minibroker.protocol.messages.metadata import MetadataRequest
 
 LEAST_ATTEMPT_MS: Final = 5_000  # what is asked once has a chance, however short the time for asking again is
 NEVER_MS: Final = (1 << 31) - 1
+NEEDS_SASL: Final = ": does the broker require authentication (security.protocol, sasl.mechanism)?"
 COORDINATOR_TYPES: Final = {"group": 0, "transaction": 1}
 _SINGLE_COORDINATOR_VERSION: Final = 3  # newer ones ask for several at once
 _FAILURES: Final = (OSError, ProtocolError, UnsupportedVersion, AuthenticationFailed, TokenError)
@@ -165,6 +166,22 @@ class Cluster:
         """Raise `ClientError` unless an error code of an answer is 0. `what` was asked: "reading topic-0 at 17"."""
         if code != ErrorCode.NONE:
             check(code, f"{self.address(node)}: {what}", message)
+
+    async def reach(self) -> None:
+        """Ask each bootstrap server once, in their order, until one answers.
+
+        Unlike `request`, it does not wait for a server that may answer later: a person waits for this. All servers
+        together get the time of `socket.connection.setup.timeout.ms`. Raises `ClientError` with the reason of each.
+        """
+        timeout_s = max(1, self.settings.setup_timeout_ms // len(self._bootstrap)) / 1000
+        reasons = []
+        for address in self._bootstrap:
+            try:
+                await self._ask_once(address, timeout_s)
+                return
+            except _FAILURES as error:
+                reasons.append(f"{address}: {_reason(_in_time(error, timeout_s))}")
+        raise ClientError(f"cannot connect to {'; '.join(reasons)}")
 
     # Where things are
 
@@ -320,23 +337,33 @@ class Cluster:
                 self._drop(node, link)
         self._nodes = nodes
 
+    async def _ask_once(self, address: Address, timeout_s: float) -> None:
+        """Ask for the nodes, which every broker answers to whoever has authenticated. Raises what `_FAILURES` are."""
+        link = await self._link(address, timeout_s)
+        version = link.connection.version(MetadataRequest, 1, NEWEST)
+        correlation_id, data = link.connection.send(MetadataRequest(topics=[]), version)
+        try:
+            await link.write(data, timeout_s)
+            await link.answer(correlation_id, timeout_s)
+        except _FAILURES as error:
+            self._drop(address, link)
+            if isinstance(error, ConnectionError) and self.settings.credentials is None:
+                raise ConnectionResetError(f"{error.strerror or error}{NEEDS_SASL}") from None
+            raise
+
     def _failure(self, sent: Sent) -> ClientError:
         """Return the error as one line, and whether it may pass."""
         import ssl  # takes a while, and most commands have no errors
 
-        error = sent.error
-        why, code = Reaction.FATAL, None
-        text = str(error)
-        if isinstance(error, ssl.SSLError):
-            text = f"TLS: {error.reason or error}"
-        elif isinstance(error, TimeoutError):
-            why = Reaction.FIND_BOTH
-        elif isinstance(error, OSError):
-            text, why = f"no connection: {error.strerror or error}", Reaction.FIND_BOTH
-        elif isinstance(error, ProtocolError):
-            text = f"the answer is malformed: {error}"
+        error, code = sent.error, None
+        assert error is not None
+        may_pass = isinstance(error, OSError) and not isinstance(error, ssl.SSLError)
+        text = _reason(error)
+        if may_pass and not isinstance(error, TimeoutError):
+            text = f"no connection: {text}"
         elif isinstance(error, UnsupportedVersion):
             code = ErrorCode.UNSUPPORTED_VERSION
+        why = Reaction.FIND_BOTH if may_pass else Reaction.FATAL
         return ClientError(f"{self.address(sent.node)}: {sent.api}: {text}", why, code)
 
     async def _found_leader(self, topic: str, partition: int) -> Leader:
@@ -359,6 +386,15 @@ class Cluster:
             await self.metadata()
         self._coordinators[kind, key] = answer.node_id
         return int(answer.node_id)
+
+
+def _reason(error: Exception) -> str:
+    """Return what failed, below a request."""
+    from minibroker.client.tls import tls_problem
+
+    if isinstance(error, ProtocolError):
+        return f"the answer is malformed: {error}"
+    return tls_problem(error) or str((isinstance(error, OSError) and error.strerror) or error)
 
 
 def _in_time(error: Exception, timeout_s: float) -> Exception:
