@@ -84,7 +84,7 @@ class SaslListener:
     def __init__(self, name: str, cluster: Callable[[], Cluster], clock: Clock) -> None:
         """Read the settings of the start, and then those that are in force. Raise SettingsError for the former."""
         self.clock = clock
-        self.run_aside = clock.run_aside
+        self.run_detached = clock.run_detached
         self._name = name
         self._cluster = cluster
         self._read_from = cluster().static_settings
