@@ -84,7 +84,7 @@ class SaslListener:
     def __init__(self, name: str, cluster: Callable[[], Cluster], clock: Clock) -> None:
         """Read the static settings, and then the current ones. Raise SettingsError if the static ones are invalid."""
         self.clock = clock
-        self.run_aside = clock.run_aside
+        self.run_detached = clock.run_detached
         self._name = name
         self._cluster = cluster
         self._read_from = cluster().static_settings
@@ -163,6 +163,15 @@ class Authenticator:
         if key in ADMITTED[self._state]:
             return None
         return "after the session of the client has ended" if self._state is State.EXPIRED else NOT_YET
+
+    @property
+    def is_in_exchange(self) -> bool:
+        """Return whether the client has begun to authenticate, and its next token is awaited."""
+        return self._state is State.EXCHANGE
+
+    def refuse(self, reason: str, items: list[Any]) -> Any:
+        """Send these items after the delay for failures, and close the connection: items to send now, or a Parked."""
+        return self._later(self._refuse(reason, lambda: items))
 
     def versions_told(self) -> None:
         """Note that the client has sent ApiVersions, which it may do once, as its first request."""
@@ -301,6 +310,10 @@ class Authenticator:
             log.exception("closing %s: a SASL token failed", self._connection.peer, extra=self._connection.log_fields)
             self._connection.end()
             return None
+        return self._later(outcome)
+
+    def _later(self, outcome: Any) -> Any:
+        """Send the items of a Parked when they are there."""
         if isinstance(outcome, Parked):
             outcome.attach(self._connection.answered, lambda error: self._connection.fail())
             return None if outcome.done else outcome
