@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.metadata.image import BROKER_RESOURCE
 from minibroker.quantities import Duration, milliseconds
@@ -16,6 +16,9 @@ from minibroker.testing.moving_clock import JUMPS, MovingClock
 from minibroker.testing.node_verbs import NodeVerbs
 from minibroker.testing.record_verbs import RecordVerbs
 from minibroker.testing.security import AclVerbs, QuotaVerbs, Users, certificate_for, config_for
+
+if TYPE_CHECKING:
+    from minibroker.testing.issuer import Issuer
 
 SETTLE_SECONDS = 10.0  # how long to wait after a move for other threads: compaction, removal of files
 
@@ -104,6 +107,14 @@ class Broker(RecordVerbs, GroupVerbs, NodeVerbs):
     def quotas(self) -> QuotaVerbs:
         """Return the quotas: `set` them."""
         return QuotaVerbs(self)
+
+    @property
+    def issuer(self) -> Issuer:
+        """Return the issuer of OAuth tokens: `token` makes one. Raises RuntimeError without SASL."""
+        issuer = self.security.issuer
+        if issuer is None:
+            raise RuntimeError(f"with {self.security.protocol} there is no issuer: nobody logs in")
+        return issuer
 
     def client_config(self, library: str, *, user: str | None = None, mechanism: str | None = None) -> Any:
         """Return what a client needs to connect, as its library takes it: addresses, certificates, name and password.
