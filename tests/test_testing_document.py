@@ -110,9 +110,12 @@ def test_a_failure_is_reported_as_it_says(tmp_path: Path) -> None:
     assert shown - reported == set(), done.stdout
 
 
-def test_the_steps_over_http_print_what_they_say(tmp_path: Path) -> None:
-    (_, serve, _), (_, announced, _), *steps = blocks(section("HTTP"))
-    assert [block.kind for block in steps] == ["sh", "text", "sh", "text", "sh", "text"]
+@pytest.mark.parametrize(
+    ("title", "begin", "count"), [("HTTP", "", 3), ("Security", "### Security in other languages", 1)]
+)
+def test_the_steps_over_http_print_what_they_say(tmp_path: Path, title: str, begin: str, count: int) -> None:
+    (_, serve, _), (_, announced, _), *steps = blocks(section(title).partition(begin)[2] if begin else section(title))
+    assert [block.kind for block in steps] == ["sh", "text"] * count
     with serving(serve.replace(CONTROL_PORT, "0"), tmp_path, lines=2) as lines:
         listens, controlled = lines.splitlines()
         address, url = (line.rpartition(" ")[2] for line in (listens, controlled))

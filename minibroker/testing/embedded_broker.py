@@ -309,6 +309,8 @@ class EmbeddedBroker:
         try:
             self._running = BrokerLifecycle(settings, bound, self._seams())
             await self._running.serve(self.measured)
+            if self._security is not None:
+                self._security.complete(self._running.cluster)
         except BaseException:
             close_all(bound)
             raise

@@ -94,9 +94,16 @@ class Security:
         return {own + name: value for name, value in wanted.items()}
 
     @property
-    def first_records(self) -> list[Message]:
+    def first_records(self) -> list[Any]:
         """Return the records of the users in each new cluster."""
         return [record for records in self._records.values() for record in records]
+
+    def complete(self, cluster: Cluster) -> None:
+        """Let the users of an older cluster have the passwords that they are to have."""
+        known = cluster.image.scram_credentials
+        missing = [record for record in self.first_records if known.get((record.name, record.mechanism)) != record]
+        if missing:
+            cluster.commit(missing)
 
     def change_user(self, cluster: Cluster | None, name: str, password: str | None) -> None:
         """Add a user, or remove it without a password; also in `cluster`, if the broker runs."""
