@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.metadata.image import BROKER_RESOURCE
 from minibroker.quantities import Duration, milliseconds
@@ -17,6 +17,9 @@ from minibroker.testing.node_verbs import NodeVerbs
 from minibroker.testing.record_verbs import RecordVerbs
 from minibroker.testing.security import AclVerbs, QuotaVerbs, Users, certificate_for, config_for
 from minibroker.testing.token_verbs import Token, TokenVerbs, config_with_token
+
+if TYPE_CHECKING:
+    from minibroker.testing.issuer import Issuer
 
 SETTLE_SECONDS = 10.0  # how long to wait after a move for other threads: compaction, removal of files
 
@@ -105,6 +108,14 @@ class Broker(RecordVerbs, GroupVerbs, NodeVerbs):
     def quotas(self) -> QuotaVerbs:
         """Return the quotas: `set` them."""
         return QuotaVerbs(self)
+
+    @property
+    def issuer(self) -> Issuer:
+        """Return the issuer of OAuth tokens: `token` makes one. Raises RuntimeError without SASL."""
+        issuer = self.security.issuer
+        if issuer is None:
+            raise RuntimeError(f"with {self.security.protocol} there is no issuer: nobody logs in")
+        return issuer
 
     @cached_property
     def tokens(self) -> TokenVerbs:

@@ -42,6 +42,7 @@ from minibroker.testing.control.models import (
     record_model,
     request_model,
 )
+from minibroker.testing.control.security_routes import rights_routes, security_routes, token_routes
 from minibroker.testing.directories import Snapshot
 from minibroker.testing.failure_report import state_of
 from minibroker.testing.faults.engine import Fault
@@ -59,6 +60,7 @@ def control_routes(broker: Broker) -> APIRouter:
         "faults": (_faults,),
         "nodes": (_nodes, _leaders, _coordinators),
         "groups": (_groups, _transactions),
+        "security": (security_routes, rights_routes, token_routes),
     }.items():
         routes = APIRouter(tags=[tag])
         for part in parts:
