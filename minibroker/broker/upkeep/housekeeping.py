@@ -12,7 +12,7 @@ from collections.abc import Callable
 from minibroker.broker.assembly import Broker
 from minibroker.broker.control.elections import balance
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, Partition
-from minibroker.broker.requests.slices import Then, each_partition
+from minibroker.broker.requests.slices import Then, each_partition, in_slices
 from minibroker.protocol.errors import KafkaError
 from minibroker.storage.checkpoints.checkpoint_texts import (
     LOG_START_OFFSET_CHECKPOINT,
@@ -93,11 +93,15 @@ class Housekeeping:
     def _balance_leaders(self, then: Then) -> None:
         """Return leadership to preferred replicas."""
         if self._cluster.settings["auto.leader.rebalance.enable"]:
-            try:
-                balance(self._cluster)
-            except KafkaError as error:
-                log.error("leaders stay as they are: %s", error)
-        then()
+            in_slices(self._cluster, self._balance, self._cluster.portions(), then)
+        else:
+            then()
+
+    def _balance(self, partitions: list[Partition]) -> None:
+        try:
+            balance(self._cluster, partitions)
+        except KafkaError as error:
+            log.error("leaders stay as they are: %s", error)
 
     def _writing(self, checkpoint: str) -> Callable[[Then], None]:
         def write(then: Then) -> None:
