@@ -1,7 +1,7 @@
 """ApiVersions: which APIs and versions are served here, and which features the cluster has.
 
-Behaviour: only what has a handler is announced. A version of this API that is not known gets a version-0 answer with
-UNSUPPORTED_VERSION (KIP-511), which the dispatcher writes.
+Behaviour: only what has a handler is announced, and telemetry only if it is enabled. A version of this API that is not
+known gets a version-0 answer with UNSUPPORTED_VERSION (KIP-511), which the dispatcher writes.
 
 Versions: 3 brought the client's software name and version, of which a bad one is an INVALID_REQUEST, and features
 (KIP-584); 4 those whose lowest level is 0, which older clients do not bear.
@@ -21,6 +21,7 @@ from minibroker.protocol.messages.cluster import ApiVersionsRequest, ApiVersions
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 FIRST_WITH_SOFTWARE = 3
 FIRST_WITH_LEVEL_0 = 4
+OF_TELEMETRY = (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)
 
 
 @handles(ApiKey.API_VERSIONS)
@@ -37,6 +38,7 @@ def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
         api_keys=[
             ApiVersionsResponse.ApiVersion(api_key=key, min_version=served.versions[0], max_version=served.versions[-1])
             for key, served in sorted(SERVED.items())
+            if key not in OF_TELEMETRY or context.cluster.settings["client.telemetry.enable"]
         ],
         supported_features=[
             ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=levels[0], max_version=levels[-1])
