@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import random
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from minibroker.broker.clock import Clock
@@ -31,6 +32,7 @@ from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.messages.metadata_records import RemoveTopicRecord
 
 if TYPE_CHECKING:
+    from minibroker.broker.client_telemetry import ClientTelemetry
     from minibroker.broker.groups.coordinator import GroupCoordinator
     from minibroker.broker.share.coordinator import ShareCoordinator
     from minibroker.broker.share.share_partitions import SharePartitions
@@ -78,6 +80,13 @@ class Broker(Cluster):
             self._shares = SharePartitions(self)
             self.watchers.append(self._shares)
         return self._shares
+
+    @cached_property
+    def telemetry(self) -> ClientTelemetry:
+        """The metrics that clients push."""
+        from minibroker.broker.client_telemetry import ClientTelemetry  # which few clients have
+
+        return ClientTelemetry(self)
 
     def load(self) -> None:
         """Fold the metadata log, begin an epoch in it, register the nodes, open the partitions' logs, elect leaders.

@@ -71,6 +71,7 @@ FAMILIES: Final = {
         ApiKey.DELETE_SHARE_GROUP_STATE: "0",
         ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: "0-1",
     },
+    "telemetry": {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: "0", ApiKey.PUSH_TELEMETRY: "0"},
     "topic_partitions": {ApiKey.DESCRIBE_TOPIC_PARTITIONS: "0"},
     "topics": {ApiKey.CREATE_TOPICS: "0-7", ApiKey.DELETE_TOPICS: "0-6", ApiKey.CREATE_PARTITIONS: "0-3"},
     "transaction_listing": {
