@@ -115,7 +115,9 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
 
     def share_group(self, group_id: str) -> ShareGroup:
         """Return the share group of this id (KIP-932). Raises KafkaError(GROUP_ID_NOT_FOUND)."""
-        group = self.found(group_id)
+        if group_id not in self.groups:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group_id} not found.")
+        group = self.groups[group_id]
         if not isinstance(group, ShareGroup):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
         return group

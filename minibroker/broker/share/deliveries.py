@@ -13,7 +13,7 @@ archived are dropped, which moves the start offset. There is no I/O and no clock
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -293,14 +293,16 @@ class Deliveries:
     ) -> list[StateBatch]:
         """Acknowledge records that the member has acquired; one type stands for all of them.
 
-        Raises KafkaError(INVALID_RECORD_STATE) if it has not acquired all of them; then nothing has changed. Records
-        before the start offset are passed over.
+        Records before the start offset are passed over. Raises KafkaError: INVALID_RECORD_STATE if it has not acquired
+        all of them, INVALID_REQUEST if some have never been delivered; then nothing has changed.
         """
         changed: list[StateBatch] = []
         if last < self.start_offset:
             return changed
         if last >= self.end_offset:
-            raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "Batch record not found. The base offset is not found.")
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, "The request contains offsets that have not been delivered yet."
+            )
         skipped = max(self.start_offset - first, 0)
         self._check_acquired(member_id, first + skipped, last)
         for start, stop, kind in _typed(first + skipped, last, types[skipped:] if len(types) > 1 else types):
@@ -323,21 +325,11 @@ class Deliveries:
                 raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "Member is not the owner of offset")
             offset = run.last + 1
 
-    def release(self, member_id: str) -> list[StateBatch]:
-        """Release all records of a member whose session has ended: their last delivery does not count."""
+    def release(self, limits: Limits, which: Callable[[Run], bool]) -> list[StateBatch]:
+        """Release the acquired records of these runs: those of a member that is gone, or whose locks have ended."""
         changed = []
         for run in self._runs:
-            if run.state == DeliveryState.ACQUIRED and run.member_id == member_id:
-                run.state, run.count = DeliveryState.AVAILABLE, run.count - 1
-                run.member_id, run.lock_end_ms = NOBODY, NEVER_MS
-                changed.append(run.batch())
-        return changed
-
-    def expire(self, now_ms: int | None, limits: Limits) -> list[StateBatch]:
-        """Release the records whose locks have ended, or, without a time, all that are acquired."""
-        changed = []
-        for run in self._runs:
-            if run.state == DeliveryState.ACQUIRED and (now_ms is None or run.lock_end_ms <= now_ms):
+            if run.state == DeliveryState.ACQUIRED and which(run):
                 self._end_lock(run, DeliveryState.AVAILABLE, limits.deliveries)
                 changed.append(run.batch())
         return changed

@@ -115,9 +115,13 @@ class SharePartition:
         aborted = self.partition.log.aborted_transactions(found[0].base_offset, region.next_offset)
         changed: list[StateBatch] = []
         for header in found:
-            if header.is_transactional and any(
-                one.producer_id == header.producer_id and one.first_offset <= header.base_offset <= one.last_offset
-                for one in aborted
+            if (
+                header.is_transactional
+                and not header.is_control
+                and any(
+                    one.producer_id == header.producer_id and one.first_offset <= header.base_offset <= one.last_offset
+                    for one in aborted
+                )
             ):
                 changed += self.deliveries.archive(header.base_offset, header.last_offset)
         if not changed:
@@ -147,14 +151,14 @@ class SharePartition:
 
     def release(self, member_id: str) -> None:
         """Release the records of a member whose session has ended."""
-        changed = self.deliveries.release(member_id)
+        changed = self.deliveries.release(self.limits, lambda run: run.member_id == member_id)
         if changed:
             self._keep_or_give_up(changed)
 
     def expire_locks(self, *, all_of_them: bool = False) -> None:
         """Release the records whose locks have ended, or all."""
-        now_ms = None if all_of_them else int(self._cluster.clock.monotonic_ms())
-        changed = self.deliveries.expire(now_ms, self.limits)
+        now_ms = self._cluster.clock.monotonic_ms()
+        changed = self.deliveries.release(self.limits, lambda run: all_of_them or run.lock_end_ms <= now_ms)
         if changed:
             log.info("%s: the locks of %d ranges of records have ended", self, len(changed))
             self._keep_or_give_up(changed)
@@ -167,21 +171,18 @@ class SharePartition:
             log.error("%s cannot be kept: %s", self, error)
 
     def _keep(self, changed: list[StateBatch]) -> Wait:
-        """Send what has changed to the coordinator, and wake who waits. Raises KafkaError, and is given up then."""
+        """Send what has changed to the coordinator, and wake who waits. Raises KafkaError, and is given up then.
+
+        As in Kafka, the start offset moves afterwards: the coordinator learns of it with the next change.
+        """
         deliveries, coordinator = self.deliveries, self._shares.coordinator
-        deliveries.settle()
+        start, done = deliveries.start_offset, deliveries.final_count
         try:
-            coordinator.write(
-                self.key,
-                self._state_epoch,
-                self.leader_epoch,
-                deliveries.start_offset,
-                deliveries.final_count,
-                [each for each in changed if each.last >= deliveries.start_offset],
-            )
+            coordinator.write(self.key, self._state_epoch, self.leader_epoch, start, done, changed)
         except KafkaError:
             self._shares.give_up(self)
             raise
+        deliveries.settle()
         coordinator.when_durable(self.key.text, self._kept)
         self._arm()
         for waiter in list(self.waiters):

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from minibroker.broker.share.deliveries import Acquired, AcknowledgeType, Deliveries, DeliveryState, Limits, StateBatch
+from minibroker.broker.share.deliveries import (
+    AcknowledgeType,
+    Acquired,
+    Deliveries,
+    DeliveryState,
+    Limits,
+    Run,
+    StateBatch,
+)
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
 LIMITS = Limits(deliveries=5, record_locks=200, lock_ms=1000)
@@ -37,6 +46,10 @@ def acknowledge(
     changed = deliveries.acknowledge(member_id, first, last, types, limits, 0)
     deliveries.settle()
     return changed
+
+
+def held_by(member_id: str) -> Callable[[Run], bool]:
+    return lambda run: run.member_id == member_id
 
 
 def test_whole_batches_are_acquired_up_to_about_the_number_that_is_asked_for() -> None:
@@ -92,13 +105,13 @@ def test_records_that_were_delivered_often_come_in_ever_smaller_portions() -> No
     assert deliveries.start_offset == 1
 
 
-def test_a_session_that_ends_gives_its_deliveries_back() -> None:
+def test_a_session_that_ends_releases_its_records() -> None:
     deliveries = Deliveries(0)
     acquire(deliveries, 9)
     assert deliveries.is_held_by("m")
-    assert deliveries.release("other") == []
-    assert deliveries.release("m") == [StateBatch(0, 9, AVAILABLE, 0)]
-    assert acquire(deliveries, 9, "other") == [Acquired(0, 9, 1)]
+    assert deliveries.release(LIMITS, held_by("other")) == []
+    assert deliveries.release(LIMITS, held_by("m")) == [StateBatch(0, 9, AVAILABLE, 1)]
+    assert acquire(deliveries, 9, "other") == [Acquired(0, 9, 2)]
 
 
 def test_locks_end_unless_they_are_renewed() -> None:
@@ -106,20 +119,22 @@ def test_locks_end_unless_they_are_renewed() -> None:
     acquire(deliveries, 9)
     deliveries.acknowledge("m", 0, 4, [RENEW], LIMITS, 600)
     assert deliveries.next_lock_end_ms() == 1000
-    assert deliveries.expire(999, LIMITS) == []
-    assert deliveries.expire(1000, LIMITS) == [StateBatch(5, 9, AVAILABLE, 1)]
+    assert deliveries.release(LIMITS, lambda run: run.lock_end_ms <= 999) == []
+    assert deliveries.release(LIMITS, lambda run: run.lock_end_ms <= 1000) == [StateBatch(5, 9, AVAILABLE, 1)]
     assert deliveries.next_lock_end_ms() == 1600
 
 
 @pytest.mark.parametrize(
-    ("first", "last", "member_id"), [(0, 9, "other"), (0, 10, "m"), (20, 29, "m")], ids=["owner", "beyond", "unknown"]
+    ("last", "member_id", "code"),
+    [(9, "other", ErrorCode.INVALID_RECORD_STATE), (10, "m", ErrorCode.INVALID_REQUEST)],
+    ids=["owner", "beyond"],
 )
-def test_nothing_is_acknowledged_that_the_member_has_not_acquired(first: int, last: int, member_id: str) -> None:
+def test_nothing_is_acknowledged_that_the_member_has_not_acquired(last: int, member_id: str, code: ErrorCode) -> None:
     deliveries = Deliveries(0)
     acquire(deliveries, 9)
     with pytest.raises(KafkaError) as raised:
-        acknowledge(deliveries, first, last, ACCEPT, member_id=member_id)
-    assert raised.value.code == ErrorCode.INVALID_RECORD_STATE
+        acknowledge(deliveries, 0, last, ACCEPT, member_id=member_id)
+    assert raised.value.code == code
     assert deliveries.runs()[0].state == ACQUIRED
 
 
@@ -135,8 +150,8 @@ def test_what_is_before_the_start_is_passed_over() -> None:
 def test_offsets_that_compaction_has_removed_are_archived() -> None:
     deliveries = Deliveries(0)
     acquire(deliveries, 29)
-    deliveries.release("m")
-    assert deliveries.acquire("m", [(20, 29)], LIMITS, 0, 500, 500) == [Acquired(20, 29, 1)]
+    deliveries.release(LIMITS, held_by("m"))
+    assert deliveries.acquire("m", [(20, 29)], LIMITS, 0, 500, 500) == [Acquired(20, 29, 2)]
     assert deliveries.start_offset == 20
 
 
@@ -211,14 +226,12 @@ def test_random_histories_leave_each_record_as_the_model_has_it(seed: int) -> No
                     state = ARCHIVED
                 model.records[offset] = state, count, ""
         elif action < 0.95:
-            changed = deliveries.release(member_id)
-            for offset, (state, count, owner) in model.records.items():
-                if state == ACQUIRED and owner == member_id:
-                    model.records[offset] = AVAILABLE, count - 1, ""
+            changed = deliveries.release(LIMITS, held_by(member_id))
         else:
-            changed = deliveries.expire(None, LIMITS)
-            for offset, (state, count, _) in model.records.items():
-                if state == ACQUIRED:
+            changed = deliveries.release(LIMITS, lambda _: True)
+        if action >= 0.9:
+            for offset, (state, count, owner) in model.records.items():
+                if state == ACQUIRED and (action >= 0.95 or owner == member_id):
                     model.records[offset] = ARCHIVED if count == LIMITS.deliveries else AVAILABLE, count, ""
         for batch in changed:
             for offset in range(batch.first, batch.last + 1):
