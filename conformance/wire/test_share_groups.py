@@ -286,19 +286,6 @@ def test_sessions_have_epochs(member: Member) -> None:
     assert member.ask_fetch((0, 0, [ACCEPT]), share_session_epoch=0).error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_a_partition_that_is_not_there_is_refused_alone(member: Member) -> None:
-    member.topic_id = b"\x11" * 16
-    answer = member.ask_fetch()
-    assert answer.error_code == 0
-    print("FIRST", answer)
-    answer = member.ask_fetch()
-    print("SECOND", answer)
-    answer = member.ask_fetch()
-    assert [part.error_code for topic in answer.responses for part in topic.partitions] == [
-        ErrorCode.UNKNOWN_TOPIC_ID
-    ], answer
-
-
 # --- offsets --------------------------------------------------------------------------------------------------------
 
 
