@@ -101,7 +101,7 @@ def write_exactly_once(
             note = _note(_written(writer, _chain(first, rest)))
             transaction.mark(Marker(number + 1, note))
         except BaseException:
-            abort_in_passing(settings, transaction)
+            try_to_abort(settings, transaction)
             raise
         identity = transaction.identity
         left = Open(transactional_id, identity.producer_id, identity.epoch, transaction.generation, number + 1)
@@ -118,7 +118,7 @@ def commit(settings: SinkSettings, transactions: Sequence[Open]) -> None:
     with connected(settings) as client:
         for each in transactions:
             try:
-                _taken_up(client, settings, each).end(commit=True)
+                _resumed(client, settings, each).end(commit=True)
             except Fenced as error:
                 if not _is_committed(settings, each):
                     raise Fenced(
@@ -136,7 +136,7 @@ def abort(settings: SinkSettings, transactions: Sequence[Open]) -> None:
     with connected(settings) as client:
         for each in transactions:
             try:
-                _taken_up(client, settings, each).end(commit=False)
+                _resumed(client, settings, each).end(commit=False)
             except Fenced:
                 continue  # it was committed, timed out, or taken over
             except WriteFailed as error:
@@ -151,11 +151,11 @@ def sender_in(transaction: Transaction, client: Client, settings: SinkSettings) 
     return Sender(client, settings, transaction.identity, version, before=transaction.add)
 
 
-def abort_in_passing(settings: SinkSettings, transaction: Transaction) -> None:
+def try_to_abort(settings: SinkSettings, transaction: Transaction) -> None:
     """Try to abort, so that readers need not wait. A takeover of the id, or the timeout, would also do it."""
-    hasty, transactional_id, identity = _hasty(settings), transaction.transactional_id, transaction.identity
-    with suppress(WriteFailed), connected(hasty) as client:
-        Transaction(client, hasty, transactional_id, identity, transaction.generation).end(commit=False)
+    impatient, transactional_id, identity = _impatient(settings), transaction.transactional_id, transaction.identity
+    with suppress(WriteFailed), connected(impatient) as client:
+        Transaction(client, impatient, transactional_id, identity, transaction.generation).end(commit=False)
 
 
 def _is_committed(settings: SinkSettings, left: Open) -> bool:
@@ -163,22 +163,22 @@ def _is_committed(settings: SinkSettings, left: Open) -> bool:
 
     While the id has another open transaction, the marker is unknown: then they count as not committed.
     """
-    hasty = _hasty(settings)
+    impatient = _impatient(settings)
     try:
-        with connected(hasty) as client:
-            marker = _taken_up(client, hasty, left).marker()
+        with connected(impatient) as client:
+            marker = _resumed(client, impatient, left).marker()
     except WriteFailed:
         return False
     return marker is not None and marker.value >= left.marker
 
 
-def _hasty(settings: SinkSettings) -> SinkSettings:
+def _impatient(settings: SinkSettings) -> SinkSettings:
     patience_ms = min(settings.delivery_timeout_ms, _PATIENCE_MS)
     client = {**settings.client, "default.api.timeout.ms": str(patience_ms)}
     return replace(settings, delivery_timeout_ms=patience_ms, client=client)
 
 
-def _taken_up(client: Client, settings: SinkSettings, left: Open) -> Transaction:
+def _resumed(client: Client, settings: SinkSettings, left: Open) -> Transaction:
     identity = Identity(left.producer_id, left.epoch, left.transactional_id)
     return Transaction(client, settings, left.transactional_id, identity, left.generation)
 

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from minibroker.pipeline.log_source import OptionError
-from minibroker.pipeline.plain_errors import told_plainly
+from minibroker.pipeline.plain_errors import with_plain_errors
 from minibroker.pipeline.sink import delivery
 from minibroker.pipeline.sink.delivery import Delivered, Open
 from minibroker.pipeline.sink.sink_columns import check_columns
@@ -29,7 +29,7 @@ _WRITE_ONLY: Final = 0  # the number of the one batch of a batch write
 
 
 @dataclass
-class Said(WriterCommitMessage):
+class TaskMessage(WriterCommitMessage):
     """A task's message to the driver."""
 
     delivered: Delivered
@@ -41,21 +41,21 @@ class BatchWriter(DataSourceArrowWriter):
     def __init__(self, settings: SinkSettings) -> None:
         self._settings = settings
 
-    @told_plainly
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Said:
+    @with_plain_errors
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
         """Run in a task: write its rows. Raise `WriteFailed`."""
         task = _context().partitionId()
         if not self._settings.exactly_once:
-            return Said(delivery.write_at_least_once(self._settings, iterator, task))
+            return TaskMessage(delivery.write_at_least_once(self._settings, iterator, task))
         transactional_id = f"{self._settings.transactional_id_prefix}-{self._settings.write_id}-{task}"
-        return Said(delivery.write_exactly_once(self._settings, iterator, transactional_id, _WRITE_ONLY, task))
+        return TaskMessage(delivery.write_exactly_once(self._settings, iterator, transactional_id, _WRITE_ONLY, task))
 
-    @told_plainly
+    @with_plain_errors
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Run in the driver when all tasks have finished."""
         delivery.commit(self._settings, _open(messages))
 
-    @told_plainly
+    @with_plain_errors
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Run in the driver when a task or the commit has failed. The message of a failed task is None."""
         delivery.abort(self._settings, _open(messages))
@@ -67,23 +67,23 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, settings: SinkSettings) -> None:
         self._settings = settings
 
-    @told_plainly
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Said:
+    @with_plain_errors
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
         """Run in a task: write its rows of a micro-batch. Raise `WriteFailed`."""
         context = _context()
         task = context.partitionId()
         if not self._settings.exactly_once:
-            return Said(delivery.write_at_least_once(self._settings, iterator, task))
+            return TaskMessage(delivery.write_at_least_once(self._settings, iterator, task))
         transactional_id = f"{self._settings.transactional_id_prefix}-{_property(context, QUERY_ID)}-{task}"
         number = int(_property(context, BATCH_ID))
-        return Said(delivery.write_exactly_once(self._settings, iterator, transactional_id, number, task))
+        return TaskMessage(delivery.write_exactly_once(self._settings, iterator, transactional_id, number, task))
 
-    @told_plainly
+    @with_plain_errors
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Run in the driver when all tasks of a micro-batch have finished."""
         delivery.commit(self._settings, _open(messages))
 
-    @told_plainly
+    @with_plain_errors
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Run in the driver when a task or the commit has failed. The message of a failed task is None."""
         delivery.abort(self._settings, _open(messages))
@@ -135,5 +135,5 @@ def _property(context: TaskContext, name: str) -> str:
 
 def _open(messages: list[WriterCommitMessage | None]) -> list[Open]:
     """Return the transactions that tasks have left open."""
-    said = [message.delivered.transaction for message in messages if isinstance(message, Said)]
+    said = [message.delivered.transaction for message in messages if isinstance(message, TaskMessage)]
     return [transaction for transaction in said if transaction is not None]
