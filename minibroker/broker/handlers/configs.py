@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from enum import IntEnum
+from functools import cache, partial
 
 from minibroker.broker.configs.resource_configs import describe_client_metrics, describe_group, describe_loggers
 from minibroker.broker.configs.settings import ConfigEntry, ConfigSource, Settings
@@ -63,15 +64,16 @@ UNTYPED = 0  # Kafka does not give a type for loggers
 @handles(ApiKey.DESCRIBE_CONFIGS)
 def describe_configs(context: RequestContext, request: DescribeConfigsRequest) -> Steps[DescribeConfigsResponse]:
     namings = Namings()
-    results = yield from each(lambda resource: _described(context, request, resource, namings), request.resources)
+    told = cache(partial(_entry, request))  # thousands of topics have the same values
+    results = yield from each(lambda resource: _described(context, resource, namings, told), request.resources)
     return DescribeConfigsResponse(results=results)
 
 
 def _described(
     context: RequestContext,
-    request: DescribeConfigsRequest,
     resource: DescribeConfigsRequest.DescribeConfigsResource,
     namings: Namings,
+    told: Callable[[ConfigEntry], DescribedEntry],
 ) -> Described:
     answer = Described(error_message="", resource_type=resource.resource_type, resource_name=resource.resource_name)
     wanted = resource.configuration_keys
@@ -79,9 +81,7 @@ def _described(
         namings.add((resource.resource_type, resource.resource_name))
         authorize(context, TO_DESCRIBE, resource.resource_type, resource.resource_name)
         entries = _entries(context, resource.resource_type, resource.resource_name)
-        answer.configs = [
-            _entry(request, entry) for entry in entries if (entry.name in wanted if wanted else entry.listed)
-        ]
+        answer.configs = [told(entry) for entry in entries if (entry.name in wanted if wanted else entry.listed)]
     except KafkaError as error:
         answer.error_code = error.code
         answer.error_message = error.message or ""

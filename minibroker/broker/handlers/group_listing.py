@@ -71,7 +71,7 @@ def list_groups(context: RequestContext, request: ListGroupsRequest) -> Steps[Li
     groups = context.cluster.groups
     response = ListGroupsResponse()
     all_are_told = context.allows(DESCRIBE_CLUSTER)
-    for group in list(groups.groups.values()):
+    for group in groups.groups.present():
         yield
         if groups.node_of(group.group_id) is not context.node or groups.groups.get(group.group_id) is not group:
             continue

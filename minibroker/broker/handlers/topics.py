@@ -14,8 +14,10 @@ DeleteTopics 5 and CreatePartitions 3 on; older clients are throttled.
 from __future__ import annotations
 
 from collections import Counter
-from functools import partial
+from collections.abc import Callable
+from functools import cache, partial
 
+from minibroker.broker.configs.settings import ConfigEntry
 from minibroker.broker.control.placement import DEFAULT, MAXIMUM_PARTITIONS_PER_REQUEST
 from minibroker.broker.metadata.leaders import NOT_HOSTED
 from minibroker.broker.metadata.partitions import METADATA_TOPIC, Topic
@@ -62,7 +64,8 @@ def create_topics(context: RequestContext, request: CreateTopicsRequest) -> Step
         error = KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
         topics += [_refused(topic.name, error) for topic in wanted]
     else:
-        topics += yield from each_in_steps(lambda topic: _created(context, topic, request.validate_only), wanted)
+        told = cache(_config)  # thousands of topics have the same values
+        topics += yield from each_in_steps(lambda topic: _created(context, topic, request.validate_only, told), wanted)
     return CreateTopicsResponse(topics=topics)
 
 
@@ -82,7 +85,12 @@ def _repeated(names: list[str]) -> Steps[dict[str, None]]:
     return {name: None for name, count in (yield from counted(names)).items() if count > 1}
 
 
-def _created(context: RequestContext, topic: CreateTopicsRequest.CreatableTopic, validate_only: bool) -> Steps[Created]:
+def _created(
+    context: RequestContext,
+    topic: CreateTopicsRequest.CreatableTopic,
+    validate_only: bool,
+    told: Callable[[ConfigEntry], CreatedConfig],
+) -> Steps[Created]:
     try:
         if topic.name != METADATA_TOPIC and not context.allows(CREATE_CLUSTER):  # nobody may create that one
             context.authorize(CREATE_TOPIC, topic.name)
@@ -108,22 +116,18 @@ def _created(context: RequestContext, topic: CreateTopicsRequest.CreatableTopic,
         error_message=None,
         num_partitions=len(replicas),
         replication_factor=len(replicas[0]),
-        configs=_configs(context, texts),
+        configs=[told(entry) for entry in context.cluster.settings.describe_topic(texts) if entry.listed],
     )
 
 
-def _configs(context: RequestContext, overrides: dict[str, str]) -> list[CreatedConfig]:
-    return [
-        CreatedConfig(
-            name=entry.name,
-            value=entry.value,
-            read_only=entry.read_only,
-            config_source=entry.source,
-            is_sensitive=entry.setting.sensitive,
-        )
-        for entry in context.cluster.settings.describe_topic(overrides)
-        if entry.listed
-    ]
+def _config(entry: ConfigEntry) -> CreatedConfig:
+    return CreatedConfig(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=entry.source,
+        is_sensitive=entry.setting.sensitive,
+    )
 
 
 @handles(ApiKey.DELETE_TOPICS, durable=True)

@@ -30,7 +30,7 @@ from minibroker.protocol.messages.transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
-from minibroker.protocol.steps import Steps, each, each_in_steps, each_once
+from minibroker.protocol.steps import Steps, each_in_steps, each_once
 from minibroker.storage.producers.producer_state import ProducerEntry
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def list_transactions(context: RequestContext, request: ListTransactionsRequest)
         return response  # it asks only for states that do not exist
     passes = _filter(request, states, context.cluster.clock.wall_ms())
     transactions = context.cluster.transactions
-    for transaction in list(transactions.transactions.values()):
+    for transaction in transactions.transactions.present():
         yield
         transactional_id = transaction.transactional_id
         is_here = transactions.node_of(transactional_id) is context.node
@@ -159,9 +159,14 @@ def _partition(context: RequestContext, topic: str, index: int, namings: Namings
         partition = context.partition(topic, index)
     except KafkaError as error:
         return PartitionAnswer(partition_index=index, error_code=error.code, error_message=error.message)
-    entries = list(partition.log.producers.entries())
-    producers = yield from each(lambda entry: _producer(*entry), entries)
-    return PartitionAnswer(partition_index=index, active_producers=producers)
+    producers = partition.log.producers
+    answers = []
+    for producer_id in producers.ids():
+        entry = producers.find(producer_id)
+        if entry is not None:
+            answers.append(_producer(producer_id, entry))
+        yield
+    return PartitionAnswer(partition_index=index, active_producers=answers)
 
 
 def _producer(producer_id: int, entry: ProducerEntry) -> ProducerAnswer:

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from minibroker.broker.clock import Clock, Timer
     from minibroker.broker.cluster import Cluster
     from minibroker.broker.network.connection import Connection
+    from minibroker.broker.security.delegation import TokenLogin
+    from minibroker.broker.security.scram import ScramMechanism
     from minibroker.protocol.messages.metadata_records import UserScramCredentialRecord
 
 log = logging.getLogger("minibroker.connections")
@@ -84,7 +86,7 @@ class SaslListener:
     def __init__(self, name: str, cluster: Callable[[], Cluster], clock: Clock) -> None:
         """Read the static settings, and then the current ones. Raise SettingsError if the static ones are invalid."""
         self.clock = clock
-        self.run_aside = clock.run_aside
+        self.run_detached = clock.run_detached
         self._name = name
         self._cluster = cluster
         self._read_from = cluster().static_settings
@@ -105,6 +107,10 @@ class SaslListener:
     def credential(self, name: str, mechanism: int) -> UserScramCredentialRecord | None:
         """Return the SCRAM credential of a user, or None."""
         return self._cluster().image.scram_credentials.get((name, mechanism))
+
+    def token_login(self, token_id: str, mechanism: ScramMechanism) -> TokenLogin | None:
+        """Return what the holder of a delegation token logs in with, or None."""
+        return self._cluster().image.tokens.login(token_id, mechanism)
 
     def nonce(self) -> str:
         """Return a random text that nobody can predict."""
@@ -163,6 +169,15 @@ class Authenticator:
         if key in ADMITTED[self._state]:
             return None
         return "after the session of the client has ended" if self._state is State.EXPIRED else NOT_YET
+
+    @property
+    def is_in_exchange(self) -> bool:
+        """Return whether the client has begun to authenticate, and its next token is awaited."""
+        return self._state is State.EXCHANGE
+
+    def refuse(self, reason: str, items: list[Any]) -> Any:
+        """Send these items after the delay for failures, and close the connection: items to send now, or a Parked."""
+        return self._later(self._refuse(reason, lambda: items))
 
     def versions_told(self) -> None:
         """Note that the client has sent ApiVersions, which it may do once, as its first request."""
@@ -267,6 +282,7 @@ class Authenticator:
         self._exchange = None
         connection = self._connection
         connection.principal = principal
+        connection.has_token = end.has_token
         connection.known = None
         connection.must_authenticate = False
         connection.limit_bytes = self._limit_bytes
@@ -282,6 +298,9 @@ class Authenticator:
         if not limits:
             return 0
         lifetime_ms = min(max(0, min(limits)), LONG_MAX)
+        if lifetime_ms == 0:  # nothing is served any more, not even what came with the client's last token
+            self._expire()
+            return 0
         self._timer = self._listener.clock.call_later(min(lifetime_ms, LONGEST_TIMER_MS), self._expire)
         return lifetime_ms
 
@@ -301,6 +320,10 @@ class Authenticator:
             log.exception("closing %s: a SASL token failed", self._connection.peer, extra=self._connection.log_fields)
             self._connection.end()
             return None
+        return self._later(outcome)
+
+    def _later(self, outcome: Any) -> Any:
+        """Send the items of a Parked when they are there."""
         if isinstance(outcome, Parked):
             outcome.attach(self._connection.answered, lambda error: self._connection.fail())
             return None if outcome.done else outcome

@@ -1,4 +1,4 @@
-"""The public keys of a token issuer, read from a file or a URL in another thread (RFC 7517).
+"""The public keys of a token issuer, read from a file or a URL in a thread of their own (RFC 7517).
 
 They are read for the first token, again when a token names an unknown key, and again when they are old. If that fails,
 it is logged, and the old keys stay.
@@ -23,7 +23,7 @@ KEYS_MAX: Final = 100
 SECONDS_MAX: Final = 10.0
 CHUNK_BYTES: Final = 64 << 10
 
-RunAside = Callable[[Callable[[], None], Callable[[Exception | None], None]], None]
+RunDetached = Callable[[Callable[[], None], Callable[[Exception | None], None]], None]
 
 
 class KeySet:
@@ -58,7 +58,7 @@ class KeySet:
         pause_ms = min(self._backoff_ms * (1 << min(self._failures, 30)), self._backoff_max_ms)
         return now_ms - self._tried_ms >= pause_ms
 
-    def read(self, run_aside: RunAside, now_ms: float, then: Callable[[], None]) -> None:
+    def read(self, run_detached: RunDetached, now_ms: float, then: Callable[[], None]) -> None:
         """Read the keys and call `then`. Calls during a read wait for that one."""
         if self._waiting is not None:
             self._waiting.append(then)
@@ -80,7 +80,7 @@ class KeySet:
             for each in waiting:
                 each()
 
-        run_aside(work, done)
+        run_detached(work, done)
 
 
 def _keys_at(url: str) -> list[PyJWK]:

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from minibroker.broker.security.exchanges import Wait
-from minibroker.broker.security.jwks import KeySet, RunAside
+from minibroker.broker.security.jwks import KeySet, RunDetached
 from minibroker.broker.security.oauthbearer import Identity, TokenRefused, name_in, sections, time_ms
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ class Source(Protocol):
         """Return the time of a monotonic clock in ms."""
 
     @property
-    def run_aside(self) -> RunAside:
-        """A function that runs work in another thread."""
+    def run_detached(self) -> RunDetached:
+        """A function that runs work that waits for another machine in a thread of its own."""
 
 
 class SignedTokens:
@@ -68,10 +68,10 @@ class SignedTokens:
         except TokenRefused:
             return None
         if self._keys.is_old(now_ms):
-            self._keys.read(self._source.run_aside, now_ms, lambda: None)
+            self._keys.read(self._source.run_detached, now_ms, lambda: None)
         if not self._keys.should_look_for(key_id, now_ms):
             return None
-        return lambda then: self._keys.read(self._source.run_aside, now_ms, then)
+        return lambda then: self._keys.read(self._source.run_detached, now_ms, then)
 
     def identity(self, token: str) -> Identity:
         """Return the identity of a valid token. Raise TokenRefused."""

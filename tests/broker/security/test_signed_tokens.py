@@ -29,7 +29,7 @@ class Surroundings:
     def __init__(self, clock: ManualClock) -> None:
         self.now_ms = clock.wall_ms
         self.monotonic_ms = clock.monotonic_ms
-        self.run_aside = clock.run_aside
+        self.run_detached = clock.run_detached
 
 
 @cache
