@@ -57,7 +57,7 @@ class Transactions:
         self._cuts = 0
 
     def stable_offset(self) -> int:
-        """The first offset of the oldest open transaction, or the end of the log."""
+        """Return the first offset of the oldest open transaction, or the end of the log."""
         return self._states.first_unstable_offset(self._place.next_offset)
 
     def aborted(self, start: int, end: int) -> list[tuple[int, int, int]]:

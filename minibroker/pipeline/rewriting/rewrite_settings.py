@@ -67,7 +67,7 @@ class Way(Enum):
     DROP = "the format has no place for it"
     RECODE = "its records stay as they are, under another codec, or with or without their attributes"
     ALONE = "its records are one batch again"
-    JOIN = "its records are batched anew, with those of its neighbours"
+    JOIN = "its records are batched again, with those of its neighbours"
 
 
 class Target(NamedTuple):
