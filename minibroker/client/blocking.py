@@ -40,6 +40,10 @@ class Client:
     ) -> None:
         self.close()
 
+    def reach(self) -> None:
+        """Ask each bootstrap server once, until one answers."""
+        run(self._cluster.reach())
+
     def request(
         self,
         message: Message,

@@ -33,6 +33,7 @@ from minibroker.protocol.messages.metadata import MetadataRequest
 
 LEAST_ATTEMPT_MS: Final = 5_000  # one attempt gets this much, even if the time for retries is shorter
 NEVER_MS: Final = (1 << 31) - 1
+NEEDS_SASL: Final = ": does the broker require authentication (security.protocol, sasl.mechanism)?"
 COORDINATOR_TYPES: Final = {"group": 0, "transaction": 1}
 _SINGLE_COORDINATOR_VERSION: Final = 3  # newer versions take several keys
 _FAILURES: Final = (OSError, ProtocolError, UnsupportedVersion, AuthenticationFailed, TokenError)
@@ -135,7 +136,7 @@ class Cluster:
             answer = await sent.link.answer(sent.correlation_id, timeout_ms / 1000)
         except _FAILURES as error:
             self._drop(sent.node, sent.link)
-            raise self._failure(sent._replace(error=_timed(error, timeout_ms / 1000))) from None
+            raise self._failure(sent._replace(error=_in_time(error, timeout_ms / 1000))) from None
         sent.link.used_s = self._network.now()
         return answer
 
@@ -164,6 +165,22 @@ class Cluster:
         """Raise `ClientError` unless an error code of an answer is 0. `what` was requested: "reading topic-0 at 17"."""
         if code != ErrorCode.NONE:
             check(code, f"{self.address(node)}: {what}", message)
+
+    async def reach(self) -> None:
+        """Ask each bootstrap server once, in their order, until one answers.
+
+        Unlike `request`, it does not wait for a server that may answer later: a person waits for this. All servers
+        together get the time of `socket.connection.setup.timeout.ms`. Raises `ClientError` with the reason of each.
+        """
+        timeout_s = max(1, self.settings.setup_timeout_ms // len(self._bootstrap)) / 1000
+        reasons = []
+        for address in self._bootstrap:
+            try:
+                await self._ask_once(address, timeout_s)
+                return
+            except _FAILURES as error:
+                reasons.append(f"{address}: {_reason(_in_time(error, timeout_s))}")
+        raise ClientError(f"cannot connect to {'; '.join(reasons)}")
 
     # Nodes, leaders and coordinators
 
@@ -254,7 +271,7 @@ class Cluster:
             await link.write(data, timeout_ms / 1000)
         except OSError as error:
             self._drop(node, link)
-            return Sent(node, api, link, correlation_id, _timed(error, timeout_ms / 1000))
+            return Sent(node, api, link, correlation_id, _in_time(error, timeout_ms / 1000))
         return Sent(node, api, link, correlation_id)
 
     async def _link(self, node: Node, timeout_s: float) -> Link:
@@ -294,7 +311,7 @@ class Cluster:
                 link.close()
                 raise
         except TimeoutError as error:
-            raise _timed(error, timeout_s) from None
+            raise _in_time(error, timeout_s) from None
         except (OverflowError, UnicodeError) as error:  # an invalid port or host, maybe from the broker
             raise ConnectionError(f"no such address: {error}") from None
         return link
@@ -319,23 +336,33 @@ class Cluster:
                 self._drop(node, link)
         self._nodes = nodes
 
+    async def _ask_once(self, address: Address, timeout_s: float) -> None:
+        """Ask for the nodes, which every broker answers to whoever has authenticated. Raises what `_FAILURES` are."""
+        link = await self._link(address, timeout_s)
+        version = link.connection.version(MetadataRequest, 1, NEWEST)
+        correlation_id, data = link.connection.send(MetadataRequest(topics=[]), version)
+        try:
+            await link.write(data, timeout_s)
+            await link.answer(correlation_id, timeout_s)
+        except _FAILURES as error:
+            self._drop(address, link)
+            if isinstance(error, ConnectionError) and self.settings.credentials is None:
+                raise ConnectionResetError(f"{error.strerror or error}{NEEDS_SASL}") from None
+            raise
+
     def _failure(self, sent: Sent) -> ClientError:
         """Return the error of a request as a `ClientError`."""
         import ssl  # here: it is slow to import, and most commands have no errors
 
-        error = sent.error
-        why, code = Reaction.FATAL, None
-        text = str(error)
-        if isinstance(error, ssl.SSLError):
-            text = f"TLS: {error.reason or error}"
-        elif isinstance(error, TimeoutError):
-            why = Reaction.FIND_BOTH
-        elif isinstance(error, OSError):
-            text, why = f"no connection: {error.strerror or error}", Reaction.FIND_BOTH
-        elif isinstance(error, ProtocolError):
-            text = f"the answer is malformed: {error}"
+        error, code = sent.error, None
+        assert error is not None
+        may_pass = isinstance(error, OSError) and not isinstance(error, ssl.SSLError)
+        text = _reason(error)
+        if may_pass and not isinstance(error, TimeoutError):
+            text = f"no connection: {text}"
         elif isinstance(error, UnsupportedVersion):
             code = ErrorCode.UNSUPPORTED_VERSION
+        why = Reaction.FIND_BOTH if may_pass else Reaction.FATAL
         return ClientError(f"{self.address(sent.node)}: {sent.api}: {text}", why, code)
 
     async def _find_leader(self, topic: str, partition: int) -> Leader:
@@ -360,6 +387,15 @@ class Cluster:
         return int(answer.node_id)
 
 
-def _timed(error: Exception, timeout_s: float) -> Exception:
+def _reason(error: Exception) -> str:
+    """Return what failed, below a request."""
+    from minibroker.client.tls import tls_problem
+
+    if isinstance(error, ProtocolError):
+        return f"the answer is malformed: {error}"
+    return tls_problem(error) or str((isinstance(error, OSError) and error.strerror) or error)
+
+
+def _in_time(error: Exception, timeout_s: float) -> Exception:
     """Return a TimeoutError that says how long we waited; return any other error as it is."""
     return TimeoutError(f"no answer in {timeout_s * 1000:.0f} ms") if isinstance(error, TimeoutError) else error

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from minibroker import __version__
-from minibroker.client.client_errors import AuthenticationFailed, UnsupportedVersion, error_name
+from minibroker.client.client_errors import AuthenticationFailed, ProtocolError, UnsupportedVersion, error_name
 from minibroker.client.connection_settings import ClientSettings
 from minibroker.client.network import Link, Network
-from minibroker.protocol.apis import api_name
+from minibroker.protocol.apis import ApiKey, api_name
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest
@@ -17,6 +17,7 @@ from minibroker.protocol.messages.security import SaslAuthenticateRequest, SaslH
 if TYPE_CHECKING:
     from minibroker.client.mechanisms import Exchange
 
+NEEDS_TLS = ": does the broker require TLS (security.protocol)?"
 RENEW_AT = 0.85  # of the session's lifetime; Kafka's clients re-authenticate after 85 to 95 %
 
 
@@ -32,8 +33,12 @@ async def open_link(link: Link, settings: ClientSettings, network: Network, time
         await link.write(data, left_s)
         try:
             return await link.answer(correlation_id, left_s)
-        except ConnectionError as error:
-            raise type(error)(f"the broker closed the connection on {api_name(request.api_key)}") from None
+        except (ConnectionError, ProtocolError) as error:
+            api = api_name(request.api_key)
+            needs_tls = NEEDS_TLS if settings.tls is None and request.api_key == ApiKey.API_VERSIONS else ""
+            if isinstance(error, ConnectionError):
+                raise type(error)(f"the broker closed the connection on {api}{needs_tls}") from None
+            raise ProtocolError(f"{error}{needs_tls}") from None
 
     request = ApiVersionsRequest(client_software_name="minibroker", client_software_version=__version__)
     answer = await ask(request, ApiVersionsRequest.versions[-1])

@@ -19,6 +19,8 @@ ReadStore = Callable[[str, str], str]
 PEM: Final = b"-----BEGIN"
 VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 STORE_TYPES: Final = ("PEM", "JKS", "PKCS12")
+# Reasons of OpenSSL for bytes that are not TLS.
+NOT_TLS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
 # Settings that have no effect without another one. Java's client refuses them as well.
 NEEDS: Final = {
     "ssl.truststore.password": "ssl.truststore.location",
@@ -67,6 +69,16 @@ def tls_context(settings: dict[str, str], wanted: bool, read_store: ReadStore | 
     _set_identity(context, found)
     _set_checks(context, found)
     return context
+
+
+def tls_problem(error: Exception) -> str | None:
+    """Return why a connection failed with this error of TLS, or None for other errors."""
+    if not isinstance(error, ssl.SSLError):
+        return None
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"TLS: {error.reason} ({error.verify_message})"
+    is_plain = isinstance(error, ssl.SSLEOFError) or error.reason in NOT_TLS
+    return f"TLS: {error.reason or error}{': does the broker use TLS on this port?' if is_plain else ''}"
 
 
 def _set_versions(context: ssl.SSLContext, found: dict[str, str]) -> None:
