@@ -248,10 +248,8 @@ class Reading:
     def _is_throttled(self, told: int) -> bool:
         """Charge an answer with the records of so many partitions; return whether its client has to wait for it."""
         context, size_bytes = self.context, self.size_bytes + ANSWER_BYTES + told * PARTITION_BYTES
-        if context.usage is None or not context.cluster.quotas.charge_bytes(context, FETCHED, size_bytes):
-            return False
-        context.cluster.quotas.take_back(context, FETCHED, size_bytes)
-        return True
+        usage = context.usage
+        return usage is not None and not context.cluster.quotas.charge_fetched(context, usage, size_bytes)
 
     def _throttled(self) -> FetchResponse:
         """Return an empty answer: the client asks again once it may."""
