@@ -13,6 +13,7 @@ import pytest
 from conformance.kafka_reference import KafkaProcess
 from conformance.wire.connection import Connection, ConnectionClosed
 from minibroker.client.mechanisms import scram
+from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest
 from minibroker.protocol.messages.delegation_tokens import (
@@ -21,6 +22,8 @@ from minibroker.protocol.messages.delegation_tokens import (
     ExpireDelegationTokenRequest,
     RenewDelegationTokenRequest,
 )
+from minibroker.protocol.messages.fetch import FetchRequest
+from minibroker.protocol.messages.groups import ListGroupsRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.security import (
     AlterUserScramCredentialsRequest,
@@ -240,14 +243,40 @@ def test_what_is_out_of_turn_is_cut_off(client: Connection, ask: Callable[[Conne
     assert client.is_closed()
 
 
-def test_another_api_in_the_middle_of_the_exchange_is_not_served(client: Connection) -> None:
+@pytest.mark.parametrize(
+    ("request_", "version"),
+    [
+        (HELLO, 0),
+        (HELLO, 3),
+        (SaslHandshakeRequest(mechanism="PLAIN"), 0),
+        (SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1),
+        (SaslHandshakeRequest(mechanism="unknown"), 1),
+        (FetchRequest(), 12),
+        (ListGroupsRequest(), 0),
+    ],
+)
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_another_request_in_the_middle_of_the_exchange_is_refused(
+    client: Connection, mechanism: str, request_: Message, version: int
+) -> None:
+    handshake(client, mechanism)
+    if mechanism == "SCRAM-SHA-256":
+        assert authenticate(client, next(scram("sha256", "alice", "a-secret"))).error_code == 0
+    begun = time.monotonic()
+    assert client.ask(request_, version).error_code == ErrorCode.ILLEGAL_SASL_STATE
+    assert time.monotonic() - begun > 0.9 * DELAY_MS / 1000
+    assert client.is_closed()
+
+
+def test_what_cannot_be_answered_in_the_middle_of_the_exchange_is_cut_off(client: Connection) -> None:
     handshake(client)
+    client.send_request(999, 0, b"")
+    assert client.is_closed()
+
+
+def test_another_request_without_a_header_around_tokens_is_a_token(client: Connection) -> None:
+    handshake(client, version=0)
     client.send(HELLO, 3)
-    try:
-        answer = client.frame()  # Apache Kafka's has ILLEGAL_SASL_STATE
-    except ConnectionClosed:
-        return
-    assert answer[4:6] == ErrorCode.ILLEGAL_SASL_STATE.to_bytes(2, "big")
     assert client.is_closed()
 
 

@@ -413,6 +413,9 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("group.consumer.assignment.interval.ms", INT, 0, "The least time between two target assignments of a consumer group; 0, so that tests do not wait.", FROM_ZERO, update=CLUSTER_WIDE, kafka_default=1000),
     Setting("group.consumer.min.assignment.interval.ms", INT, 0, "The shortest assignment interval that can be set for a consumer group.", FROM_ZERO),
     Setting("group.consumer.max.assignment.interval.ms", INT, 15_000, "The longest assignment interval that can be set for a consumer group.", FROM_ZERO),
+    # Metrics of clients (KIP-714). Kafka asks for them if a plugin among metric.reporters takes them.
+    Setting("client.telemetry.enable", BOOLEAN, False, "Whether clients are asked for their metrics, according to the subscriptions that are configured as client metrics.", update=CLUSTER_WIDE, in_kafka=False),
+    Setting("telemetry.max.bytes", INT, 1_048_576, "The largest size of the metrics that a client pushes at a time, compressed and uncompressed.", FROM_ONE),
     # Replication and tiered storage: replicas share one log in this process, and there is no second tier.
     Setting("auto.leader.rebalance.enable", BOOLEAN, True, "Whether leadership returns to the preferred replicas automatically."),
     Setting("leader.imbalance.check.interval.seconds", LONG, 300, "How often the broker looks for partitions that could be led by their preferred replica and are not.", FROM_ONE),

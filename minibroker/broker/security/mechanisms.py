@@ -1,11 +1,11 @@
-"""The SASL mechanisms that a listener has enabled, from the settings; each begins the exchange with a client.
+"""The SASL mechanisms that a listener has enabled, made from the settings.
 
     listeners=SASL_PLAINTEXT://127.0.0.1:9092
     sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-512
     listener.name.sasl_plaintext.plain.sasl.jaas.config=...PlainLoginModule required user_alice="secret";
 
-The users of SCRAM are in the metadata log, and it needs no login module, but may have one, which Kafka wants.
-GSSAPI, Kafka's default, is not there: it may stand among others, and is not enabled.
+SCRAM's users are in the metadata log. It needs no login module, but may have one, as Kafka requires it.
+GSSAPI, Kafka's default, is not implemented: it is ignored beside other mechanisms.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ SIGNED: Final = (
 
 
 class Surroundings(Source, Known, Protocol):
-    """What an exchange needs of the broker."""
+    """What an exchange needs from the broker."""
 
     def nonce(self) -> str:
         """Return a text that nobody can foresee."""
 
 
 class Mechanism(NamedTuple):
-    """What a listener does by one mechanism. `max_reauth_ms` limits a session; 0 does not."""
+    """One mechanism of a listener. `max_reauth_ms` limits the lifetime of sessions; 0 means no limit."""
 
     begin: Callable[[Surroundings], Exchange]
     max_reauth_ms: int
 
 
 def enabled_mechanisms(settings: Settings, listener: str) -> dict[str, Mechanism]:
-    """Return what a listener has enabled, by mechanism. Raise SettingsError for what no client could use."""
+    """Return the enabled mechanisms of a listener by name. Raise SettingsError if one of them cannot work."""
     enabled = listener_setting(settings, "sasl.enabled.mechanisms", listener)
     found = {name: _mechanism(settings, listener, name) for name in enabled if name != "GSSAPI"}
     if not found:
@@ -81,7 +81,7 @@ def _mechanism(settings: Settings, listener: str, name: str) -> Mechanism:
 
 
 def _exchange(name: str, options: Mapping[str, str]) -> Callable[[Surroundings], Exchange]:
-    """Return what begins the exchange of a mechanism with names and passwords."""
+    """Return a function that begins the exchange of PLAIN or SCRAM."""
     if name == "PLAIN":
         users = plain_users(options)
         return lambda surroundings: begun(plain(users))
@@ -109,7 +109,7 @@ def _options(settings: Settings, listener: str, mechanism: str) -> Mapping[str, 
 def _tokens(
     settings: Settings, listener: str, handler: str | None, options: Mapping[str, str]
 ) -> Callable[[Surroundings], Tokens]:
-    """Return what tells good tokens from others. Raise SettingsError."""
+    """Return a function that makes the validator of tokens. Raise SettingsError."""
     url = listener_setting(settings, URL, listener, "OAUTHBEARER")
     if handler in SIGNED:
         return _signed(settings, listener, url)

@@ -1,8 +1,8 @@
-"""What clients may be allowed to do, and which rights each API asks for.
+"""Operations, types of resources, and the rights that each API needs.
 
-`REQUIRED` is the table "Operations in Kafka" of Kafka's documentation, in the order in which they are asked for. Each
-handler asks for its own through the request's context. A bit field of operations (KIP-430) says which ones of a
-resource are allowed; without an authorizer these are all that its kind has.
+`REQUIRED` is the table "Operations in Kafka" of Kafka's documentation, in the order of the checks. Each handler checks
+its rights through the request's context. A bit field (KIP-430) has the allowed operations on a resource; without an
+authorizer these are all operations of its type.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import NamedTuple
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode
 
-NOT_ASKED = -(1 << 31)  # instead of a bit field
-CLUSTER_NAME = "kafka-cluster"  # of the one resource of its type
+NOT_ASKED = -(1 << 31)  # instead of a bit field, if the request does not ask for one
+CLUSTER_NAME = "kafka-cluster"  # the only resource of the type CLUSTER
 
 
 class Operation(IntEnum):
@@ -39,10 +39,7 @@ class Operation(IntEnum):
 
 
 class ResourceType(IntEnum):
-    """Kafka's type of what ACLs are about, whose numbers are not those of ConfigResource.Type.
-
-    ANY is only in filters.
-    """
+    """Kafka's ResourceType of ACLs. Its numbers are not those of ConfigResource.Type. ANY is only in filters."""
 
     ANY = 1
     TOPIC = 2
@@ -54,7 +51,7 @@ class ResourceType(IntEnum):
 
 
 class Right(NamedTuple):
-    """An operation on a resource of some type."""
+    """An operation on a type of resource."""
 
     operation: Operation
     resource_type: ResourceType
@@ -156,13 +153,15 @@ REQUIRED: Mapping[ApiKey, tuple[Right, ...]] = {
     ApiKey.LIST_TRANSACTIONS: (DESCRIBE_TRANSACTIONAL_ID,),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: (READ_GROUP, DESCRIBE_TOPIC),
     ApiKey.CONSUMER_GROUP_DESCRIBE: (DESCRIBE_GROUP, DESCRIBE_TOPIC),
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: (),
+    ApiKey.PUSH_TELEMETRY: (),
     ApiKey.LIST_CONFIG_RESOURCES: (DESCRIBE_CLUSTER_CONFIGS,),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (DESCRIBE_TOPIC,),
     ApiKey.ADD_RAFT_VOTER: (ALTER_CLUSTER,),
     ApiKey.REMOVE_RAFT_VOTER: (ALTER_CLUSTER,),
 }
 
-OPERATIONS = {  # that a type of resource has
+OPERATIONS = {  # by type of resource
     ResourceType.TOPIC: (
         READ_TOPIC,
         WRITE_TOPIC,

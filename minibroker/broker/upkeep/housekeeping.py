@@ -97,11 +97,15 @@ class Housekeeping:
     def _balance_leaders(self, then: Then) -> None:
         """Return leadership to preferred replicas."""
         if self._cluster.settings["auto.leader.rebalance.enable"]:
-            try:
-                balance(self._cluster)
-            except KafkaError as error:
-                log.error("leaders stay as they are: %s", error)
-        then()
+            in_slices(self._cluster, self._balance, self._cluster.portions(), then)
+        else:
+            then()
+
+    def _balance(self, partitions: list[Partition]) -> None:
+        try:
+            balance(self._cluster, partitions)
+        except KafkaError as error:
+            log.error("leaders stay as they are: %s", error)
 
     def _remove_expired_tokens(self, then: Then) -> None:
         """Remove the delegation tokens that are past their expiry."""

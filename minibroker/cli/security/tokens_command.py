@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from minibroker.cli.administration import connected
-from minibroker.cli.shared import Bootstrap, client_options, duration_of, help_if_alone, json_option, print_table
+from minibroker.cli.connecting import Bootstrap, client_options
+from minibroker.cli.shared import duration_of, help_if_alone, json_option, print_table
 from minibroker.quantities import time_text
 
 if TYPE_CHECKING:

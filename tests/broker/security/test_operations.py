@@ -27,6 +27,7 @@ from minibroker.protocol.messages import (
     quotas,
     replicas,
     security,
+    telemetry,
     topics,
     transactions,
 )
@@ -291,6 +292,8 @@ REQUESTS: dict[ApiKey, list[Asked]] = {
         )
     ],
     ApiKey.CONSUMER_GROUP_DESCRIBE: [(consumer_groups.ConsumerGroupDescribeRequest(group_ids=["c"]), None)],
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: [(telemetry.GetTelemetrySubscriptionsRequest(), None)],
+    ApiKey.PUSH_TELEMETRY: [(telemetry.PushTelemetryRequest(client_instance_id=bytes(range(16))), None)],
     ApiKey.LIST_CONFIG_RESOURCES: [(configs.ListConfigResourcesRequest(), None)],
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: [
         (
