@@ -11,6 +11,7 @@ from minibroker.client.blocking import Client
 from minibroker.client.client_errors import ClientError
 from minibroker.client.connection_settings import ClientSettings
 from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.delegation_tokens import CreateDelegationTokenRequest, DescribeDelegationTokenRequest
 from minibroker.testing import Broker
 
 DAY_MS = 86_400_000
@@ -59,6 +60,20 @@ def test_the_owner_of_the_token_is_the_one_whose_rights_count(broker: Broker) ->
         config = broker.client_config("java", token=broker.tokens.create(user))
         with Client(ClientSettings({**LIMITS, **config}, "test")) as client:
             assert [topic.error_code for topic in client.metadata(["secret"]).topics] == [code]
+
+
+def test_rights_on_tokens_are_given(broker: Broker) -> None:
+    token, other = broker.tokens.create("bob"), broker.tokens.create("bob")
+    broker.acls.allow("admin", "all", user_principal="*")
+    broker.acls.allow("alice", "create_tokens", user_principal="bob")
+    broker.acls.allow("alice", "describe", delegation_token=token.id)
+    broker.acls.allow("admin", "describe", delegation_token=other.id)
+    with Client(ClientSettings({**LIMITS, **broker.client_config("java", user="alice")}, "test")) as client:
+        seen = client.request(DescribeDelegationTokenRequest(owners=None)).tokens
+        assert [one.token_id for one in seen] == [token.id]
+        for owner, code in (("bob", 0), ("carol", ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)):
+            request = CreateDelegationTokenRequest(owner_principal_type="User", owner_principal_name=owner)
+            assert client.request(request).error_code == code
 
 
 def test_a_token_expires_on_the_brokers_clock(broker: Broker) -> None:
