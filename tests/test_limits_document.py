@@ -6,7 +6,7 @@ import re
 
 from minibroker.broker.configs.settings_table import BROKER_SETTINGS
 from minibroker.broker.groups.classic import group, members
-from minibroker.broker.handlers import acls, fetch, waiting_fetches
+from minibroker.broker.handlers import acls, delegation_tokens, fetch, waiting_fetches
 from minibroker.broker.monitoring import line_limit, metrics
 from minibroker.broker.network import connection, framing, http_server, parked_requests, tls_layer, unread
 from minibroker.broker.requests import answers, down_conversion, namings, routes, slices
@@ -52,6 +52,7 @@ PHRASES = [
     f"without records sent from files | {mib(answers.MAX_ANSWER_BYTES)} |",
     f"| ACLs that one request creates or deletes | {acls.MAX_CHANGES:,} |",
     f"each for every filter that matches it | {acls.MAX_MATCHES:,} |",
+    f"| renewers of a delegation token | {delegation_tokens.MAX_RENEWERS:,} |",
     f"partition in DescribeProducers | {namings.MOST_NAMINGS} |",
     f"answers above {kib(unread.OWN_UNREAD_BYTES)}, is closed after `connections.max.stall.ms`, "
     f"{setting('connections.max.stall.ms'):,} ms",
