@@ -52,20 +52,7 @@ async def _run(settings: Settings, nodes: int, announce: Callable[[str], None], 
         from minibroker.testing.control.control_server import address_of, controlled
 
         address = address_of(wishes.control, wishes.token)
-    # The defaults are those of a plain process, not those of tests.
-    texts: dict[str, Any] = {name: settings[name] for name in DEFAULTS} | settings.given
-    if wishes.security is not None:
-        texts |= _secured(settings, wishes.security)
-    auto_create = settings["auto.create.topics.enable"]
-    broker = Broker(
-        texts,
-        nodes=nodes,
-        auto_create=auto_create,
-        directory=directory,
-        emulate=wishes.emulate,
-        security=wishes.security,
-        users=wishes.users,
-    )
+    broker = _broker(settings, nodes, directory, wishes)
     broker.first_records = wishes.first_records
     if wishes.faults is not None:
         broker.faults.load(wishes.faults)
@@ -86,6 +73,23 @@ async def _run(settings: Settings, nodes: int, announce: Callable[[str], None], 
         if url is not None:
             announce(f"minibroker is controlled at {url}")
         await serve_until(stop)
+
+
+def _broker(settings: Settings, nodes: int, directory: Path, wishes: Wishes) -> Broker:
+    # The defaults are those of a plain process, not those of tests.
+    texts: dict[str, Any] = {name: settings[name] for name in DEFAULTS} | settings.given
+    if wishes.security is not None:
+        texts |= _secured(settings, wishes.security)
+    auto_create = settings["auto.create.topics.enable"]
+    return Broker(
+        texts,
+        nodes=nodes,
+        auto_create=auto_create,
+        directory=directory,
+        emulate=wishes.emulate,
+        security=wishes.security,
+        users=wishes.users,
+    )
 
 
 def _secured(settings: Settings, protocol: str) -> dict[str, str]:

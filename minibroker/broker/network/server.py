@@ -153,7 +153,7 @@ class Server:
             return None
         from minibroker.broker.security.authenticator import Authenticator, SaslListener  # not needed for most starts
 
-        sasl = SaslListener(listener.name, lambda: self._cluster, self._clock)
+        sasl = SaslListener(listener.name, lambda: self._cluster, self._clock, self._dispatcher.interceptors)
 
         def authenticate(connection: Connection) -> None:
             connection.authenticator = Authenticator(sasl, connection)

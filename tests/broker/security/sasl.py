@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from minibroker.broker.network.framing import PREFIX
 from minibroker.broker.security.authenticator import Authenticator, SaslListener
+from minibroker.broker.security.logins import Judge
 from minibroker.protocol.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
 from tests.broker.harness import Client, Harness
 
@@ -29,11 +30,11 @@ def sasl_harness(directory: Path, **settings: str) -> Iterator[Harness]:
 class SaslClient(Client):
     """A client of a listener SASL_PLAINTEXT."""
 
-    def __init__(self, harness: Harness, client: Client) -> None:
+    def __init__(self, harness: Harness, client: Client, judges: Sequence[Judge] = ()) -> None:
         self.__dict__.update(client.__dict__)
         self.connection._execute = self._execute
         self.clock = harness.clock
-        listener = SaslListener("SASL_PLAINTEXT", lambda: harness.cluster, harness.clock)
+        listener = SaslListener("SASL_PLAINTEXT", lambda: harness.cluster, harness.clock, judges)
         self.connection.authenticator = Authenticator(listener, self.connection)
 
     def answer(self) -> Any:
@@ -60,6 +61,6 @@ class SaslClient(Client):
         self.send_bytes(PREFIX.pack(len(token)) + token)
 
 
-def sasl_client(harness: Harness) -> SaslClient:
+def sasl_client(harness: Harness, *judges: Judge) -> SaslClient:
     """A client that has to authenticate."""
-    return SaslClient(harness, harness.client())
+    return SaslClient(harness, harness.client(), judges)
