@@ -6,8 +6,8 @@ import re
 
 from minibroker.broker.configs.settings_table import BROKER_SETTINGS
 from minibroker.broker.handlers import acls, fetch, waiting_fetches
-from minibroker.broker.monitoring import line_limit, metrics, metrics_server
-from minibroker.broker.network import connection, framing, parked_requests, tls_layer, unread
+from minibroker.broker.monitoring import line_limit, metrics
+from minibroker.broker.network import connection, framing, http_server, parked_requests, tls_layer, unread
 from minibroker.broker.requests import answers, down_conversion, namings, routes, slices
 from minibroker.broker.requests import fetch_sessions as sessions
 from minibroker.broker.security import jwks, oauthbearer, scram
@@ -71,7 +71,7 @@ PHRASES = [
     f"wait for {waiting_fetches.WAITED_FOR_MAX:,} partitions",
     f"{line_limit.LINES} are written in a second",
     f"series for {metrics.PARTITIONS_TOLD:,} partitions",
-    f"{metrics_server.CLIENTS_MAX} clients may be connected",
+    f"{http_server.CLIENTS_MAX} clients may be connected",
 ]
 
 

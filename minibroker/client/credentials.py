@@ -58,10 +58,10 @@ def credentials_of(settings: dict[str, str], wanted: bool) -> Credentials | None
     if mechanism == "OAUTHBEARER":
         tokens = token_provider({} if module is None else module.options, oauth)
         return Credentials(mechanism, lambda: oauthbearer(tokens.token(), tokens.extensions()))
-    username, password = _user(mechanism, module, given)
+    username, password, is_token = _user(mechanism, module, given)
     if mechanism == "PLAIN":
         return Credentials(mechanism, lambda: plain(username, password))
-    return Credentials(mechanism, lambda: scram(SCRAM_HASHES[mechanism], username, password))
+    return Credentials(mechanism, lambda: scram(SCRAM_HASHES[mechanism], username, password, is_token=is_token))
 
 
 def _mechanism(mechanism: str | None, module: LoginModule | None) -> str:
@@ -76,19 +76,19 @@ def _mechanism(mechanism: str | None, module: LoginModule | None) -> str:
     return mechanism
 
 
-def _user(mechanism: str, module: LoginModule | None, given: Mapping[str, str | None]) -> tuple[str, str]:
+def _user(mechanism: str, module: LoginModule | None, given: Mapping[str, str | None]) -> tuple[str, str, bool]:
+    """Return a name and a password, and whether they are those of a delegation token, which only SCRAM takes."""
     options = {} if module is None else dict(module.options)
     username = options.pop("username", given["username"])
     password = options.pop("password", given["password"])
-    if options.pop("tokenauth", "false").strip().lower() != "false":
-        raise SettingError(f"{JAAS}: delegation tokens (tokenauth) are not supported")
+    is_token = mechanism in SCRAM_HASHES and options.pop("tokenauth", "").lower() == "true"
     for name in sorted(options):
         raise SettingError(f"{JAAS}: unknown option {name}")
     if not username or password is None:
         raise SettingError(
             f"{JAAS} must give a username and a password for {mechanism} (or sasl.username and sasl.password)"
         )
-    return username, password
+    return username, password, is_token
 
 
 def login_module(text: str) -> LoginModule:

@@ -43,11 +43,16 @@ def oauthbearer(token: str, extensions: Mapping[str, str]) -> Exchange:
         raise AuthenticationFailed("OAUTHBEARER: the broker refuses the token")
 
 
-def scram(hash_name: str, username: str, password: str, nonce: str | None = None) -> Exchange:
-    """Prove that we know the password, and check the broker's proof that it knows it, too."""
+def scram(
+    hash_name: str, username: str, password: str, nonce: str | None = None, *, is_token: bool = False
+) -> Exchange:
+    """Prove that we know the password, and check the broker's proof that it knows it, too.
+
+    With `is_token`, these are the id and the secret of a delegation token (KIP-48).
+    """
     nonce = nonce or base64.b64encode(os.urandom(NONCE_BYTES)).decode()
     name = username.replace("=", "=3D").replace(",", "=2C")
-    first = f"n={name},r={nonce}"
+    first = f"n={name},r={nonce}" + (",tokenauth=true" if is_token else "")
     server_first = _text((yield (GS2_HEADER + first).encode()))
     server_nonce, salt, iterations = _challenge(_attributes(server_first), nonce)
     salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, iterations)

@@ -1,7 +1,7 @@
 """ApiVersions: which APIs and versions are served, and which features the cluster has.
 
-Behaviour: only APIs with a handler are listed. The dispatcher answers an unknown version of this API with
-UNSUPPORTED_VERSION in version 0 (KIP-511).
+Behaviour: only APIs with a handler are listed, and those of telemetry only if it is enabled. The dispatcher answers an
+unknown version of this API with UNSUPPORTED_VERSION in version 0 (KIP-511).
 
 Versions: 3 brought the name and version of the client's software (INVALID_REQUEST if malformed) and features
 (KIP-584). Features whose lowest level is 0 are listed from version 4 on, as older clients cannot read them.
@@ -21,6 +21,7 @@ from minibroker.protocol.messages.cluster import ApiVersionsRequest, ApiVersions
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 FIRST_WITH_SOFTWARE = 3
 FIRST_WITH_LEVEL_0 = 4
+OF_TELEMETRY = (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)
 
 
 @handles(ApiKey.API_VERSIONS)
@@ -37,6 +38,7 @@ def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
         api_keys=[
             ApiVersionsResponse.ApiVersion(api_key=key, min_version=served.versions[0], max_version=served.versions[-1])
             for key, served in sorted(SERVED.items())
+            if key not in OF_TELEMETRY or context.cluster.settings["client.telemetry.enable"]
         ],
         supported_features=[
             ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=levels[0], max_version=levels[-1])

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
-from minibroker.broker.configs.client_metrics import CLIENT_METRICS_SETTINGS, validate_client_metrics
+from minibroker.broker.configs.client_metrics import CLIENT_METRICS_SETTINGS, MATCH, validate_client_metrics
 from minibroker.broker.configs.config_changes import Change, ChangeKind, check_sizes, differences, outcome
 from minibroker.broker.configs.group_settings import GROUP_SETTINGS, validate_group_overrides
 from minibroker.broker.configs.logger_levels import change_levels
@@ -226,7 +226,12 @@ def _client_metrics_change(context: RequestContext, name: str, changes: Iterable
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
     current = context.cluster.image.configs.get((ResourceType.CLIENT_METRICS, name), {})
-    return differences(current, validate_client_metrics(outcome(CLIENT_METRICS_SETTINGS, current, changes)))
+    texts = validate_client_metrics(outcome(CLIENT_METRICS_SETTINGS, current, changes))
+    if MATCH in texts:
+        from minibroker.broker.client_telemetry import compiled_patterns  # which hardly any broker needs
+
+        compiled_patterns(texts[MATCH])
+    return differences(current, texts)
 
 
 def _change_loggers(context: RequestContext, resource: AskedResource, *, validate_only: bool) -> None:

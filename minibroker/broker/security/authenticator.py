@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from minibroker.broker.clock import Clock, Timer
     from minibroker.broker.cluster import Cluster
     from minibroker.broker.network.connection import Connection
+    from minibroker.broker.security.delegation import TokenLogin
+    from minibroker.broker.security.scram import ScramMechanism
     from minibroker.protocol.messages.metadata_records import UserScramCredentialRecord
 
 log = logging.getLogger("minibroker.connections")
@@ -105,6 +107,10 @@ class SaslListener:
     def credential(self, name: str, mechanism: int) -> UserScramCredentialRecord | None:
         """Return the SCRAM credential of a user, or None."""
         return self._cluster().image.scram_credentials.get((name, mechanism))
+
+    def token_login(self, token_id: str, mechanism: ScramMechanism) -> TokenLogin | None:
+        """Return what the holder of a delegation token logs in with, or None."""
+        return self._cluster().image.tokens.login(token_id, mechanism)
 
     def nonce(self) -> str:
         """Return a random text that nobody can predict."""
@@ -276,6 +282,7 @@ class Authenticator:
         self._exchange = None
         connection = self._connection
         connection.principal = principal
+        connection.has_token = end.has_token
         connection.known = None
         connection.must_authenticate = False
         connection.limit_bytes = self._limit_bytes
@@ -291,6 +298,9 @@ class Authenticator:
         if not limits:
             return 0
         lifetime_ms = min(max(0, min(limits)), LONG_MAX)
+        if lifetime_ms == 0:  # nothing is served any more, not even what came with the client's last token
+            self._expire()
+            return 0
         self._timer = self._listener.clock.call_later(min(lifetime_ms, LONGEST_TIMER_MS), self._expire)
         return lifetime_ms
 

@@ -23,6 +23,7 @@ class Authenticated(NamedTuple):
     token: bytes
     name: str
     expires_ms: int | None = None  # since 1970
+    has_token: bool = False  # whether it has proven to hold a delegation token, instead of knowing a password
 
 
 class Reply(NamedTuple):

@@ -11,7 +11,7 @@ GSSAPI, Kafka's default, is not implemented: it is ignored beside other mechanis
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from minibroker.broker.configs.listener_settings import listener_setting
 from minibroker.broker.configs.settings import Settings, SettingsError
@@ -19,13 +19,10 @@ from minibroker.broker.security.exchanges import Exchange, begun
 from minibroker.broker.security.jwks import KeySet, url_objection
 from minibroker.broker.security.oauthbearer import Tokens, oauthbearer
 from minibroker.broker.security.plain import plain, plain_users
-from minibroker.broker.security.scram import BY_NAME, scram
+from minibroker.broker.security.scram import BY_NAME, Known, scram
 from minibroker.broker.security.signed_tokens import Expected, SignedTokens, Source
 from minibroker.broker.security.unsecured_tokens import UnsecuredOptions, UnsecuredTokens
 from minibroker.jaas import JaasError, login_module
-
-if TYPE_CHECKING:
-    from minibroker.protocol.messages.metadata_records import UserScramCredentialRecord
 
 JAAS: Final = "sasl.jaas.config"
 SECURITY: Final = "org.apache.kafka.common.security."
@@ -44,11 +41,8 @@ SIGNED: Final = (
 )
 
 
-class Surroundings(Source, Protocol):
+class Surroundings(Source, Known, Protocol):
     """What an exchange needs from the broker."""
-
-    def credential(self, name: str, mechanism: int) -> UserScramCredentialRecord | None:
-        """Return the SCRAM credential of a user, or None."""
 
     def nonce(self) -> str:
         """Return a text that nobody can foresee."""
@@ -92,7 +86,7 @@ def _exchange(name: str, options: Mapping[str, str]) -> Callable[[Surroundings],
         users = plain_users(options)
         return lambda surroundings: begun(plain(users))
     mechanism = BY_NAME[name]
-    return lambda surroundings: begun(scram(mechanism, surroundings.credential, surroundings.nonce()))
+    return lambda surroundings: begun(scram(mechanism, surroundings, surroundings.nonce()))
 
 
 def _options(settings: Settings, listener: str, mechanism: str) -> Mapping[str, str]:
