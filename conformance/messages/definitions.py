@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 HERE = Path(__file__).parent
-RELEASES = ("4.3.1", "3.9.1")  # the newest first: it is asked first
+RELEASES = ("4.4.0", "3.9.1")  # the newest first: it is asked first
 
 Spec = dict[str, Any]
 

@@ -1,6 +1,6 @@
 """Every message that minibroker declares, in every version, against the definitions in Apache Kafka's own jars.
 
-The definitions of 4.3 are asked first, those of 3.9 for the versions that 4.x dropped.
+The definitions of 4.4 are asked first, those of 3.9 for the versions that 4.x dropped.
 """
 
 from __future__ import annotations

@@ -55,8 +55,8 @@ def test_offsets_of_a_group_that_was_not_added_are_refused(
 @pytest.mark.parametrize(
     ("fields", "code"),
     [
-        ({"generation_id": 3, "member_id": "m"}, ErrorCode.ILLEGAL_GENERATION),
-        ({"generation_id": 3}, ErrorCode.ILLEGAL_GENERATION),
+        ({"generation_id_or_member_epoch": 3, "member_id": "m"}, ErrorCode.ILLEGAL_GENERATION),
+        ({"generation_id_or_member_epoch": 3}, ErrorCode.ILLEGAL_GENERATION),
         ({"member_id": "m"}, 0),
     ],
 )
@@ -85,7 +85,7 @@ def test_whose_transaction_it_is_is_asked_before_whose_group(
 ) -> None:
     producer.add_offsets(group)
     producer.goes_on_as(producer.producer_id, 1)
-    asked = {"generation_id": 3, "member_id": "m", "version": version}
+    asked = {"generation_id_or_member_epoch": 3, "member_id": "m", "version": version}
     assert producer.commit_offset(group, name, 7, **asked) == OLD_EPOCH
 
 

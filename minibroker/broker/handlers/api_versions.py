@@ -3,7 +3,8 @@
 Behaviour: only what has a handler is announced, and telemetry only if it is enabled. A version of this API that is not
 known gets a version-0 answer with UNSUPPORTED_VERSION (KIP-511), which the dispatcher writes.
 
-Versions: 3 brought the client's software name and version, of which a bad one is an INVALID_REQUEST, and features
+Versions: 5 brought the cluster and the node that the client wants to reach: another one answers REBOOTSTRAP_REQUIRED
+(KIP-1242). 3 brought the client's software name and version, of which a bad one is an INVALID_REQUEST, and features
 (KIP-584); 4 those whose lowest level is 0, which older clients do not bear.
 """
 
@@ -31,6 +32,9 @@ def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
         if not all(SOFTWARE_NAME.fullmatch(text) for text in texts):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         context.connection.software = f"{texts[0]} {texts[1]}"
+    here = context.cluster.cluster_id, context.node.node_id
+    if request.cluster_id is not None and (request.cluster_id, request.node_id) != here:
+        return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
     if context.connection.authenticator is not None:
         context.connection.authenticator.versions_told()
     levels = {**context.cluster.image.features, KRAFT_VERSION: context.cluster.metadata_log.kraft_version}

@@ -7,7 +7,8 @@ the transaction.
 
 Versions: 2 brought leader epochs, 3 the member and its generation (KIP-447) and flexible fields, 4 the code
 TRANSACTION_ABORTABLE for a group that was not added (before, INVALID_TXN_STATE), 5 has the group's partition added to
-the transaction by this request itself (KIP-890).
+the transaction by this request itself (KIP-890), 6 topic ids, and the codes GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH
+in place of ILLEGAL_GENERATION (KIP-1319).
 
 Not implemented: nothing.
 """
@@ -41,6 +42,8 @@ Asked = tuple[Topic, AskedPartition, Answer]
 
 FIRST_WITH_ABORTABLE = 4
 FIRST_THAT_JOINS = 5
+FIRST_WITH_TOPIC_IDS = 6
+SINCE_TOPIC_IDS = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.STALE_MEMBER_EPOCH)
 NO_GENERATION = -1
 
 
@@ -80,14 +83,15 @@ def _existing(
     """The partitions that there are. The answer gets all of them, the others with what is wrong."""
     found: list[Asked] = []
     for topic in request.topics:
-        known, unknown = context.find_topic(topic.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        key = topic.topic_id if context.version >= FIRST_WITH_TOPIC_IDS else topic.name
+        known, unknown = context.find_topic(key), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         try:
             context.authorize(WRITE_TRANSACTIONAL_ID, request.transactional_id)
             context.authorize(READ_GROUP, request.group_id)
-            context.authorize(READ_TOPIC, topic.name)
+            context.authorize_topic(READ_TOPIC, key)
         except KafkaError as error:
             known, unknown = None, error.code
-        answers = TopicAnswer(name=topic.name)
+        answers = TopicAnswer(name=topic.name, topic_id=topic.topic_id)
         response.topics.append(answers)
         yield
         for partition in topic.partitions:
@@ -137,7 +141,8 @@ def _committed(
         check_partition = _check_committer(context, request)
         if check_partition is not None:
             for topic, partition, _ in taken:
-                check_partition(topic.name, ZERO_UUID, partition.partition_index)
+                topic_id = topic.topic_id if context.version >= FIRST_WITH_TOPIC_IDS else ZERO_UUID
+                check_partition(topic.name, topic_id, partition.partition_index)
 
     yield from commit_offsets(groups, request.group_id, offsets, check, producer)
     return taken, joined
@@ -154,18 +159,18 @@ def _joined(context: RequestContext, request: TxnOffsetCommitRequest, producer: 
 
 def _check_committer(context: RequestContext, request: TxnOffsetCommitRequest) -> CheckPartition | None:
     """Whether who asks may commit; what is to be checked of each partition. Raises KafkaError."""
-    group = context.cluster.groups.groups.get(request.group_id)
-    if group is not None:
-        return group.check_commit(
-            request.member_id,
-            request.group_instance_id,
-            request.generation_id,
-            transactional=True,
-            version=context.version,
-        )
-    if request.generation_id > NO_GENERATION:
-        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-    return None
+    group, epoch = context.cluster.groups.groups.get(request.group_id), request.generation_id_or_member_epoch
+    if group is None and epoch <= NO_GENERATION:
+        return None
+    try:
+        if group is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
+        member = request.member_id, request.group_instance_id, epoch
+        return group.check_commit(*member, transactional=True, version=context.version)
+    except KafkaError as error:
+        if context.version < FIRST_WITH_TOPIC_IDS and error.code in SINCE_TOPIC_IDS:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION, error.message) from error
+        raise
 
 
 def _offset(partition: AskedPartition, now_ms: int) -> CommittedOffset:

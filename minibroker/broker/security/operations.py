@@ -157,6 +157,7 @@ REQUIRED: Mapping[ApiKey, tuple[Right, ...]] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (DESCRIBE_TOPIC,),
     ApiKey.ADD_RAFT_VOTER: (ALTER_CLUSTER,),
     ApiKey.REMOVE_RAFT_VOTER: (ALTER_CLUSTER,),
+    ApiKey.UNREGISTER_CONTROLLER: (ALTER_CLUSTER,),
 }
 
 OPERATIONS = {  # that a type of resource has

@@ -40,6 +40,7 @@ LAST_CODE: Final[dict[str, ErrorCode]] = {
     "3.9": ErrorCode.VOTER_NOT_FOUND,
     "4.0": ErrorCode.REBOOTSTRAP_REQUIRED,
     "4.1": ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+    "4.4": ErrorCode.CONTROLLER_ID_NOT_REGISTERED,
 }
 # The code that a release without the newer one answered with; for all others it was `OTHERWISE`.
 BEFORE: Final[dict[ErrorCode, ErrorCode]] = {
