@@ -14,7 +14,7 @@ NEWEST = {
     "Produce": 13, "Fetch": 18, "ListOffsets": 11, "Metadata": 13, "OffsetCommit": 10, "OffsetFetch": 10,
     "FindCoordinator": 6, "JoinGroup": 9, "Heartbeat": 4, "LeaveGroup": 5, "SyncGroup": 5, "DescribeGroups": 6,
     "ListGroups": 5, "SaslHandshake": 1, "ApiVersions": 5, "CreateTopics": 7, "DeleteTopics": 6, "DeleteRecords": 2,
-    "InitProducerId": 5, "OffsetForLeaderEpoch": 4, "AddPartitionsToTxn": 5, "AddOffsetsToTxn": 4, "EndTxn": 5,
+    "InitProducerId": 6, "OffsetForLeaderEpoch": 4, "AddPartitionsToTxn": 5, "AddOffsetsToTxn": 4, "EndTxn": 5,
     "WriteTxnMarkers": 2, "TxnOffsetCommit": 6, "DescribeAcls": 3, "CreateAcls": 3, "DeleteAcls": 3,
     "DescribeConfigs": 4, "AlterConfigs": 2, "AlterReplicaLogDirs": 2, "DescribeLogDirs": 5, "SaslAuthenticate": 2,
     "CreatePartitions": 3, "CreateDelegationToken": 3, "RenewDelegationToken": 2, "ExpireDelegationToken": 2,

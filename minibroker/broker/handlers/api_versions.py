@@ -1,7 +1,8 @@
 """ApiVersions: which APIs and versions are served here, and which features the cluster has.
 
-Behaviour: only what has a handler is announced, and telemetry only if it is enabled. A version of this API that is not
-known gets a version-0 answer with UNSUPPORTED_VERSION (KIP-511), which the dispatcher writes.
+Behaviour: only what has a handler is announced, and telemetry and unreleased versions only if they are enabled. A
+version of this API that is not known gets a version-0 answer with UNSUPPORTED_VERSION (KIP-511), which the dispatcher
+writes.
 
 Versions: 5 brought the cluster and the node that the client wants to reach: another one answers REBOOTSTRAP_REQUIRED
 (KIP-1242). 3 brought the client's software name and version, of which a bad one is an INVALID_REQUEST, and features
@@ -14,7 +15,7 @@ import re
 
 from minibroker.broker.metadata.features import KRAFT_VERSION, SUPPORTED
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.served import SERVED, handles
+from minibroker.broker.requests.served import SERVED, Served, handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
@@ -22,6 +23,7 @@ from minibroker.protocol.messages.cluster import ApiVersionsRequest, ApiVersions
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 FIRST_WITH_SOFTWARE = 3
 FIRST_WITH_LEVEL_0 = 4
+RELEASED = {ApiKey.INIT_PRODUCER_ID: 5}  # the newest released version, where a newer one is served
 OF_TELEMETRY = (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)
 
 
@@ -40,7 +42,9 @@ def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
     levels = {**context.cluster.image.features, KRAFT_VERSION: context.cluster.metadata_log.kraft_version}
     return ApiVersionsResponse(
         api_keys=[
-            ApiVersionsResponse.ApiVersion(api_key=key, min_version=served.versions[0], max_version=served.versions[-1])
+            ApiVersionsResponse.ApiVersion(
+                api_key=key, min_version=served.versions[0], max_version=_newest(context, key, served)
+            )
             for key, served in sorted(SERVED.items())
             if key not in OF_TELEMETRY or context.cluster.settings["client.telemetry.enable"]
         ],
@@ -56,3 +60,9 @@ def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
             if level and name in SUPPORTED  # a directory of Kafka's may have others, of which nothing is known here
         ],
     )
+
+
+def _newest(context: RequestContext, key: int, served: Served) -> int:
+    """Return the newest version of an API to announce."""
+    newest = served.versions[-1]
+    return newest if context.cluster.settings["unstable.api.versions.enable"] else RELEASED.get(ApiKey(key), newest)

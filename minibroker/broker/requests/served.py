@@ -51,7 +51,7 @@ FAMILIES: Final = {
     "metadata": {ApiKey.METADATA: "0-13"},
     "offset_deletion": {ApiKey.OFFSET_DELETE: "0"},
     "produce": {ApiKey.PRODUCE: "0-13"},
-    "producer_ids": {ApiKey.INIT_PRODUCER_ID: "0-5"},
+    "producer_ids": {ApiKey.INIT_PRODUCER_ID: "0-6"},
     "quorum": {ApiKey.DESCRIBE_QUORUM: "0-2", ApiKey.ADD_RAFT_VOTER: "0-1", ApiKey.REMOVE_RAFT_VOTER: "0"},
     "reassignments": {ApiKey.ALTER_PARTITION_REASSIGNMENTS: "0-1", ApiKey.LIST_PARTITION_REASSIGNMENTS: "0"},
     "sasl": {ApiKey.SASL_HANDSHAKE: "0-1", ApiKey.SASL_AUTHENTICATE: "0-2"},

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from minibroker.broker.transactions.transaction import AT_REST, State
+from minibroker.broker.transactions.transaction import AT_REST, NEVER_MS, State
 from minibroker.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -44,7 +44,9 @@ class TransactionExpiry:
         """Abort the transactions that have exceeded their producer's transaction.timeout.ms."""
         now_ms = self._coordinator.cluster.clock.wall_ms()
         for transaction in list(self._coordinator.transactions.values()):
-            if transaction.state is State.ONGOING and transaction.start_ms + transaction.timeout_ms < now_ms:
+            if transaction.state is not State.ONGOING or transaction.timeout_ms == NEVER_MS:
+                continue
+            if transaction.start_ms + transaction.timeout_ms < now_ms:
                 try:
                     self._coordinator.abort_and_fence(transaction)
                 except KafkaError as error:

@@ -8,22 +8,26 @@ from __future__ import annotations
 from minibroker.protocol.declare import Message, Struct, Uuid, field, int8, int16, int32, int64
 
 
-class InitProducerIdRequest(Message, api_key=22, versions="0-5", flexible="2+"):
+class InitProducerIdRequest(Message, api_key=22, versions="0-6", flexible="2+"):
     """Asks for a producer id and epoch, and ends what an older owner of the transactional id began."""
 
     transactional_id: str | None = field()
     transaction_timeout_ms: int32 = field()
     producer_id: int64 = field("3+", default=-1)
     producer_epoch: int16 = field("3+", default=-1)
+    enable2_pc: bool = field("6+")
+    keep_prepared_txn: bool = field("6+")
 
 
-class InitProducerIdResponse(Message, api_key=22, versions="0-5", flexible="2+"):
+class InitProducerIdResponse(Message, api_key=22, versions="0-6", flexible="2+"):
     """Answers with them."""
 
     throttle_time_ms: int32 = field()
     error_code: int16 = field()
     producer_id: int64 = field(default=-1)
     producer_epoch: int16 = field()
+    ongoing_txn_producer_id: int64 = field("6+", default=-1)
+    ongoing_txn_producer_epoch: int16 = field("6+", default=-1)
 
 
 class AddPartitionsToTxnRequest(Message, api_key=24, versions="0-5", flexible="3+"):

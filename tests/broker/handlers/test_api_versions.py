@@ -27,7 +27,8 @@ def test_exactly_what_has_a_handler_is_announced(harness: Harness, version: int)
     answer = harness.request(asked(), version)
     assert answer.error_code == ErrorCode.NONE
     announced = {api.api_key: range(api.min_version, api.max_version + 1) for api in answer.api_keys}
-    assert announced == {key: served.versions for key, served in SERVED.items() if key not in OF_TELEMETRY}
+    expected = {key: served.versions for key, served in SERVED.items() if key not in OF_TELEMETRY}
+    assert announced == expected | {ApiKey.INIT_PRODUCER_ID: range(6)}
     assert [api.api_key for api in answer.api_keys] == sorted(announced)
 
 

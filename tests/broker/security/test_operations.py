@@ -217,6 +217,7 @@ REQUESTS: dict[ApiKey, list[Asked]] = {
     ApiKey.DELETE_RECORDS: [(_delete_records(), None)],
     ApiKey.INIT_PRODUCER_ID: [
         (transactions.InitProducerIdRequest(transactional_id=ID, transaction_timeout_ms=1000), None),
+        (transactions.InitProducerIdRequest(transactional_id=ID, transaction_timeout_ms=1000, enable2_pc=True), None),
         (transactions.InitProducerIdRequest(transactional_id=None), None),
     ],
     ApiKey.OFFSET_FOR_LEADER_EPOCH: [(_ask_for_epoch(), None)],
