@@ -4,9 +4,9 @@ Behaviour: only what has a handler is announced, and telemetry and unreleased ve
 version of this API that is not known gets a version-0 answer with UNSUPPORTED_VERSION (KIP-511), which the dispatcher
 writes.
 
-Versions: 5 brought the cluster and the node that the client wants to reach: another one answers REBOOTSTRAP_REQUIRED
-(KIP-1242). 3 brought the client's software name and version, of which a bad one is an INVALID_REQUEST, and features
-(KIP-584); 4 those whose lowest level is 0, which older clients do not bear.
+Versions: 3 brought the client's software name and version, of which a bad one is an INVALID_REQUEST, and features
+(KIP-584); 4 those whose lowest level is 0, which older clients do not bear; 5 the cluster and the node that the client
+wants to reach: another one answers REBOOTSTRAP_REQUIRED (KIP-1242), and one without the other is an INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from minibroker.protocol.messages.cluster import ApiVersionsRequest, ApiVersions
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 FIRST_WITH_SOFTWARE = 3
 FIRST_WITH_LEVEL_0 = 4
+NO_NODE = -1
 RELEASED = {ApiKey.INIT_PRODUCER_ID: 5}  # the newest released version, where a newer one is served
 OF_TELEMETRY = (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)
 
@@ -34,6 +35,8 @@ def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
         if not all(SOFTWARE_NAME.fullmatch(text) for text in texts):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         context.connection.software = f"{texts[0]} {texts[1]}"
+    if (request.cluster_id is None) != (request.node_id == NO_NODE):
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     here = context.cluster.cluster_id, context.node.node_id
     if request.cluster_id is not None and (request.cluster_id, request.node_id) != here:
         return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)

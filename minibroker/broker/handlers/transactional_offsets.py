@@ -16,7 +16,6 @@ Not implemented: nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from minibroker.broker.groups.offsets import CommittedOffset
 from minibroker.broker.handlers.committed_offsets import check_topics, java_length, wait_for_offsets
@@ -31,9 +30,6 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.transactions import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from minibroker.protocol.primitives import ZERO_UUID
 from minibroker.protocol.steps import Steps, are_few, at_once
-
-if TYPE_CHECKING:
-    from minibroker.broker.groups.group import CheckPartition
 
 AskedPartition = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic.TxnOffsetCommitRequestPartition
 TopicAnswer = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
@@ -92,7 +88,8 @@ def _existing(
         except KafkaError as error:
             known, unknown = None, error.code
         answers = TopicAnswer(name=topic.name, topic_id=topic.topic_id)
-        response.topics.append(answers)
+        if topic.partitions or known is None:  # as Kafka, which says nothing of a topic of which nothing is asked
+            response.topics.append(answers)
         yield
         for partition in topic.partitions:
             yield
@@ -138,11 +135,12 @@ def _committed(
         nonlocal joined
         check_topics(context, (topic for topic, _, _ in taken))
         joined = _joined(context, request, producer)
-        check_partition = _check_committer(context, request)
-        if check_partition is not None:
-            for topic, partition, _ in taken:
-                topic_id = topic.topic_id if context.version >= FIRST_WITH_TOPIC_IDS else ZERO_UUID
-                check_partition(topic.name, topic_id, partition.partition_index)
+        try:
+            _check_committer(context, request, taken)
+        except KafkaError as error:
+            if context.version < FIRST_WITH_TOPIC_IDS and error.code in SINCE_TOPIC_IDS:
+                raise KafkaError(ErrorCode.ILLEGAL_GENERATION, error.message) from error
+            raise
 
     yield from commit_offsets(groups, request.group_id, offsets, check, producer)
     return taken, joined
@@ -157,20 +155,19 @@ def _joined(context: RequestContext, request: TxnOffsetCommitRequest, producer: 
     return join_or_verify(context.cluster.transactions, request.transactional_id, producer, partition, joins=joins)
 
 
-def _check_committer(context: RequestContext, request: TxnOffsetCommitRequest) -> CheckPartition | None:
-    """Whether who asks may commit; what is to be checked of each partition. Raises KafkaError."""
+def _check_committer(context: RequestContext, request: TxnOffsetCommitRequest, taken: Sequence[Asked]) -> None:
+    """Check that who asks may commit for these partitions. Raises KafkaError."""
     group, epoch = context.cluster.groups.groups.get(request.group_id), request.generation_id_or_member_epoch
-    if group is None and epoch <= NO_GENERATION:
-        return None
-    try:
-        if group is None:
+    if group is None:
+        if epoch > NO_GENERATION:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
-        member = request.member_id, request.group_instance_id, epoch
-        return group.check_commit(*member, transactional=True, version=context.version)
-    except KafkaError as error:
-        if context.version < FIRST_WITH_TOPIC_IDS and error.code in SINCE_TOPIC_IDS:
-            raise KafkaError(ErrorCode.ILLEGAL_GENERATION, error.message) from error
-        raise
+        return
+    member = request.member_id, request.group_instance_id, epoch
+    check_partition = group.check_commit(*member, transactional=True, version=context.version)
+    if check_partition is not None:
+        for topic, partition, _ in taken:
+            topic_id = topic.topic_id if context.version >= FIRST_WITH_TOPIC_IDS else ZERO_UUID
+            check_partition(topic.name, topic_id, partition.partition_index)
 
 
 def _offset(partition: AskedPartition, now_ms: int) -> CommittedOffset:

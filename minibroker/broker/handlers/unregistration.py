@@ -43,5 +43,5 @@ def unregister_controller(
     if context.cluster.image.features.get(METADATA_VERSION, 0) < FIRST_WITH_CONTROLLERS:
         message = "The current MetadataVersion is too old to support controller unregistration."
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
-    message = f"Controller ID {request.controller_id} is not currently registered"
+    message = f"Controller ID {request.controller_id} is not currently registered."
     raise KafkaError(ErrorCode.CONTROLLER_ID_NOT_REGISTERED, message)

@@ -98,10 +98,10 @@ def test_a_legal_name_is_kept_for_the_log(harness: Harness, name: str) -> None:
     ("cluster_id", "node_id", "code"),
     [
         (None, -1, ErrorCode.NONE),
-        (None, 7, ErrorCode.NONE),
+        (None, 7, ErrorCode.INVALID_REQUEST),
         ("", 1, ErrorCode.NONE),
         ("", 2, ErrorCode.REBOOTSTRAP_REQUIRED),
-        ("", -1, ErrorCode.REBOOTSTRAP_REQUIRED),
+        ("", -1, ErrorCode.INVALID_REQUEST),
         ("another", 1, ErrorCode.REBOOTSTRAP_REQUIRED),
     ],
 )
