@@ -17,6 +17,10 @@ from minibroker.testing.moving_clock import JUMPS, MovingClock
 from minibroker.testing.node_verbs import NodeVerbs
 from minibroker.testing.record_verbs import RecordVerbs
 from minibroker.testing.security import AclVerbs, QuotaVerbs, Users, certificate_for, config_for
+from minibroker.testing.token_verbs import Token, TokenVerbs, config_with_token
+
+if TYPE_CHECKING:
+    from minibroker.testing.issuer import Issuer
 
 if TYPE_CHECKING:
     from minibroker.broker.client_telemetry import ClientMetric
@@ -109,12 +113,31 @@ class Broker(RecordVerbs, GroupVerbs, NodeVerbs):
         """Return the quotas: `set` them."""
         return QuotaVerbs(self)
 
-    def client_config(self, library: str, *, user: str | None = None, mechanism: str | None = None) -> Any:
+    @property
+    def issuer(self) -> Issuer:
+        """Return the issuer of OAuth tokens: `token` makes one. Raises RuntimeError without SASL."""
+        issuer = self.security.issuer
+        if issuer is None:
+            raise RuntimeError(f"with {self.security.protocol} there is no issuer: nobody logs in")
+        return issuer
+
+    @cached_property
+    def tokens(self) -> TokenVerbs:
+        """Return the delegation tokens: `create`, `renew` and `expire` them."""
+        _ = self.security
+        return TokenVerbs(self)
+
+    def client_config(
+        self, library: str, *, user: str | None = None, mechanism: str | None = None, token: Token | None = None
+    ) -> Any:
         """Return what a client needs to connect, as its library takes it: addresses, certificates, name and password.
 
         `library` is "confluent", "aiokafka", "kafka-python", "java", "franz-go", "kafkajs" or "librdkafka.properties".
-        A user that does not exist is added. `mechanism` is SCRAM-SHA-512 unless it is given. Raises ValueError.
+        A user that does not exist is added. `mechanism` is SCRAM-SHA-512 unless it is given. With a delegation `token`,
+        the client logs in as its owner; only "java" and "franz-go" can. Raises ValueError.
         """
+        if token is not None:
+            return config_with_token(self, library, token, mechanism)
         return config_for(self, library, user, mechanism)
 
     @immediate

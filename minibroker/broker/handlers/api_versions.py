@@ -1,12 +1,12 @@
-"""ApiVersions: which APIs and versions are served here, and which features the cluster has.
+"""ApiVersions: which APIs and versions are served, and which features the cluster has.
 
-Behaviour: only what has a handler is announced, and telemetry and unreleased versions only if they are enabled. A
-version of this API that is not known gets a version-0 answer with UNSUPPORTED_VERSION (KIP-511), which the dispatcher
-writes.
+Behaviour: only APIs with a handler are listed; those of telemetry, and versions that Kafka has not released, only if
+they are enabled. The dispatcher answers an unknown version of this API with UNSUPPORTED_VERSION in version 0 (KIP-511).
 
-Versions: 3 brought the client's software name and version, of which a bad one is an INVALID_REQUEST, and features
-(KIP-584); 4 those whose lowest level is 0, which older clients do not bear; 5 the cluster and the node that the client
-wants to reach: another one answers REBOOTSTRAP_REQUIRED (KIP-1242), and one without the other is an INVALID_REQUEST.
+Versions: 3 brought the name and version of the client's software (INVALID_REQUEST if malformed) and features
+(KIP-584). Features whose lowest level is 0 are listed from version 4 on, as older clients cannot read them. 5 brought
+the cluster and node that the client means to reach (KIP-1242): REBOOTSTRAP_REQUIRED if they are others, INVALID_REQUEST
+if only one is given.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
         finalized_features=[
             ApiVersionsResponse.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
             for name, level in levels.items()
-            if level and name in SUPPORTED  # a directory of Kafka's may have others, of which nothing is known here
+            if level and name in SUPPORTED  # Kafka's log directory may have features that are not known here
         ],
     )
 

@@ -1,9 +1,9 @@
-"""UnregisterBroker and UnregisterController: a broker or controller that will not come back is forgotten.
+"""UnregisterBroker and UnregisterController: remove the registration of a node that will not come back.
 
-Behaviour: a broker that is away is registered no longer, and no reassignment can name it. A node of this process that
-is forgotten leads nothing any more and is in no answer until the next start, which registers it again: so it is with
-a broker of Kafka's. A broker that is not registered is BROKER_ID_NOT_REGISTERED. The controller of this process does
-not register, so that each one is CONTROLLER_ID_NOT_REGISTERED; before metadata.version 32, UNSUPPORTED_VERSION.
+Behaviour: a reassignment can no longer use an unregistered broker. A running node of this process can be unregistered
+too, as in Kafka: it leads nothing and is in no answer until the next start, which registers it again. A broker that is
+not registered is answered with BROKER_ID_NOT_REGISTERED. The controller of this process does not register, so that
+every controller is answered with CONTROLLER_ID_NOT_REGISTERED, or UNSUPPORTED_VERSION before metadata.version 32.
 
 Versions: there is only 0.
 """

@@ -43,6 +43,7 @@ from minibroker.testing.control.models import (
     record_model,
     request_model,
 )
+from minibroker.testing.control.security_routes import rights_routes, security_routes, token_routes
 from minibroker.testing.directories import Snapshot
 from minibroker.testing.failure_report import state_of
 from minibroker.testing.faults.engine import Fault
@@ -60,6 +61,7 @@ def control_routes(broker: Broker) -> APIRouter:
         "faults": (_faults,),
         "nodes": (_nodes, _leaders, _coordinators),
         "groups": (_groups, _transactions),
+        "security": (security_routes, rights_routes, token_routes),
         "clients": (_clients,),
     }.items():
         routes = APIRouter(tags=[tag])
