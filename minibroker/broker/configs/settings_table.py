@@ -436,6 +436,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("group.share.partition.max.record.locks", INT, 2000, "The most records of a partition between the first and the last one in flight, for a share group.", Range(100, 10_000)),
     Setting("group.share.record.lock.duration.ms", INT, 30_000, "How long a member of a share group may keep acquired records before others get them.", Range(1000, 3_600_000)),
     Setting("group.share.session.timeout.ms", INT, 45_000, "The time without heartbeats after which a member is removed from its share group.", FROM_ONE),
+    Setting("share.coordinator.cold.partition.snapshot.interval.ms", INT, 300_000, "After how much time without a snapshot a share partition gets one, so that older records can be deleted.", FROM_ONE, internal=True),
     Setting("share.coordinator.load.buffer.size", INT, 5_242_880, "How many bytes of __share_group_state are read at a time when it is loaded.", FROM_ONE),
     Setting("share.coordinator.snapshot.update.records.per.snapshot", INT, 500, "After how many updates of a share partition its whole state is written to __share_group_state.", Range(0, 500)),
     Setting("share.coordinator.state.topic.compression.codec", INT, 0, "The codec of batches in __share_group_state: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.", Range(0, 4)),

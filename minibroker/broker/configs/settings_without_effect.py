@@ -209,7 +209,6 @@ _ROWS: Final[tuple[Setting, ...]] = (
     _kept("server.max.startup.time.ms", LONG, LONG_MAX, FROM_ZERO, internal=True),
     _kept("share.coordinator.append.linger.ms", INT, -1, Range(-1)),
     _kept("share.coordinator.cached.buffer.max.bytes", INT, 1_048_588, Range(524_288), update=CLUSTER_WIDE),
-    _kept("share.coordinator.cold.partition.snapshot.interval.ms", INT, 300_000, FROM_ONE, internal=True),
     _kept("share.coordinator.threads", INT, 1, FROM_ONE),
     _kept("share.coordinator.write.timeout.ms", INT, 5000, FROM_ONE),
     _kept("share.fetch.purgatory.purge.interval.requests", INT, 1000),

@@ -191,18 +191,18 @@ class CoordinatorLog:
         )
         return memoryview(batch)
 
-    def append_batch(self, partition: Partition, batch: memoryview, producer: tuple[int, int] | None = None) -> None:
-        """Append a batch that was built with the same producer.
+    def append_batch(self, partition: Partition, batch: memoryview, producer: tuple[int, int] | None = None) -> int:
+        """Append a batch that was built with the same producer; return its first offset.
 
         Raises KafkaError with the code for a coordinator's clients if nothing was appended.
         """
         try:
-            self._append(partition, batch, producer)
+            return self._append(partition, batch, producer)
         except KafkaError as error:
             log.error("%s cannot be appended to: %s", partition, error)
             raise KafkaError(COORDINATOR_CODES.get(error.code, error.code), error.message) from error
 
-    def _append(self, partition: Partition, batch: memoryview, producer: tuple[int, int] | None) -> None:
+    def _append(self, partition: Partition, batch: memoryview, producer: tuple[int, int] | None) -> int:
         partition.check_in_sync()
         if producer is not None:
             partition.log.producers.check_epoch(*producer)
@@ -211,7 +211,7 @@ class CoordinatorLog:
         if len(batch) > limit:
             message = f"{header.record_count} record(s) make {len(batch)} bytes, {partition} takes batches of {limit}."
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, message)
-        partition.append(self._cluster.turn, batch, [header])
+        return partition.append(self._cluster.turn, batch, [header])
 
     # --- reading --------------------------------------------------------------------------------
 

@@ -170,17 +170,19 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
 
     # --- changes --------------------------------------------------------------------------------
 
-    def append(self, key: str, entries: Iterable[Entry]) -> None:
+    def append(self, key: str, entries: Iterable[Entry]) -> int:
         """Append records about `key`, all or none; the caller then applies them to its state.
 
-        Raises KafkaError with the code for the client.
+        Return the offset of the first one, -1 without records. Raises KafkaError with the code for the client.
         """
         kept = list(entries)
-        if kept:
-            self.append_batch(key, self.log.batch(kept))
+        return self.append_batch(key, self.log.batch(kept)) if kept else -1
 
-    def append_batch(self, key: str, batch: memoryview, producer: tuple[int, int] | None = None) -> None:
-        """Append a batch of `CoordinatorLog.batch`, built with the same producer. Raises KafkaError as `append`."""
+    def append_batch(self, key: str, batch: memoryview, producer: tuple[int, int] | None = None) -> int:
+        """Append a batch of `CoordinatorLog.batch`, built with the same producer; return its first offset.
+
+        Raises KafkaError as `append`.
+        """
         partition = self.log.partition_for(key)
         index = partition.index
         if index not in self._shards:
@@ -188,11 +190,12 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
         before = self._appended.get(index)
         if before is not None and before.failure is not None:  # the decision may be based on lost records
             raise KafkaError(ErrorCode.NOT_COORDINATOR, before.failure.message)
-        self.log.append_batch(partition, batch, producer)
+        offset = self.log.append_batch(partition, batch, producer)
         pending = partition.log.unwritten
         if pending is not None and pending is not before:
             self._appended[index] = pending
             self.cluster.turn.tell(self)
+        return offset
 
     def transaction_ended(self, index: int, producer_id: int, *, committed: bool) -> None:
         """Notify a shard of a marker that was appended to its partition; a loading shard reads it from the log."""

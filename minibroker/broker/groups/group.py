@@ -74,7 +74,7 @@ class GroupContext(Protocol):
     def groups(self) -> MutableMapping[str, Group]:
         """All groups by id."""
 
-    def append(self, key: str, entries: Iterable[Entry]) -> None:
+    def append(self, key: str, entries: Iterable[Entry]) -> int:
         """Append records of a group, all or none. Raises KafkaError with the code for the client."""
 
     def when_durable(self, key: str, then: Callable[[KafkaError | None], None]) -> None:

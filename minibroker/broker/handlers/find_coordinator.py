@@ -1,14 +1,13 @@
-"""FindCoordinator: which node coordinates a group or a transactional id.
+"""FindCoordinator: which node coordinates a group or a transactional id, or keeps the state of a share partition.
 
 Behaviour: the coordinator of a group is the leader of its partition of `__consumer_offsets`; that of a transactional
 id leads its partition of `__transaction_state`. The first request creates the topic and is answered at once; Kafka
 answers COORDINATOR_NOT_AVAILABLE until the topic exists, and clients ask again. If the partition has no leader, or the
-topic cannot be created, the answer is COORDINATOR_NOT_AVAILABLE here too.
+topic cannot be created, the answer is COORDINATOR_NOT_AVAILABLE here too. Brokers ask with the key
+`group:topic id:partition` for who keeps the state of a share partition in `__share_group_state`.
 
 Versions: 1 brought the kind of key and error messages, 3 flexible fields, 4 several keys in one request (KIP-699), 5
 TRANSACTION_ABORTABLE (never answered here), 6 keys of share groups (KIP-932).
-
-Not implemented: share groups. Their keys are refused with INVALID_REQUEST, as by Kafka without share groups.
 """
 
 from __future__ import annotations
@@ -20,20 +19,23 @@ from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import CLUSTER_ACTION, DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID
 from minibroker.protocol.apis import ApiKey
-from minibroker.protocol.errors import KafkaError
+from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
 from minibroker.protocol.steps import Steps, each
 
 Coordinator = FindCoordinatorResponse.Coordinator
 
-TO_FIND = {0: DESCRIBE_GROUP, 1: DESCRIBE_TRANSACTIONAL_ID, 2: CLUSTER_ACTION}  # by the type of the key
+TO_FIND = {0: DESCRIBE_GROUP, 1: DESCRIBE_TRANSACTIONAL_ID}  # by the type of the key
+SHARE_KEY = 2
+FIRST_WITH_SHARE_KEYS = 6
 FIRST_WITH_SEVERAL_KEYS = 4
 NO_ERROR_TEXT = "NONE"  # Kafka's error message of success in versions with one key
 
 
 @handles(ApiKey.FIND_COORDINATOR, durable=True)
 def find_coordinator(context: RequestContext, request: FindCoordinatorRequest) -> Steps[FindCoordinatorResponse]:
-    if context.version < FIRST_WITH_SEVERAL_KEYS or request.coordinator_keys:
+    is_known = request.key_type != SHARE_KEY or context.version >= FIRST_WITH_SHARE_KEYS
+    if is_known and (context.version < FIRST_WITH_SEVERAL_KEYS or request.coordinator_keys):
         with contextlib.suppress(KafkaError):  # each key is answered with the error below
             yield from context.cluster.coordinators.of_keys(request.key_type).log.create_in_steps()
     if context.version >= FIRST_WITH_SEVERAL_KEYS:
@@ -53,8 +55,11 @@ def find_coordinator(context: RequestContext, request: FindCoordinatorRequest) -
 
 def _coordinator(context: RequestContext, key: str, key_type: int) -> Coordinator:
     try:
+        if key_type == SHARE_KEY:
+            _check_share_key(context, key)
         coordinators = context.cluster.coordinators.of_keys(key_type)
-        context.authorize(TO_FIND[key_type], key)
+        if key_type in TO_FIND:
+            context.authorize(TO_FIND[key_type], key)
         node = coordinator_of(coordinators, key)
     except KafkaError as error:
         return Coordinator(
@@ -62,3 +67,11 @@ def _coordinator(context: RequestContext, key: str, key_type: int) -> Coordinato
         )
     endpoint = node.endpoints[context.connection.listener]
     return Coordinator(key=key, node_id=node.node_id, host=endpoint.host, port=endpoint.port, error_message="")
+
+
+def _check_share_key(context: RequestContext, key: str) -> None:
+    """Check the key of a share partition, and the right to ask for it. Raises KafkaError."""
+    context.authorize(CLUSTER_ACTION)
+    _, *topic_and_partition = key.rsplit(":", 2)
+    if context.version < FIRST_WITH_SHARE_KEYS or len(topic_and_partition) != 2 or not topic_and_partition[1].isdigit():
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Invalid share partition key: {key}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from minibroker.broker.coordination.coordinator_logs import CoordinatorLogSettings, entry
 from minibroker.broker.coordination.runtime import ByPartition, CoordinatorRuntime
-from minibroker.broker.metadata.partitions import SHARE_STATE_TOPIC, Topic
+from minibroker.broker.metadata.partitions import SHARE_STATE_TOPIC, Partition, Topic
 from minibroker.broker.share.deliveries import StateBatch
 from minibroker.broker.share.states import UNSET, ShareKey, ShareState, batches_of, combined, of_snapshot
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -140,7 +140,7 @@ class ShareCoordinator(CoordinatorRuntime["ShareShard"]):
         batches = tuple(batches)
         after = state.changed(leader_epoch, start_offset, complete_count, batches)
         if after.updates > self.cluster.settings["share.coordinator.snapshot.update.records.per.snapshot"]:
-            self._snapshot(key, after._replace(snapshot_epoch=state.snapshot_epoch + 1, updates=0))
+            self._snapshot(key, after._replace(snapshot_epoch=state.snapshot_epoch + 1))
             return
         value = ShareUpdateValue(
             snapshot_epoch=state.snapshot_epoch,
@@ -159,8 +159,29 @@ class ShareCoordinator(CoordinatorRuntime["ShareShard"]):
         self.states[key.text] = key, after
 
     def _snapshot(self, key: ShareKey, state: ShareState) -> None:
-        self.append(key.text, [entry(_snapshot_key(key), state.snapshot(self.cluster.clock.wall_ms()))])
-        self.states[key.text] = key, state
+        now_ms = self.cluster.clock.wall_ms()
+        offset = self.append(key.text, [entry(_snapshot_key(key), state.snapshot(now_ms))])
+        self.states[key.text] = key, state._replace(updates=0, snapshot_offset=offset, snapshot_ms=now_ms)
+
+    # --- upkeep -----------------------------------------------------------------------------------
+
+    def prune(self, partition: Partition) -> None:
+        """Delete what later snapshots replace; a state that is seldom written gets a new snapshot first.
+
+        Raises KafkaError if nothing could be deleted now.
+        """
+        now_ms = self.cluster.clock.wall_ms()
+        oldest_ms = now_ms - self.cluster.settings["share.coordinator.cold.partition.snapshot.interval.ms"]
+        for key, state in self.states.of(partition.index):
+            if state.snapshot_ms < oldest_ms:
+                self._snapshot(key, state._replace(snapshot_epoch=state.snapshot_epoch + 1))
+        kept = partition.log
+        offset = min(
+            (state.snapshot_offset for _, state in self.states.of(partition.index)), default=kept.high_watermark
+        )
+        if kept.log_start_offset < offset <= kept.high_watermark:
+            kept.delete_before(offset)
+            partition.wake()
 
 
 def _snapshot_key(key: ShareKey) -> ShareSnapshotKey:
@@ -183,7 +204,7 @@ class ShareShard:
             if isinstance(message, ShareSnapshotKey) and key.text in states:
                 del states[key.text]
         elif isinstance(value.message, ShareSnapshotValue):
-            states[key.text] = key, of_snapshot(value.message)
+            states[key.text] = key, of_snapshot(value.message, record.offset)
         elif isinstance(value.message, ShareUpdateValue):
             said = value.message
             before = states[key.text][1] if key.text in states else ShareState(said.snapshot_epoch)

@@ -26,7 +26,10 @@ class ShareKey(NamedTuple):
 
 
 class ShareState(NamedTuple):
-    """The state of a share partition. `updates` counts the records since its last snapshot."""
+    """The state of a share partition.
+
+    `updates` counts the records since its last snapshot, which is at `snapshot_offset` in the log.
+    """
 
     snapshot_epoch: int = 0
     state_epoch: int = 0
@@ -36,6 +39,8 @@ class ShareState(NamedTuple):
     created_ms: int = 0
     batches: tuple[StateBatch, ...] = ()
     updates: int = 0
+    snapshot_offset: int = 0
+    snapshot_ms: int = 0
 
     def changed(
         self, leader_epoch: int, start_offset: int, complete_count: int, batches: Iterable[StateBatch]
@@ -69,8 +74,8 @@ class ShareState(NamedTuple):
         )
 
 
-def of_snapshot(value: ShareSnapshotValue) -> ShareState:
-    """Return the state of a snapshot."""
+def of_snapshot(value: ShareSnapshotValue, offset: int) -> ShareState:
+    """Return the state of a snapshot that is at this offset."""
     return ShareState(
         value.snapshot_epoch,
         value.state_epoch,
@@ -79,6 +84,8 @@ def of_snapshot(value: ShareSnapshotValue) -> ShareState:
         value.delivery_complete_count,
         value.create_timestamp,
         batches_of(value.state_batches),
+        snapshot_offset=offset,
+        snapshot_ms=value.write_timestamp,
     )
 
 

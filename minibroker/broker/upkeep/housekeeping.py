@@ -1,7 +1,7 @@
 """Periodic chores, which run in short slices, however busy the broker is.
 
 They delete old segments, flush logs, write checkpoints, expire inactive producers, the offsets of groups and delegation
-tokens, and elect preferred replicas. `storage` does the work on each log.
+tokens, prune the states of share groups, and elect preferred replicas. `storage` does the work on each log.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from minibroker.broker.assembly import Broker
 from minibroker.broker.control.elections import balance
 from minibroker.broker.control.token_changes import remove_if_expired
-from minibroker.broker.metadata.partitions import GROUPS_TOPIC, Partition
+from minibroker.broker.metadata.partitions import GROUPS_TOPIC, SHARE_STATE_TOPIC, Partition
 from minibroker.broker.requests.slices import Then, each_partition, in_slices
 from minibroker.protocol.errors import KafkaError
 from minibroker.storage.checkpoints.checkpoint_texts import (
@@ -59,6 +59,7 @@ class Housekeeping:
         self._each_partition("log.retention.check.interval.ms", self.delete_old_segments)
         self._each_partition("producer.id.expiration.check.interval.ms", self.forget_producers)
         self._repeat("offsets.retention.check.interval.ms", self._expire_offsets)
+        self._repeat("share.coordinator.state.topic.prune.interval.ms", self._prune_share_states)
         self._repeat("leader.imbalance.check.interval.seconds", self._balance_leaders, unit_ms=1000)
         for setting, checkpoint in CHECKPOINTS.items():
             self._repeat(setting, self._writing(checkpoint))
@@ -93,6 +94,20 @@ class Housekeeping:
         from minibroker.broker.groups.expiry import expire_all
 
         expire_all(self._cluster.groups, then)
+
+    def _prune_share_states(self, then: Then) -> None:
+        """Delete the records of delivery states that later ones replace."""
+        if SHARE_STATE_TOPIC not in self._cluster.image.topics:
+            then()
+            return
+        partitions = self._cluster.share_states.log.partitions_here()
+        in_slices(self._cluster, self._prune, partitions, then)
+
+    def _prune(self, partition: Partition) -> None:
+        try:
+            self._cluster.share_states.prune(partition)
+        except KafkaError as error:
+            log.error("%s: superseded records stay: %s", partition, error)
 
     def _balance_leaders(self, then: Then) -> None:
         """Return leadership to preferred replicas."""

@@ -70,6 +70,7 @@ def test_features_are_those_of_the_metadata(harness: Harness, version: int) -> N
         ("transaction.version", 2, 2),
         ("eligible.leader.replicas.version", 1, 1),
         ("group.version", 1, 1),
+        ("share.version", 1, 1),
     ]
     harness.create_topic("t")
     assert harness.request(asked(), version).finalized_features_epoch > before.finalized_features_epoch >= 0

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from minibroker.broker.control.token_changes import issue
+from minibroker.broker.groups.share.group import ShareGroup
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import SERVED
 from minibroker.broker.security.operations import DENIALS, REQUIRED, Right
@@ -27,6 +28,9 @@ from minibroker.protocol.messages import (
     quotas,
     replicas,
     security,
+    share_fetch,
+    share_groups,
+    share_state,
     telemetry,
     topics,
     transactions,
@@ -36,6 +40,10 @@ from minibroker.protocol.messages.produce import ProduceRequest
 from tests.broker.harness import Harness, TopicData, Waiting, batch
 
 TOPIC, GROUP, ID = "t", "g", "id"
+_SHARE_GROUP = share_groups.DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup
+_SHARE_GROUP_TOPIC = _SHARE_GROUP.DescribeShareGroupOffsetsRequestTopic
+_ALTERED = share_groups.AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic
+_DELETED = share_groups.DeleteShareGroupOffsetsRequest.DeleteShareGroupOffsetsRequestTopic
 
 
 def _produce(records: bytes, **more: Any) -> ProduceRequest:
@@ -53,6 +61,40 @@ def _commit() -> offsets.OffsetCommitRequest:
     partition = shape.OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
     return offsets.OffsetCommitRequest(
         group_id=GROUP, generation_id_or_member_epoch=-1, topics=[shape(name=TOPIC, partitions=[partition])]
+    )
+
+
+def _share_fetch(harness: Harness) -> share_fetch.ShareFetchRequest:
+    Topic = share_fetch.ShareFetchRequest.FetchTopic
+    topic_id = harness.cluster.image.topics[TOPIC].topic_id
+    return share_fetch.ShareFetchRequest(
+        group_id="s",
+        member_id="m",
+        max_bytes=1 << 20,
+        max_records=1,
+        topics=[Topic(topic_id=topic_id, partitions=[Topic.FetchPartition(partition_index=0)])],
+    )
+
+
+def _share_acknowledge(harness: Harness) -> share_fetch.ShareAcknowledgeRequest:
+    Topic = share_fetch.ShareAcknowledgeRequest.AcknowledgeTopic
+    batch = Topic.AcknowledgePartition.AcknowledgementBatch(first_offset=0, last_offset=0, acknowledge_types=[1])
+    partition = Topic.AcknowledgePartition(partition_index=0, acknowledgement_batches=[batch])
+    topic_id = harness.cluster.image.topics[TOPIC].topic_id
+    return share_fetch.ShareAcknowledgeRequest(
+        group_id="s",
+        member_id="n",
+        share_session_epoch=-1,
+        topics=[Topic(topic_id=topic_id, partitions=[partition])],
+    )
+
+
+def _share_state(kind: type[Any], topic: type[Any]) -> Any:
+    return lambda harness: kind(
+        group_id="s",
+        topics=[
+            topic(topic_id=harness.cluster.image.topics[TOPIC].topic_id, partitions=[topic.PartitionData(partition=0)])
+        ],
     )
 
 
@@ -294,6 +336,42 @@ REQUESTS: dict[ApiKey, list[Asked]] = {
     ],
     ApiKey.CONSUMER_GROUP_DESCRIBE: [(consumer_groups.ConsumerGroupDescribeRequest(group_ids=["c"]), None)],
     ApiKey.UNREGISTER_CONTROLLER: [(cluster.UnregisterControllerRequest(controller_id=9), None)],
+    ApiKey.SHARE_GROUP_HEARTBEAT: [
+        (share_groups.ShareGroupHeartbeatRequest(group_id="s", member_id="m", subscribed_topic_names=[TOPIC]), None)
+    ],
+    ApiKey.SHARE_GROUP_DESCRIBE: [(share_groups.ShareGroupDescribeRequest(group_ids=["s"]), None)],
+    ApiKey.SHARE_FETCH: [(_share_fetch, None)],
+    ApiKey.SHARE_ACKNOWLEDGE: [(_share_acknowledge, None)],
+    **{
+        kind.api_key: [(_share_state(kind, topic), None)]
+        for kind, topic in (
+            (
+                share_state.InitializeShareGroupStateRequest,
+                share_state.InitializeShareGroupStateRequest.InitializeStateData,
+            ),
+            (share_state.ReadShareGroupStateRequest, share_state.ReadShareGroupStateRequest.ReadStateData),
+            (share_state.WriteShareGroupStateRequest, share_state.WriteShareGroupStateRequest.WriteStateData),
+            (share_state.DeleteShareGroupStateRequest, share_state.DeleteShareGroupStateRequest.DeleteStateData),
+            (
+                share_state.ReadShareGroupStateSummaryRequest,
+                share_state.ReadShareGroupStateSummaryRequest.ReadStateSummaryData,
+            ),
+        )
+    },
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: [
+        (
+            share_groups.DescribeShareGroupOffsetsRequest(
+                groups=[_SHARE_GROUP(group_id="s", topics=[_SHARE_GROUP_TOPIC(topic_name=TOPIC, partitions=[0])])]
+            ),
+            None,
+        )
+    ],
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: [
+        (share_groups.AlterShareGroupOffsetsRequest(group_id="empty", topics=[_ALTERED(topic_name=TOPIC)]), None)
+    ],
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: [
+        (share_groups.DeleteShareGroupOffsetsRequest(group_id="empty", topics=[_DELETED(topic_name=TOPIC)]), None)
+    ],
     ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: [(telemetry.GetTelemetrySubscriptionsRequest(), None)],
     ApiKey.PUSH_TELEMETRY: [(telemetry.PushTelemetryRequest(client_instance_id=bytes(range(16))), None)],
     ApiKey.LIST_CONFIG_RESOURCES: [(configs.ListConfigResourcesRequest(), None)],
@@ -347,6 +425,8 @@ def _prepared(harness: Harness) -> Harness:
         harness.request(groups.FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]))
     harness.request(_commit(), 9)
     harness.request(REQUESTS[ApiKey.CONSUMER_GROUP_HEARTBEAT][0][0])
+    harness.request(REQUESTS[ApiKey.SHARE_GROUP_HEARTBEAT][0][0])
+    harness.cluster.groups.groups["empty"] = ShareGroup(harness.cluster.groups, "empty")
     given = harness.request(REQUESTS[ApiKey.INIT_PRODUCER_ID][0][0])
     request = _add_partitions(3)
     request.v3_and_below_producer_id, request.v3_and_below_producer_epoch = given.producer_id, given.producer_epoch
@@ -369,7 +449,10 @@ def error_codes(answer: Any) -> Iterator[int]:
 
 
 def _asked(harness: Harness, key: ApiKey) -> list[Any]:
-    answers = [harness.request(request, version, user="alice") for request, version in REQUESTS[key]]
+    answers = [
+        harness.request(request(harness) if callable(request) else request, version, user="alice")
+        for request, version in REQUESTS[key]
+    ]
     return [None if isinstance(answer, Waiting) else answer for answer in answers]
 
 
