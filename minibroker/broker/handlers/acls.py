@@ -74,13 +74,13 @@ def create_acls(context: RequestContext, request: CreateAclsRequest) -> Steps[Cr
         yield
     try:
         _check_may_alter(context)
-        results = yield from _alone(context, _create(context, request.creations))
+        results = yield from _exclusively(context, _create(context, request.creations))
     except KafkaError as error:
         results = yield from _all_refused(Created, error, len(request.creations))
     return CreateAclsResponse(results=results)
 
 
-def _alone(context: RequestContext, change: Results[Result]) -> Results[Result]:
+def _exclusively(context: RequestContext, change: Results[Result]) -> Results[Result]:
     """Run a change of ACLs after those that have begun before it.
 
     Requests in between see a part of the change. So rules that deny are added first and removed last: what the whole
@@ -131,7 +131,7 @@ def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> Steps[De
     wanted = yield from each(_filter, request.filters)
     try:
         _check_may_alter(context)
-        results = yield from _alone(context, _delete(context, wanted))
+        results = yield from _exclusively(context, _delete(context, wanted))
     except KafkaError as error:
         results = yield from _all_refused(Deleted, error, len(request.filters))
     return DeleteAclsResponse(filter_results=results)

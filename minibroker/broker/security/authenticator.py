@@ -160,7 +160,7 @@ class Authenticator:
         self._timer: Timer | None = None  # for the end of the session
         self._reauthenticated_ms = -float("inf")
         listener.read_again()
-        self._must()
+        self._require_authentication()
 
     # --- the order of requests ------------------------------------------------------------------
 
@@ -221,9 +221,9 @@ class Authenticator:
                 f"SASL mechanism '{mechanism}' requested by client is not supported for re-authentication of "
                 f"mechanism '{self._mechanism}'"
             )
-        self._must()
+        self._require_authentication()
 
-    def _must(self) -> None:
+    def _require_authentication(self) -> None:
         """Allow the client only to authenticate, in small frames."""
         self._connection.must_authenticate = True
         self._connection.known = None
