@@ -123,10 +123,10 @@ def test_a_broker_without_tls_is_reported() -> None:
             r"ssl\.keystore\.location: the certificate or the key cannot be used",
         ),
         ({"ssl.keystore.location": CLIENT}, r"ssl\.keystore\.location: the certificate or the key cannot be used"),
-        ({**TRUST, "ssl.truststore.type": "JKS"}, r"ssl\.truststore\.type is JKS, but what is given is in PEM"),
+        ({**TRUST, "ssl.truststore.type": "JKS"}, r"ssl\.truststore\.type is JKS, but the data is PEM"),
         (
             {"ssl.truststore.location": str(HERE / "trusted.jks"), "ssl.truststore.type": "PEM"},
-            r"ssl\.truststore\.type is PEM, but what is given is not in PEM",
+            r"ssl\.truststore\.type is PEM, but the data is not PEM",
         ),
         ({**TRUST, "ssl.truststore.type": "BKS"}, r"ssl\.truststore\.type must be one of PEM, JKS, PKCS12"),
         ({**TRUST, "ssl.truststore.password": "x"}, r"ssl\.truststore\.password cannot be given for PEM"),
