@@ -173,7 +173,7 @@ class RequestContext:
 
     def wait_for(self, wait: Wait, refuse: Refuse) -> None:
         """Send the answer once `wait` is over; if it fails, `refuse` puts the error into the answer."""
-        if not wait.is_kept:
+        if not wait.is_over:
             if self.waits is None:
                 self.waits = []
             self.waits.append((wait, refuse))
