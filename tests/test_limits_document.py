@@ -7,8 +7,8 @@ import re
 from minibroker.broker.configs.settings_table import BROKER_SETTINGS
 from minibroker.broker.groups.classic import group, members
 from minibroker.broker.handlers import acls, fetch, waiting_fetches
-from minibroker.broker.monitoring import line_limit, metrics, metrics_server
-from minibroker.broker.network import connection, framing, parked_requests, tls_layer, unread
+from minibroker.broker.monitoring import line_limit, metrics
+from minibroker.broker.network import connection, framing, http_server, parked_requests, tls_layer, unread
 from minibroker.broker.requests import answers, down_conversion, namings, routes, slices
 from minibroker.broker.requests import fetch_sessions as sessions
 from minibroker.broker.security import jwks, oauthbearer, scram
@@ -51,7 +51,7 @@ PHRASES = [
     f"{routes.ALLOWED_BYTES_A_BYTE} bytes for each byte",
     f"without records sent from files | {mib(answers.MAX_ANSWER_BYTES)} |",
     f"| ACLs that one request creates or deletes | {acls.MAX_CHANGES:,} |",
-    f"each for every filter that matches it | {acls.MAX_TOLD:,} |",
+    f"each for every filter that matches it | {acls.MAX_MATCHES:,} |",
     f"partition in DescribeProducers | {namings.MOST_NAMINGS} |",
     f"answers above {kib(unread.OWN_UNREAD_BYTES)}, is closed after `connections.max.stall.ms`, "
     f"{setting('connections.max.stall.ms'):,} ms",
@@ -74,7 +74,7 @@ PHRASES = [
     f"wait for {waiting_fetches.WAITED_FOR_MAX:,} partitions",
     f"{line_limit.LINES} are written in a second",
     f"series for {metrics.PARTITIONS_TOLD:,} partitions",
-    f"{metrics_server.CLIENTS_MAX} clients may be connected",
+    f"{http_server.CLIENTS_MAX} clients may be connected",
 ]
 
 

@@ -16,6 +16,12 @@ from minibroker.client.mechanisms import scram
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest
+from minibroker.protocol.messages.delegation_tokens import (
+    CreateDelegationTokenRequest,
+    DescribeDelegationTokenRequest,
+    ExpireDelegationTokenRequest,
+    RenewDelegationTokenRequest,
+)
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.messages.groups import ListGroupsRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
@@ -416,3 +422,20 @@ def test_nobody_acts_for_somebody_else(client: Connection) -> None:
         "Authentication failed: Client requested an authorization id (bob) that is different from the token's "
         "principal name (alice)"
     )
+
+
+# --- delegation tokens --------------------------------------------------------------------------
+
+
+def test_there_are_no_delegation_tokens_without_a_secret_key(client: Connection) -> None:
+    handshake(client)
+    assert authenticate(client).error_code == 0
+    disabled = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+    made = client.ask(CreateDelegationTokenRequest(max_lifetime_ms=-1), 3)
+    assert (made.error_code, made.principal_name, made.token_id, made.hmac) == (disabled, "alice", "", b"")
+    assert (made.issue_timestamp_ms, made.expiry_timestamp_ms, made.max_timestamp_ms) == (0, 0, 0)
+    renewed = client.ask(RenewDelegationTokenRequest(hmac=b"x", renew_period_ms=1), 2)
+    expired = client.ask(ExpireDelegationTokenRequest(hmac=b"x", expiry_time_period_ms=1), 2)
+    assert [(one.error_code, one.expiry_timestamp_ms) for one in (renewed, expired)] == [(disabled, 0)] * 2
+    listed = client.ask(DescribeDelegationTokenRequest(owners=None), 3)
+    assert (listed.error_code, listed.tokens) == (disabled, [])

@@ -1,4 +1,4 @@
-"""What is said first on a connection: which versions the broker knows (ApiVersions), and who we are (SASL)."""
+"""The first requests on a connection: ApiVersions, and authentication by SASL."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from minibroker.client.mechanisms import Exchange
 
 NEEDS_TLS = ": does the broker require TLS (security.protocol)?"
-RENEW_AT = 0.85  # of the time for which an authentication is valid, as Kafka's clients do at the earliest
+RENEW_AT = 0.85  # of the session's lifetime; Kafka's clients re-authenticate after 85 to 95 %
 
 
 async def open_link(link: Link, settings: ClientSettings, network: Network, timeout_s: float) -> None:
-    """Make a new connection fit for requests. Raises what a request hides in a `ClientError`."""
+    """Negotiate versions and authenticate. Raises OSError and the errors below `ClientError` (see `client_errors`)."""
     deadline_s = network.now() + timeout_s
 
     async def ask(request: Message, version: int) -> Any:
@@ -50,13 +50,13 @@ async def open_link(link: Link, settings: ClientSettings, network: Network, time
     link.connection.versions = {each.api_key: range(each.min_version, each.max_version + 1) for each in answer.api_keys}
     if settings.credentials is not None:
         exchange = await network.call(settings.credentials.exchange)
-        lifetime_ms = await _authenticated(ask, link, settings.credentials.mechanism, exchange)
+        lifetime_ms = await _authenticate(ask, link, settings.credentials.mechanism, exchange)
         if lifetime_ms:
             link.expires_s = network.now() + lifetime_ms / 1000 * RENEW_AT
 
 
-async def _authenticated(ask: Any, link: Link, mechanism: str, exchange: Exchange) -> int:
-    """Return for how many ms the authentication is valid, 0 for ever."""
+async def _authenticate(ask: Any, link: Link, mechanism: str, exchange: Exchange) -> int:
+    """Authenticate. Return for how many ms the authentication is valid, 0: for ever."""
     versions = link.connection.version
     hello = await ask(SaslHandshakeRequest(mechanism=mechanism), versions(SaslHandshakeRequest, 1))
     if hello.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:

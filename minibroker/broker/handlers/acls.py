@@ -1,9 +1,9 @@
-"""DescribeAcls, CreateAcls and DeleteAcls: who may do what (KIP-140).
+"""DescribeAcls, CreateAcls and DeleteAcls: access rules (KIP-140).
 
-Behaviour: ACLs are records of the metadata log, each with a random id. What is created twice is there once; what a
-request deletes is deleted in one commit, and with more than 10,000 ACLs nothing is. Without `authorizer.class.name`
-every question is answered with SECURITY_DISABLED. A type of 0, which is UNKNOWN, closes the connection, as with Kafka.
-A host may be a range such as 10.0.0.0/8, which Kafka takes from 4.4 on.
+Behaviour: ACLs are records of the metadata log, each with a random id. An ACL that is created twice exists once. A
+request creates or deletes all of its ACLs in one commit; a request for more than 10,000 changes nothing. Without
+`authorizer.class.name` every request is answered with SECURITY_DISABLED. A type of 0 (UNKNOWN) closes the connection,
+as in Kafka. A host may be a range such as 10.0.0.0/8, which Kafka accepts from 4.4 on.
 
 Versions: 1 brought pattern types, 2 flexible fields, 3 the resource type for users.
 
@@ -33,9 +33,9 @@ from minibroker.protocol.messages.security import (
 )
 from minibroker.protocol.steps import WAITING, Steps, chunks, each
 
-UNKNOWN = 0  # of each kind of type
+UNKNOWN = 0  # in each enumeration: resource types, pattern types, operations and permission types
 MAX_CHANGES = 10_000  # in one request, as in Kafka
-MAX_TOLD = 100_000  # of ACLs that an answer names because several filters match them
+MAX_MATCHES = 100_000  # in one answer; an ACL that matches several filters counts several times
 
 Created = CreateAclsResponse.AclCreationResult
 Deleted = DeleteAclsResponse.DeleteAclsFilterResult
@@ -73,13 +73,14 @@ def create_acls(context: RequestContext, request: CreateAclsRequest) -> Steps[Cr
         )
         yield
     change = _create(context, request.creations)
-    return CreateAclsResponse(results=(yield from _made(context, change, Created, len(request.creations))))
+    return CreateAclsResponse(results=(yield from _exclusively(context, change, Created, len(request.creations))))
 
 
-def _made(context: RequestContext, change: Results[Result], shape: type[Result], asked: int) -> Results[Result]:
-    """Make a change once no other one is under way; return its results, or as many refusals as was asked for.
+def _exclusively(context: RequestContext, change: Results[Result], shape: type[Result], asked: int) -> Results[Result]:
+    """Run a change of ACLs after those that have begun before it; if it is refused, return this many refusals.
 
-    Others see it while it is made: what denies comes first and goes last, so that nothing is allowed in between.
+    Requests in between see a part of the change. So rules that deny are added first and removed last: what the whole
+    change denies is never allowed in between.
     """
     acls = context.cluster.image.acls
     try:
@@ -99,7 +100,7 @@ def _made(context: RequestContext, change: Results[Result], shape: type[Result],
 
 
 def _create(context: RequestContext, creations: list[CreateAclsRequest.AclCreation]) -> Steps[list[Created]]:
-    """Commit all valid ACLs that do not exist yet. Raise KafkaError(POLICY_VIOLATION) for too many of them."""
+    """Commit all valid ACLs that do not exist yet. Raise KafkaError(POLICY_VIOLATION) if there are too many."""
     results: list[Created] = []
     wanted: dict[Acl, None] = {}
     for creation in creations:
@@ -132,13 +133,13 @@ def _create(context: RequestContext, creations: list[CreateAclsRequest.AclCreati
 def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> Steps[DeleteAclsResponse]:
     wanted = yield from each(_filter, request.filters)
     change = _delete(context, wanted)
-    return DeleteAclsResponse(filter_results=(yield from _made(context, change, Deleted, len(wanted))))
+    return DeleteAclsResponse(filter_results=(yield from _exclusively(context, change, Deleted, len(wanted))))
 
 
 def _delete(context: RequestContext, wanted: list[AclFilter]) -> Steps[list[Deleted]]:
-    """Delete what matches; an ACL that matches several filters stands in the result of each.
+    """Delete the ACLs that match. The result of each filter lists all that match it.
 
-    Raise KafkaError(INVALID_REQUEST) for too many.
+    Raise KafkaError(INVALID_REQUEST) if there are too many.
     """
     found: dict[bytes, Acl] = {}
     results: list[Deleted] = []
@@ -153,7 +154,7 @@ def _delete(context: RequestContext, wanted: list[AclFilter]) -> Steps[list[Dele
         for id, acl in (yield from _matching(context, each_filter)):
             found[id] = acl
             count += 1
-            if len(found) > MAX_CHANGES or count > MAX_TOLD:
+            if len(found) > MAX_CHANGES or count > MAX_MATCHES:
                 message = f"Cannot remove more than {MAX_CHANGES} acls in a single delete operation."
                 raise KafkaError(ErrorCode.INVALID_REQUEST, message)
             result.matching_acls.append(_matching_acl(acl))
@@ -191,7 +192,7 @@ def _matching(context: RequestContext, wanted: AclFilter) -> Steps[list[tuple[by
 
 
 def _filter(asked: AnyFilter) -> AclFilter:
-    """Raise Unanswerable."""
+    """Return the filter of a request. Raise Unanswerable if one of its types is UNKNOWN."""
     _check_known(asked.resource_type_filter, asked.pattern_type_filter, asked.operation, asked.permission_type)
     return AclFilter(
         asked.resource_type_filter,
@@ -205,6 +206,6 @@ def _filter(asked: AnyFilter) -> AclFilter:
 
 
 def _check_known(*types: int) -> None:
-    """Raise Unanswerable."""
+    """Raise Unanswerable if one of the types is UNKNOWN."""
     if UNKNOWN in types:
-        raise Unanswerable("a request about ACLs with a type that is UNKNOWN")
+        raise Unanswerable("a request about ACLs with an UNKNOWN type")

@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection, by SASL: the order of its requests, its session, and how it ends.
+"""The SASL authentication of a connection: the order of its requests, its session, and how that ends.
 
     FIRST --ApiVersions--> VERSIONS_TOLD --SaslHandshake--> EXCHANGE --SaslAuthenticate...--> AUTHENTICATED
       +------------------- SaslHandshake ---------------------^  ^           |                 |        |
@@ -6,11 +6,11 @@
                                                                  |         FAILED              |        v
                                                                  +------ SaslHandshake --------+---- EXPIRED
 
-A session ends with the token that began it, or after `connections.max.reauth.ms`; before and after that, the client may
-authenticate anew (KIP-368), as the same principal and by the same mechanism. An expired connection is closed with its
-next request for anything else. What fails is answered after `connection.failed.authentication.delay.ms`, and closed.
+A session ends when the client's token expires, or after `connections.max.reauth.ms`. Before and after that, the client
+may authenticate again (KIP-368), as the same principal and by the same mechanism. Any other request closes an expired
+connection. A failure is answered after `connection.failed.authentication.delay.ms`, and then the connection is closed.
 
-After a handshake of version 0 tokens come as frames without headers.
+After a handshake of version 0, tokens are sent as frames without headers.
 """
 
 from __future__ import annotations
@@ -43,19 +43,21 @@ if TYPE_CHECKING:
     from minibroker.broker.clock import Clock, Timer
     from minibroker.broker.cluster import Cluster
     from minibroker.broker.network.connection import Connection
+    from minibroker.broker.security.delegation import TokenLogin
+    from minibroker.broker.security.scram import ScramMechanism
     from minibroker.protocol.messages.metadata_records import UserScramCredentialRecord
 
 log = logging.getLogger("minibroker.connections")
 
 LEAST_BETWEEN_REAUTHENTICATIONS_MS: Final = 1000
-LONGEST_TIMER_MS: Final = 10 * 365 * 86_400_000  # a session that lasts longer does not end
+LONGEST_TIMER_MS: Final = 10 * 365 * 86_400_000  # of a session; a longer lifetime is cut to this
 NOT_YET: Final = "before the client has authenticated"
 NONCE_BITS: Final = 160
 LONG_MAX: Final = (1 << 63) - 1
 
 
 class State(Enum):
-    """Where a connection stands; see above."""
+    """The state of a connection; see above."""
 
     FIRST = auto()
     VERSIONS_TOLD = auto()
@@ -65,7 +67,7 @@ class State(Enum):
     FAILED = auto()
 
 
-# What may be asked for before a client has authenticated, and once its session is over.
+# The APIs that a client may use while it has not authenticated, or when its session is over.
 ADMITTED: Final = {
     State.FIRST: (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE),
     State.VERSIONS_TOLD: (ApiKey.SASL_HANDSHAKE,),
@@ -80,7 +82,7 @@ Answer = Callable[[Reply], Any]
 
 
 class SaslListener:
-    """The mechanisms of one listener, as the settings in force have them."""
+    """The mechanisms of one listener, by the current settings."""
 
     def __init__(
         self,
@@ -89,7 +91,7 @@ class SaslListener:
         clock: Clock,
         statistics: AuthenticationStatistics | None = None,
     ) -> None:
-        """Read the settings of the start, and then those that are in force. Raise SettingsError for the former."""
+        """Read the static settings, and then the current ones. Raise SettingsError if the static ones are invalid."""
         self.clock = clock
         self.statistics = statistics or AuthenticationStatistics()
         self.run_detached = clock.run_detached
@@ -100,7 +102,7 @@ class SaslListener:
         self.read_again()
 
     def read_again(self) -> None:
-        """Read the settings, if they have changed; what nobody could use is logged, and all stays as it was."""
+        """Read the settings if they have changed. If they are invalid, log that and keep the old ones."""
         settings = self._cluster().settings
         if self._read_from is settings:
             return
@@ -114,8 +116,12 @@ class SaslListener:
         """Return the SCRAM credential of a user, or None."""
         return self._cluster().image.scram_credentials.get((name, mechanism))
 
+    def token_login(self, token_id: str, mechanism: ScramMechanism) -> TokenLogin | None:
+        """Return what the holder of a delegation token logs in with, or None."""
+        return self._cluster().image.tokens.login(token_id, mechanism)
+
     def nonce(self) -> str:
-        """Return a text that nobody can foresee."""
+        """Return a random text that nobody can predict."""
         return f"{self._cluster().random.getrandbits(NONCE_BITS):x}"
 
     def now_ms(self) -> int:
@@ -123,7 +129,7 @@ class SaslListener:
         return self.clock.wall_ms()
 
     def monotonic_ms(self) -> float:
-        """Return ms that never go back."""
+        """Return the time of a monotonic clock in ms."""
         return self.clock.monotonic_ms()
 
     def _read(self, settings: Settings) -> None:
@@ -133,7 +139,7 @@ class SaslListener:
 
 
 class Authenticator:
-    """The authentication of one client, again and again if its sessions end."""
+    """The authentication of one client, which may do it again when its session ends."""
 
     __slots__ = (
         "_connection",
@@ -156,13 +162,13 @@ class Authenticator:
         self._state = State.FIRST
         self._mechanism = ""
         self._exchange: Exchange | None = None
-        self._previous: Principal | None = None  # who the client was before it began to authenticate anew
-        self._unwanted: str | None = None  # what is wrong with the mechanism by which it wants to do that
+        self._previous: Principal | None = None  # while the client authenticates again, its principal before
+        self._unwanted: str | None = None  # why the mechanism of a further authentication is refused
         self._failure: Reply | None = None
         self._timer: Timer | None = None  # for the end of the session
         self._reauthenticated_ms = -float("inf")
         listener.read_again()
-        self._must()
+        self._require_authentication()
 
     # --- the order of requests ------------------------------------------------------------------
 
@@ -185,23 +191,23 @@ class Authenticator:
         return self._later(self._refuse(reason, lambda: items))
 
     def versions_told(self) -> None:
-        """Note that the client has asked for the versions, which it may do once and first."""
+        """Note that the client has sent ApiVersions, which it may do once, as its first request."""
         if self._state is State.FIRST:
             self._state = State.VERSIONS_TOLD
 
     def may_begin(self) -> bool:
-        """Return whether the client may say by which mechanism it authenticates, or does so anew.
+        """Return whether the client may send a SaslHandshake now.
 
-        Only sessions that end are begun anew, and at most once a second.
+        After an authentication it may do so only if its session has a limited lifetime, and at most once a second.
         """
         if self._state in (State.FIRST, State.VERSIONS_TOLD, State.FAILED):
-            return True  # of what has failed, the request runs once more
+            return True  # FAILED: the request that failed is run again
         if self._timer is None and self._state is not State.EXPIRED:
             return False
         return self._now_ms() - self._reauthenticated_ms >= LEAST_BETWEEN_REAUTHENTICATIONS_MS
 
     def begin(self, mechanism: str, version: int, answer: Callable[[ErrorCode, list[str]], Any]) -> Any:
-        """Begin the exchange by a mechanism: what `answer` makes of it, or a Parked of that."""
+        """Begin the exchange of a mechanism. Return the result of `answer`, or a Parked of it."""
         self._listener.read_again()
         if self._state in (State.AUTHENTICATED, State.EXPIRED):
             self._begin_anew(mechanism)
@@ -226,10 +232,10 @@ class Authenticator:
                 f"SASL mechanism '{mechanism}' requested by client is not supported for re-authentication of "
                 f"mechanism '{self._mechanism}'"
             )
-        self._must()
+        self._require_authentication()
 
-    def _must(self) -> None:
-        """Let the client do nothing but authenticate, in small frames."""
+    def _require_authentication(self) -> None:
+        """Allow the client only to authenticate, in small frames."""
         self._connection.must_authenticate = True
         self._connection.known = None
         self._connection.limit_bytes = self._listener.limit_bytes
@@ -237,13 +243,13 @@ class Authenticator:
     # --- the exchange ---------------------------------------------------------------------------
 
     def evaluate(self, token: bytes, answer: Answer) -> Any:
-        """Take the client's next token: what `answer` makes of the reply, or a Parked of that."""
-        if self._failure is not None:  # the request runs once more
+        """Handle the client's next token. Return the result of `answer` for the reply, or a Parked of it."""
+        if self._failure is not None:  # the request that failed is run again
             return self._fail(self._failure, answer)
         if self._unwanted is not None:
             return self._fail(_refusal(self._unwanted), answer)
         if self._exchange is None:
-            raise ValueError("a token without a handshake before it")
+            raise ValueError("a SASL token without a handshake before it")
         try:
             challenge = self._exchange.send(token)
         except StopIteration as end:
@@ -259,7 +265,7 @@ class Authenticator:
         return answer(Reply(ErrorCode.NONE, "", challenge, 0))
 
     def _go_on_later(self, wait: Wait, token: bytes, answer: Answer) -> Parked:
-        """Let the request wait for what the exchange waits for."""
+        """Park the request until the exchange can continue."""
         parked = Parked()
 
         def go_on() -> None:
@@ -292,6 +298,7 @@ class Authenticator:
         self._exchange = None
         connection = self._connection
         connection.principal = principal
+        connection.has_token = end.has_token
         connection.known = None
         connection.must_authenticate = False
         connection.limit_bytes = self._limit_bytes
@@ -299,7 +306,7 @@ class Authenticator:
         return answer(Reply(ErrorCode.NONE, "", end.token, self._begin_session(end.expires_ms)))
 
     def _begin_session(self, expires_ms: int | None) -> int:
-        """Begin the time after which the client must authenticate anew; return it in ms, 0 for ever."""
+        """Start the timer of the session. Return its lifetime in ms; 0 means without a limit."""
         limits = [] if expires_ms is None else [expires_ms - self._listener.clock.wall_ms()]
         mechanism = self._listener.mechanisms.get(self._mechanism)
         if mechanism is not None and mechanism.max_reauth_ms > 0:
@@ -307,6 +314,9 @@ class Authenticator:
         if not limits:
             return 0
         lifetime_ms = min(max(0, min(limits)), LONG_MAX)
+        if lifetime_ms == 0:  # nothing is served any more, not even what came with the client's last token
+            self._expire()
+            return 0
         self._timer = self._listener.clock.call_later(min(lifetime_ms, LONGEST_TIMER_MS), self._expire)
         return lifetime_ms
 
@@ -319,7 +329,7 @@ class Authenticator:
     # --- tokens without headers -----------------------------------------------------------------
 
     def _take_frame(self, _: Connection, frame: memoryview) -> Any:
-        """Take a token that came as a frame of its own: the items to send, a Parked, or None."""
+        """Handle a token that was sent as a frame without a header. Return the items to send, a Parked, or None."""
         try:
             outcome = self.evaluate(bytes(frame), _bare)
         except Exception:
@@ -338,7 +348,7 @@ class Authenticator:
     # --- failure --------------------------------------------------------------------------------
 
     def _fail(self, reply: Reply, answer: Answer, reason: str = "") -> Any:
-        """Refuse the client, and say in the log alone what it is not told."""
+        """Refuse the client with `reply`. Only the log gets `reason`."""
         self._failure = reply
         return self._refuse(f"{reply.message}{reason and ': '}{reason}", lambda: answer(reply))
 
@@ -368,7 +378,7 @@ class Authenticator:
             self._listener.statistics.reauthentication_failed += 1
 
     def lost(self) -> None:
-        """Forget the client, which has gone."""
+        """Stop the timer of a closed connection."""
         self._stop_timer()
 
     def _stop_timer(self) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 from minibroker.broker.monitoring.authentication_statistics import AuthenticationStatistics
 from minibroker.broker.network.framing import PREFIX
 from minibroker.broker.security.authenticator import Authenticator, SaslListener
+from minibroker.protocol.declare import Message
+from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
 from tests.broker.harness import Client, Harness
 
@@ -17,6 +19,14 @@ LISTENER = "listener.name.sasl_plaintext."
 USERS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="alice-secret" user_bob="b";'
 PLAIN = {"sasl.enabled.mechanisms": "PLAIN", f"{LISTENER}plain.sasl.jaas.config": USERS}
 ALICE = b"\0alice\0alice-secret"
+OAUTH = {
+    "sasl.enabled.mechanisms": "OAUTHBEARER",
+    f"{LISTENER}oauthbearer.sasl.jaas.config": (
+        "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;"
+    ),
+}
+ANYTHING = MetadataRequest(topics=[])
+DELAY_MS = 100  # connection.failed.authentication.delay.ms
 
 
 @contextmanager
@@ -72,3 +82,13 @@ class SaslClient(Client):
 def sasl_client(harness: Harness) -> SaslClient:
     """A client that has to authenticate."""
     return SaslClient(harness, harness.client())
+
+
+def principal(client: SaslClient) -> str:
+    return str(client.connection.principal)
+
+
+def asks(client: SaslClient, request: Message) -> bool:
+    """Whether the client gets an answer, and is not cut off instead."""
+    client.send(request)
+    return len(list(client.responses())) == 1 and not client.closed

@@ -118,7 +118,7 @@ def test_a_topic_or_server_that_is_not_there_is_told(run: Run, run_client: Run) 
 def test_a_setting_that_is_none_is_refused(run_client: Run) -> None:
     result = run_client("transactions", "list", "--client", "sasl.mechanizm=PLAIN")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "minibroker: --client: sasl.mechanizm is not known: is sasl.mechanism" in result.stderr
+    assert "minibroker: --client: sasl.mechanizm is not known; did you mean sasl.mechanism" in result.stderr
 
 
 def test_an_answer_of_another_protocol_is_told_in_a_line(run: Run) -> None:
