@@ -35,7 +35,7 @@ from minibroker.protocol.messages.metadata_records import DelegationTokenRecord
 from minibroker.protocol.steps import Steps, each
 
 NO_TIME = -1
-MAX_RENEWERS = 10_000  # Kafka is only limited by the size of a record
+MAX_RENEWERS = 1000  # of a token; Kafka is only limited by the size of a record
 
 Described = DescribeDelegationTokenResponse.DescribedDelegationToken
 
@@ -139,16 +139,16 @@ def describe_delegation_token(
     owners = None
     if request.owners is not None:
         owners = frozenset((yield from each(lambda one: f"{one.principal_type}:{one.principal_name}", request.owners)))
-    tokens = []
+    tokens, own = [], frozenset({str(context.principal)})
     for record in list(context.cluster.image.tokens.by_id.values()):
-        if (owners is None or delegation.concerns(record, owners)) and _may_see(context, record):
+        if (owners is None or delegation.concerns(record, owners)) and _may_see(context, record, own):
             tokens.append(_described(context, record))
         yield
     return DescribeDelegationTokenResponse(tokens=tokens)
 
 
-def _may_see(context: RequestContext, record: DelegationTokenRecord) -> bool:
-    if delegation.concerns(record, frozenset({str(context.principal)})):
+def _may_see(context: RequestContext, record: DelegationTokenRecord, own: frozenset[str]) -> bool:
+    if delegation.concerns(record, own):
         return True
     return context.allows(DESCRIBE_TOKEN, record.token_id) or context.allows(DESCRIBE_TOKENS, record.owner)
 

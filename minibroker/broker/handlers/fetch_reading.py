@@ -251,10 +251,8 @@ class Reading:
     def _is_throttled(self, partition_count: int) -> bool:
         """Charge the quota with an answer for this many partitions. Return whether the client is throttled."""
         context, size_bytes = self.context, self.size_bytes + ANSWER_BYTES + partition_count * PARTITION_BYTES
-        if context.usage is None or not context.cluster.quotas.charge_bytes(context, FETCHED, size_bytes):
-            return False
-        context.cluster.quotas.take_back(context, FETCHED, size_bytes)
-        return True
+        usage = context.usage
+        return usage is not None and not context.cluster.quotas.charge_fetched(context, usage, size_bytes)
 
     def _throttled(self) -> FetchResponse:
         """Return an empty answer: the client asks again after the throttle time."""

@@ -56,7 +56,7 @@ def _described(context: RequestContext, group_id: str) -> Described:
     except KafkaError as error:
         return Described(group_id=group_id, error_code=error.code)
     try:
-        return groups.classic(group_id).described()
+        return groups.classic_group(group_id).described()
     except KafkaError as error:
         described = Described(group_id=group_id, group_state=DEAD)
         if context.version >= FIRST_WITH_NOT_FOUND:

@@ -187,7 +187,7 @@ def _check_transactional_id(context: RequestContext, request: ProduceRequest, re
     if is_transactional(records):
         if request.transactional_id is None:
             raise KafkaError(DENIED, "The request has no transactional id.")
-        if not context.allows(WRITE_TRANSACTIONAL_ID, request.transactional_id):
+        if not context.allows(WRITE_TRANSACTIONAL_ID, request.transactional_id, is_needed=True):
             raise KafkaError(DENIED)
 
 

@@ -57,6 +57,11 @@ class Right(NamedTuple):
     resource_type: ResourceType
 
 
+def user_resource(name: str) -> str:
+    """Return the name of a user as a resource: "*" for all, a principal such as Group:a, or a user's name."""
+    return name if name == "*" or ":" in name else f"User:{name}"
+
+
 DENIALS = {
     ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
