@@ -81,7 +81,7 @@ class Report:
             "topics": [vars(each) | {"ratio": each.ratio} for each in self.topics],
             "copied": list(self.copied),
             "configs": [change._asdict() for change in self.configs],
-            "configs_changed": self.configs_told,
+            "configs_changed": self.configs_changed,
         }
 
 
