@@ -32,6 +32,7 @@ from minibroker.protocol.messages.security import (
 def sasl_handshake(context: RequestContext, request: SaslHandshakeRequest) -> Any:
     authenticator = context.connection.authenticator
     if authenticator is not None and authenticator.may_begin():
+        authenticator.client_id = context.client_id
         return authenticator.begin(request.mechanism, context.version, _handshake_response)
     if context.connection.must_authenticate:
         raise Unanswerable("it authenticates more than once a second")

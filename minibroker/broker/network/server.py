@@ -163,7 +163,8 @@ class Server:
             return None
         from minibroker.broker.security.authenticator import Authenticator, SaslListener  # not needed for most starts
 
-        sasl = SaslListener(listener.name, lambda: self._cluster, self._clock, statistics)
+        judges = self._dispatcher.interceptors
+        sasl = SaslListener(listener.name, lambda: self._cluster, self._clock, statistics, judges)
 
         def authenticate(connection: Connection) -> None:
             connection.authenticator = Authenticator(sasl, connection)

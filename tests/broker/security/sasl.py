@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from minibroker.broker.monitoring.authentication_statistics import AuthenticationStatistics
 from minibroker.broker.network.framing import PREFIX
 from minibroker.broker.security.authenticator import Authenticator, SaslListener
+from minibroker.broker.security.logins import Judge
 from minibroker.protocol.declare import Message
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
@@ -40,12 +41,12 @@ def sasl_harness(directory: Path, **settings: str) -> Iterator[Harness]:
 class SaslClient(Client):
     """A client of a listener SASL_PLAINTEXT."""
 
-    def __init__(self, harness: Harness, client: Client) -> None:
+    def __init__(self, harness: Harness, client: Client, judges: Sequence[Judge] = ()) -> None:
         self.__dict__.update(client.__dict__)
         self.connection._execute = self._execute
         self.clock = harness.clock
         self.statistics = AuthenticationStatistics()
-        listener = SaslListener("SASL_PLAINTEXT", lambda: harness.cluster, harness.clock, self.statistics)
+        listener = SaslListener("SASL_PLAINTEXT", lambda: harness.cluster, harness.clock, self.statistics, judges)
         self.connection.authenticator = Authenticator(listener, self.connection)
 
     def answer(self) -> Any:
@@ -79,9 +80,9 @@ class SaslClient(Client):
         self.send_bytes(PREFIX.pack(len(token)) + token)
 
 
-def sasl_client(harness: Harness) -> SaslClient:
+def sasl_client(harness: Harness, *judges: Judge) -> SaslClient:
     """A client that has to authenticate."""
-    return SaslClient(harness, harness.client())
+    return SaslClient(harness, harness.client(), judges)
 
 
 def principal(client: SaslClient) -> str:
