@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from minibroker.broker.monitoring.authentication_statistics import AuthenticationStatistics
 from minibroker.broker.network.framing import PREFIX
 from minibroker.broker.security.authenticator import Authenticator, SaslListener
 from minibroker.protocol.declare import Message
@@ -43,7 +44,8 @@ class SaslClient(Client):
         self.__dict__.update(client.__dict__)
         self.connection._execute = self._execute
         self.clock = harness.clock
-        listener = SaslListener("SASL_PLAINTEXT", lambda: harness.cluster, harness.clock)
+        self.statistics = AuthenticationStatistics()
+        listener = SaslListener("SASL_PLAINTEXT", lambda: harness.cluster, harness.clock, self.statistics)
         self.connection.authenticator = Authenticator(listener, self.connection)
 
     def answer(self) -> Any:
@@ -65,6 +67,13 @@ class SaslClient(Client):
         answer = self.authenticate(token)
         assert answer.error_code == 0, answer
         return answer
+
+    @property
+    def counts(self) -> tuple[int, int, int, int, int]:
+        """Authentications that succeeded and failed, the same for those on a connection again, and expired sessions."""
+        counted = self.statistics
+        again = counted.reauthenticated, counted.reauthentication_failed
+        return counted.succeeded, counted.failed, *again, counted.expired
 
     def send_token(self, token: bytes) -> None:
         self.send_bytes(PREFIX.pack(len(token)) + token)
