@@ -50,7 +50,7 @@ PHRASES = [
     f"{routes.ALLOWED_BYTES_A_BYTE} bytes for each byte",
     f"without records sent from files | {mib(answers.MAX_ANSWER_BYTES)} |",
     f"| ACLs that one request creates or deletes | {acls.MAX_CHANGES:,} |",
-    f"each for every filter that matches it | {acls.MAX_TOLD:,} |",
+    f"each for every filter that matches it | {acls.MAX_MATCHES:,} |",
     f"partition in DescribeProducers | {namings.MOST_NAMINGS} |",
     f"answers above {kib(unread.OWN_UNREAD_BYTES)}, is closed after `connections.max.stall.ms`, "
     f"{setting('connections.max.stall.ms'):,} ms",

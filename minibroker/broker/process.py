@@ -18,6 +18,7 @@ from minibroker.broker.lifecycle import Bound, BrokerLifecycle, Seams, UncleanSt
 from minibroker.broker.machine import (
     collect_when_idle,
     keep_freed_memory,
+    make_room_for_descriptors,
     raise_descriptor_limit,
     share_the_interpreter,
 )
@@ -54,7 +55,7 @@ def run_until_done(serving: Coroutine[Any, Any, None]) -> int:
     """
     import uvloop
 
-    raise_descriptor_limit()
+    make_room_for_descriptors(raise_descriptor_limit())
     share_the_interpreter()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

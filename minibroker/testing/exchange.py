@@ -10,7 +10,7 @@ from minibroker.broker.configs.settings import broker_setting
 from minibroker.broker.configs.settings_table import ConfigType
 from minibroker.protocol.apis import ApiKey, api_name, request_class, response_class
 from minibroker.protocol.declare import Message, Struct
-from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.fields import fields
 from minibroker.protocol.headers import (
     RequestHeader,
@@ -19,7 +19,9 @@ from minibroker.protocol.headers import (
     response_header_version,
 )
 from minibroker.protocol.legible import legible
+from minibroker.protocol.otlp import DataPoint, MalformedMetrics, data_points
 from minibroker.protocol.primitives import MalformedMessage, uuid_text
+from minibroker.protocol.records.compression import MAX_UNCOMPRESSED_BYTES, decompress
 from minibroker.protocol.response_errors import error_codes
 
 # Of these only the header is kept, as they contain passwords or the like.
@@ -85,6 +87,17 @@ class Exchange:
         except MalformedMessage:
             return None
 
+    @property
+    def client_metrics(self) -> list[DataPoint]:
+        """Return the numbers that a PushTelemetry has; of other requests, and of bytes that are no OTLP, none."""
+        if self.api_key is not ApiKey.PUSH_TELEMETRY:
+            return []
+        try:
+            data = bytes(decompress(self.request.compression_type, self.request.metrics, MAX_UNCOMPRESSED_BYTES))
+            return [point for point in data_points(data) if point is not None]
+        except (KafkaError, MalformedMetrics):
+            return []
+
     def as_json(self) -> dict[str, Any]:
         """Return everything as plain values, without empty ones."""
         told = {
@@ -102,6 +115,7 @@ class Exchange:
             "refusals": list(self.refusals),
             "faults": list(self.faults),
             "request": plain(self.request),
+            "client_metrics": [point._asdict() for point in self.client_metrics],
             "answer": plain(self.answer),
             "request_hex": self.request_bytes.hex(),
             "answer_hex": self.answer_bytes.hex(),

@@ -14,6 +14,7 @@ from minibroker.broker.metadata.image import BROKER_RESOURCE, QuotaEntity
 from minibroker.broker.quotas.client_quotas import CLIENT_ID, IP, USER, Limit, check_value, checked_entity, quota_record
 from minibroker.broker.security.acls import Acl, PatternType, Permission, check_new
 from minibroker.broker.security.authorizer import STANDARD_AUTHORIZER
+from minibroker.broker.security.delegation import SECRET_KEY
 from minibroker.broker.security.mechanisms import HANDLER, MODULES, SIGNED, URL
 from minibroker.broker.security.operations import CLUSTER_NAME, Operation, ResourceType
 from minibroker.broker.security.scram import BY_NAME, credential, salted_password
@@ -48,6 +49,7 @@ class Security:
         self.protocol = protocol
         self.passwords: dict[str, str] = dict(users)
         self.authority = _authority() if protocol.endswith("SSL") else None
+        self._token_key = secrets.token_urlsafe(32)
         self.issuer = _issuer(self.passwords, self.authority) if protocol.startswith("SASL") else None
         self._records = {name: _credentials(name, password) for name, password in users.items()}
 
@@ -59,6 +61,7 @@ class Security:
             "listeners": f"{self.protocol}://127.0.0.1:0",
             "authorizer.class.name": STANDARD_AUTHORIZER,
             "allow.everyone.if.no.acl.found": "true",
+            SECRET_KEY: self._token_key,
         }
         if self.authority is not None:
             texts |= {
@@ -157,7 +160,9 @@ def _credentials(name: str, password: str) -> list[Any]:
     return made
 
 
-class _OnBroker:
+class OnBroker:
+    """Verbs that run on the loop of a broker."""
+
     def __init__(self, broker: EmbeddedBroker) -> None:
         self._broker = broker
 
@@ -171,7 +176,7 @@ class _OnBroker:
         return self._broker.running.cluster
 
 
-class Users(_OnBroker):
+class Users(OnBroker):
     """The users, each with PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512. They survive a reset."""
 
     def add(self, name: str, password: str | None = None) -> str:
@@ -189,7 +194,7 @@ class Users(_OnBroker):
         self._broker.security.change_user(cluster, name, password)
 
 
-class AclVerbs(_OnBroker):
+class AclVerbs(OnBroker):
     """The ACLs. While a resource has none, everyone may do everything with it."""
 
     @immediate
@@ -267,7 +272,7 @@ def _operation(name: str) -> int:
     return known[name]
 
 
-class QuotaVerbs(_OnBroker):
+class QuotaVerbs(OnBroker):
     """The quotas of users, client ids and addresses, on the broker's clock."""
 
     @immediate

@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-import socket
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.cli.shared import assignment_of, readable, servers_of
-from tests.cli.conftest import Run
-
-
-@pytest.mark.parametrize("text", ["localhost:9092", "a:1,b:2", "[::1]:9092", "10.0.0.1:65535"])
-def test_servers_stay_as_they_are_given(text: str) -> None:
-    assert servers_of(text) == text
+from minibroker.cli.shared import assignment_of, readable
 
 
 def test_an_assignment_is_split_at_its_first_equals_sign() -> None:
     assert assignment_of("a=b=c") == ("a", "b=c")
     assert assignment_of("a=") == ("a", "")
-
-
-def test_a_server_that_is_not_there_is_said_at_once(run: Run) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-        result = run("topics", "list", "--bootstrap-server", f"{address},{address}")
-    refused = f"{address}: Connection refused"
-    assert (result.exit_code, result.stderr) == (1, f"minibroker: cannot connect to {refused}; {refused}\n")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from minibroker.protocol.steps import FEW_ITEMS, WAITING, Steps, are_few, at_once, each, released, taken
+from minibroker.protocol.steps import FEW_ITEMS, RELEASED_ITEMS, WAITING, Steps, are_few, at_once, each, released, taken
 
 
 def counting(numbers: list[int], end: int) -> Steps[str]:
@@ -33,10 +33,15 @@ def test_each_item_is_a_step():
     assert at_once(each(str, [1, 2, 3])) == ["1", "2", "3"]
 
 
-def test_arrays_are_emptied_in_steps():
-    arrays = [list(range(2500)), [1]]
-    assert sum(1 for _ in released(arrays)) == 4
-    assert arrays == [[], []]
+def test_arrays_are_emptied_in_steps_and_those_within_others_first():
+    inner = list(range(2 * RELEASED_ITEMS))
+    outer = [inner, 1]
+    steps = released([outer, inner])
+    for left in RELEASED_ITEMS, 0:
+        next(steps)
+        assert (len(outer), len(inner)) == (2, left)
+    assert sum(1 for _ in steps) == 1
+    assert outer == []
 
 
 def test_items_are_taken_out_of_a_list_in_their_order_and_in_portions():

@@ -123,6 +123,7 @@ class Settings:
         }
         self._set = self._parsed()
         self._described: list[ConfigEntry] | None = None  # computed on first use
+        self._topic_entries: dict[str, ConfigEntry] = {}  # for topics that do not override them, computed on first use
         self._values = {name: self._in_force(row) for name, row in BROKER_SETTINGS.items()}
         self._check()
         self._topic_values: dict[str, Value] = {
@@ -235,6 +236,14 @@ class Settings:
             raise SettingsError(conflict)
 
     def _topic_entry(self, name: str, overrides: Mapping[str, str]) -> ConfigEntry:
+        """Return the description of a topic's setting, the same object for all topics that do not override it."""
+        if name in overrides:
+            return self._new_topic_entry(name, overrides)
+        if name not in self._topic_entries:
+            self._topic_entries[name] = self._new_topic_entry(name, {})
+        return self._topic_entries[name]
+
+    def _new_topic_entry(self, name: str, overrides: Mapping[str, str]) -> ConfigEntry:
         row = TOPIC_SETTINGS[name]
         synonyms = () if row.scope is Scope.TOPIC else tuple(self._synonyms(row.name))
         if name in overrides:

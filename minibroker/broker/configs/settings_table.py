@@ -271,6 +271,10 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("sasl.server.max.receive.size", INT, 524_288, "The largest request of a client before it has authenticated."),
     Setting("connection.failed.authentication.delay.ms", INT, 100, "The delay before a client with failed authentication is answered and disconnected.", FROM_ZERO),
     Setting("connections.max.reauth.ms", LONG, 0, "The time after which clients must authenticate again (KIP-368); 0 for never, unless a token expires."),
+    Setting("delegation.token.secret.key", PASSWORD, None, "The key from which the secrets of delegation tokens follow (KIP-48), the same on all brokers; without it there are no tokens."),
+    Setting("delegation.token.max.lifetime.ms", LONG, 604_800_000, "The time after which a delegation token can no longer be renewed.", FROM_ONE),
+    Setting("delegation.token.expiry.time.ms", LONG, 86_400_000, "The time after which a delegation token expires unless it is renewed, and how long a renewal lasts at most.", FROM_ONE),
+    Setting("delegation.token.expiry.check.interval.ms", LONG, 3_600_000, "How often expired delegation tokens are removed.", FROM_ONE),
     Setting("sasl.server.callback.handler.class", CLASS, None, "For OAUTHBEARER: org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler for signed tokens; if unset, unsecured tokens are accepted."),
     Setting("sasl.oauthbearer.jwks.endpoint.url", STRING, None, "The URL of the keys that sign tokens (JWKS), with file:, http: or https:."),
     Setting("sasl.oauthbearer.jwks.endpoint.refresh.ms", LONG, 3_600_000, "How often these keys are read again."),
@@ -409,6 +413,9 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("group.consumer.assignment.interval.ms", INT, 0, "The least time between two target assignments of a consumer group; 0, so that tests do not wait.", FROM_ZERO, update=CLUSTER_WIDE, kafka_default=1000),
     Setting("group.consumer.min.assignment.interval.ms", INT, 0, "The shortest assignment interval that can be set for a consumer group.", FROM_ZERO),
     Setting("group.consumer.max.assignment.interval.ms", INT, 15_000, "The longest assignment interval that can be set for a consumer group.", FROM_ZERO),
+    # Metrics of clients (KIP-714). Kafka asks for them if a plugin among metric.reporters takes them.
+    Setting("client.telemetry.enable", BOOLEAN, False, "Whether clients are asked for their metrics, according to the subscriptions that are configured as client metrics.", update=CLUSTER_WIDE, in_kafka=False),
+    Setting("telemetry.max.bytes", INT, 1_048_576, "The largest size of the metrics that a client pushes at a time, compressed and uncompressed.", FROM_ONE),
     # Replication and tiered storage: replicas share one log in this process, and there is no second tier.
     Setting("auto.leader.rebalance.enable", BOOLEAN, True, "Whether leadership returns to the preferred replicas automatically."),
     Setting("leader.imbalance.check.interval.seconds", LONG, 300, "How often the broker looks for partitions that could be led by their preferred replica and are not.", FROM_ONE),

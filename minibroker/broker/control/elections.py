@@ -7,7 +7,6 @@ All nodes share one log of each partition, so that a replica of a live node is i
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from minibroker.broker.metadata.features import ELIGIBLE_LEADER_REPLICAS
@@ -22,7 +21,6 @@ from minibroker.protocol.steps import Steps, at_once
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
 
-MAXIMUM_ELECTIONS = 1000  # in one search for partitions without their preferred leader, as in Kafka
 NOT_AVAILABLE = {
     Election.PREFERRED: (ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available."),
     Election.UNCLEAN: (
@@ -114,10 +112,9 @@ def _present_directories(cluster: Cluster, partition: Partition) -> dict[int, by
     return {cluster.directory_owner: uuid_from_text(cluster.logs.directory_of(partition.log).directory_id)}
 
 
-def balance(cluster: Cluster) -> None:
-    """Elect preferred replicas that can lead but do not, at most MAXIMUM_ELECTIONS."""
-    changes = (_preferred(cluster, partition) for partition in cluster.partitions())
-    apply_changes(cluster, islice((change for change in changes if change is not None), MAXIMUM_ELECTIONS))
+def balance(cluster: Cluster, partitions: Iterable[Partition]) -> None:
+    """Elect preferred replicas that can lead but do not."""
+    apply_changes(cluster, [_preferred(cluster, partition) for partition in partitions])
 
 
 def _preferred(cluster: Cluster, partition: Partition) -> PartitionChangeRecord | None:

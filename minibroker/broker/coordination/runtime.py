@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from minibroker.broker.coordination.coordinator_logs import (
@@ -219,16 +219,27 @@ class ByPartition(dict[str, Value]):
     def __init__(self, coordinator_log: CoordinatorLog) -> None:
         super().__init__()
         self._log = coordinator_log
-        self._keys: defaultdict[int, set[str]] = defaultdict(set)
+        self._keys: defaultdict[int, dict[str, None]] = defaultdict(dict)
 
     def __setitem__(self, key: str, value: Value) -> None:
         if key not in self:
-            self._keys[self._log.partition_of(key)].add(key)
+            self._keys[self._log.partition_of(key)][key] = None
         super().__setitem__(key, value)
 
     def __delitem__(self, key: str) -> None:
         super().__delitem__(key)
-        self._keys[self._log.partition_of(key)].discard(key)
+        self._keys[self._log.partition_of(key)].pop(key, None)
+
+    def present(self) -> Iterator[Value]:
+        """Yield each value that is there when its turn comes; values may be added and removed meanwhile.
+
+        Those of one partition are listed at a time: the collector of cycles takes 15 ms for a list of 200,000.
+        """
+        for index in list(self._keys):
+            for key in list(self._keys.get(index, ())):
+                value = self.get(key)
+                if value is not None:
+                    yield value
 
     def of(self, index: int) -> list[Value]:
         """Return the values of a partition."""

@@ -194,7 +194,7 @@ def _exists(coordinator: GroupCoordinator, group: Group, name: str, partition: i
 
 def forget_topic(coordinator: GroupCoordinator, topic: Topic) -> Steps[None]:
     """Take back what all groups have committed for a topic that was deleted."""
-    for group in list(coordinator.groups.values()):
+    for group in coordinator.groups.present():
         partitions = group.offsets.partitions_of(topic.name, topic.topic_id)
         for portion in chunks(partitions):
             _try_to_forget(coordinator, group, [(topic.name, partition) for partition in portion])

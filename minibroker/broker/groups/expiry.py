@@ -23,8 +23,7 @@ MINUTE_MS = 60_000
 
 def expire_all(coordinator: GroupCoordinator, then: Then) -> None:
     """Expire the offsets of all groups in slices, then call `then`."""
-    groups = (group for group in list(coordinator.groups.values()) if coordinator.groups.get(group.group_id) is group)
-    in_slices(coordinator.cluster, lambda group: expire(coordinator, group), groups, then)
+    in_slices(coordinator.cluster, lambda group: expire(coordinator, group), coordinator.groups.present(), then)
 
 
 def expire(coordinator: GroupCoordinator, group: Group) -> None:

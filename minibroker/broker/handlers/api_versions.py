@@ -1,10 +1,10 @@
-"""ApiVersions: which APIs and versions are served here, and which features the cluster has.
+"""ApiVersions: which APIs and versions are served, and which features the cluster has.
 
-Behaviour: only what has a handler is announced. A version of this API that is not known gets a version-0 answer with
-UNSUPPORTED_VERSION (KIP-511), which the dispatcher writes.
+Behaviour: only APIs with a handler are listed, and those of telemetry only if it is enabled. The dispatcher answers an
+unknown version of this API with UNSUPPORTED_VERSION in version 0 (KIP-511).
 
-Versions: 3 brought the client's software name and version, of which a bad one is an INVALID_REQUEST, and features
-(KIP-584); 4 those whose lowest level is 0, which older clients do not bear.
+Versions: 3 brought the name and version of the client's software (INVALID_REQUEST if malformed) and features
+(KIP-584). Features whose lowest level is 0 are listed from version 4 on, as older clients cannot read them.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from minibroker.protocol.messages.cluster import ApiVersionsRequest, ApiVersions
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 FIRST_WITH_SOFTWARE = 3
 FIRST_WITH_LEVEL_0 = 4
+OF_TELEMETRY = (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)
 
 
 @handles(ApiKey.API_VERSIONS)
@@ -37,6 +38,7 @@ def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
         api_keys=[
             ApiVersionsResponse.ApiVersion(api_key=key, min_version=served.versions[0], max_version=served.versions[-1])
             for key, served in sorted(SERVED.items())
+            if key not in OF_TELEMETRY or context.cluster.settings["client.telemetry.enable"]
         ],
         supported_features=[
             ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=levels[0], max_version=levels[-1])
@@ -47,6 +49,6 @@ def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
         finalized_features=[
             ApiVersionsResponse.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
             for name, level in levels.items()
-            if level and name in SUPPORTED  # a directory of Kafka's may have others, of which nothing is known here
+            if level and name in SUPPORTED  # Kafka's log directory may have features that are not known here
         ],
     )

@@ -1,15 +1,14 @@
-"""DescribeLogDirs and AlterReplicaLogDirs: where the node's logs lie, and moving them (KIP-113, KIP-827).
+"""DescribeLogDirs and AlterReplicaLogDirs: list the node's log directories, and move logs (KIP-113, KIP-827).
 
-Behaviour: every directory is listed, also one without a log that was asked for; topics and partitions that are not
-there are passed over, and so is the metadata log, as in Kafka. A node lists the partitions of which it has a replica. A
-log is moved while it is read and appended to, and the answer is sent when the move has been taken on; until it is done,
-the copy is listed too, with how far it is behind. To ask for the directory that the log lies in cancels its move. A log
-that is not there yet is made in the directory that was asked for. The nodes of a process share their logs, and move
-them together.
+Behaviour: all directories are listed, also those without any of the requested logs. Unknown topics and partitions and
+the metadata log are left out, as in Kafka. A node lists the partitions of which it has a replica. Logs can be read and
+appended to while they are moved. The answer is sent when the move has begun; until it ends, the copy is listed too,
+with its lag. A request for the directory in which a log is cancels its move. If a partition does not exist yet, its
+log will be created in the requested directory. The nodes of a process share their logs, and move them together.
 
-Versions: of DescribeLogDirs 1 and 2 say the same as 0, 2 in flexible fields; 3 brought an error for the whole request,
-4 the space of each directory's file system, 5 whether a directory takes no new logs, which none does here. The versions
-of AlterReplicaLogDirs say the same, 2 with flexible fields.
+Versions: DescribeLogDirs 1 and 2 are like 0, 2 with flexible fields; 3 brought an error for the whole request, 4 the
+size and free space of each directory's file system, 5 whether a directory is cordoned, which none is here.
+AlterReplicaLogDirs 1 and 2 are like 0, 2 with flexible fields.
 
 Not implemented: limits on how fast logs are moved.
 """
@@ -49,7 +48,7 @@ MovedPartition = MovedTopic.AlterReplicaLogDirPartitionResult
 FIRST_WITH_SPACE = 4
 NO_UNIQUE = "0" * 32  # for the length of a name
 
-# Partitions by topic; None stands for all there are.
+# Partition indexes by topic name; None means all.
 Asked = dict[str, set[int]] | None
 
 
@@ -130,7 +129,7 @@ def alter_replica_log_dirs(
 
 
 def _move(context: RequestContext, name: str, index: int, path: str) -> None:
-    """Take on the move of a log to the directory of this path. Raises KafkaError."""
+    """Begin to move a log to the directory at this path. Raise KafkaError."""
     context.authorize(ALTER_CLUSTER)
     cluster = context.cluster
     if len(future_log_name(name, index, NO_UNIQUE)) > MAX_NAME_BYTES:
@@ -149,7 +148,7 @@ def _move(context: RequestContext, name: str, index: int, path: str) -> None:
 
 
 def _directory(context: RequestContext, path: str) -> LogDirectory:
-    """The log directory of this absolute path. Raises KafkaError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR."""
+    """Return the log directory at this absolute path. Raise KafkaError(LOG_DIR_NOT_FOUND or KAFKA_STORAGE_ERROR)."""
     logs = context.cluster.logs
     for directory in logs.directories:
         if os.path.abspath(directory.path) == path:

@@ -1,13 +1,12 @@
 """InitProducerId: an id and an epoch for each idempotent or transactional producer.
 
-Behaviour: without a transactional id every request gets an id that was never given out, with epoch 0, whatever id and
-epoch it brings (KIP-360 bumps epochs on the client's side); id and epoch go together. The right to write to any topic
-is enough for that (KIP-679). With a transactional id the
-producer gets that id's next epoch, which fences whoever had it before; a transaction that is open is aborted first, and
-the client asks again after CONCURRENT_TRANSACTIONS.
+Behaviour: without a transactional id, every request gets a new id with epoch 0. An id and epoch in the request make no
+difference (with KIP-360 the client bumps its epoch itself), but both or none must be given. The right to write to any
+topic is enough (KIP-679). With a transactional id, the producer gets its next epoch, which fences the producer before
+it. An open transaction is aborted first: the client gets CONCURRENT_TRANSACTIONS and asks again.
 
-Versions: 2 brought flexible fields, 3 the producer's present id and epoch, 4 PRODUCER_FENCED (before,
-INVALID_PRODUCER_EPOCH) and 5 the code TRANSACTION_ABORTABLE, which is never answered here.
+Versions: 2 brought flexible fields, 3 the producer's current id and epoch, 4 PRODUCER_FENCED (before,
+INVALID_PRODUCER_EPOCH), 5 TRANSACTION_ABORTABLE (never answered here).
 
 Not implemented: two-phase commit (KIP-939), which version 6 brings.
 """

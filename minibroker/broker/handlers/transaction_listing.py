@@ -1,14 +1,12 @@
-"""DescribeTransactions, ListTransactions and DescribeProducers: what administrators ask of transactions (KIP-664).
+"""DescribeTransactions, ListTransactions and DescribeProducers: transactions as administrators see them (KIP-664).
 
-Behaviour: a transaction is described by the node that coordinates its id, and listed by each node for the ids that it
-coordinates. The producers of a partition are described by its leader: those that it remembers, with the first offset
-of the transaction that each has open. Filters that are empty let everything pass; names of unknown states are returned.
-For the filter by duration, what has not begun (time -1) has lasted since then, as in Kafka.
+Behaviour: the coordinator of a transactional id describes its transaction; each node lists the transactions that it
+coordinates. The leader of a partition describes the partition's producers that have not expired, each with the first
+offset of its open transaction. Empty filters match everything. Unknown states in a filter are returned. For the filter
+by duration, a transaction that has not begun counts as begun at time -1, as in Kafka.
 
-Versions: ListTransactions 1 brought the filter by duration, 2 that by a pattern of the transactional id (KIP-1152),
-which must match the whole id.
-
-Not implemented: nothing.
+Versions: ListTransactions 1 brought the filter by duration, 2 the filter by a pattern of the transactional id
+(KIP-1152), which must match the whole id.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from minibroker.protocol.messages.transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
-from minibroker.protocol.steps import Steps, each, each_in_steps, each_once
+from minibroker.protocol.steps import Steps, each_in_steps, each_once
 from minibroker.storage.producers.producer_state import ProducerEntry
 
 if TYPE_CHECKING:
@@ -90,10 +88,10 @@ def list_transactions(context: RequestContext, request: ListTransactionsRequest)
     states = {LABELS[name] for name in request.state_filters if name in LABELS}
     response = ListTransactionsResponse(unknown_state_filters=unknown)
     if request.state_filters and not states:
-        return response  # none of the states that it asks for can be
+        return response  # it asks only for states that do not exist
     passes = _filter(request, states, context.cluster.clock.wall_ms())
     transactions = context.cluster.transactions
-    for transaction in list(transactions.transactions.values()):
+    for transaction in transactions.transactions.present():
         yield
         transactional_id = transaction.transactional_id
         is_here = transactions.node_of(transactional_id) is context.node
@@ -108,9 +106,9 @@ def list_transactions(context: RequestContext, request: ListTransactionsRequest)
 
 
 def _filter(request: ListTransactionsRequest, states: set[State], now_ms: int) -> Callable[[Transaction], bool]:
-    """Return the function that says whether a transaction is asked for.
+    """Return a function that tells whether a transaction matches the filters of a request.
 
-    Raises KafkaError(INVALID_REGULAR_EXPRESSION).
+    Raise KafkaError(INVALID_REGULAR_EXPRESSION).
     """
     pattern = _pattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
     producer_ids = set(request.producer_id_filters)
@@ -128,7 +126,7 @@ def _filter(request: ListTransactionsRequest, states: set[State], now_ms: int) -
 
 
 def _pattern(text: str) -> Pattern:
-    from minibroker.broker.groups.consumer.patterns.program import Pattern as Compiled  # hardly anybody asks with one
+    from minibroker.broker.groups.consumer.patterns.program import Pattern as Compiled  # late, as few use it
     from minibroker.broker.groups.consumer.patterns.syntax import InvalidPattern
 
     try:
@@ -161,9 +159,14 @@ def _partition(context: RequestContext, topic: str, index: int, namings: Namings
         partition = context.partition(topic, index)
     except KafkaError as error:
         return PartitionAnswer(partition_index=index, error_code=error.code, error_message=error.message)
-    entries = list(partition.log.producers.entries())
-    producers = yield from each(lambda entry: _producer(*entry), entries)
-    return PartitionAnswer(partition_index=index, active_producers=producers)
+    producers = partition.log.producers
+    answers = []
+    for producer_id in producers.ids():
+        entry = producers.find(producer_id)
+        if entry is not None:
+            answers.append(_producer(producer_id, entry))
+        yield
+    return PartitionAnswer(partition_index=index, active_producers=answers)
 
 
 def _producer(producer_id: int, entry: ProducerEntry) -> ProducerAnswer:

@@ -1,15 +1,13 @@
-"""TxnOffsetCommit: how far a group has come, valid once the producer's transaction commits (KIP-98, KIP-447).
+"""TxnOffsetCommit: offsets of a group that count once the producer's transaction commits (KIP-98, KIP-447).
 
-Behaviour: the offsets are one transactional batch in `__consumer_offsets`; until the marker comes they are pending, and
-a fetch that wants what is stable is answered with UNSTABLE_OFFSET_COMMIT. Members, generations and metadata are checked
-as for OffsetCommit, each partition that does not exist is refused by itself, and the group's partition must be part of
-the transaction.
+Behaviour: the offsets are one transactional batch in `__consumer_offsets`. They are pending until the marker is
+written; until then an OffsetFetch with `require_stable` is answered with UNSTABLE_OFFSET_COMMIT. Members, generations
+and metadata are checked as in OffsetCommit. Unknown partitions are refused one by one. The group's partition must be
+part of the transaction.
 
-Versions: 2 brought leader epochs, 3 the member and its generation (KIP-447) and flexible fields, 4 the code
-TRANSACTION_ABORTABLE for a group that was not added (before, INVALID_TXN_STATE), 5 has the group's partition added to
-the transaction by this request itself (KIP-890).
-
-Not implemented: nothing.
+Versions: 2 brought leader epochs, 3 the member and its generation (KIP-447) and flexible fields, 4
+TRANSACTION_ABORTABLE for a group that was not added (before, INVALID_TXN_STATE). From 5 on this request adds the
+group's partition to the transaction (KIP-890).
 """
 
 from __future__ import annotations
@@ -56,7 +54,7 @@ def _in_steps(context: RequestContext, request: TxnOffsetCommitRequest) -> Steps
     response = TxnOffsetCommitResponse()
     asked = yield from _existing(context, request, response)
     if not asked:
-        return response  # as in Kafka, nothing becomes part of the transaction then
+        return response  # as in Kafka, the transaction does not change then
     try:
         taken, joined = yield from _committed(context, request, asked)
         if taken:
@@ -77,7 +75,7 @@ def _for_client(context: RequestContext, error: KafkaError) -> KafkaError:
 def _existing(
     context: RequestContext, request: TxnOffsetCommitRequest, response: TxnOffsetCommitResponse
 ) -> Steps[list[Asked]]:
-    """The partitions that there are. The answer gets all of them, the others with what is wrong."""
+    """Return the partitions that exist. Put all partitions into the response, unknown ones with an error."""
     found: list[Asked] = []
     for topic in request.topics:
         known, unknown = context.find_topic(topic.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -109,9 +107,9 @@ def _refuse(asked: Iterable[Asked], error: KafkaError) -> None:
 def _committed(
     context: RequestContext, request: TxnOffsetCommitRequest, asked: Sequence[Asked]
 ) -> Steps[tuple[list[Asked], Wait | None]]:
-    """Record what is asked for as pending: those of `asked` for which that was done, and as `join_or_verify`.
+    """Record the offsets as pending. Return the partitions that were accepted, and the wait of `_joined`.
 
-    Raises KafkaError for all.
+    Raise KafkaError if all are refused.
     """
     from minibroker.broker.groups.commits import commit_offsets
 
@@ -144,7 +142,7 @@ def _committed(
 
 
 def _joined(context: RequestContext, request: TxnOffsetCommitRequest, producer: tuple[int, int]) -> Wait | None:
-    """Make the group's partition part of the transaction, as `join_or_verify` does. Raises KafkaError."""
+    """Add the group's partition to the transaction, and return the wait for its record. Raise KafkaError."""
     groups = context.cluster.groups
     groups.check_named(context.node, request.group_id)
     partition = GROUPS_TOPIC, groups.log.partition_of(request.group_id)
@@ -153,7 +151,7 @@ def _joined(context: RequestContext, request: TxnOffsetCommitRequest, producer: 
 
 
 def _check_committer(context: RequestContext, request: TxnOffsetCommitRequest) -> CheckPartition | None:
-    """Whether who asks may commit; what is to be checked of each partition. Raises KafkaError."""
+    """Check that the client may commit. Return the check for each partition, or None. Raise KafkaError."""
     group = context.cluster.groups.groups.get(request.group_id)
     if group is not None:
         return group.check_commit(

@@ -1,8 +1,8 @@
-"""UnregisterBroker: a broker that will not come back is forgotten.
+"""UnregisterBroker: removes the registration of a broker that will not come back.
 
-Behaviour: a broker that is away is registered no longer, and no reassignment can name it. A node of this process that
-is forgotten leads nothing any more and is in no answer until the next start, which registers it again: so it is with
-a broker of Kafka's. A broker that is not registered is BROKER_ID_NOT_REGISTERED.
+Behaviour: a reassignment can no longer use an unregistered broker. A running node of this process can be unregistered
+too, as in Kafka: it leads nothing and is in no answer until the next start, which registers it again. A broker that is
+not registered is answered with BROKER_ID_NOT_REGISTERED.
 
 Versions: there is only 0.
 """

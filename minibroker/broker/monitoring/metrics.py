@@ -21,6 +21,7 @@ from minibroker.protocol.apis import api_name
 from minibroker.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from minibroker.broker.assembly import Broker
     from minibroker.broker.cluster import Cluster
     from minibroker.broker.metadata.partitions import Partition
     from minibroker.broker.monitoring.measured_disk import SyncStatistics
@@ -44,7 +45,7 @@ Sample = tuple[tuple[str, ...], Any]  # the values of the labels, and the value
 class Observed(NamedTuple):
     """The sources of the metrics. `started_s` is when the broker started, in seconds since 1970."""
 
-    cluster: Cluster
+    cluster: Broker
     server: Server
     requests: RequestStatistics
     syncs: SyncStatistics
@@ -197,6 +198,12 @@ def _cleaner(name: str) -> Callable[[Observed], Iterator[Sample]]:
     return _one(lambda observed: getattr(observed.cleaner, name))
 
 
+def _client_metrics(observed: Observed) -> Iterator[Sample]:
+    for metric in observed.cluster.telemetry.metrics(connected=True):
+        attributes = ",".join(f"{name}={value}" for name, value in metric.attributes.items())
+        yield (metric.client_id, metric.client_instance_id, metric.name, attributes), metric.value
+
+
 def _one(value: Callable[[Observed], float]) -> Callable[[Observed], Iterator[Sample]]:
     def samples(observed: Observed) -> Iterator[Sample]:
         yield (), value(observed)
@@ -206,6 +213,8 @@ def _one(value: Callable[[Observed], float]) -> Callable[[Observed], Iterator[Sa
 
 API, VERSION, CODE, NODE, LISTENER = ("api",), ("version",), ("code",), ("node",), ("listener",)
 LOG = ("topic", "partition")
+CLIENT = ("client_id", "client_instance_id", "metric", "attributes")
+CLIENT_HELP = "Metrics that connected clients have pushed: the newest value, or the sum for those that count (KIP-714)."
 DURATION_HELP = "Time from reading a request until its answer was sent; for Fetch including the wait for records."
 DIRTY_HELP = "The dirty share of the dirtiest compacted log, 0 to 1, when the cleaner last looked."
 UNCLEANABLE_HELP = "Partitions that are no longer compacted, because their logs cannot be read."
@@ -257,6 +266,14 @@ ROWS: tuple[Row, ...] = (
     Row("cleaner_max_dirty_ratio", GAUGE, (), DIRTY_HELP, _cleaner("max_dirty_ratio")),
     Row("cleaner_uncleanable_partitions", GAUGE, (), UNCLEANABLE_HELP, _cleaner("uncleanable")),
     Row("cleaner_last_look_time_seconds", GAUGE, (), LOOKED_HELP, _one(lambda o: o.cleaner.looked_ms / 1000)),
+    Row(
+        "client_instances",
+        GAUGE,
+        (),
+        "Connected clients that push metrics.",
+        _one(lambda o: len(o.cluster.telemetry.instances())),
+    ),
+    Row("client_metric", GAUGE, CLIENT, CLIENT_HELP, _client_metrics),
     Row("start_time_seconds", GAUGE, (), "When the broker started, seconds since 1970.", _one(lambda o: o.started_s)),
     Row(
         "info", GAUGE, VERSION, "Always 1; the label has minibroker's version.", lambda observed: [((__version__,), 1)]

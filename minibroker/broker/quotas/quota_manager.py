@@ -1,7 +1,7 @@
 """The enforcement of client quotas: computes throttle times (KIP-13, KIP-124, KIP-219, KIP-546, KIP-599).
 
-    request --> handler --> what was used is recorded --> over the quota? --> answered at once, with the time
-                                                                              --> the connection is muted that long
+    request --> handler --> its use is recorded --> over the quota? --> answered at once, with the throttle time
+                                                                    --> the connection is muted for that time
 
 A quota is for a user, a client id or both; the first match in `_LEVELS` applies. Clients under a default quota have
 separate windows. A Produce is charged the bytes of its request, a Fetch those of its answer, every request the time of
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 PRODUCED, FETCHED = "producer_byte_rate", "consumer_byte_rate"
 REQUESTS, MUTATIONS = "request_percentage", "controller_mutation_rate"
 PERCENT_A_NS = 100 / 1e9
-KEPT_MAX = 10_000  # rates, and buckets; beyond it those that are idle go, or else the oldest
+KEPT_MAX = 10_000  # rates, and buckets; beyond it the idle ones are removed, or else the oldest
 
-Who = tuple[str, str]  # user and client id, "" for one that the quota does not name
+Who = tuple[str, str]  # user and client id; "" if the quota is not for that part
 
 
 class Quota(NamedTuple):

@@ -56,6 +56,7 @@ FAMILIES: Final = {
     "reassignments": {ApiKey.ALTER_PARTITION_REASSIGNMENTS: "0-1", ApiKey.LIST_PARTITION_REASSIGNMENTS: "0"},
     "sasl": {ApiKey.SASL_HANDSHAKE: "0-1", ApiKey.SASL_AUTHENTICATE: "0-2"},
     "scram_credentials": {ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: "0", ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "0"},
+    "telemetry": {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: "0", ApiKey.PUSH_TELEMETRY: "0"},
     "topic_partitions": {ApiKey.DESCRIBE_TOPIC_PARTITIONS: "0"},
     "topics": {ApiKey.CREATE_TOPICS: "0-7", ApiKey.DELETE_TOPICS: "0-6", ApiKey.CREATE_PARTITIONS: "0-3"},
     "transaction_listing": {

@@ -7,6 +7,9 @@
 
 As in Kafka, names and passwords are not prepared by SASLprep, names are ASCII, and there is no channel binding. Other
 than in Kafka, a name that nobody has gets a salt and fails with its proof: nobody learns so which names there are.
+
+With the extension tokenauth=true, the name is the id of a delegation token, the password its secret in base64, and the
+client is the token's owner.
 """
 
 from __future__ import annotations
@@ -17,12 +20,14 @@ import hashlib
 import hmac
 import os
 import re
-from collections.abc import Callable
 from enum import IntEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from minibroker.broker.security.exchanges import Authenticated, AuthenticationFailed, Exchange, InvalidCredentials
 from minibroker.protocol.messages.metadata_records import UserScramCredentialRecord
+
+if TYPE_CHECKING:
+    from minibroker.broker.security.delegation import TokenLogin
 
 MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384
 MESSAGE_BYTES_MAX: Final = 16 << 10  # of any message; a longer one is no client's
@@ -61,7 +66,15 @@ class ScramMechanism(IntEnum):
 
 BY_NAME: Final = {mechanism.text: mechanism for mechanism in ScramMechanism}
 
-Lookup = Callable[[str, int], UserScramCredentialRecord | None]
+
+class Known(Protocol):
+    """What a broker knows of its clients."""
+
+    def credential(self, name: str, mechanism: int) -> UserScramCredentialRecord | None:
+        """Return the credential of a user, or None."""
+
+    def token_login(self, token_id: str, mechanism: ScramMechanism) -> TokenLogin | None:
+        """Return what the holder of a delegation token logs in with, or None."""
 
 
 def salted_password(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> bytes:
@@ -84,17 +97,20 @@ def credential(
     )
 
 
-def scram(mechanism: ScramMechanism, find: Lookup, server_nonce: str) -> Exchange:
-    """Let a client in that proves to know the password of a user whom `find` knows."""
+def scram(mechanism: ScramMechanism, clients: Known, server_nonce: str) -> Exchange:
+    """Let a client in that proves to know the password of a user, or the secret of a delegation token."""
     first = _matched(FIRST, (yield b""))
-    if "tokenauth=true" in first["extensions"].lower().split(","):
-        raise InvalidCredentials("there are no delegation tokens")
     name = first["name"].replace("=2C", ",").replace("=3D", "=")
     if first["identity"] and first["identity"] != name:
         raise AuthenticationFailed(
             "Authentication failed: Client requested an authorization id that is different from username"
         )
-    found = find(name, mechanism)
+    token, found = None, None
+    if _names_token(first):
+        token = clients.token_login(name, mechanism)
+        found = None if token is None else token.credential
+    else:
+        found = clients.credential(name, mechanism)
     known = found or _invented(name, mechanism)
     if known.iterations < MIN_ITERATIONS:
         raise InvalidCredentials(f"{known.iterations} iterations are less than {MIN_ITERATIONS}")
@@ -109,7 +125,14 @@ def scram(mechanism: ScramMechanism, find: Lookup, server_nonce: str) -> Exchang
     if not _proves(mechanism, known, said, _decoded(final["proof"])) or found is None:
         raise InvalidCredentials("the client does not prove that it knows the password")
     signature = hmac.digest(known.server_key, said, mechanism.hash_name)
-    return Authenticated(b"v=" + base64.b64encode(signature), name)
+    last = b"v=" + base64.b64encode(signature)
+    return Authenticated(last, name) if token is None else Authenticated(last, token.owner, token.expires_ms, True)
+
+
+def _names_token(first: re.Match[str]) -> bool:
+    """Return whether the name in a first message is the id of a token, by the last of equal extensions."""
+    extensions = dict(one.split("=", 1) for one in first["extensions"].split(",")[1:])
+    return extensions.get("tokenauth", "").lower() == "true"
 
 
 def _proves(mechanism: ScramMechanism, known: UserScramCredentialRecord, said: bytes, proof: bytes) -> bool:

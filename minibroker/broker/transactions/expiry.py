@@ -6,7 +6,8 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from minibroker.broker.transactions.transaction import AT_REST, State
+from minibroker.broker.requests.slices import in_slices
+from minibroker.broker.transactions.transaction import AT_REST, State, Transaction
 from minibroker.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -29,37 +30,35 @@ class TransactionExpiry:
         """Start the checks, unless they have started."""
         if not self._started:
             self._started = True
-            self._again(ABORT_INTERVAL, self.abort_timed_out)
-            self._again(FORGET_INTERVAL, self.forget_unused)
+            self._again(ABORT_INTERVAL, self._abort_timed_out)
+            self._again(FORGET_INTERVAL, self._forget_unused)
 
-    def _again(self, interval: str, work: Callable[[], None]) -> None:
-        def run() -> None:
-            work()
-            self._again(interval, work)
-
+    def _again(self, interval: str, work: Callable[[Transaction], None]) -> None:
         cluster = self._coordinator.cluster
+
+        def run() -> None:
+            transactions = self._coordinator.transactions.present()
+            in_slices(cluster, work, transactions, lambda: self._again(interval, work))
+
         cluster.clock.call_later(cluster.settings[interval], run)
 
-    def abort_timed_out(self) -> None:
-        """Abort the transactions that have exceeded their producer's transaction.timeout.ms."""
+    def _abort_timed_out(self, transaction: Transaction) -> None:
+        """Abort a transaction that has exceeded its producer's transaction.timeout.ms."""
         now_ms = self._coordinator.cluster.clock.wall_ms()
-        for transaction in list(self._coordinator.transactions.values()):
-            if transaction.state is State.ONGOING and transaction.start_ms + transaction.timeout_ms < now_ms:
-                try:
-                    self._coordinator.abort_and_fence(transaction)
-                except KafkaError as error:
-                    log.warning("%s cannot be aborted yet: %s", transaction.transactional_id, error)
-                else:
-                    log.info("%s is aborted, as it has timed out", transaction.transactional_id)
+        if transaction.state is State.ONGOING and transaction.start_ms + transaction.timeout_ms < now_ms:
+            try:
+                self._coordinator.abort_and_fence(transaction)
+            except KafkaError as error:
+                log.warning("%s cannot be aborted yet: %s", transaction.transactional_id, error)
+            else:
+                log.info("%s is aborted, as it has timed out", transaction.transactional_id)
 
-    def forget_unused(self) -> None:
-        """Delete the ids that were unused for transactional.id.expiration.ms."""
-        coordinator = self._coordinator
-        after_ms = coordinator.cluster.settings["transactional.id.expiration.ms"]
-        now_ms = coordinator.cluster.clock.wall_ms()
-        for transaction in list(coordinator.transactions.values()):
-            if transaction.state in AT_REST and transaction.last_update_ms + after_ms <= now_ms:
-                try:
-                    coordinator.forget(transaction.transactional_id)
-                except KafkaError as error:
-                    log.warning("%s cannot be forgotten yet: %s", transaction.transactional_id, error)
+    def _forget_unused(self, transaction: Transaction) -> None:
+        """Delete an id that was unused for transactional.id.expiration.ms."""
+        cluster = self._coordinator.cluster
+        after_ms = cluster.settings["transactional.id.expiration.ms"]
+        if transaction.state in AT_REST and transaction.last_update_ms + after_ms <= cluster.clock.wall_ms():
+            try:
+                self._coordinator.forget(transaction.transactional_id)
+            except KafkaError as error:
+                log.warning("%s cannot be forgotten yet: %s", transaction.transactional_id, error)

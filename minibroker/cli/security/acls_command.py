@@ -11,7 +11,8 @@ import click
 from minibroker.broker.security.acls import PatternType, Permission
 from minibroker.broker.security.operations import CLUSTER_NAME, Operation, ResourceType
 from minibroker.cli.administration import connected
-from minibroker.cli.shared import Bootstrap, client_options, help_if_alone, json_option, print_table
+from minibroker.cli.connecting import Bootstrap, client_options
+from minibroker.cli.shared import help_if_alone, json_option, print_table
 
 OPERATIONS: Final = {each.name.lower().replace("_", "-"): each for each in Operation if each is not Operation.ANY}
 HEAD: Final = ("resource", "name", "pattern", "principal", "host", "operation", "permission")

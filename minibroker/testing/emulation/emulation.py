@@ -1,4 +1,4 @@
-"""The interceptor that makes a broker answer as an older release of Apache Kafka did. It sees requests first.
+"""The interceptor that makes a broker answer as an older release of Apache Kafka did. It is the first interceptor.
 
     release         format on disk   a request that the release does not know
     0.8.2, 0.9      0                the connection is closed; there is no ApiVersions
@@ -33,7 +33,7 @@ from minibroker.testing.faults.places import places_in
 FIRST_TO_NAME_API_VERSIONS: Final = "2.4"  # KIP-511
 FIRST_WITHOUT_OLD_PRODUCE: Final = "4.0"
 FIRST_PRODUCE_THEN: Final = 3
-FIRST_WITH_ELIGIBLE_LEADERS: Final = "4.1"  # by default; 4.0 has them on request (KIP-966)
+FIRST_WITH_ELIGIBLE_LEADERS: Final = "4.1"  # by default; in 4.0 the feature must be enabled (KIP-966)
 # Each feature's highest level, from a release on (KIP-584). Clusters with ZooKeeper, before 3.3, had no features.
 FEATURES: Final[dict[str, tuple[tuple[str, int], ...]]] = {
     "metadata.version": (
@@ -87,7 +87,7 @@ class Emulation(Interceptor):
         self._levels = levels_of(release)
         self._unsupported: set[Call] = set()
         self._quirks = quirks_of(release)
-        self._changes: dict[Call, list[Change]] = {}  # of requests that are under way
+        self._changes: dict[Call, list[Change]] = {}  # of requests in progress
 
     def before(self, call: Call) -> Message | None:
         versions = self._served.get(call.api_key)

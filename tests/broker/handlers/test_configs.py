@@ -12,6 +12,7 @@ import pytest
 
 from minibroker.broker.configs.settings_table import BROKER_SETTINGS, TOPIC_SETTINGS
 from minibroker.broker.configs.settings_without_effect import WITHOUT_EFFECT
+from minibroker.broker.handlers import configs
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.configs import DescribeConfigsRequest
 from tests.broker.handlers.config_requests import (
@@ -94,6 +95,21 @@ def test_each_version_tells_a_setting_in_its_own_way(harness: Harness, version: 
 def test_synonyms_and_documentation_come_when_asked_for(topic: Harness) -> None:
     found = entry(topic, TOPIC, "t", "retention.ms")
     assert (found.synonyms, found.documentation) == ([], None)
+
+
+def test_a_value_that_many_topics_share_is_made_once(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    make = configs._entry
+    monkeypatch.setattr(configs, "_entry", lambda request, each: made.append(each) or make(request, each))
+    names = [f"topic-{number}" for number in range(20)]
+    for name in names:
+        harness.create_topic(name)
+    alter(harness, TOPIC, names[7], ("retention.ms", SET, "7"))
+    asked = [DescribeConfigsRequest.DescribeConfigsResource(resource_type=TOPIC, resource_name=name) for name in names]
+    results = harness.request(DescribeConfigsRequest(resources=asked), DESCRIBED[-1]).results
+    told = [{each.name: each.value for each in result.configs} for result in results]
+    assert [values["retention.ms"] for values in told] == ["604800000"] * 7 + ["7"] + ["604800000"] * 12
+    assert len(made) == len(told[0]) + 1
 
 
 def test_named_settings_come_alone_and_unknown_ones_not_at_all(topic: Harness) -> None:

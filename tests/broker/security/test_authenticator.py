@@ -22,6 +22,8 @@ from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest
 from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
+from minibroker.protocol.messages.fetch import FetchRequest
+from minibroker.protocol.messages.groups import DescribeGroupsRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
@@ -199,9 +201,6 @@ def test_a_mechanism_that_is_not_enabled_is_refused(
         ([VERSIONS], VERSIONS),
         ([VERSIONS], ANYTHING),
         ([VERSIONS], SaslAuthenticateRequest(auth_bytes=ALICE)),
-        ([SaslHandshakeRequest(mechanism="PLAIN")], VERSIONS),
-        ([SaslHandshakeRequest(mechanism="PLAIN")], SaslHandshakeRequest(mechanism="PLAIN")),
-        ([SaslHandshakeRequest(mechanism="PLAIN")], ANYTHING),
     ],
 )
 def test_who_asks_for_something_out_of_turn_is_cut_off(
@@ -212,6 +211,35 @@ def test_who_asks_for_something_out_of_turn_is_cut_off(
     assert not asks(client, request_of_the_client)
     assert client.closed
     assert client.failure is not None and client.failure.endswith("before the client has authenticated")
+
+
+@pytest.mark.parametrize("request_", [VERSIONS, SaslHandshakeRequest(mechanism="PLAIN"), FetchRequest()])
+def test_a_request_in_the_middle_of_an_exchange_is_refused_after_the_delay(
+    harness: Harness, client: SaslClient, request_: Message
+) -> None:
+    client.handshake()
+    client.send(request_)
+    client.send(SaslAuthenticateRequest(auth_bytes=ALICE))
+    harness.clock.advance(DELAY_MS - 1)
+    assert list(client.responses()) == [] and not client.closed
+    harness.clock.advance(1)
+    assert client.answer().error_code == ErrorCode.ILLEGAL_SASL_STATE
+    assert list(client.responses()) == [] and client.closed and principal(client) == "User:ANONYMOUS"
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        frame_of(DescribeGroupsRequest(), 5),
+        PREFIX.pack(10) + bytes.fromhex("03e7 0000 00000000 ffff"),
+        frame_of(SaslHandshakeRequest(mechanism="PLAIN"), 1)[:-1],
+    ],
+    ids=["no error code", "unknown API", "cut"],
+)
+def test_a_request_in_an_exchange_that_cannot_be_refused_only_closes(client: SaslClient, frame: bytes) -> None:
+    client.handshake()
+    client.send_bytes(PREFIX.pack(len(frame) - 4) + frame[4:])
+    assert list(client.responses()) == [] and client.closed
 
 
 def test_versions_may_be_asked_for_again_in_a_version_that_is_known(client: SaslClient) -> None:
@@ -303,9 +331,11 @@ def test_a_client_authenticates_anew_before_or_after_the_end(
 
 
 def test_nothing_else_is_served_while_a_client_authenticates_anew(session: tuple[Harness, SaslClient]) -> None:
-    _, client = session
+    harness, client = session
     assert client.handshake().error_code == 0
-    assert not asks(client, ANYTHING) and client.closed
+    client.send(FetchRequest())
+    harness.clock.advance(DELAY_MS)
+    assert client.answer().error_code == ErrorCode.ILLEGAL_SASL_STATE and client.closed
 
 
 def test_a_session_does_not_end_in_the_middle_of_the_next_one(session: tuple[Harness, SaslClient]) -> None:
@@ -486,4 +516,6 @@ def test_any_tokens_let_nobody_in(
         client.outlet.run_soon()
         assert principal(client) == "User:ANONYMOUS" and client.connection.must_authenticate
         client.send(ANYTHING)
+        harness.clock.advance(DELAY_MS)
+        client.outlet.run_soon()
         assert client.closed or version == 0 or not tokens

@@ -45,6 +45,13 @@ def test_sequences_that_follow_are_taken() -> None:
     states_after(header(0, 3), header(3), header(4, 10), header(14))
 
 
+def test_producers_are_found_by_their_ids() -> None:
+    states = states_after(header(0, producer=9), header(0, producer=7, epoch=3))
+    assert list(states.ids()) == [9, 7]
+    entries = [states.find(producer) for producer in (7, 8)]
+    assert [entry and entry.epoch for entry in entries] == [3, None]
+
+
 @pytest.mark.parametrize("sequence", [0, 5, MAX_SEQUENCE])
 def test_an_unknown_producer_may_begin_with_any_sequence(sequence: int) -> None:
     states_after(header(sequence))

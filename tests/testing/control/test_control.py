@@ -145,6 +145,16 @@ def test_requests_are_seen(control: Control) -> None:
     assert control.post("/v1/journal", {"on": True})["on"] is True
 
 
+def test_clients_are_asked_for_their_metrics(control: Control) -> None:
+    control.post("/v1/client-metrics", {"interval": "100 ms"}, 204)
+    producer = Producer({"bootstrap.servers": control.bootstrap_servers, "client.id": "shop", "log_level": 0})
+    producer.produce("t", "v")
+    assert producer.flush(20) == 0
+    control.post("/v1/requests/wait", {"api": "PushTelemetry", "count": 1, "timeout": "20 s"})
+    assert any(metric["name"].startswith("org.apache.") for metric in control.get("/v1/client-metrics?client_id=shop"))
+    assert control.get("/v1/client-metrics?client_id=other") == []
+
+
 def test_groups_are_waited_for(control: Control) -> None:
     produce(control, "a")
     settings = {"bootstrap.servers": control.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"}

@@ -1,6 +1,6 @@
-"""The order of offsets and of leader epochs in one segment: nothing before its turn, nothing twice, nothing left out.
+"""Checks the order of offsets and of leader epochs in one segment.
 
-What spans segments is judged in `partition_judgement.py`, from what is remembered here.
+`partition_judgement.py` checks what spans segments, from the facts that are kept here.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import numpy as np
 from minibroker.pipeline.jobs.verify.findings import Problem
 from minibroker.pipeline.jobs.verify.log_blocks import Block, Flags, Ints
 
-MAX_RUNS = 10_000  # of leader epochs in a segment: a log with more of them has another problem
+MAX_RUNS = 10_000  # of leader epochs in a segment: a log with more has another problem
 
 
 @dataclass
 class Offsets:
-    """The offsets in a segment, as far as they are remembered; -1: it has none.
+    """Facts about the offsets of a segment; -1 means none.
 
-    `missing` counts the offsets between its batches, and the damages, behind which nobody knows what was there.
+    `missing` counts the offsets between its batches, and the damages, as what they contained is unknown.
     """
 
     first: int = -1
@@ -35,7 +35,7 @@ class Offsets:
 
 @dataclass
 class EpochRun:
-    """Batches in a row under one leader epoch."""
+    """Consecutive batches with the same leader epoch."""
 
     epoch: int
     first_offset: int
@@ -53,7 +53,7 @@ class OffsetCheck:
     runs: list[EpochRun] = field(default_factory=list)
 
     def take(self, block: Block) -> Iterator[Problem]:
-        """Yield what is wrong with the order of the block's batches, those with a wrong checksum left out."""
+        """Yield what is wrong with the order of the block's batches, except those with a wrong checksum."""
         rows = np.flatnonzero(block.sound)
         if not len(rows):
             return
@@ -81,9 +81,9 @@ class OffsetCheck:
         yield from self._take_epochs(block, rows, first, last)
 
     def missing_before(self, block: Block) -> Ints:
-        """Return, for each batch of a block that is about to be taken, how much before it is missing or unknown.
+        """Return, for each batch of a block before `take`, how many offsets and damages there were before it.
 
-        Two batches with the same number have all between them that ever was there.
+        Nothing is missing between two batches with the same number.
         """
         rows = np.flatnonzero(block.sound)
         found = np.zeros(len(block), np.int64)
@@ -97,7 +97,7 @@ class OffsetCheck:
         return found
 
     def _before(self, first: Ints, last: Ints, damages: Ints) -> tuple[Ints, Ints, Ints]:
-        """First offset, last offset and damages of the batch before each."""
+        """Return first offset, last offset and damages of the batch before each."""
         known = self.offsets
         return (
             np.concatenate(([known.last_first], first[:-1])),
@@ -147,5 +147,5 @@ class OffsetCheck:
 
 
 def _firsts(block: Block) -> Ints:
-    """The first offset of each batch; of a wrapper that was not read, its last."""
+    """Return the first offset of each batch; of a wrapper that was not read, its last."""
     return np.where(block.first_offset >= 0, block.first_offset, block.headers.base_offset)

@@ -1,6 +1,6 @@
-"""Judging one segment, by itself: what one task does. Its batches pass once, in blocks, by all checks that are wanted.
+"""Checks one segment, in one task. Its batches are read once, in blocks, by all chosen checks.
 
-What spans segments is judged in `partition_judgement.py`, from the small summary that is left of each.
+`partition_judgement.py` checks what spans segments, from a small summary of each.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from minibroker.pipeline.jobs.verify.transaction_checks import (
 
 @dataclass
 class SegmentSummary:
-    """The part of a judged segment that is kept: as much as its producers need, not its batches."""
+    """The part of a segment's check that is kept. Its size depends on the number of producers, not of batches."""
 
     base_offset: int
     offsets: Offsets
@@ -52,7 +52,7 @@ class SegmentSummary:
 
 
 def judge_segment(plan: SegmentPlan) -> tuple[list[Finding], SegmentSummary]:
-    """Judge a segment by itself; return its findings and its summary. Raises `OSError`."""
+    """Check a segment by itself. Return its findings and its summary. Raise `OSError`."""
     judgement = _Judgement(plan)
     try:
         for block in judgement.file.blocks():
@@ -64,7 +64,7 @@ def judge_segment(plan: SegmentPlan) -> tuple[list[Finding], SegmentSummary]:
 
 
 def judge_image(plan: PartitionPlan, name: str, findings: Findings) -> None:
-    """Judge a snapshot of the metadata: batches as in a `.log` file, whole or of no use."""
+    """Check a snapshot of the metadata log. It has batches like a `.log` file."""
     file = LogFile(str(plan.path(name)), check_crc="crc" in plan.checks)
     try:
         for block in file.blocks():
@@ -76,7 +76,7 @@ def judge_image(plan: PartitionPlan, name: str, findings: Findings) -> None:
 
 
 def keys_of_segment(plan: SegmentPlan) -> Iterator[pa.RecordBatch]:
-    """The keys in the part of a segment that the cleaner has cleaned, as rows of `KEYS`. Raises `OSError`."""
+    """Yield the keys in the cleaned part of a segment, as rows of `KEYS`. Raise `OSError`."""
     partition = plan.partition
     file = LogFile(str(partition.path(plan.name(LOG))))
     try:
@@ -102,7 +102,7 @@ def _records_of(block: Block, *, compacted: bool) -> list[Records]:
 
 
 class _Judgement:
-    """One segment on its way past the checks."""
+    """All checks of one segment."""
 
     def __init__(self, plan: SegmentPlan) -> None:
         self._plan, self._partition = plan, plan.partition
@@ -129,7 +129,7 @@ class _Judgement:
         return self._partition.knows(self._plan.name(suffix))
 
     def take(self, block: Block) -> None:
-        """Pass a block by all checks."""
+        """Run all checks on a block."""
         if self._reads_records:
             self._read_records(block)
         missing = self._offsets.missing_before(block)
@@ -154,7 +154,7 @@ class _Judgement:
         is_control = block.headers.is_control
         rows = np.flatnonzero(block.sound & (is_control | (block.headers.producer_id >= 0)))
         transactional = block.headers.is_transactional[rows].tolist()
-        # What compaction has emptied only stays for the sequence in its header.
+        # Batches that compaction has emptied are only kept for the sequence in the header.
         holds_data = ~is_control[rows] & ((block.headers.record_count[rows] != 0) | (not self._partition.compacted))
         each = zip(rows.tolist(), holds_data.tolist(), transactional, _events(block, rows, missing), strict=True)
         for index, is_data, in_transaction, (producer_id, event) in each:
@@ -182,11 +182,11 @@ class _Judgement:
                     self.findings.extend(self._log_name, (problem,))
 
     def _excused(self) -> bool:
-        """Return whether what is missing may have been compacted away, or is in what could not be read."""
+        """Return whether missing batches may have been compacted away, or may be in damaged parts."""
         return self._partition.compacted or bool(self.file.problems)
 
     def finish(self) -> None:
-        """Judge what can be judged only once all batches have passed."""
+        """Check what can be checked only after all batches."""
         self.findings.extend(self._log_name, self.file.problems)
         closed, damaged = self._plan.next_base is not None, bool(self.file.problems)
         if self._index is not None:
@@ -206,7 +206,7 @@ class _Judgement:
             self.findings.extend(path.name, wrong)
 
     def summary(self) -> SegmentSummary:
-        """Return what is kept of the segment."""
+        """Return the facts that are kept."""
         return SegmentSummary(
             self._plan.base_offset,
             self._offsets.offsets,
@@ -219,7 +219,7 @@ class _Judgement:
 
 
 def _events(block: Block, rows: Ints, missing: Ints) -> Iterator[tuple[int, Event]]:
-    """(producer id, event) of some batches; markers have no sequence."""
+    """Return (producer id, event) of some batches. Markers have no sequence."""
     headers = block.headers
     base, last = headers.base_offset[rows], headers.last_offset[rows]
     first_sequence = np.where(headers.is_control[rows], -1, headers.base_sequence[rows])

@@ -1,10 +1,10 @@
-"""The job `verify`: a log directory in, the findings out as a DataFrame. Spark judges the segments in parallel.
+"""The job `verify`: from a log directory to findings in a DataFrame. Spark checks the segments in parallel.
 
     plan of files ─> tasks of segments ─> findings, a summary of each segment ─> by partition: findings
                                        └> keys of what was cleaned ─> by key: findings
 
-A task holds some blocks of a segment and what it knows of producers, whatever the size of the log. What is wrong is
-judged in the files beside this one, without Spark.
+A task has some blocks of a segment and the producers' states in memory, whatever the size of the log. The checks are in
+the other files of this package, without Spark.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from minibroker.pipeline.jobs.verify.segment_judgement import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-TASK_BYTES: Final = 64 << 20  # small segments share a task up to this
+TASK_BYTES: Final = 64 << 20  # small segments share a task up to this size
 TASK_SEGMENTS: Final = 64
 SHOWN_KEY_BYTES: Final = 60
 
 FINDINGS: Final = pa.schema(
     [
-        ("topic", pa.string()),  # null where a file is of the whole directory
+        ("topic", pa.string()),  # null for a file of the whole directory
         ("partition", pa.int32()),
         ("file", pa.string()),
         ("offset", pa.int64()),
@@ -55,10 +55,10 @@ def verify(
     checks: Iterable[str] = CHECKS,
     compacted: Collection[str] = (),
 ) -> DataFrame:
-    """The findings about a log directory, or one partition's directory, as rows of `FINDINGS` in no order.
+    """Return the findings about a log directory, or one partition's directory, as rows of `FINDINGS` in no order.
 
-    `topics` limits them, `compacted` names topics with `cleanup.policy=compact` of which the directory does not tell.
-    Raises `OptionError`, `OSError`; the query raises `OSError` for files that vanish meanwhile.
+    `topics` limits them. `compacted` names compacted topics beside those in the directory's metadata. Raise
+    `OptionError`, `OSError`; the query raises `OSError` if files disappear in the meantime.
     """
     plan = plan_directory(path, topics=topics, checks=checks, compacted=compacted)
     found = [*plan.findings]
@@ -80,19 +80,19 @@ def verify(
 
 
 def findings_of(rows: pa.RecordBatch | pa.Table) -> list[Finding]:
-    """The findings that rows of `FINDINGS` are."""
+    """Return the findings in rows of `FINDINGS`."""
     return [
         Finding(*(_none(name) if value is None else value for name, value in row.items())) for row in rows.to_pylist()
     ]
 
 
 def table_of(findings: Sequence[Finding]) -> pa.Table:
-    """Findings as rows of `FINDINGS`."""
+    """Return findings as rows of `FINDINGS`."""
     return pa.Table.from_pylist([row_of(each) for each in findings], FINDINGS)
 
 
 def row_of(finding: Finding) -> dict[str, Any]:
-    """A finding as a row of `FINDINGS`, by column; None for what it does not have."""
+    """Return a finding as a row of `FINDINGS`, by column; None for what it does not have."""
     return {name: None if value == _none(name) else value for name, value in finding._asdict().items()}
 
 
@@ -113,7 +113,7 @@ def _is_cleaned(segment: SegmentPlan) -> bool:
 
 
 def _tasks(spark: SparkSession, segments: Sequence[SegmentPlan]) -> DataFrame:
-    """A row, in a Spark partition of its own, for each task."""
+    """Return a row for each task, in a Spark partition of its own."""
     tasks: list[list[SegmentPlan]] = [[]]
     size = 0
     for segment in segments:
@@ -133,7 +133,7 @@ def _segments_in(batches: Iterable[pa.RecordBatch]) -> Iterator[SegmentPlan]:
 
 
 def _judging(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """In a task: tasks of segments in, findings and summaries out."""
+    """Run in a task: from tasks of segments to findings and summaries."""
     for segment in _segments_in(batches):
         found, summary = judge_segment(segment)
         partition = segment.partition
@@ -143,7 +143,7 @@ def _judging(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _folding(plans: dict[tuple[str, int], PartitionPlan]) -> Callable[[pa.Table], pa.Table]:
-    """In a task: the rows of one partition in, all findings about it out."""
+    """Return a function for a task: from the rows of one partition to all findings about it."""
 
     def fold(rows: pa.Table) -> pa.Table:
         summaries: list[SegmentSummary] = [
@@ -164,7 +164,7 @@ def _keys(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _duplicate_keys(keys: DataFrame) -> DataFrame:
-    """A finding for each key that is there more than once, at its first place."""
+    """Return a finding for each key that occurs more than once, at its first place."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
@@ -191,7 +191,7 @@ def _told(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def duplicate_key(topic: str, partition: int, key: bytes, count: int, first: dict[str, Any], last: int) -> Finding:
-    """That a key is there more than once; `first` has the `offset`, `file` and `position` of the first time."""
+    """Return the finding for a repeated key. `first` has the `offset`, `file` and `position` of its first record."""
     shown = repr(key[:SHOWN_KEY_BYTES])[1:] + ("..." if len(key) > SHOWN_KEY_BYTES else "")
     detail = f"key {shown} is there {count} times, last at offset {last}"
     kind = BY_CODE["duplicate-key"]
