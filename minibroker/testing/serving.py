@@ -44,18 +44,12 @@ def run(settings: Settings, *, nodes: int, announce: Callable[[str], None], wish
 
 async def _run(settings: Settings, nodes: int, announce: Callable[[str], None], wishes: Wishes) -> None:
     stop = stop_signal()
-    if len(settings.log_directories) > 1:
-        raise StartError("--control and --faults need a single log directory, and log.dirs names several")
-    directory = Path(settings.log_directories[0])
     address = None
     if wishes.control is not None:
         from minibroker.testing.control.control_server import address_of, controlled
 
         address = address_of(wishes.control, wishes.token)
-    broker = _broker(settings, nodes, directory, wishes)
-    broker.first_records = wishes.first_records
-    if wishes.faults is not None:
-        broker.faults.load(wishes.faults)
+    broker = _broker(settings, nodes, wishes)
     async with contextlib.AsyncExitStack() as serving:
         clock = SystemClock(asyncio.get_running_loop())  # the machine's time, which the control cannot move
         measured = serving.enter_context(bound_metrics(settings, wishes.metrics_port, clock.wall_ms))
@@ -75,21 +69,27 @@ async def _run(settings: Settings, nodes: int, announce: Callable[[str], None], 
         await serve_until(stop)
 
 
-def _broker(settings: Settings, nodes: int, directory: Path, wishes: Wishes) -> Broker:
+def _broker(settings: Settings, nodes: int, wishes: Wishes) -> Broker:
+    """Return the broker, not started yet. Raises StartError."""
+    if len(settings.log_directories) > 1:
+        raise StartError("--control and --faults need a single log directory, and log.dirs names several")
     # The defaults are those of a plain process, not those of tests.
     texts: dict[str, Any] = {name: settings[name] for name in DEFAULTS} | settings.given
     if wishes.security is not None:
         texts |= _secured(settings, wishes.security)
-    auto_create = settings["auto.create.topics.enable"]
-    return Broker(
+    broker = Broker(
         texts,
         nodes=nodes,
-        auto_create=auto_create,
-        directory=directory,
+        auto_create=settings["auto.create.topics.enable"],
+        directory=Path(settings.log_directories[0]),
         emulate=wishes.emulate,
         security=wishes.security,
         users=wishes.users,
     )
+    broker.first_records = wishes.first_records
+    if wishes.faults is not None:
+        broker.faults.load(wishes.faults)
+    return broker
 
 
 def _secured(settings: Settings, protocol: str) -> dict[str, str]:

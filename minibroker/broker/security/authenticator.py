@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from minibroker.broker.configs.listener_settings import listener_setting
 from minibroker.broker.configs.settings import Settings, SettingsError
+from minibroker.broker.monitoring.authentication_statistics import AuthenticationStatistics
 from minibroker.broker.network.framing import PREFIX
 from minibroker.broker.requests.parked import Parked
 from minibroker.broker.security.exchanges import (
@@ -85,10 +86,18 @@ ADMIT: Final = Verdict()
 class SaslListener:
     """The mechanisms of one listener, by the current settings."""
 
-    def __init__(self, name: str, cluster: Callable[[], Cluster], clock: Clock, judges: Sequence[Judge] = ()) -> None:
+    def __init__(
+        self,
+        name: str,
+        cluster: Callable[[], Cluster],
+        clock: Clock,
+        statistics: AuthenticationStatistics | None = None,
+        judges: Sequence[Judge] = (),
+    ) -> None:
         """Read the static settings, and then the current ones. Raise SettingsError if the static ones are invalid."""
         self.judges = judges
         self.clock = clock
+        self.statistics = statistics or AuthenticationStatistics()
         self.run_detached = clock.run_detached
         self._name = name
         self._cluster = cluster
@@ -167,7 +176,7 @@ class Authenticator:
         self._timer: Timer | None = None  # for the end of the session
         self._reauthenticated_ms = -float("inf")
         listener.read_again()
-        self._must()
+        self._require_authentication()
 
     # --- the order of requests ------------------------------------------------------------------
 
@@ -180,7 +189,10 @@ class Authenticator:
         """Return why a client that must authenticate may not send a request of this API now, or None if it may."""
         if key in ADMITTED[self._state]:
             return None
-        return "after the session of the client has ended" if self._state is State.EXPIRED else NOT_YET
+        if self._state is not State.EXPIRED:
+            return NOT_YET
+        self._listener.statistics.expired += 1
+        return "after the session of the client has ended"
 
     @property
     def is_in_exchange(self) -> bool:
@@ -234,9 +246,9 @@ class Authenticator:
                 f"SASL mechanism '{mechanism}' requested by client is not supported for re-authentication of "
                 f"mechanism '{self._mechanism}'"
             )
-        self._must()
+        self._require_authentication()
 
-    def _must(self) -> None:
+    def _require_authentication(self) -> None:
         """Allow the client only to authenticate, in small frames."""
         self._connection.must_authenticate = True
         self._connection.known = None
@@ -321,6 +333,11 @@ class Authenticator:
         return self._let_in(end, verdict.session_ms, answer)
 
     def _let_in(self, end: Authenticated, session_ms: int | None, answer: Answer) -> Any:
+        statistics = self._listener.statistics
+        if self._previous is None:
+            statistics.succeeded += 1
+        else:
+            statistics.reauthenticated += 1
         self._state = State.AUTHENTICATED
         self._exchange = None
         connection = self._connection
@@ -392,6 +409,8 @@ class Authenticator:
         """Answer after the delay for failures, and close the connection."""
         connection = self._connection
         log.info("closing %s: %s", connection.peer, reason, extra=connection.log_fields)
+        if self._state is not State.FAILED:  # of what has failed, the request runs once more
+            self._count_failure()
         self._state = State.FAILED
         if self._listener.failure_delay_ms == 0:
             connection.end()
@@ -404,6 +423,12 @@ class Authenticator:
         timer = self._listener.clock.call_later(self._listener.failure_delay_ms, late)
         parked = Parked(timer.cancel)
         return parked
+
+    def _count_failure(self) -> None:
+        if self._previous is None:
+            self._listener.statistics.failed += 1
+        else:
+            self._listener.statistics.reauthentication_failed += 1
 
     def lost(self) -> None:
         """Stop the timer of a closed connection."""
