@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class ApiKey(IntEnum):
-    """The APIs of Kafka 4.3's broker listener, and their numbers on the wire."""
+    """The APIs of Kafka 4.4's broker listener, and their numbers on the wire."""
 
     PRODUCE = 0
     FETCH = 1
@@ -91,6 +91,8 @@ class ApiKey(IntEnum):
     DESCRIBE_SHARE_GROUP_OFFSETS = 90
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
+    STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE = 93
+    UNREGISTER_CONTROLLER = 94
 
 
 # The file in messages/ that declares an API's request and response.
@@ -105,6 +107,7 @@ _FILES: dict[str, tuple[ApiKey, ...]] = {
         ApiKey.DESCRIBE_QUORUM,
         ApiKey.UPDATE_FEATURES,
         ApiKey.UNREGISTER_BROKER,
+        ApiKey.UNREGISTER_CONTROLLER,
         ApiKey.ADD_RAFT_VOTER,
         ApiKey.REMOVE_RAFT_VOTER,
     ),
@@ -177,7 +180,11 @@ _FILES: dict[str, tuple[ApiKey, ...]] = {
         ApiKey.DELETE_SHARE_GROUP_STATE,
         ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
     ),
-    "streams_groups": (ApiKey.STREAMS_GROUP_HEARTBEAT, ApiKey.STREAMS_GROUP_DESCRIBE),
+    "streams_groups": (
+        ApiKey.STREAMS_GROUP_HEARTBEAT,
+        ApiKey.STREAMS_GROUP_DESCRIBE,
+        ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE,
+    ),
 }
 _FILE_OF = {key: file for file, keys in _FILES.items() for key in keys}
 

@@ -9,7 +9,7 @@ from minibroker.protocol.legible import MESSAGE_CHARACTERS, cut
 
 
 class ErrorCode(IntEnum):
-    """Kafka's error codes (org.apache.kafka.common.protocol.Errors of Kafka 4.3), as int16 on the wire."""
+    """Kafka's error codes (org.apache.kafka.common.protocol.Errors of Kafka 4.4), as int16 on the wire."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -146,6 +146,9 @@ class ErrorCode(IntEnum):
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131
     STREAMS_TOPOLOGY_FENCED = 132
     SHARE_SESSION_LIMIT_REACHED = 133
+    GROUP_DELETION_FAILED = 134
+    STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135
+    CONTROLLER_ID_NOT_REGISTERED = 136
 
 
 # Called with each new KafkaError: a journal uses this to record why a request was refused.

@@ -171,7 +171,7 @@ class Authenticator:
         self._exchange: Exchange | None = None
         self._previous: Principal | None = None  # while the client authenticates again, its principal before
         self._unwanted: str | None = None  # why the mechanism of a further authentication is refused
-        self._proven: Authenticated | None = None  # while a judge delays the end of the login
+        self._proven: Authenticated | None = None  # while a judge delays the answer
         self._failure: Reply | None = None
         self._timer: Timer | None = None  # for the end of the session
         self._reauthenticated_ms = -float("inf")

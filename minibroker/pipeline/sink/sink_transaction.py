@@ -154,7 +154,7 @@ class Transaction:
         return TxnOffsetCommitRequest(
             **self._producer(),
             group_id=self.transactional_id,
-            generation_id=-1,
+            generation_id_or_member_epoch=-1,
             member_id="",
             topics=[of_topic(name=topic, partitions=[offset]) for topic in sorted(_by_topic(self._partitions))],
         )

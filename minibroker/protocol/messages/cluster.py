@@ -5,14 +5,16 @@ from __future__ import annotations
 from minibroker.protocol.declare import Message, Struct, Uuid, field, int8, int16, int32, int64, uint16
 
 
-class ApiVersionsRequest(Message, api_key=18, versions="0-4", flexible="3+"):
+class ApiVersionsRequest(Message, api_key=18, versions="0-5", flexible="3+"):
     """Asks for a broker's APIs and their versions. It is the first request of most connections."""
 
     client_software_name: str = field("3+")
     client_software_version: str = field("3+")
+    cluster_id: str | None = field("5+", default=None)
+    node_id: int32 = field("5+", default=-1)
 
 
-class ApiVersionsResponse(Message, api_key=18, versions="0-4", flexible="3+", flexible_header="none"):
+class ApiVersionsResponse(Message, api_key=18, versions="0-5", flexible="3+", flexible_header="none"):
     """Lists APIs and features. Its header is always version 0, as the client does not know the versions yet."""
 
     error_code: int16 = field()
@@ -154,6 +156,20 @@ class UnregisterBrokerRequest(Message, api_key=64, versions="0", flexible="0+"):
 
 
 class UnregisterBrokerResponse(Message, api_key=64, versions="0", flexible="0+"):
+    """Says whether it was done."""
+
+    throttle_time_ms: int32 = field()
+    error_code: int16 = field()
+    error_message: str | None = field()
+
+
+class UnregisterControllerRequest(Message, api_key=94, versions="0", flexible="0+"):
+    """Asks to forget a controller that will not come back."""
+
+    controller_id: int32 = field()
+
+
+class UnregisterControllerResponse(Message, api_key=94, versions="0", flexible="0+"):
     """Says whether it was done."""
 
     throttle_time_ms: int32 = field()

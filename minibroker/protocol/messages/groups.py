@@ -190,13 +190,13 @@ class ListGroupsResponse(Message, api_key=16, versions="0-5", flexible="3+"):
         group_type: str = field("5+")
 
 
-class DeleteGroupsRequest(Message, api_key=42, versions="0-2", flexible="2+"):
+class DeleteGroupsRequest(Message, api_key=42, versions="0-3", flexible="2+"):
     """Asks to delete groups that have no members, with their offsets."""
 
     groups_names: list[str] = field()
 
 
-class DeleteGroupsResponse(Message, api_key=42, versions="0-2", flexible="2+"):
+class DeleteGroupsResponse(Message, api_key=42, versions="0-3", flexible="2+"):
     """Says for each group whether it was deleted."""
 
     throttle_time_ms: int32 = field()
@@ -205,3 +205,4 @@ class DeleteGroupsResponse(Message, api_key=42, versions="0-2", flexible="2+"):
     class DeletableGroupResult(Struct):
         group_id: str = field()
         error_code: int16 = field()
+        error_message: str | None = field("3+", default=None)

@@ -67,6 +67,12 @@ class BrokerRegistrationChangeRecord(Message, api_key=17, versions="0-3", flexib
     cordoned_log_dirs: list[Uuid] | None = field("3+", tag=3, default=None)
 
 
+class UnregisterControllerRecord(Message, api_key=29, versions="0", flexible="0+"):
+    """A controller is forgotten."""
+
+    controller_id: int32 = field()
+
+
 class RegisterControllerRecord(Message, api_key=27, versions="0", flexible="0+"):
     """A controller has registered."""
 

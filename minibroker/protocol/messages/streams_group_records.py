@@ -18,6 +18,8 @@ class StreamsGroupMetadataValue(Message, api_key=17, versions="0", flexible="0+"
     metadata_hash: int64 = field()
     validated_topology_epoch: int32 = field(tag=0, default=-1)
     last_assignment_configs: list[LastAssignmentConfig] | None = field(tag=1)
+    stored_description_topology_epoch: int32 = field(tag=2, default=-1)
+    failed_description_topology_epoch: int32 = field(tag=3, default=-1)
 
     class LastAssignmentConfig(Struct):
         key: str = field()

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from minibroker.protocol.declare import Message, Struct, field, int8, int16, int32, int64
+from minibroker.protocol.declare import Message, Struct, Uuid, field, int8, int16, int32, int64
 
 
-class InitProducerIdRequest(Message, api_key=22, versions="0-5", flexible="2+"):
+class InitProducerIdRequest(Message, api_key=22, versions="0-6", flexible="2+"):
     """Asks for a producer id and epoch, and aborts the transaction of an older producer with the transactional id."""
 
     transactional_id: str | None = field()
     transaction_timeout_ms: int32 = field()
     producer_id: int64 = field("3+", default=-1)
     producer_epoch: int16 = field("3+", default=-1)
+    enable2_pc: bool = field("6+")
+    keep_prepared_txn: bool = field("6+")
 
 
-class InitProducerIdResponse(Message, api_key=22, versions="0-5", flexible="2+"):
+class InitProducerIdResponse(Message, api_key=22, versions="0-6", flexible="2+"):
     """Answers with the producer id and epoch."""
 
     throttle_time_ms: int32 = field()
     error_code: int16 = field()
     producer_id: int64 = field(default=-1)
     producer_epoch: int16 = field()
+    ongoing_txn_producer_id: int64 = field("6+", default=-1)
+    ongoing_txn_producer_epoch: int16 = field("6+", default=-1)
 
 
 class AddPartitionsToTxnRequest(Message, api_key=24, versions="0-5", flexible="3+"):
@@ -81,20 +85,21 @@ class AddOffsetsToTxnResponse(Message, api_key=25, versions="0-4", flexible="3+"
     error_code: int16 = field()
 
 
-class TxnOffsetCommitRequest(Message, api_key=28, versions="0-5", flexible="3+"):
+class TxnOffsetCommitRequest(Message, api_key=28, versions="0-6", flexible="3+"):
     """Asks to commit offsets of a group together with the transaction."""
 
     transactional_id: str = field()
     group_id: str = field()
     producer_id: int64 = field()
     producer_epoch: int16 = field()
-    generation_id: int32 = field("3+", default=-1)
+    generation_id_or_member_epoch: int32 = field("3+", default=-1)
     member_id: str = field("3+")
     group_instance_id: str | None = field("3+", default=None)
     topics: list[TxnOffsetCommitRequestTopic] = field()
 
     class TxnOffsetCommitRequestTopic(Struct):
-        name: str = field()
+        name: str = field("0-5")
+        topic_id: Uuid = field("6+")
         partitions: list[TxnOffsetCommitRequestPartition] = field()
 
         class TxnOffsetCommitRequestPartition(Struct):
@@ -104,14 +109,15 @@ class TxnOffsetCommitRequest(Message, api_key=28, versions="0-5", flexible="3+")
             committed_metadata: str | None = field()
 
 
-class TxnOffsetCommitResponse(Message, api_key=28, versions="0-5", flexible="3+"):
+class TxnOffsetCommitResponse(Message, api_key=28, versions="0-6", flexible="3+"):
     """Says for each partition whether its offset was accepted."""
 
     throttle_time_ms: int32 = field()
     topics: list[TxnOffsetCommitResponseTopic] = field()
 
     class TxnOffsetCommitResponseTopic(Struct):
-        name: str = field()
+        name: str = field("0-5")
+        topic_id: Uuid = field("6+")
         partitions: list[TxnOffsetCommitResponsePartition] = field()
 
         class TxnOffsetCommitResponsePartition(Struct):

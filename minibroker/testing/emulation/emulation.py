@@ -48,12 +48,13 @@ FEATURES: Final[dict[str, tuple[tuple[str, int], ...]]] = {
         ("4.1", 27),
         ("4.2", 29),
         ("4.3", 30),
+        ("4.4", 33),
     ),
     "group.version": (("4.0", 1),),
     "transaction.version": (("4.0", 2),),
     "eligible.leader.replicas.version": (("4.0", 1),),
     "kraft.version": (("3.9", 1),),
-    "share.version": (("4.1", 1),),
+    "share.version": (("4.1", 1), ("4.4", 2)),
     "streams.version": (("4.2", 1),),
 }
 
