@@ -278,15 +278,15 @@ class Authenticator:
         except InvalidCredentials as error:
             return self._fail(self._invalid_credentials(), answer, str(error))
         if not isinstance(challenge, bytes):
-            return self._go_on_later(challenge, token, answer)
+            return self._after(challenge, lambda: self.evaluate(token, answer))
         return answer(Reply(ErrorCode.NONE, "", challenge, 0))
 
-    def _go_on_later(self, wait: Wait, token: bytes, answer: Answer) -> Parked:
-        """Park the request until the exchange can continue."""
+    def _after(self, wait: Wait, work: Callable[[], Any]) -> Parked:
+        """Return a request that waits, and then has the outcome of `work`."""
         parked = Parked()
 
         def go_on() -> None:
-            outcome = self.evaluate(token, answer)
+            outcome = work()
             if isinstance(outcome, Parked):
                 parked.follow(outcome)
             else:
@@ -311,18 +311,10 @@ class Authenticator:
             return self._decide(end, verdict, answer)
         self._proven = end
 
-        def decide() -> None:
-            outcome = self._decide(end, verdict, answer)
-            if isinstance(outcome, Parked):
-                parked.follow(outcome)
-            else:
-                parked.complete(outcome)
+        def wait(then: Callable[[], None]) -> None:
+            self._listener.clock.call_later(verdict.delay_ms, then)
 
-        timer = self._listener.clock.call_later(
-            verdict.delay_ms, lambda: None if parked.done else parked.attempt(decide)
-        )
-        parked = Parked(timer.cancel)
-        return parked
+        return self._after(wait, lambda: self._decide(end, verdict, answer))
 
     def _verdict(self, mechanism: str, user: str | None) -> Verdict:
         """Return what the judges decide, all together."""
