@@ -62,7 +62,7 @@ def _print_settings(context: click.Context, _: click.Parameter, wanted: bool) ->
     help="The token that its clients must send; needed if other machines may connect.",
 )
 @click.option("--faults", type=click.Path(path_type=Path), help="Load faults from this YAML file.")
-@click.option("--emulate", metavar="RELEASE", help="Answer like this release of Apache Kafka, from 0.8.2 to 4.3.")
+@click.option("--emulate", metavar="RELEASE", help="Answer like this release of Apache Kafka, from 0.8.2 to 4.4.")
 @click.option(
     "--security",
     type=click.Choice(PROTOCOLS),

@@ -1,12 +1,12 @@
 """The names of Kafka's directories and files: making and parsing them.
 
-    <topic>-<partition>/                              a log
-    <topic>-<partition>.<32 hex digits>-delete/       a log that is being removed
-    <topic>-<partition>.<32 hex digits>-stray/        a log that is not in the cluster's metadata
-    <topic>-<partition>.<32 hex digits>-future/       an incomplete copy of a log in another directory
-    <base offset, 20 digits>.log .index .timeindex .txnindex .snapshot
-    <any of these>.deleted .cleaned .swap             being deleted, being compacted, about to replace an original
-    """
+<topic>-<partition>/                              a log
+<topic>-<partition>.<32 hex digits>-delete/       a log that is being removed
+<topic>-<partition>.<32 hex digits>-stray/        a log that is not in the cluster's metadata
+<topic>-<partition>.<32 hex digits>-future/       an incomplete copy of a log in another directory
+<base offset, 20 digits>.log .index .timeindex .txnindex .snapshot
+<any of these>.deleted .cleaned .swap             being deleted, being compacted, about to replace an original
+"""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class EmbeddedBroker:
 
         The logs are in `directory`, or else in a temporary one that is removed at the end. `auto_create` is
         `auto.create.topics.enable`. `seed` makes ids and leaders the same in every run. `emulate` is a release of
-        Apache Kafka from "0.8.2" to "4.3"; the broker answers as that release did. `security` is "PLAINTEXT", "SSL",
+        Apache Kafka from "0.8.2" to "4.4"; the broker answers as that release did. `security` is "PLAINTEXT", "SSL",
         "SASL_PLAINTEXT" or "SASL_SSL": the broker makes certificates, knows `users` by their passwords, and obeys ACLs.
         Raises SettingsError, and ValueError for an unknown release or security and for too few or too many nodes.
         """

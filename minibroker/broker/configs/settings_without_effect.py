@@ -249,9 +249,7 @@ _ROWS: Final[tuple[Setting, ...]] = (
     _kept("ssl.provider", STRING, None, update=PER_BROKER),
     _kept("ssl.secure.random.implementation", STRING, None, update=PER_BROKER),
     _kept("ssl.trustmanager.algorithm", STRING, "PKIX", update=PER_BROKER),
-    _kept("transaction.two.phase.commit.enable", BOOLEAN, False),
     _kept("unclean.leader.election.interval.ms", LONG, 300_000, FROM_ONE, internal=True),
-    _kept("unstable.api.versions.enable", BOOLEAN, False, internal=True),
     _kept("unstable.feature.versions.enable", BOOLEAN, False, internal=True),
 )
 # fmt: on

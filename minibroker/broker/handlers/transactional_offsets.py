@@ -7,13 +7,13 @@ part of the transaction.
 
 Versions: 2 brought leader epochs, 3 the member and its generation (KIP-447) and flexible fields, 4
 TRANSACTION_ABORTABLE for a group that was not added (before, INVALID_TXN_STATE). From 5 on this request adds the
-group's partition to the transaction (KIP-890).
+group's partition to the transaction (KIP-890). 6 brought topic ids, and GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH
+instead of ILLEGAL_GENERATION (KIP-1319).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from minibroker.broker.groups.offsets import CommittedOffset
 from minibroker.broker.handlers.committed_offsets import check_topics, java_length, wait_for_offsets
@@ -29,9 +29,6 @@ from minibroker.protocol.messages.transactions import TxnOffsetCommitRequest, Tx
 from minibroker.protocol.primitives import ZERO_UUID
 from minibroker.protocol.steps import Steps, are_few, at_once
 
-if TYPE_CHECKING:
-    from minibroker.broker.groups.group import CheckPartition
-
 AskedPartition = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic.TxnOffsetCommitRequestPartition
 TopicAnswer = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
 Answer = TopicAnswer.TxnOffsetCommitResponsePartition
@@ -39,6 +36,8 @@ Asked = tuple[Topic, AskedPartition, Answer]
 
 FIRST_WITH_ABORTABLE = 4
 FIRST_THAT_JOINS = 5
+FIRST_WITH_TOPIC_IDS = 6
+SINCE_TOPIC_IDS = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.STALE_MEMBER_EPOCH)
 NO_GENERATION = -1
 
 
@@ -78,15 +77,17 @@ def _existing(
     """Return the partitions that exist. Put all partitions into the response, unknown ones with an error."""
     found: list[Asked] = []
     for topic in request.topics:
-        known, unknown = context.find_topic(topic.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        key = topic.topic_id if context.version >= FIRST_WITH_TOPIC_IDS else topic.name
+        known, unknown = context.find_topic(key), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         try:
             context.authorize(WRITE_TRANSACTIONAL_ID, request.transactional_id)
             context.authorize(READ_GROUP, request.group_id)
-            context.authorize(READ_TOPIC, topic.name)
+            context.authorize_topic(READ_TOPIC, key)
         except KafkaError as error:
             known, unknown = None, error.code
-        answers = TopicAnswer(name=topic.name)
-        response.topics.append(answers)
+        answers = TopicAnswer(name=topic.name, topic_id=topic.topic_id)
+        if topic.partitions or known is None:  # as Kafka, which says nothing of a topic of which nothing is asked
+            response.topics.append(answers)
         yield
         for partition in topic.partitions:
             yield
@@ -132,10 +133,12 @@ def _committed(
         nonlocal joined
         check_topics(context, (topic for topic, _, _ in taken))
         joined = _joined(context, request, producer)
-        check_partition = _check_committer(context, request)
-        if check_partition is not None:
-            for topic, partition, _ in taken:
-                check_partition(topic.name, ZERO_UUID, partition.partition_index)
+        try:
+            _check_committer(context, request, taken)
+        except KafkaError as error:
+            if context.version < FIRST_WITH_TOPIC_IDS and error.code in SINCE_TOPIC_IDS:
+                raise KafkaError(ErrorCode.ILLEGAL_GENERATION, error.message) from error
+            raise
 
     yield from commit_offsets(groups, request.group_id, offsets, check, producer)
     return taken, joined
@@ -150,20 +153,19 @@ def _joined(context: RequestContext, request: TxnOffsetCommitRequest, producer: 
     return join_or_verify(context.cluster.transactions, request.transactional_id, producer, partition, joins=joins)
 
 
-def _check_committer(context: RequestContext, request: TxnOffsetCommitRequest) -> CheckPartition | None:
-    """Check that the client may commit. Return the check for each partition, or None. Raise KafkaError."""
-    group = context.cluster.groups.groups.get(request.group_id)
-    if group is not None:
-        return group.check_commit(
-            request.member_id,
-            request.group_instance_id,
-            request.generation_id,
-            transactional=True,
-            version=context.version,
-        )
-    if request.generation_id > NO_GENERATION:
-        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-    return None
+def _check_committer(context: RequestContext, request: TxnOffsetCommitRequest, taken: Sequence[Asked]) -> None:
+    """Check that the client may commit offsets of these partitions. Raise KafkaError."""
+    group, epoch = context.cluster.groups.groups.get(request.group_id), request.generation_id_or_member_epoch
+    if group is None:
+        if epoch > NO_GENERATION:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
+        return
+    member = request.member_id, request.group_instance_id, epoch
+    check_partition = group.check_commit(*member, transactional=True, version=context.version)
+    if check_partition is not None:
+        for topic, partition, _ in taken:
+            topic_id = topic.topic_id if context.version >= FIRST_WITH_TOPIC_IDS else ZERO_UUID
+            check_partition(topic.name, topic_id, partition.partition_index)
 
 
 def _offset(partition: AskedPartition, now_ms: int) -> CommittedOffset:

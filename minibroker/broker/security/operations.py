@@ -57,6 +57,11 @@ class Right(NamedTuple):
     resource_type: ResourceType
 
 
+def user_resource(name: str) -> str:
+    """Return the name of a user as a resource: "*" for all, a principal such as Group:a, or a user's name."""
+    return name if name == "*" or ":" in name else f"User:{name}"
+
+
 DENIALS = {
     ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
@@ -86,10 +91,11 @@ CLUSTER_ACTION = Right(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
 DESCRIBE_CLUSTER_CONFIGS = Right(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)
 ALTER_CLUSTER_CONFIGS = Right(Operation.ALTER_CONFIGS, ResourceType.CLUSTER)
 IDEMPOTENT_WRITE = Right(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER)
+TWO_PHASE_COMMIT_ID = Right(Operation.TWO_PHASE_COMMIT, ResourceType.TRANSACTIONAL_ID)
 WRITE_TRANSACTIONAL_ID = Right(Operation.WRITE, ResourceType.TRANSACTIONAL_ID)
 DESCRIBE_TRANSACTIONAL_ID = Right(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID)
 DESCRIBE_TOKEN = Right(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN)
-CREATE_TOKENS = Right(Operation.CREATE_TOKENS, ResourceType.USER)  # a user's name has its type, as in User:alice
+CREATE_TOKENS = Right(Operation.CREATE_TOKENS, ResourceType.USER)  # the name includes the type, as in User:alice
 DESCRIBE_TOKENS = Right(Operation.DESCRIBE_TOKENS, ResourceType.USER)
 
 DESCRIBING_CONFIGS = (DESCRIBE_TOPIC_CONFIGS, DESCRIBE_CLUSTER_CONFIGS, DESCRIBE_GROUP_CONFIGS)
@@ -114,7 +120,12 @@ REQUIRED: Mapping[ApiKey, tuple[Right, ...]] = {
     ApiKey.CREATE_TOPICS: (CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC_CONFIGS),
     ApiKey.DELETE_TOPICS: (DESCRIBE_TOPIC, DELETE_TOPIC),
     ApiKey.DELETE_RECORDS: (DELETE_TOPIC,),
-    ApiKey.INIT_PRODUCER_ID: (WRITE_TRANSACTIONAL_ID, IDEMPOTENT_WRITE, WRITE_TOPIC),  # the last on any topic
+    ApiKey.INIT_PRODUCER_ID: (
+        WRITE_TRANSACTIONAL_ID,
+        TWO_PHASE_COMMIT_ID,
+        IDEMPOTENT_WRITE,
+        WRITE_TOPIC,  # on any topic
+    ),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: (CLUSTER_ACTION, DESCRIBE_TOPIC),
     ApiKey.ADD_PARTITIONS_TO_TXN: (CLUSTER_ACTION, WRITE_TRANSACTIONAL_ID, WRITE_TOPIC),
     ApiKey.ADD_OFFSETS_TO_TXN: (WRITE_TRANSACTIONAL_ID, READ_GROUP),
@@ -130,10 +141,10 @@ REQUIRED: Mapping[ApiKey, tuple[Right, ...]] = {
     ApiKey.DESCRIBE_LOG_DIRS: (DESCRIBE_CLUSTER,),
     ApiKey.SASL_AUTHENTICATE: (),
     ApiKey.CREATE_PARTITIONS: (ALTER_TOPIC,),
-    ApiKey.CREATE_DELEGATION_TOKEN: (CREATE_TOKENS,),  # for somebody else
+    ApiKey.CREATE_DELEGATION_TOKEN: (CREATE_TOKENS,),  # for another user
     ApiKey.RENEW_DELEGATION_TOKEN: (),
     ApiKey.EXPIRE_DELEGATION_TOKEN: (),
-    ApiKey.DESCRIBE_DELEGATION_TOKEN: (DESCRIBE_TOKEN, DESCRIBE_TOKENS),  # of others
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: (DESCRIBE_TOKEN, DESCRIBE_TOKENS),  # of other users
     ApiKey.DELETE_GROUPS: (DELETE_GROUP,),
     ApiKey.ELECT_LEADERS: (ALTER_CLUSTER,),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: ALTERING_CONFIGS,
@@ -159,6 +170,7 @@ REQUIRED: Mapping[ApiKey, tuple[Right, ...]] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (DESCRIBE_TOPIC,),
     ApiKey.ADD_RAFT_VOTER: (ALTER_CLUSTER,),
     ApiKey.REMOVE_RAFT_VOTER: (ALTER_CLUSTER,),
+    ApiKey.UNREGISTER_CONTROLLER: (ALTER_CLUSTER,),
 }
 
 OPERATIONS = {  # by type of resource

@@ -40,6 +40,7 @@ LAST_CODE: Final[dict[str, ErrorCode]] = {
     "3.9": ErrorCode.VOTER_NOT_FOUND,
     "4.0": ErrorCode.REBOOTSTRAP_REQUIRED,
     "4.1": ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+    "4.4": ErrorCode.CONTROLLER_ID_NOT_REGISTERED,
 }
 # By newer code, the code with which a release without it answered; for all other codes it was `OTHERWISE`.
 BEFORE: Final[dict[ErrorCode, ErrorCode]] = {

@@ -220,6 +220,7 @@ REQUESTS: dict[ApiKey, list[Asked]] = {
     ApiKey.DELETE_RECORDS: [(_delete_records(), None)],
     ApiKey.INIT_PRODUCER_ID: [
         (transactions.InitProducerIdRequest(transactional_id=ID, transaction_timeout_ms=1000), None),
+        (transactions.InitProducerIdRequest(transactional_id=ID, transaction_timeout_ms=1000, enable2_pc=True), None),
         (transactions.InitProducerIdRequest(transactional_id=None), None),
     ],
     ApiKey.OFFSET_FOR_LEADER_EPOCH: [(_ask_for_epoch(), None)],
@@ -227,7 +228,7 @@ REQUESTS: dict[ApiKey, list[Asked]] = {
     ApiKey.ADD_OFFSETS_TO_TXN: [(transactions.AddOffsetsToTxnRequest(transactional_id=ID, group_id=GROUP), None)],
     ApiKey.END_TXN: [(transactions.EndTxnRequest(transactional_id=ID), None)],
     ApiKey.WRITE_TXN_MARKERS: [(_write_markers(), None)],
-    ApiKey.TXN_OFFSET_COMMIT: [(_commit_in_transaction(), None)],
+    ApiKey.TXN_OFFSET_COMMIT: [(_commit_in_transaction(), 5)],
     ApiKey.DESCRIBE_ACLS: [(security.DescribeAclsRequest(**ANY_ACL), None)],
     ApiKey.CREATE_ACLS: [(_acl(), None)],
     ApiKey.DELETE_ACLS: [
@@ -292,6 +293,7 @@ REQUESTS: dict[ApiKey, list[Asked]] = {
         )
     ],
     ApiKey.CONSUMER_GROUP_DESCRIBE: [(consumer_groups.ConsumerGroupDescribeRequest(group_ids=["c"]), None)],
+    ApiKey.UNREGISTER_CONTROLLER: [(cluster.UnregisterControllerRequest(controller_id=9), None)],
     ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: [(telemetry.GetTelemetrySubscriptionsRequest(), None)],
     ApiKey.PUSH_TELEMETRY: [(telemetry.PushTelemetryRequest(client_instance_id=bytes(range(16))), None)],
     ApiKey.LIST_CONFIG_RESOURCES: [(configs.ListConfigResourcesRequest(), None)],
@@ -327,7 +329,7 @@ class Authorizer:
     def __init__(self, patch: pytest.MonkeyPatch, rights: set[Right]) -> None:
         self.asked: list[tuple[Right, str]] = []
         self.rights = rights
-        patch.setattr(RequestContext, "allows", lambda _, right, name="kafka-cluster": self._allows(right, name))
+        patch.setattr(RequestContext, "allows", lambda _, right, name="kafka-cluster", **__: self._allows(right, name))
         patch.setattr(RequestContext, "allows_some", lambda _, right: self._allows(right, "any"))
         patch.setattr(RequestContext, "allowed_operations", lambda *_: 0)
 
