@@ -174,7 +174,8 @@ async def by_aiokafka(case: Case) -> Case:
     settings = python_settings(case, AioToken)
     producer = aiokafka.AIOKafkaProducer(**settings, enable_idempotence=True)
     try:
-        await producer.start()
+        async with asyncio.timeout(4 if case.get("refused") else PATIENCE_S):
+            await producer.start()
         if case["action"] == "until-refused":
             await aio_write_until_refused(producer, case)
         sent = []
