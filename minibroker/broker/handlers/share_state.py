@@ -40,7 +40,6 @@ def _each_partition(
     do: Callable[[ShareKey, Any], Any],
 ) -> Steps[list[Result]]:
     """Return the results of `do` for each partition; its KafkaError is that partition's answer alone."""
-    context.authorize(CLUSTER_ACTION)
     topic_shape, partition_shape = shapes
     results = []
     for topic in topics:
@@ -60,6 +59,7 @@ def _each_partition(
 
 def _checked(context: RequestContext, group_id: str, topic_id: bytes, index: int) -> ShareKey:
     """Return the key of a partition that exists and whose state this node keeps. Raises KafkaError."""
+    context.authorize(CLUSTER_ACTION)
     if index < 0:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "The partition id cannot be a negative number.")
     key = ShareKey(group_id, topic_id, index)

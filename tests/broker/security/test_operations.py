@@ -69,7 +69,7 @@ def _share_fetch(harness: Harness) -> share_fetch.ShareFetchRequest:
     topic_id = harness.cluster.image.topics[TOPIC].topic_id
     return share_fetch.ShareFetchRequest(
         group_id="s",
-        member_id="m",
+        member_id="n",
         max_bytes=1 << 20,
         max_records=1,
         topics=[Topic(topic_id=topic_id, partitions=[Topic.FetchPartition(partition_index=0)])],
@@ -77,6 +77,7 @@ def _share_fetch(harness: Harness) -> share_fetch.ShareFetchRequest:
 
 
 def _share_acknowledge(harness: Harness) -> share_fetch.ShareAcknowledgeRequest:
+    harness.request(_share_fetch(harness), user="alice")  # which begins the session, if it may
     Topic = share_fetch.ShareAcknowledgeRequest.AcknowledgeTopic
     batch = Topic.AcknowledgePartition.AcknowledgementBatch(first_offset=0, last_offset=0, acknowledge_types=[1])
     partition = Topic.AcknowledgePartition(partition_index=0, acknowledgement_batches=[batch])

@@ -114,8 +114,7 @@ class ShareGroup(Group):
         if before is None or before[:5] != member[:5]:
             changes.append(_member_metadata(self.group_id, member))
         changed = before is None or before.topic_names != member.topic_names
-        target = self._assign(changes, members, begin, changed=changed)
-        epoch = self.epoch if not changes else self._epoch_of(changes)
+        target, epoch = self._assign(changes, members, begin, changed=changed)
         assignment = target.get(member.member_id, {})
         if member.epoch != epoch or member.assigned != assignment:
             member = member._replace(epoch=epoch, previous_epoch=member.epoch, assigned=assignment)
@@ -123,13 +122,6 @@ class ShareGroup(Group):
         self.commit(changes)
         self._begin_session(member.member_id)
         return self.members[member.member_id]
-
-    def _epoch_of(self, changes: Sequence[Change]) -> int:
-        """Return the group's epoch after these changes."""
-        epochs = [
-            change.value.epoch for change in changes if isinstance(change.value, messages.ShareGroupMetadataValue)
-        ]
-        return epochs[-1] if epochs else self.epoch
 
     def remove(self, member_id: str) -> None:
         """Remove a member; the others learn of the new target with their heartbeats. Raises KafkaError."""
@@ -150,29 +142,36 @@ class ShareGroup(Group):
 
     def _assign(
         self, changes: list[Change], members: Mapping[str, ShareMember], begin: Begin | None, *, changed: bool
-    ) -> Mapping[str, Partitions]:
-        """Begin another epoch with a new target, if members or topics have changed; return the target."""
+    ) -> tuple[Mapping[str, Partitions], int]:
+        """Begin another epoch if members or topics have changed; return the target and its epoch.
+
+        The target is made anew for a new epoch, but not before `share.assignment.interval.ms` is over.
+        """
         image, now_ms = self.context.cluster.image, self.clock.wall_ms()
         names = {name for member in members.values() for name in member.topic_names}
         found = metadata_hash(names, image)
         ready = {} if begin is None else self._initialize(changes, names, begin)
-        if not changed and found == self.metadata_hash and not ready:
-            return self.target
+        epoch = self.epoch
+        if changed or found != self.metadata_hash or ready:
+            epoch += 1
+            changes.append(_group_epoch(self.group_id, epoch, found))
+        interval_ms = group_value(self.context.cluster, self.group_id, "share.assignment.interval.ms")
+        is_early = self.assignment_timestamp_ms and now_ms < self.assignment_timestamp_ms + interval_ms
+        if epoch == self.assignment_epoch or is_early:
+            return self.target, self.assignment_epoch
         subscriptions = {
             member_id: frozenset(image.topics[name].topic_id for name in member.topic_names if name in image.topics)
             for member_id, member in members.items()
         }
         indexes = {topic_id: partitions for topic_id, (_, partitions) in {**self.initialized, **ready}.items()}
         target = assigned(subscriptions, self.target, indexes)
-        epoch = self.epoch + 1
-        changes.append(_group_epoch(self.group_id, epoch, found))
         changes += [
             _member_target(self.group_id, member_id, partitions)
             for member_id, partitions in target.items()
             if self.target.get(member_id) != partitions
         ]
         changes.append(_target_epoch(self.group_id, epoch, now_ms))
-        return target
+        return target, epoch
 
     def _initialize(
         self, changes: list[Change], names: set[str], begin: Begin
