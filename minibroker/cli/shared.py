@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import click
 
 from minibroker.protocol.legible import escaped
+from minibroker.quantities import milliseconds
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -66,6 +67,14 @@ def assignment_of(text: str) -> tuple[str, str]:
     if not separator or not name:
         raise click.BadParameter(f"{text!r} is not NAME=VALUE")
     return name, value
+
+
+def duration_of(text: str) -> int:
+    """Parse an ISO 8601 period, or one like `2 hours`, to ms. Raises click.BadParameter."""
+    try:
+        return round(milliseconds(text))
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is no period like P1DT12H, PT30M or '30 min'") from None
 
 
 def assignments_option(flag: str, argument: str, help: str) -> Callable[[Command], Command]:

@@ -136,7 +136,7 @@ class Cluster:
             answer = await sent.link.answer(sent.correlation_id, timeout_ms / 1000)
         except _FAILURES as error:
             self._drop(sent.node, sent.link)
-            raise self._failure(sent._replace(error=_in_time(error, timeout_ms / 1000))) from None
+            raise self._failure(sent._replace(error=_timed(error, timeout_ms / 1000))) from None
         sent.link.used_s = self._network.now()
         return answer
 
@@ -167,10 +167,10 @@ class Cluster:
             check(code, f"{self.address(node)}: {what}", message)
 
     async def reach(self) -> None:
-        """Ask each bootstrap server once, in their order, until one answers.
+        """Ask each bootstrap server once, in order, until one answers.
 
-        Unlike `request`, it does not wait for a server that may answer later: a person waits for this. All servers
-        together get the time of `socket.connection.setup.timeout.ms`. Raises `ClientError` with the reason of each.
+        Unlike `request`, it does not retry, as a person waits for the result. All servers together get the time of
+        `socket.connection.setup.timeout.ms`. Raises `ClientError` with the reason of each.
         """
         timeout_s = max(1, self.settings.setup_timeout_ms // len(self._bootstrap)) / 1000
         reasons = []
@@ -179,7 +179,7 @@ class Cluster:
                 await self._ask_once(address, timeout_s)
                 return
             except _FAILURES as error:
-                reasons.append(f"{address}: {_reason(_in_time(error, timeout_s))}")
+                reasons.append(f"{address}: {_reason(_timed(error, timeout_s))}")
         raise ClientError(f"cannot connect to {'; '.join(reasons)}")
 
     # Nodes, leaders and coordinators
@@ -271,7 +271,7 @@ class Cluster:
             await link.write(data, timeout_ms / 1000)
         except OSError as error:
             self._drop(node, link)
-            return Sent(node, api, link, correlation_id, _in_time(error, timeout_ms / 1000))
+            return Sent(node, api, link, correlation_id, _timed(error, timeout_ms / 1000))
         return Sent(node, api, link, correlation_id)
 
     async def _link(self, node: Node, timeout_s: float) -> Link:
@@ -311,7 +311,7 @@ class Cluster:
                 link.close()
                 raise
         except TimeoutError as error:
-            raise _in_time(error, timeout_s) from None
+            raise _timed(error, timeout_s) from None
         except (OverflowError, UnicodeError) as error:  # an invalid port or host, maybe from the broker
             raise ConnectionError(f"no such address: {error}") from None
         return link
@@ -337,7 +337,7 @@ class Cluster:
         self._nodes = nodes
 
     async def _ask_once(self, address: Address, timeout_s: float) -> None:
-        """Ask for the nodes, which every broker answers to whoever has authenticated. Raises what `_FAILURES` are."""
+        """Send a Metadata request without topics, which needs no rights. Raises one of `_FAILURES`."""
         link = await self._link(address, timeout_s)
         version = link.connection.version(MetadataRequest, 1, NEWEST)
         correlation_id, data = link.connection.send(MetadataRequest(topics=[]), version)
@@ -356,13 +356,13 @@ class Cluster:
 
         error, code = sent.error, None
         assert error is not None
-        may_pass = isinstance(error, OSError) and not isinstance(error, ssl.SSLError)
+        is_retriable = isinstance(error, OSError) and not isinstance(error, ssl.SSLError)
         text = _reason(error)
-        if may_pass and not isinstance(error, TimeoutError):
+        if is_retriable and not isinstance(error, TimeoutError):
             text = f"no connection: {text}"
         elif isinstance(error, UnsupportedVersion):
             code = ErrorCode.UNSUPPORTED_VERSION
-        why = Reaction.FIND_BOTH if may_pass else Reaction.FATAL
+        why = Reaction.FIND_BOTH if is_retriable else Reaction.FATAL
         return ClientError(f"{self.address(sent.node)}: {sent.api}: {text}", why, code)
 
     async def _find_leader(self, topic: str, partition: int) -> Leader:
@@ -388,7 +388,7 @@ class Cluster:
 
 
 def _reason(error: Exception) -> str:
-    """Return what failed, below a request."""
+    """Return the reason of a failure, for a message."""
     from minibroker.client.tls import tls_problem
 
     if isinstance(error, ProtocolError):
@@ -396,6 +396,6 @@ def _reason(error: Exception) -> str:
     return tls_problem(error) or str((isinstance(error, OSError) and error.strerror) or error)
 
 
-def _in_time(error: Exception, timeout_s: float) -> Exception:
+def _timed(error: Exception, timeout_s: float) -> Exception:
     """Return a TimeoutError that says how long we waited; return any other error as it is."""
     return TimeoutError(f"no answer in {timeout_s * 1000:.0f} ms") if isinstance(error, TimeoutError) else error

@@ -77,7 +77,7 @@ def _mechanism(mechanism: str | None, module: LoginModule | None) -> str:
 
 
 def _user(mechanism: str, module: LoginModule | None, given: Mapping[str, str | None]) -> tuple[str, str, bool]:
-    """Return a name and a password, and whether they are those of a delegation token, which only SCRAM takes."""
+    """Return name and password, and whether they are a delegation token's, which only SCRAM supports."""
     options = {} if module is None else dict(module.options)
     username = options.pop("username", given["username"])
     password = options.pop("password", given["password"])

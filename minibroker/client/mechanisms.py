@@ -48,7 +48,7 @@ def scram(
 ) -> Exchange:
     """Prove that we know the password, and check the broker's proof that it knows it, too.
 
-    With `is_token`, these are the id and the secret of a delegation token (KIP-48).
+    With `is_token`, name and password are the id and the HMAC of a delegation token (KIP-48).
     """
     nonce = nonce or base64.b64encode(os.urandom(NONCE_BYTES)).decode()
     name = username.replace("=", "=3D").replace(",", "=2C")

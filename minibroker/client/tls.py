@@ -19,7 +19,7 @@ ReadStore = Callable[[str, str], str]
 PEM: Final = b"-----BEGIN"
 VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 STORE_TYPES: Final = ("PEM", "JKS", "PKCS12")
-# Reasons of OpenSSL for bytes that are not TLS.
+# OpenSSL's reasons for bytes that are not TLS.
 NOT_TLS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
 # Settings that have no effect without another one. Java's client refuses them as well.
 NEEDS: Final = {
@@ -72,7 +72,7 @@ def tls_context(settings: dict[str, str], wanted: bool, read_store: ReadStore | 
 
 
 def tls_problem(error: Exception) -> str | None:
-    """Return why a connection failed with this error of TLS, or None for other errors."""
+    """Return the message for an error of TLS, None for other errors."""
     if not isinstance(error, ssl.SSLError):
         return None
     if isinstance(error, ssl.SSLCertVerificationError):

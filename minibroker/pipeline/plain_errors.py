@@ -19,7 +19,7 @@ Result = TypeVar("Result")
 Row = TypeVar("Row")
 
 
-def told_plainly(method: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+def with_plain_errors(method: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     """Return a function for Spark whose `PipelineError` and `ClientError` come without the frames below it."""
 
     @functools.wraps(method)
@@ -32,8 +32,8 @@ def told_plainly(method: Callable[Arguments, Result]) -> Callable[Arguments, Res
     return plain
 
 
-def rows_told_plainly(rows: Iterator[Row]) -> Iterator[Row]:
-    """Yield the rows or batches of a task. Raise its errors as `told_plainly` does."""
+def rows_with_plain_errors(rows: Iterator[Row]) -> Iterator[Row]:
+    """Yield the rows or batches of a task. Raise its errors as `with_plain_errors` does."""
     try:
         yield from rows
     except (PipelineError, ClientError) as error:

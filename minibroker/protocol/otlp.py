@@ -17,7 +17,7 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # protobuf's wire types
 GAUGE, SUM = 5, 7  # fields of Metric
 DELTA = 1  # AggregationTemporality
 VARINT_BYTES = 10
-FEW_FIELDS = 100  # of a message, beside those that it consists of: no request may hold up others
+FEW_FIELDS = 100  # in a message, besides repeated ones: no request may block others
 _SIZES = {FIXED64: 8, FIXED32: 4}
 _DOUBLE, _INT64 = Struct("<d"), Struct("<q")
 
@@ -25,7 +25,7 @@ Field = tuple[int, Any]  # its number, and an int, or a view of its bytes
 
 
 class MalformedMetrics(ValueError):
-    """Bytes that are no OTLP."""
+    """Bytes that are not OTLP."""
 
 
 class DataPoint(NamedTuple):
@@ -38,7 +38,7 @@ class DataPoint(NamedTuple):
 
 
 def data_points(data: bytes | memoryview) -> Iterator[DataPoint | None]:
-    """Yield the numbers in a MetricsData; None says that others may have their turn. Raise MalformedMetrics."""
+    """Yield the numbers in a MetricsData; None is a pause. Raises MalformedMetrics."""
     for resource in _nested(memoryview(data), 1):
         yield None
         for scope in _nested(resource, 2):
@@ -60,7 +60,7 @@ def _of_metric(metric: memoryview) -> Iterator[DataPoint | None]:
 
 
 def _is_delta(points: memoryview) -> Steps[bool]:
-    """Return whether a Sum has delta temporality, which is told after its numbers."""
+    """Return whether a Sum has delta temporality, which follows its numbers."""
     for index, field in enumerate(_fields(points)):
         if field == (2, DELTA):
             return True

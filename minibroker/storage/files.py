@@ -88,7 +88,7 @@ class Disk:
         """
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         try:
-            return self.opened(path, os.open(path, flags, 0o644))
+            return self.make_file(path, os.open(path, flags, 0o644))
         except OSError as error:
             if create or error.errno != errno.EROFS:
                 raise
@@ -96,9 +96,9 @@ class Disk:
 
     def open_to_read(self, path: str) -> File:
         """Open a file for reading only."""
-        return self.opened(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        return self.make_file(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
 
-    def opened(self, path: str, fd: int) -> File:
+    def make_file(self, path: str, fd: int) -> File:
         """Return the file of a descriptor. Subclasses with their own kind of files override this."""
         return File(path, fd)
 

@@ -386,12 +386,6 @@ class Segment:
             return [self.file]
         return [self.file, *self.indexes.files_to_sync(self._disk, self.first_timestamp)]
 
-    def sync(self) -> None:
-        """Sync the file and the indexes."""
-        self.file.sync()
-        if self._loaded:
-            self.indexes.sync()
-
     def update_settings(self, settings: LogSettings) -> None:
         """Use new settings from now on."""
         self._settings = settings

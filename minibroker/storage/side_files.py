@@ -42,7 +42,7 @@ class SyncedFiles(Protocol):
         """Write what is out of date, and return the paths of the files that may not be synced. Raises `OSError`."""
 
     def mark_synced(self) -> None:
-        """The caller sees to the sync of what `unsynced_paths` gave."""
+        """Mark them as synced. The caller syncs what `unsynced_paths` has returned."""
 
 
 class Unsynced:

@@ -27,6 +27,12 @@ from minibroker.protocol.response_errors import error_codes
 # Of these only the header is kept, as they contain passwords or the like.
 SECRET: Final = (ApiKey.SASL_AUTHENTICATE, ApiKey.ALTER_USER_SCRAM_CREDENTIALS)
 CHANGES: Final = (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS)  # of passwords and keys, too
+TOKENS: Final = (  # with the secrets of delegation tokens
+    ApiKey.CREATE_DELEGATION_TOKEN,
+    ApiKey.RENEW_DELEGATION_TOKEN,
+    ApiKey.EXPIRE_DELEGATION_TOKEN,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN,
+)
 HIDDEN = "[hidden]"
 SIZE_BYTES = 4
 LINE_CHARACTERS = 900
@@ -135,17 +141,38 @@ class Exchange:
 
 def kept_frame(api_key: ApiKey, version: int, frame: memoryview) -> bytes:
     """Return the frame of a request for the journal: without the secrets in it."""
-    if api_key not in SECRET and api_key not in CHANGES:
+    hides = _hides_passwords if api_key in CHANGES else _hides_tokens if api_key in TOKENS else None
+    if api_key not in SECRET and hides is None:
         return bytes(frame)
     _, position = RequestHeader.decode_from(frame, request_header_version(api_key, version))
     request: Any = request_class(api_key)()
-    if api_key in CHANGES:
+    if hides is not None:
         with suppress(MalformedMessage):
             request, _ = request_class(api_key).decode_from(frame, version, position)
-            if not _hides_passwords(request):
+            if not hides(request):
                 return bytes(frame)
     body: bytes = request.encode(version)
     return bytes(frame[:position]) + body
+
+
+def kept_answer(api_key: ApiKey, version: int, frame: bytes) -> bytes:
+    """Return the frame of an answer for the journal: without the secrets in it."""
+    if api_key not in TOKENS or not frame:
+        return frame
+    _, position = ResponseHeader.decode_from(frame, response_header_version(api_key, version))
+    try:
+        answer = response_class(api_key).decode_from(frame, version, position)[0]
+    except MalformedMessage:  # as a fault has made it
+        return frame[:position]
+    return frame[:position] + bytes(answer.encode(version)) if _hides_tokens(answer) else frame
+
+
+def _hides_tokens(message: Any) -> bool:
+    """Hide the HMACs in a request or an answer; return whether there are any."""
+    found = [part for part in (message, *getattr(message, "tokens", ())) if getattr(part, "hmac", b"")]
+    for part in found:
+        part.hmac = HIDDEN.encode()
+    return bool(found)
 
 
 def _hides_passwords(request: Any) -> bool:

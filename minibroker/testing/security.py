@@ -16,7 +16,7 @@ from minibroker.broker.security.acls import Acl, PatternType, Permission, check_
 from minibroker.broker.security.authorizer import STANDARD_AUTHORIZER
 from minibroker.broker.security.delegation import SECRET_KEY
 from minibroker.broker.security.mechanisms import HANDLER, MODULES, SIGNED, URL
-from minibroker.broker.security.operations import CLUSTER_NAME, Operation, ResourceType
+from minibroker.broker.security.operations import CLUSTER_NAME, Operation, ResourceType, user_resource
 from minibroker.broker.security.scram import BY_NAME, credential, salted_password
 from minibroker.protocol.messages.metadata_records import (
     RemoveAccessControlEntryRecord,
@@ -206,14 +206,19 @@ class AclVerbs(OnBroker):
         topic: str | None = None,
         group: str | None = None,
         transactional_id: str | None = None,
+        delegation_token: str | None = None,
+        user_principal: str | None = None,
         host: str = "*",
     ) -> None:
         """Allow a user ("*" for all) an operation such as "read" on a topic, group or transactional id, or the cluster.
 
-        A name that ends with "*" is a prefix, and "*" matches all names. `host` is an address or a range of addresses.
+        `delegation_token` is the id of a token to describe, `user_principal` a user for "create_tokens" and
+        "describe_tokens". A name that ends with "*" is a prefix, and "*" matches all names. `host` is an address or a
+        range of addresses.
         Raises ValueError for an unknown operation, and KafkaError(INVALID_REQUEST).
         """
-        self._add(Permission.ALLOW, user, operation, _resource(topic, group, transactional_id), host)
+        where = _resource(topic, group, transactional_id, delegation_token, user_principal)
+        self._add(Permission.ALLOW, user, operation, where, host)
 
     @immediate
     def deny(
@@ -224,10 +229,13 @@ class AclVerbs(OnBroker):
         topic: str | None = None,
         group: str | None = None,
         transactional_id: str | None = None,
+        delegation_token: str | None = None,
+        user_principal: str | None = None,
         host: str = "*",
     ) -> None:
         """Deny what `allow` allows, with the same arguments. A denial takes precedence."""
-        self._add(Permission.DENY, user, operation, _resource(topic, group, transactional_id), host)
+        where = _resource(topic, group, transactional_id, delegation_token, user_principal)
+        self._add(Permission.DENY, user, operation, where, host)
 
     @immediate
     def clear(self) -> None:
@@ -252,16 +260,20 @@ class AclVerbs(OnBroker):
             self._cluster.commit([acl.record(self._cluster.new_uuid())])
 
 
-def _resource(topic: str | None, group: str | None, transactional_id: str | None) -> tuple[int, str]:
+def _resource(
+    topic: str | None, group: str | None, transactional_id: str | None, token: str | None, user: str | None
+) -> tuple[int, str]:
     """Return the type and name of a resource. Raises ValueError for more than one."""
     named = {
         ResourceType.TOPIC: topic,
         ResourceType.GROUP: group,
         ResourceType.TRANSACTIONAL_ID: transactional_id,
+        ResourceType.DELEGATION_TOKEN: token,
+        ResourceType.USER: None if user is None else user_resource(user),
     }
     found = [(kind, name) for kind, name in named.items() if name is not None]
     if len(found) > 1:
-        raise ValueError("an ACL is about a topic, a group, a transactional id, or the cluster, and not about several")
+        raise ValueError("an ACL is about a topic, a group, a transactional id, ..., or the cluster, not about several")
     return found[0] if found else (ResourceType.CLUSTER, CLUSTER_NAME)
 
 

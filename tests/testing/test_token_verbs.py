@@ -11,6 +11,12 @@ from minibroker.client.blocking import Client
 from minibroker.client.client_errors import ClientError
 from minibroker.client.connection_settings import ClientSettings
 from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.delegation_tokens import (
+    CreateDelegationTokenRequest,
+    DescribeDelegationTokenRequest,
+    ExpireDelegationTokenRequest,
+    RenewDelegationTokenRequest,
+)
 from minibroker.testing import Broker
 
 DAY_MS = 86_400_000
@@ -61,6 +67,20 @@ def test_the_owner_of_the_token_is_the_one_whose_rights_count(broker: Broker) ->
             assert [topic.error_code for topic in client.metadata(["secret"]).topics] == [code]
 
 
+def test_rights_on_tokens_are_given(broker: Broker) -> None:
+    token, other = broker.tokens.create("bob"), broker.tokens.create("bob")
+    broker.acls.allow("admin", "all", user_principal="*")
+    broker.acls.allow("alice", "create_tokens", user_principal="bob")
+    broker.acls.allow("alice", "describe", delegation_token=token.id)
+    broker.acls.allow("admin", "describe", delegation_token=other.id)
+    with Client(ClientSettings({**LIMITS, **broker.client_config("java", user="alice")}, "test")) as client:
+        seen = client.request(DescribeDelegationTokenRequest(owners=None)).tokens
+        assert [one.token_id for one in seen] == [token.id]
+        for owner, code in (("bob", 0), ("carol", ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)):
+            request = CreateDelegationTokenRequest(owner_principal_type="User", owner_principal_name=owner)
+            assert client.request(request).error_code == code
+
+
 def test_a_token_expires_on_the_brokers_clock(broker: Broker) -> None:
     broker.clock.freeze()
     token = broker.tokens.create("alice", renewers=["bob"], max_lifetime="2 days")
@@ -101,6 +121,23 @@ def test_all_tokens_are_expired_at_once_or_go_with_a_reset(broker: Broker) -> No
 def test_no_secret_is_in_what_is_printed(broker: Broker) -> None:
     token = broker.tokens.create("alice")
     assert token.id in repr(token) and token.secret not in repr(token)
+
+
+def test_the_journal_keeps_no_secrets(broker: Broker) -> None:
+    broker.journal.on()
+    with Client(ClientSettings({**LIMITS, **broker.client_config("java", user="alice")}, "test")) as client:
+        hmac = client.request(CreateDelegationTokenRequest(max_lifetime_ms=-1)).hmac
+        assert len(hmac) == 64
+        client.request(DescribeDelegationTokenRequest(owners=None))
+        client.request(RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=-1))
+        client.request(ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=-1))
+    kept = [one for one in broker.journal.requests() if "DelegationToken" in one.api]
+    assert len(kept) == 4
+    assert not any(hmac in one.request_bytes + one.answer_bytes for one in broker.journal.requests())
+    created, described, renewed, expired = kept
+    assert (created.answer.hmac, described.answer.tokens[0].hmac) == (b"[hidden]", b"[hidden]")
+    assert (renewed.request.hmac, expired.request.hmac) == (b"[hidden]", b"[hidden]")
+    broker.journal.off()
 
 
 def test_who_can_log_in_with_a_token(broker: Broker) -> None:

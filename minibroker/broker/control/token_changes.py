@@ -1,4 +1,4 @@
-"""What becomes of delegation tokens: who may change which, and until when it is good.
+"""Creates, renews and expires delegation tokens, with the rules for rights and times.
 
 `security/delegation` keeps them.
 """
@@ -25,9 +25,9 @@ LONG_MAX: Final = (1 << 63) - 1
 def issue(
     cluster: Cluster, owner: Principal, requester: Principal, renewers: Sequence[Principal], lifetime_ms: int
 ) -> DelegationTokenRecord:
-    """Create a token that lives for `lifetime_ms` at most; if that is not positive, as long as a token may.
+    """Create a token with a lifetime of at most `lifetime_ms`, or of the maximum if that is not positive.
 
-    Raise KafkaError: DELEGATION_TOKEN_AUTH_DISABLED, INVALID_PRINCIPAL_TYPE.
+    Raise KafkaError(DELEGATION_TOKEN_AUTH_DISABLED or INVALID_PRINCIPAL_TYPE).
     """
     _check_enabled(cluster)
     if any(renewer.type != USER for renewer in renewers):
@@ -48,7 +48,7 @@ def issue(
 
 
 def renew(cluster: Cluster, secret: bytes, renewer: Principal, period_ms: int) -> int:
-    """Put off the expiry of the token with this HMAC by `period_ms`; if that is not positive, as long as possible.
+    """Set the expiry of the token with this HMAC to `period_ms` from now; if that is not positive, to the latest time.
 
     Return the expiry, in ms since 1970. Raise KafkaError with a code of DELEGATION_TOKEN: AUTH_DISABLED, NOT_FOUND,
     EXPIRED, OWNER_MISMATCH, in this order.
@@ -60,7 +60,7 @@ def renew(cluster: Cluster, secret: bytes, renewer: Principal, period_ms: int) -
 
 
 def expire(cluster: Cluster, secret: bytes, renewer: Principal, period_ms: int) -> int:
-    """Let the token with this HMAC expire after `period_ms`; if that is negative, remove it.
+    """Set the expiry of the token with this HMAC to `period_ms` from now. If that is negative, remove the token.
 
     Return the expiry, in ms since 1970. Raise KafkaError with a code of DELEGATION_TOKEN: AUTH_DISABLED, NOT_FOUND,
     OWNER_MISMATCH, EXPIRED, in this order.
@@ -82,7 +82,7 @@ def remove_if_expired(cluster: Cluster, token_id: str) -> None:
 
 
 def _check_enabled(cluster: Cluster) -> None:
-    """Raise KafkaError: DELEGATION_TOKEN_AUTH_DISABLED without a key, UNSUPPORTED_VERSION for old metadata."""
+    """Raise KafkaError(DELEGATION_TOKEN_AUTH_DISABLED) without a secret key, (UNSUPPORTED_VERSION) for old metadata."""
     if not cluster.image.tokens.are_enabled:
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
     if cluster.image.features[METADATA_VERSION] < FIRST_LEVEL:

@@ -72,28 +72,31 @@ def create_acls(context: RequestContext, request: CreateAclsRequest) -> Steps[Cr
             creation.resource_type, creation.resource_pattern_type, creation.operation, creation.permission_type
         )
         yield
-    try:
-        _check_may_alter(context)
-        results = yield from _alone(context, _create(context, request.creations))
-    except KafkaError as error:
-        results = yield from _all_refused(Created, error, len(request.creations))
-    return CreateAclsResponse(results=results)
+    change = _create(context, request.creations)
+    return CreateAclsResponse(results=(yield from _exclusively(context, change, Created, len(request.creations))))
 
 
-def _alone(context: RequestContext, change: Results[Result]) -> Results[Result]:
-    """Run a change of ACLs after those that have begun before it.
+def _exclusively(context: RequestContext, change: Results[Result], shape: type[Result], asked: int) -> Results[Result]:
+    """Run a change of ACLs after those that have begun before it; if it is refused, return this many refusals.
 
     Requests in between see a part of the change. So rules that deny are added first and removed last: what the whole
     change denies is never allowed in between.
     """
     acls = context.cluster.image.acls
-    while acls.is_changing:
-        yield WAITING
-    acls.is_changing = True
     try:
-        return (yield from change)
-    finally:
-        acls.is_changing = False
+        context.authorize(ALTER_CLUSTER)
+        if context.cluster.authorizer is None:
+            raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
+        while acls.is_changing:
+            yield WAITING
+        acls.is_changing = True
+        try:
+            return (yield from change)
+        finally:
+            acls.is_changing = False
+    except KafkaError as error:
+        refused = error
+    return (yield from each(lambda _: _refused(shape, refused), range(asked)))
 
 
 def _create(context: RequestContext, creations: list[CreateAclsRequest.AclCreation]) -> Steps[list[Created]]:
@@ -129,12 +132,8 @@ def _create(context: RequestContext, creations: list[CreateAclsRequest.AclCreati
 @handles(ApiKey.DELETE_ACLS, durable=True)
 def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> Steps[DeleteAclsResponse]:
     wanted = yield from each(_filter, request.filters)
-    try:
-        _check_may_alter(context)
-        results = yield from _alone(context, _delete(context, wanted))
-    except KafkaError as error:
-        results = yield from _all_refused(Deleted, error, len(request.filters))
-    return DeleteAclsResponse(filter_results=results)
+    change = _delete(context, wanted)
+    return DeleteAclsResponse(filter_results=(yield from _exclusively(context, change, Deleted, len(wanted))))
 
 
 def _delete(context: RequestContext, wanted: list[AclFilter]) -> Steps[list[Deleted]]:
@@ -180,19 +179,8 @@ def _matching_acl(acl: Acl) -> Deleted.DeleteAclsMatchingAcl:
     )
 
 
-def _check_may_alter(context: RequestContext) -> None:
-    """Raise KafkaError(CLUSTER_AUTHORIZATION_FAILED or SECURITY_DISABLED) if the client may not change ACLs."""
-    context.authorize(ALTER_CLUSTER)
-    if context.cluster.authorizer is None:
-        raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
-
-
 def _refused(shape: type[Result], error: KafkaError) -> Result:
     return shape(error_code=error.code, error_message=error.message)
-
-
-def _all_refused(shape: type[Result], error: KafkaError, count: int) -> Steps[list[Result]]:
-    return (yield from each(lambda _: _refused(shape, error), range(count)))
 
 
 def _matching(context: RequestContext, wanted: AclFilter) -> Steps[list[tuple[bytes, Acl]]]:

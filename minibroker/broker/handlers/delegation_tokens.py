@@ -1,14 +1,14 @@
-"""CreateDelegationToken, Renew-, Expire- and DescribeDelegationToken: secrets that stand for a user (KIP-48, KIP-373).
+"""CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken, DescribeDelegationToken (KIP-48, KIP-373).
 
-Behaviour: only who has authenticated, and by something else than a token, may ask for tokens. Everybody may have a
-token for himself; one for somebody else needs the right CREATE_TOKENS on that user. The owner and the renewers renew
-and expire a token. Who owns a token, has asked for it or may renew it sees it; others need the right DESCRIBE on it, or
-DESCRIBE_TOKENS on its owner. Without `delegation.token.secret.key` all is answered with DELEGATION_TOKEN_AUTH_DISABLED.
-`broker/control/token_changes.py` has the rules of a token's life.
+Behaviour: only clients that have authenticated otherwise than by a token may send these requests. A client may create
+tokens for its own user; a token for another user needs the right CREATE_TOKENS on that user. The owner and the renewers
+may renew and expire a token. The owner, the requester and the renewers may describe it; other clients need the right
+DESCRIBE on the token, or DESCRIBE_TOKENS on its owner. Without `delegation.token.secret.key` all requests are answered
+with DELEGATION_TOKEN_AUTH_DISABLED. `broker/control/token_changes.py` has the rules of a token's life.
 
-Versions: 2 brought flexible fields, 3 tokens for others than oneself.
+Versions: 2 brought flexible fields, 3 tokens for other users.
 
-Not implemented: nothing. What a client does with a token is in `broker/security/scram.py`.
+`broker/security/scram.py` authenticates clients by tokens.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from minibroker.protocol.messages.metadata_records import DelegationTokenRecord
 from minibroker.protocol.steps import Steps, each
 
 NO_TIME = -1
-MAX_RENEWERS = 10_000  # Kafka has no limit but that of a record
+MAX_RENEWERS = 1000  # of a token; Kafka is only limited by the size of a record
 
 Described = DescribeDelegationTokenResponse.DescribedDelegationToken
 
@@ -75,12 +75,16 @@ def _owner(context: RequestContext, request: CreateDelegationTokenRequest) -> Pr
     if not request.owner_principal_name:
         return context.principal
     if request.owner_principal_type is None:
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)  # what Kafka makes of it
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)  # as Kafka answers
     return Principal(request.owner_principal_type, request.owner_principal_name)
 
 
 def _check_may_create(context: RequestContext, owner: Principal, renewers: list[Principal]) -> None:
-    """Raise KafkaError: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED and _AUTHORIZATION_FAILED, INVALID_PRINCIPAL_TYPE."""
+    """Check the client and the principals of a new token.
+
+    Raise KafkaError(DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, DELEGATION_TOKEN_AUTHORIZATION_FAILED or
+    INVALID_PRINCIPAL_TYPE).
+    """
     _check_allowed(context)
     if owner != context.principal:
         context.authorize(CREATE_TOKENS, str(owner))
@@ -135,16 +139,16 @@ def describe_delegation_token(
     owners = None
     if request.owners is not None:
         owners = frozenset((yield from each(lambda one: f"{one.principal_type}:{one.principal_name}", request.owners)))
-    tokens = []
+    tokens, own = [], frozenset({str(context.principal)})
     for record in list(context.cluster.image.tokens.by_id.values()):
-        if (owners is None or delegation.concerns(record, owners)) and _may_see(context, record):
+        if (owners is None or delegation.concerns(record, owners)) and _may_see(context, record, own):
             tokens.append(_described(context, record))
         yield
     return DescribeDelegationTokenResponse(tokens=tokens)
 
 
-def _may_see(context: RequestContext, record: DelegationTokenRecord) -> bool:
-    if delegation.concerns(record, frozenset({str(context.principal)})):
+def _may_see(context: RequestContext, record: DelegationTokenRecord, own: frozenset[str]) -> bool:
+    if delegation.concerns(record, own):
         return True
     return context.allows(DESCRIBE_TOKEN, record.token_id) or context.allows(DESCRIBE_TOKENS, record.owner)
 

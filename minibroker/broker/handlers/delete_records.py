@@ -16,7 +16,7 @@ import logging
 
 from minibroker.broker.metadata.partitions import INTERNAL_TOPICS
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.refusals import refused, tell_refusals
+from minibroker.broker.requests.refusals import log_refusals, refused
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import DELETE_TOPIC
 from minibroker.protocol.apis import ApiKey
@@ -47,7 +47,7 @@ def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> St
             answer.partitions.append(_deleted(context, name, index, offset))
             yield
         yield
-    tell_refusals(context, log, ApiKey.DELETE_RECORDS)
+    log_refusals(context, log, ApiKey.DELETE_RECORDS)
     return response
 
 

@@ -39,8 +39,8 @@ def update_features(context: RequestContext, request: UpdateFeaturesRequest) -> 
     except KafkaError as error:
         reason = f"The update failed for all features since the following feature had an error: {error.message}"
         raise KafkaError(error.code, reason) from error
-    told = updates if context.version <= LAST_WITH_RESULTS else []
+    listed = updates if context.version <= LAST_WITH_RESULTS else []
     return UpdateFeaturesResponse(
         error_message=None,
-        results=[Result(feature=update.name, error_message=ErrorCode.NONE.name) for update in told],
+        results=[Result(feature=update.name, error_message=ErrorCode.NONE.name) for update in listed],
     )

@@ -248,13 +248,11 @@ class Reading:
         self._put(topics, self.answers)
         return self._assembled(topics)
 
-    def _is_throttled(self, told: int) -> bool:
-        """Charge the client's quota with an answer for `told` partitions. Return whether the client is throttled."""
-        context, size_bytes = self.context, self.size_bytes + ANSWER_BYTES + told * PARTITION_BYTES
-        if context.usage is None or not context.cluster.quotas.charge_bytes(context, FETCHED, size_bytes):
-            return False
-        context.cluster.quotas.take_back(context, FETCHED, size_bytes)
-        return True
+    def _is_throttled(self, partition_count: int) -> bool:
+        """Charge the quota with an answer for this many partitions. Return whether the client is throttled."""
+        context, size_bytes = self.context, self.size_bytes + ANSWER_BYTES + partition_count * PARTITION_BYTES
+        usage = context.usage
+        return usage is not None and not context.cluster.quotas.charge_fetched(context, usage, size_bytes)
 
     def _throttled(self) -> FetchResponse:
         """Return an empty answer: the client asks again after the throttle time."""
@@ -277,14 +275,14 @@ class Reading:
 
     def _news(self, session: FetchSession, answers: Sequence[Answered]) -> list[Answered]:
         incremental = self.request.session_epoch > INITIAL_EPOCH
-        told = []
+        changed = []
         for fetched, answer, size_bytes in answers:
             news = fetched.news(answer.high_watermark, answer.log_start_offset, answer.error_code, size_bytes)
             if news or not incremental or answer.diverging_epoch is not None:
-                told.append((fetched, answer, size_bytes))
+                changed.append((fetched, answer, size_bytes))
             if size_bytes:
                 session.served(fetched)
-        return told
+        return changed
 
     def _assembled(self, topics: Topics) -> FetchResponse:
         session_id = NO_SESSION if self.session is None else self.session.session_id
@@ -300,19 +298,19 @@ class Reading:
 class LongReading(Reading):
     """One pass in steps over many partitions. It keeps as little as possible for each.
 
-    `found` has the answers with records, `refused` the errors, and `told` the partitions that have changed for an
+    `found` has the answers with records, `refused` the errors, and `changed` the partitions that have changed for an
     incremental session. Everything else is looked up when the answer is written; that empties `wanted`.
     """
 
-    __slots__ = ("found", "refused", "told")
+    __slots__ = ("found", "refused", "changed")
 
     def _begin(self) -> None:
         super()._begin()
         self.found: dict[FetchedPartition, tuple[PartitionAnswer, int]] = {}
         self.refused: dict[FetchedPartition, ErrorCode] = {}
-        self.told: set[FetchedPartition] | None = None
+        self.changed: set[FetchedPartition] | None = None
         if self.session is not None and self.request.session_epoch > INITIAL_EPOCH:
-            self.told = set()
+            self.changed = set()
 
     def read_in_steps(self) -> Steps[None]:
         """Read all partitions, a portion at a time."""
@@ -336,13 +334,13 @@ class LongReading(Reading):
             self.found[fetched] = answer, size_bytes
         elif code and code not in UNREADABLE:
             self.refused[fetched] = code
-        if self.told is not None and (
+        if self.changed is not None and (
             size_bytes
             or code
             or answer.diverging_epoch is not None
             or fetched.has_moved(answer.high_watermark, answer.log_start_offset)
         ):
-            self.told.add(fetched)
+            self.changed.add(fetched)
 
     def _partition_in_steps(self, fetched: FetchedPartition) -> Steps[tuple[PartitionAnswer, int]]:
         """Return what `_partition` does, also if records must be converted."""
@@ -385,7 +383,7 @@ class LongReading(Reading):
         by_topic: dict[str | bytes, list[FetchedPartition]] = {}
         for portion in taken(self.wanted):
             for fetched in portion:
-                if self.told is None or fetched in self.told:
+                if self.changed is None or fetched in self.changed:
                     by_topic.setdefault(fetched.topic, []).append(fetched)
             yield
         topics: Topics = {}

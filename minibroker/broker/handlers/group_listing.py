@@ -56,7 +56,7 @@ def _described(context: RequestContext, group_id: str) -> Described:
     except KafkaError as error:
         return Described(group_id=group_id, error_code=error.code)
     try:
-        return groups.classic(group_id).described()
+        return groups.classic_group(group_id).described()
     except KafkaError as error:
         described = Described(group_id=group_id, group_state=DEAD)
         if context.version >= FIRST_WITH_NOT_FOUND:
@@ -70,12 +70,12 @@ def list_groups(context: RequestContext, request: ListGroupsRequest) -> Steps[Li
     types = {type.lower() for type in request.types_filter}
     groups = context.cluster.groups
     response = ListGroupsResponse()
-    all_are_told = context.allows(DESCRIBE_CLUSTER)
+    may_see_all = context.allows(DESCRIBE_CLUSTER)
     for group in groups.groups.present():
         yield
         if groups.node_of(group.group_id) is not context.node or groups.groups.get(group.group_id) is not group:
             continue
-        if not all_are_told and not context.allows(DESCRIBE_GROUP, group.group_id):
+        if not may_see_all and not context.allows(DESCRIBE_GROUP, group.group_id):
             continue
         if (not states or group.state_name.lower() in states) and (not types or group.type.value in types):
             listed = ListGroupsResponse.ListedGroup(

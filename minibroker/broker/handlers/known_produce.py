@@ -172,7 +172,7 @@ class KnownProduce:
         if transactional_id is None or header.producer_id < 0:
             return False
         joined = check_produce(cluster.transactions, self._partition, header, transactional_id, self.version)
-        return joined is None or joined.is_kept
+        return joined is None or joined.is_over
 
     def is_like(self, frame: memoryview) -> bool:
         """Return whether a frame differs from the last one only in its records."""

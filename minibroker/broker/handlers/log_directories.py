@@ -21,7 +21,7 @@ from collections import defaultdict
 
 from minibroker.broker.metadata.partitions import METADATA_TOPIC
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.refusals import refused, tell_refusals
+from minibroker.broker.requests.refusals import log_refusals, refused
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import ALTER_CLUSTER, DESCRIBE_CLUSTER
 from minibroker.protocol.apis import ApiKey
@@ -81,12 +81,12 @@ def _result(context: RequestContext, directory: LogDirectory, asked: Asked) -> S
     topics: dict[str, TopicResult] = {}
     for (name, index), kept in list(directory.logs.items()):
         yield
-        if _is_told(context, name, index, asked):
+        if _is_listed(context, name, index, asked):
             topic = topics.setdefault(name, TopicResult(name=name))
             topic.partitions.append(PartitionResult(partition_index=index, partition_size=kept.size_bytes))
     for move in context.cluster.moves.to(directory):
         name, index = move.partition.topic.name, move.partition.index
-        if _is_told(context, name, index, asked):
+        if _is_listed(context, name, index, asked):
             copy = PartitionResult(partition_index=index, partition_size=move.copy.size_bytes)
             copy.offset_lag, copy.is_future_key = move.lag, True
             topics.setdefault(name, TopicResult(name=name)).partitions.append(copy)
@@ -94,7 +94,7 @@ def _result(context: RequestContext, directory: LogDirectory, asked: Asked) -> S
     return result
 
 
-def _is_told(context: RequestContext, name: str, index: int, asked: Asked) -> bool:
+def _is_listed(context: RequestContext, name: str, index: int, asked: Asked) -> bool:
     if name == METADATA_TOPIC or (asked is not None and index not in asked.get(name, ())):
         return False
     partition = context.find_partition(name, index)
@@ -124,7 +124,7 @@ def alter_replica_log_dirs(
             refused(context, error, name, index)
         topics.setdefault(name, MovedTopic(topic_name=name)).partitions.append(moved)
         yield
-    tell_refusals(context, log, ApiKey.ALTER_REPLICA_LOG_DIRS)
+    log_refusals(context, log, ApiKey.ALTER_REPLICA_LOG_DIRS)
     return AlterReplicaLogDirsResponse(results=list(topics.values()))
 
 

@@ -29,7 +29,7 @@ from minibroker.broker.metadata.partitions import (
     check_name,
 )
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.refusals import refused, tell_refusals
+from minibroker.broker.requests.refusals import log_refusals, refused
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC, ResourceType
 from minibroker.protocol.apis import ApiKey
@@ -54,7 +54,7 @@ NEVER_MADE = INTERNAL_TOPICS - {GROUPS_TOPIC, TRANSACTIONS_TOPIC} | {METADATA_TO
 def metadata(context: RequestContext, request: MetadataRequest) -> Steps[MetadataResponse]:
     topics = yield from _topics(context, request)
     context.lasts = not any([topic.error_code for topic in topics])  # an error may be gone when the client asks again
-    tell_refusals(context, log, ApiKey.METADATA, logging.WARNING)
+    log_refusals(context, log, ApiKey.METADATA, logging.WARNING)
     if request.include_topic_authorized_operations:
         yield from each(partial(_add_operations, context), topics)
     return MetadataResponse(

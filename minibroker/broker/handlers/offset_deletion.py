@@ -65,7 +65,7 @@ def _group(context: RequestContext, group_id: str) -> Group:
 
 
 def _answer(context: RequestContext, group: Group, asked: AskedTopic) -> Steps[TopicAnswer]:
-    topic, is_allowed = context.find_topic(asked.name), context.allows(READ_TOPIC, asked.name)
+    topic, is_allowed = context.find_topic(asked.name), context.allows(READ_TOPIC, asked.name, is_needed=True)
     subscribed = group.is_subscribed_to(asked.name)
 
     def answer(partition: AskedPartition) -> PartitionAnswer:

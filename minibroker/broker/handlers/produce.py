@@ -27,7 +27,7 @@ from minibroker.broker.handlers.known_produce import lost, remember
 from minibroker.broker.metadata.leaders import current_leader, leader_endpoints
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.refusals import refused, tell_refusals
+from minibroker.broker.requests.refusals import log_refusals, refused
 from minibroker.broker.requests.routes import Unanswerable
 from minibroker.broker.requests.served import handles
 from minibroker.broker.requests.turn import Wait
@@ -56,7 +56,7 @@ ACKS = (-1, 0, 1)
 DENIED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 # As in Kafka, an error has the log start offset only if the log has checked the batch.
-TELL_LOG_START = frozenset(
+WITH_LOG_START = frozenset(
     {
         ErrorCode.INVALID_PRODUCER_EPOCH,
         ErrorCode.INVALID_TXN_STATE,
@@ -87,7 +87,7 @@ def produce(context: RequestContext, request: ProduceRequest) -> ProduceResponse
     except KafkaError as error:
         appended = _refused(context, key, asked.index, error)
         failed.append(appended)
-        tell_refusals(context, log, ApiKey.PRODUCE)
+        log_refusals(context, log, ApiKey.PRODUCE)
     answer = TopicAnswer(name=data.name, topic_id=data.topic_id, partition_responses=[appended])
     if not failed and request.acks:
         remember(context, partition, len(asked.records), answer, request.transactional_id)
@@ -127,7 +127,7 @@ def _produce_in_steps(context: RequestContext, request: ProduceRequest) -> Steps
         answers.append(answer)
         yield
     if failed:
-        tell_refusals(context, log, ApiKey.PRODUCE)
+        log_refusals(context, log, ApiKey.PRODUCE)
     return _answered(context, request, answers, failed)
 
 
@@ -187,7 +187,7 @@ def _check_transactional_id(context: RequestContext, request: ProduceRequest, re
     if is_transactional(records):
         if request.transactional_id is None:
             raise KafkaError(DENIED, "The request has no transactional id.")
-        if not context.allows(WRITE_TRANSACTIONAL_ID, request.transactional_id):
+        if not context.allows(WRITE_TRANSACTIONAL_ID, request.transactional_id, is_needed=True):
             raise KafkaError(DENIED)
 
 
@@ -299,7 +299,7 @@ def _refused(context: RequestContext, key: str | bytes, index: int, error: Kafka
             RecordError(batch_index=record, batch_index_error_message=message)
             for record, message in error.record_errors
         ]
-    if topic is not None and (isinstance(error, InvalidRecords) or error.code in TELL_LOG_START):
+    if topic is not None and (isinstance(error, InvalidRecords) or error.code in WITH_LOG_START):
         answer.log_start_offset = topic.partitions[index].log.log_start_offset
     if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER and topic is not None:
         answer.current_leader = current_leader(topic.partitions[index], PartitionAnswer.LeaderIdAndEpoch)

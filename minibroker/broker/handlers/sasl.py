@@ -32,13 +32,14 @@ from minibroker.protocol.messages.security import (
 def sasl_handshake(context: RequestContext, request: SaslHandshakeRequest) -> Any:
     authenticator = context.connection.authenticator
     if authenticator is not None and authenticator.may_begin():
-        return authenticator.begin(request.mechanism, context.version, _hello)
+        authenticator.client_id = context.client_id
+        return authenticator.begin(request.mechanism, context.version, _handshake_response)
     if context.connection.must_authenticate:
         raise Unanswerable("it authenticates more than once a second")
-    return _hello(ErrorCode.ILLEGAL_SASL_STATE, [])
+    return _handshake_response(ErrorCode.ILLEGAL_SASL_STATE, [])
 
 
-def _hello(error_code: ErrorCode, mechanisms: list[str]) -> SaslHandshakeResponse:
+def _handshake_response(error_code: ErrorCode, mechanisms: list[str]) -> SaslHandshakeResponse:
     return SaslHandshakeResponse(error_code=error_code, mechanisms=mechanisms)
 
 

@@ -37,7 +37,11 @@ Deletion = AlterUserScramCredentialsRequest.ScramCredentialDeletion
 def describe_user_scram_credentials(
     context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> Steps[DescribeUserScramCredentialsResponse]:
-    context.authorize(DESCRIBE_CLUSTER)
+    if not context.allows(DESCRIBE_CLUSTER, is_needed=True):
+        denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        # As in Kafka, a result for each user that is named, but without its name.
+        refused = [Described(error_code=denied, error_message=None) for _ in request.users or ()]
+        return DescribeUserScramCredentialsResponse(error_code=denied, error_message=None, results=refused)
     known = context.cluster.image.scram_credentials
     if request.users:
         asked = yield from counted([user.name for user in request.users])

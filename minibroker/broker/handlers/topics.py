@@ -144,7 +144,7 @@ def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> Step
             found[_existing(context, name, topic_id)] += 1
         except KafkaError as error:
             if error.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-                name, topic_id = _told(context, name, topic_id)
+                name, topic_id = _visible_name_and_id(context, name, topic_id)
             refused.append(_not_deleted(name, topic_id, error))
         yield
     deleted = yield from each_in_steps(lambda topic: _deleted(context, topic, found[topic] > 1), found)
@@ -182,7 +182,7 @@ def _check_deletion(context: RequestContext, name: str | None, topic_id: bytes, 
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate topic {which}.")
 
 
-def _told(context: RequestContext, name: str | None, topic_id: bytes) -> tuple[str | None, bytes]:
+def _visible_name_and_id(context: RequestContext, name: str | None, topic_id: bytes) -> tuple[str | None, bytes]:
     """Return name and id for the answer: as in the request, or both to a client that may describe the topic."""
     topic = context.find_topic(topic_id if name is None else name)
     if topic is None or not context.allows(DESCRIBE_TOPIC, topic.name):

@@ -106,7 +106,7 @@ def list_transactions(context: RequestContext, request: ListTransactionsRequest)
 
 
 def _filter(request: ListTransactionsRequest, states: set[State], now_ms: int) -> Callable[[Transaction], bool]:
-    """Return a function that tells whether a transaction matches the filters of a request.
+    """Return a function that returns whether a transaction matches the filters of a request.
 
     Raise KafkaError(INVALID_REGULAR_EXPRESSION).
     """

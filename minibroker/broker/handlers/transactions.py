@@ -159,7 +159,9 @@ def _existing(context: RequestContext, topics: Iterable[AskedTopic], *, by_produ
     codes: Codes = {}
     for asked in topics:
         topic, unknown = context.find_topic(asked.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if by_producer and (asked.name in INTERNAL_TOPICS or not context.allows(WRITE_TOPIC, asked.name)):
+        if by_producer and (
+            asked.name in INTERNAL_TOPICS or not context.allows(WRITE_TOPIC, asked.name, is_needed=True)
+        ):
             topic, unknown = None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
         for index in asked.partitions:
             known = topic is not None and topic.partition(index) is not None
@@ -238,7 +240,7 @@ def end_txn(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
 
 @handles(ApiKey.WRITE_TXN_MARKERS)
 def write_txn_markers(context: RequestContext, request: WriteTxnMarkersRequest) -> Steps[WriteTxnMarkersResponse]:
-    if not (context.allows(ALTER_CLUSTER) or context.allows(CLUSTER_ACTION)):
+    if not (context.allows(ALTER_CLUSTER) or context.allows(CLUSTER_ACTION, is_needed=True)):
         return _no_markers(request)
     return write_markers(context.cluster, context.node, request)
 

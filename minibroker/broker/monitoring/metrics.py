@@ -154,6 +154,14 @@ def _accepted(observed: Observed) -> Iterator[Sample]:
         yield (str(node_id), listener), count
 
 
+def _authentications(name: str) -> Callable[[Observed], Iterator[Sample]]:
+    def samples(observed: Observed) -> Iterator[Sample]:
+        for (node_id, listener), statistics in list(observed.server.authentications.items()):
+            yield (str(node_id), listener), getattr(statistics, name)
+
+    return samples
+
+
 def _parked(observed: Observed) -> Iterator[Sample]:
     yield (), sum(each.waiting for each in observed.server.connections())
 
@@ -219,6 +227,7 @@ DURATION_HELP = "Time from reading a request until its answer was sent; for Fetc
 DIRTY_HELP = "The dirty share of the dirtiest compacted log, 0 to 1, when the cleaner last looked."
 UNCLEANABLE_HELP = "Partitions that are no longer compacted, because their logs cannot be read."
 LOOKED_HELP = "When the cleaner last looked for dirty logs, seconds since 1970; 0 if it never has."
+EXPIRED_HELP = "Connections closed because their client went on after the end of its session."
 COUNTER, GAUGE, HISTOGRAM = CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 ROWS: tuple[Row, ...] = (
@@ -237,6 +246,29 @@ ROWS: tuple[Row, ...] = (
     Row("requests_parked", GAUGE, (), "Requests that wait for something, such as a Fetch for records.", _parked),
     Row("connections", GAUGE, NODE + LISTENER, "Open connections.", _connections),
     Row("connections_accepted", COUNTER, NODE + LISTENER, "Accepted connections.", _accepted),
+    Row("authentications", COUNTER, NODE + LISTENER, "Clients that authenticated.", _authentications("succeeded")),
+    Row(
+        "authentication_failures",
+        COUNTER,
+        NODE + LISTENER,
+        "Clients that failed to authenticate.",
+        _authentications("failed"),
+    ),
+    Row(
+        "reauthentications",
+        COUNTER,
+        NODE + LISTENER,
+        "Clients that authenticated again on the same connection.",
+        _authentications("reauthenticated"),
+    ),
+    Row(
+        "reauthentication_failures",
+        COUNTER,
+        NODE + LISTENER,
+        "Clients that failed to authenticate again.",
+        _authentications("reauthentication_failed"),
+    ),
+    Row("expired_connections_closed", COUNTER, NODE + LISTENER, EXPIRED_HELP, _authentications("expired")),
     Row("fetch_sessions", GAUGE, NODE, "Fetch sessions in the cache.", _fetch_sessions),
     Row("fsync_duration_seconds", HISTOGRAM, (), "Time of each fsync of a file or directory.", _syncs),
     Row("fsync_failures", COUNTER, (), "Calls of fsync that failed.", _one(lambda o: o.syncs.failures)),

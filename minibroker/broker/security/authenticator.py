@@ -16,12 +16,13 @@ After a handshake of version 0, tokens are sent as frames without headers.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final
 
 from minibroker.broker.configs.listener_settings import listener_setting
 from minibroker.broker.configs.settings import Settings, SettingsError
+from minibroker.broker.monitoring.authentication_statistics import AuthenticationStatistics
 from minibroker.broker.network.framing import PREFIX
 from minibroker.broker.requests.parked import Parked
 from minibroker.broker.security.exchanges import (
@@ -32,6 +33,7 @@ from minibroker.broker.security.exchanges import (
     Reply,
     Wait,
 )
+from minibroker.broker.security.logins import Judge, Login, Verdict
 from minibroker.broker.security.mechanisms import enabled_mechanisms
 from minibroker.broker.security.principals import USER, Principal
 from minibroker.protocol.apis import ApiKey
@@ -78,14 +80,24 @@ ADMITTED: Final = {
 
 
 Answer = Callable[[Reply], Any]
+ADMIT: Final = Verdict()
 
 
 class SaslListener:
     """The mechanisms of one listener, by the current settings."""
 
-    def __init__(self, name: str, cluster: Callable[[], Cluster], clock: Clock) -> None:
+    def __init__(
+        self,
+        name: str,
+        cluster: Callable[[], Cluster],
+        clock: Clock,
+        statistics: AuthenticationStatistics | None = None,
+        judges: Sequence[Judge] = (),
+    ) -> None:
         """Read the static settings, and then the current ones. Raise SettingsError if the static ones are invalid."""
+        self.judges = judges
         self.clock = clock
+        self.statistics = statistics or AuthenticationStatistics()
         self.run_detached = clock.run_detached
         self._name = name
         self._cluster = cluster
@@ -141,10 +153,12 @@ class Authenticator:
         "_listener",
         "_mechanism",
         "_previous",
+        "_proven",
         "_reauthenticated_ms",
         "_state",
         "_timer",
         "_unwanted",
+        "client_id",
     )
 
     def __init__(self, listener: SaslListener, connection: Connection) -> None:
@@ -152,23 +166,33 @@ class Authenticator:
         self._connection = connection
         self._limit_bytes = connection.limit_bytes
         self._state = State.FIRST
+        self.client_id: str | None = None  # as the client named itself with the mechanism
         self._mechanism = ""
         self._exchange: Exchange | None = None
         self._previous: Principal | None = None  # while the client authenticates again, its principal before
         self._unwanted: str | None = None  # why the mechanism of a further authentication is refused
+        self._proven: Authenticated | None = None  # while a judge delays the answer
         self._failure: Reply | None = None
         self._timer: Timer | None = None  # for the end of the session
         self._reauthenticated_ms = -float("inf")
         listener.read_again()
-        self._must()
+        self._require_authentication()
 
     # --- the order of requests ------------------------------------------------------------------
+
+    @property
+    def mechanism(self) -> str:
+        """Return the mechanism that the client has chosen, or an empty text."""
+        return self._mechanism
 
     def objection(self, key: int) -> str | None:
         """Return why a client that must authenticate may not send a request of this API now, or None if it may."""
         if key in ADMITTED[self._state]:
             return None
-        return "after the session of the client has ended" if self._state is State.EXPIRED else NOT_YET
+        if self._state is not State.EXPIRED:
+            return NOT_YET
+        self._listener.statistics.expired += 1
+        return "after the session of the client has ended"
 
     @property
     def is_in_exchange(self) -> bool:
@@ -201,8 +225,9 @@ class Authenticator:
         if self._state in (State.AUTHENTICATED, State.EXPIRED):
             self._begin_anew(mechanism)
         enabled = self._listener.mechanisms
-        if mechanism not in enabled:
-            refused = answer(ErrorCode.UNSUPPORTED_SASL_MECHANISM, list(enabled))
+        if mechanism not in enabled or self._verdict(mechanism, None).is_refused:
+            others = [name for name in enabled if name != mechanism]
+            refused = answer(ErrorCode.UNSUPPORTED_SASL_MECHANISM, others)
             return self._refuse("asked for a SASL mechanism that is not enabled", lambda: refused)
         self._state = State.EXCHANGE
         if self._unwanted is None:
@@ -221,9 +246,9 @@ class Authenticator:
                 f"SASL mechanism '{mechanism}' requested by client is not supported for re-authentication of "
                 f"mechanism '{self._mechanism}'"
             )
-        self._must()
+        self._require_authentication()
 
-    def _must(self) -> None:
+    def _require_authentication(self) -> None:
         """Allow the client only to authenticate, in small frames."""
         self._connection.must_authenticate = True
         self._connection.known = None
@@ -235,6 +260,8 @@ class Authenticator:
         """Handle the client's next token. Return the result of `answer` for the reply, or a Parked of it."""
         if self._failure is not None:  # the request that failed is run again
             return self._fail(self._failure, answer)
+        if self._proven is not None:  # so it does here
+            return self._authenticated(self._proven, answer)
         if self._unwanted is not None:
             return self._fail(_refusal(self._unwanted), answer)
         if self._exchange is None:
@@ -246,9 +273,7 @@ class Authenticator:
         except AuthenticationFailed as error:
             return self._fail(_refusal(str(error)), answer)
         except InvalidCredentials as error:
-            doing = "authentication" if self._previous is None else "re-authentication"
-            told = f"Authentication failed during {doing} due to invalid credentials with SASL mechanism"
-            return self._fail(_refusal(f"{told} {self._mechanism}"), answer, str(error))
+            return self._fail(self._invalid_credentials(), answer, str(error))
         if not isinstance(challenge, bytes):
             return self._go_on_later(challenge, token, answer)
         return answer(Reply(ErrorCode.NONE, "", challenge, 0))
@@ -278,20 +303,65 @@ class Authenticator:
                 ),
                 answer,
             )
+        verdict = self._verdict(self._mechanism, end.name)
+        if not verdict.delay_ms:
+            return self._decide(end, verdict, answer)
+        self._proven = end
+
+        def decide() -> None:
+            outcome = self._decide(end, verdict, answer)
+            if isinstance(outcome, Parked):
+                parked.follow(outcome)
+            else:
+                parked.complete(outcome)
+
+        timer = self._listener.clock.call_later(
+            verdict.delay_ms, lambda: None if parked.done else parked.attempt(decide)
+        )
+        parked = Parked(timer.cancel)
+        return parked
+
+    def _verdict(self, mechanism: str, user: str | None) -> Verdict:
+        """Return what the judges decide, all together."""
+        login = Login(self._connection, self._connection.node.node_id, self.client_id, mechanism, user)
+        found = [verdict for each in self._listener.judges if (verdict := each.authenticating(login)) is not None]
+        if not found:
+            return ADMIT
+        sessions = [verdict.session_ms for verdict in found if verdict.session_ms is not None]
+        return Verdict(
+            any(verdict.is_refused for verdict in found),
+            sum(verdict.delay_ms for verdict in found),
+            min(sessions, default=None),
+        )
+
+    def _decide(self, end: Authenticated, verdict: Verdict, answer: Answer) -> Any:
+        self._proven = None
+        if verdict.is_refused:
+            return self._fail(self._invalid_credentials(), answer, "they are refused all the same")
+        return self._let_in(end, verdict.session_ms, answer)
+
+    def _let_in(self, end: Authenticated, session_ms: int | None, answer: Answer) -> Any:
+        statistics = self._listener.statistics
+        if self._previous is None:
+            statistics.succeeded += 1
+        else:
+            statistics.reauthenticated += 1
         self._state = State.AUTHENTICATED
         self._exchange = None
         connection = self._connection
-        connection.principal = principal
+        connection.principal = Principal(USER, end.name)
         connection.has_token = end.has_token
         connection.known = None
         connection.must_authenticate = False
         connection.limit_bytes = self._limit_bytes
         connection.divert(None)
-        return answer(Reply(ErrorCode.NONE, "", end.token, self._begin_session(end.expires_ms)))
+        return answer(Reply(ErrorCode.NONE, "", end.token, self._begin_session(end.expires_ms, session_ms)))
 
-    def _begin_session(self, expires_ms: int | None) -> int:
+    def _begin_session(self, expires_ms: int | None, session_ms: int | None) -> int:
         """Start the timer of the session. Return its lifetime in ms; 0 means without a limit."""
-        limits = [] if expires_ms is None else [expires_ms - self._listener.clock.wall_ms()]
+        limits = [] if session_ms is None else [session_ms]
+        if expires_ms is not None:
+            limits.append(expires_ms - self._listener.clock.wall_ms())
         mechanism = self._listener.mechanisms.get(self._mechanism)
         if mechanism is not None and mechanism.max_reauth_ms > 0:
             limits.append(mechanism.max_reauth_ms)
@@ -331,6 +401,13 @@ class Authenticator:
 
     # --- failure --------------------------------------------------------------------------------
 
+    def _invalid_credentials(self) -> Reply:
+        if self._mechanism == "PLAIN":
+            return _refusal("Authentication failed: Invalid username or password")
+        doing = "authentication" if self._previous is None else "re-authentication"
+        told = f"Authentication failed during {doing} due to invalid credentials with SASL mechanism"
+        return _refusal(f"{told} {self._mechanism}")
+
     def _fail(self, reply: Reply, answer: Answer, reason: str = "") -> Any:
         """Refuse the client with `reply`. Only the log gets `reason`."""
         self._failure = reply
@@ -340,6 +417,8 @@ class Authenticator:
         """Answer after the delay for failures, and close the connection."""
         connection = self._connection
         log.info("closing %s: %s", connection.peer, reason, extra=connection.log_fields)
+        if self._state is not State.FAILED:  # of what has failed, the request runs once more
+            self._count_failure()
         self._state = State.FAILED
         if self._listener.failure_delay_ms == 0:
             connection.end()
@@ -352,6 +431,12 @@ class Authenticator:
         timer = self._listener.clock.call_later(self._listener.failure_delay_ms, late)
         parked = Parked(timer.cancel)
         return parked
+
+    def _count_failure(self) -> None:
+        if self._previous is None:
+            self._listener.statistics.failed += 1
+        else:
+            self._listener.statistics.reauthentication_failed += 1
 
     def lost(self) -> None:
         """Stop the timer of a closed connection."""

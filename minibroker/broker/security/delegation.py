@@ -1,13 +1,13 @@
-"""Delegation tokens: secrets that stand for a user for a while, without the password (KIP-48).
+"""Delegation tokens: with their secrets, clients authenticate as a user for a limited time (KIP-48).
 
     token id    random, in the metadata log, with the owner, the renewers and the times
-    secret      HMAC-SHA-512 of the id under `delegation.token.secret.key`; nobody stores it
+    secret      HMAC-SHA-512 of the id under `delegation.token.secret.key`; it is not stored
     password    the secret in base64; a client logs in by SCRAM with the id as its name, and is then the owner
 
     issued ----- renewed, by the owner or a renewer ----- expiry ----- max timestamp
                  now + delegation.token.expiry.time.ms, at most ------------^
 
-A token that is past its expiry is useless, and removed sooner or later. `control/token_changes.py` decides on all that.
+An expired token cannot be used, and is removed later. `control/token_changes.py` has the rules.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 SECRET_KEY: Final = "delegation.token.secret.key"
 SALT_BYTES: Final = 24
-_KEY: Final = os.urandom(32)  # of this process: a look-up by what it makes of a secret tells nothing in its time
+_KEY: Final = os.urandom(32)  # of this process, so that the time of a look-up tells a client nothing about secrets
 
 
 class TokenLogin(NamedTuple):
-    """The holder of a token, for SCRAM: a credential, the name of the owner, and when the token expires."""
+    """What SCRAM needs of a token: a credential, the owner's name, and when the token expires."""
 
     credential: UserScramCredentialRecord
     owner: str
@@ -36,7 +36,7 @@ class TokenLogin(NamedTuple):
 
 
 class DelegationTokens:
-    """The tokens, a fold over the records of the metadata log. Without a secret key there are only their records."""
+    """The tokens, a fold over the records of the metadata log. Without a secret key it has only the records."""
 
     def __init__(self, secret_key: str | None) -> None:
         self.by_id: dict[str, DelegationTokenRecord] = {}
@@ -50,13 +50,13 @@ class DelegationTokens:
         return bool(self._secret_key)
 
     def add(self, record: DelegationTokenRecord) -> None:
-        """Add a token, or replace it."""
+        """Add or replace a token."""
         if self.are_enabled and record.token_id not in self.by_id:
             self._ids[_digest(self.secret(record.token_id))] = record.token_id
         self.by_id[record.token_id] = record
 
     def remove(self, token_id: str) -> None:
-        """Remove a token, if it is there."""
+        """Remove a token if it exists."""
         if self.by_id.pop(token_id, None) is not None and self.are_enabled:
             del self._ids[_digest(self.secret(token_id))]
             self._credentials.pop(token_id, None)
@@ -71,7 +71,7 @@ class DelegationTokens:
         return None if token_id is None else self.by_id[token_id]
 
     def login(self, token_id: str, mechanism: ScramMechanism) -> TokenLogin | None:
-        """Return what the holder of a token proves to know, or None without a token of this id.
+        """Return what SCRAM needs to authenticate by a token, or None if the id is unknown.
 
         As in Kafka, an expired token is found until it is removed; the session then ends when it begins.
         """
@@ -85,7 +85,7 @@ class DelegationTokens:
 
 
 def _credential(token_id: str, mechanism: ScramMechanism, password: str) -> UserScramCredentialRecord:
-    """Return the credential of a token, which takes some ms."""
+    """Return the credential of a token. This takes some ms."""
     from minibroker.broker.security.scram import MIN_ITERATIONS, credential, salted_password  # imported by now
 
     salt = os.urandom(SALT_BYTES)
@@ -94,7 +94,7 @@ def _credential(token_id: str, mechanism: ScramMechanism, password: str) -> User
 
 
 def _hmac(key: bytes, data: bytes, hash_name: str) -> bytes:
-    import hmac  # takes some ms, which a start without tokens does not wait for
+    import hmac  # imported late: it takes some ms
 
     return hmac.digest(key, data, hash_name)
 
@@ -109,16 +109,16 @@ def text_of(secret: bytes) -> str:
 
 
 def parsed(principal: str) -> Principal:
-    """Return a principal that stands as a text in a record."""
+    """Return the principal of a text in a record."""
     kind, _, name = principal.partition(":")
     return Principal(kind, name)
 
 
 def is_expired(record: DelegationTokenRecord, now_ms: int) -> bool:
-    """Return whether a token is no longer good for anything."""
+    """Return whether a token has expired."""
     return min(record.max_timestamp, record.expiration_timestamp) < now_ms
 
 
 def concerns(record: DelegationTokenRecord, principals: frozenset[str]) -> bool:
-    """Return whether one of these owns a token, has asked for it, or may renew it."""
+    """Return whether one of the principals is a token's owner, requester or renewer."""
     return not principals.isdisjoint((record.owner, record.requester, *record.renewers))

@@ -18,12 +18,12 @@ from minibroker.protocol.errors import ErrorCode
 
 
 class Authenticated(NamedTuple):
-    """The end of an exchange: the last token for the client, its name, and when its credential expires, if it does."""
+    """The end of an exchange: the last token for the client, the client's name, and when its credential expires."""
 
     token: bytes
     name: str
     expires_ms: int | None = None  # since 1970
-    has_token: bool = False  # whether it has proven to hold a delegation token, instead of knowing a password
+    has_token: bool = False  # whether the client has authenticated by a delegation token
 
 
 class Reply(NamedTuple):

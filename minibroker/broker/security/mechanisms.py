@@ -45,7 +45,7 @@ class Surroundings(Source, Known, Protocol):
     """What an exchange needs from the broker."""
 
     def nonce(self) -> str:
-        """Return a text that nobody can foresee."""
+        """Return a random text that nobody can predict."""
 
 
 class Mechanism(NamedTuple):

@@ -67,9 +67,9 @@ def oauthbearer(tokens: Tokens) -> Exchange:
     try:
         found = tokens.identity(token)
     except TokenRefused as refused:
-        told = _refusal(refused)
-        if (yield told.encode()) == FAILED:
-            raise AuthenticationFailed(told) from None
+        refusal = _refusal(refused)
+        if (yield refusal.encode()) == FAILED:
+            raise AuthenticationFailed(refusal) from None
         raise InvalidCredentials("the client goes on although its token was refused") from None
     if wanted not in ("", found.name):
         raise AuthenticationFailed(

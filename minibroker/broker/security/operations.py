@@ -57,6 +57,11 @@ class Right(NamedTuple):
     resource_type: ResourceType
 
 
+def user_resource(name: str) -> str:
+    """Return the name of a user as a resource: "*" for all, a principal such as Group:a, or a user's name."""
+    return name if name == "*" or ":" in name else f"User:{name}"
+
+
 DENIALS = {
     ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
@@ -90,7 +95,7 @@ TWO_PHASE_COMMIT_ID = Right(Operation.TWO_PHASE_COMMIT, ResourceType.TRANSACTION
 WRITE_TRANSACTIONAL_ID = Right(Operation.WRITE, ResourceType.TRANSACTIONAL_ID)
 DESCRIBE_TRANSACTIONAL_ID = Right(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID)
 DESCRIBE_TOKEN = Right(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN)
-CREATE_TOKENS = Right(Operation.CREATE_TOKENS, ResourceType.USER)  # a user's name has its type, as in User:alice
+CREATE_TOKENS = Right(Operation.CREATE_TOKENS, ResourceType.USER)  # the name includes the type, as in User:alice
 DESCRIBE_TOKENS = Right(Operation.DESCRIBE_TOKENS, ResourceType.USER)
 
 DESCRIBING_CONFIGS = (DESCRIBE_TOPIC_CONFIGS, DESCRIBE_CLUSTER_CONFIGS, DESCRIBE_GROUP_CONFIGS)
@@ -136,10 +141,10 @@ REQUIRED: Mapping[ApiKey, tuple[Right, ...]] = {
     ApiKey.DESCRIBE_LOG_DIRS: (DESCRIBE_CLUSTER,),
     ApiKey.SASL_AUTHENTICATE: (),
     ApiKey.CREATE_PARTITIONS: (ALTER_TOPIC,),
-    ApiKey.CREATE_DELEGATION_TOKEN: (CREATE_TOKENS,),  # for somebody else
+    ApiKey.CREATE_DELEGATION_TOKEN: (CREATE_TOKENS,),  # for another user
     ApiKey.RENEW_DELEGATION_TOKEN: (),
     ApiKey.EXPIRE_DELEGATION_TOKEN: (),
-    ApiKey.DESCRIBE_DELEGATION_TOKEN: (DESCRIBE_TOKEN, DESCRIBE_TOKENS),  # of others
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: (DESCRIBE_TOKEN, DESCRIBE_TOKENS),  # of other users
     ApiKey.DELETE_GROUPS: (DELETE_GROUP,),
     ApiKey.ELECT_LEADERS: (ALTER_CLUSTER,),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: ALTERING_CONFIGS,

@@ -13,7 +13,7 @@ from minibroker.broker.security.exchanges import Authenticated, AuthenticationFa
 
 TOKENS: Final = 3  # authorization id, name and password
 USER_PREFIX: Final = "user_"
-INVENTED: Final = "the password of nobody"
+INVENTED: Final = "the password of no user"
 
 
 def plain_users(options: Mapping[str, str]) -> dict[str, str]:

@@ -1,5 +1,6 @@
-"""The validation of tokens without a signature: Kafka's default for OAUTHBEARER. Only for development: anybody can
-make such tokens.
+"""The validation of tokens without a signature, Kafka's default for OAUTHBEARER.
+
+It is only for development: any client can make such tokens.
 
 The options of the login module are Kafka's: `unsecuredValidatorPrincipalClaimName`, `...ScopeClaimName`,
 `...RequiredScope` (words separated by spaces) and `...AllowableClockSkewMs`.

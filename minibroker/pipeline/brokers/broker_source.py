@@ -17,6 +17,7 @@ from minibroker.pipeline.brokers.client_settings import client_settings
 from minibroker.pipeline.brokers.fetching import Fetcher, FetchSettings
 from minibroker.pipeline.decode.decoder import AbortedRanges, decoder_for
 from minibroker.pipeline.log_source import Bounds, OffsetRange, OptionError, ReadRequest, Split, TopicPartition
+from minibroker.pipeline.planning import proportional
 from minibroker.pipeline.selection import TopicSelection
 from minibroker.protocol.errors import ErrorCode
 
@@ -85,23 +86,8 @@ class BrokerSource:
         return {partition: None if offset < 0 else offset for partition, offset in found.items()}
 
     def splits(self, ranges: Sequence[OffsetRange], min_splits: int = 0) -> list[Split]:
-        """Return a split for each range that is not empty. For more splits, cut ranges in proportion to their sizes.
-
-        Spark's own source does the same with `minPartitions`.
-        """
-        wanted = [each for each in ranges if each.start < each.end]
-        total = sum(each.end - each.start for each in wanted)
-        splits = []
-        for each in wanted:
-            size = each.end - each.start
-            count = max(1, round(min_splits * size / total)) if min_splits > len(wanted) else 1
-            cuts = [each.start + size * index // count for index in range(count + 1)]
-            splits += [
-                Split(OffsetRange(each.partition, start, end))
-                for start, end in zip(cuts, cuts[1:], strict=False)
-                if start < end
-            ]
-        return splits
+        """Return a split for each range that is not empty. For more splits, cut the large ranges."""
+        return [Split(each) for each in proportional(ranges, min_splits)]
 
     def read(self, split: Split, request: ReadRequest) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one split. Raise `DataLoss`, `CorruptData` and `ClientError`."""

@@ -137,7 +137,7 @@ class RecordsDecoder(_Decoder):
 
     def finish(self) -> RecordBatches:
         """Yield the remaining rows. Raise `CorruptData`."""
-        return self._judged(self._gathering.flush())
+        return self._reporting_damage(self._gathering.flush())
 
     def _window(self, view: memoryview, headers: Headers, place: Place) -> RecordBatches:
         preceding = np.concatenate(([self._next_offset], headers.last_offset[:-1] + 1))
@@ -150,7 +150,7 @@ class RecordsDecoder(_Decoder):
             yield from self._window_with_damage(view, headers, concerns, has_rows, place)
             return
         self._next_offset = _after(headers.last_offset[-1])
-        yield from self._judged(self._gathering.add(view, headers.select(has_rows), place))
+        yield from self._reporting_damage(self._gathering.add(view, headers.select(has_rows), place))
 
     def _window_with_damage(
         self, view: memoryview, headers: Headers, concerns: Bool, has_rows: Bool, place: Place
@@ -166,15 +166,15 @@ class RecordsDecoder(_Decoder):
                 problem = None
             if problem is not None:
                 between = headers.select(slice(first, index)).select(has_rows[first:index])
-                yield from self._judged(self._gathering.add(view, between, place))
+                yield from self._reporting_damage(self._gathering.add(view, between, place))
                 yield from self.finish()
                 offset, position = int(headers.base_offset[index]), int(headers.position[index])
                 yield from self._damaged(Damage(offset, problem, place, position))
                 first = index + 1
         rest = headers.select(slice(first, None)).select(has_rows[first:])
-        yield from self._judged(self._gathering.add(view, rest, place))
+        yield from self._reporting_damage(self._gathering.add(view, rest, place))
 
-    def _judged(self, given: Given) -> RecordBatches:
+    def _reporting_damage(self, given: Given) -> RecordBatches:
         for each in given:
             if isinstance(each, Damage):
                 yield from self._damaged(each)

@@ -91,11 +91,11 @@ class Gathering:
         kinds: I64 = np.where(is_old, Kind.MESSAGE, Kind.PLAIN) + is_packed
         if self._wanted.depth > 2:
             return kinds
-        is_told = (headers.record_count == headers.last_offset - headers.base_offset + 1) & ~(is_old & is_packed)
+        is_known = (headers.record_count == headers.last_offset - headers.base_offset + 1) & ~(is_old & is_packed)
         if self._wanted.timestamp:
-            is_told &= is_old | (headers.attributes & TIMESTAMP_TYPE_BIT != 0)
+            is_known &= is_old | (headers.attributes & TIMESTAMP_TYPE_BIT != 0)
         for of_format in (is_old, ~is_old):
-            if is_told[of_format].all():  # else chunks would be as small as the runs of such batches
+            if is_known[of_format].all():  # else chunks would be as small as the runs of such batches
                 kinds[of_format] = Kind.COUNTED
         return kinds
 

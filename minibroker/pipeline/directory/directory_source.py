@@ -99,7 +99,7 @@ class DirectorySource:
         Raise `DataLoss` if a partition is gone; with `fail_on_data_loss` false, leave it out.
         """
         wanted = list(partitions)
-        return _steadily(lambda: self._bounds_now(wanted))
+        return _retried_once(lambda: self._bounds_now(wanted))
 
     def _bounds_now(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Bounds]:
         found = find_logs(self._paths)
@@ -118,7 +118,7 @@ class DirectorySource:
 
         None means that there is none, or that the isolation level hides it.
         """
-        return _steadily(lambda: self._offsets_at_now(timestamps_ms))
+        return _retried_once(lambda: self._offsets_at_now(timestamps_ms))
 
     def _offsets_at_now(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         bounds = self._bounds_now(list(timestamps_ms))
@@ -137,10 +137,10 @@ class DirectorySource:
         Ranges are cut only between batches, so a few large batches may give fewer splits. Raise `DataLoss` if offsets
         are gone, or if the log does not reach the end.
         """
-        return _steadily(lambda: self._splits_now(ranges, min_splits))
+        return _retried_once(lambda: self._splits_now(ranges, min_splits))
 
     def _splits_now(self, ranges: Sequence[OffsetRange], min_splits: int) -> list[Split]:
-        wanted = [each for each in self._there(ranges) if each.start < each.end]
+        wanted = [each for each in self._existing(ranges) if each.start < each.end]
         found = [list(extents(self._views[each.partition], each.start, each.end)) for each in wanted]
         step_bytes = self._split_bytes
         if min_splits > 0:
@@ -178,7 +178,7 @@ class DirectorySource:
             latest = min(latest, transactions.stable_offset())
         return Bounds(earliest, max(latest, earliest))
 
-    def _there(self, ranges: Sequence[OffsetRange]) -> Iterator[OffsetRange]:
+    def _existing(self, ranges: Sequence[OffsetRange]) -> Iterator[OffsetRange]:
         """Yield the parts of the ranges that still exist. Raise `DataLoss`."""
         bounds = self._bounds_now([each.partition for each in ranges])
         for each in ranges:
@@ -205,14 +205,14 @@ class DirectorySource:
         log = find_logs([each for each in self._paths if os.path.isdir(each)]).get(offsets.partition)
         if log is None:
             return []
-        found = _steadily(lambda: list(extents(LogView(log).look(), offsets.start, offsets.end)))
+        found = _retried_once(lambda: list(extents(LogView(log).look(), offsets.start, offsets.end)))
         return stretches_of(found, offsets, self._split_bytes)
 
 
 Result = TypeVar("Result")
 
 
-def _steadily(work: Callable[[], Result]) -> Result:
+def _retried_once(work: Callable[[], Result]) -> Result:
     """Run `work`, and again if a file disappears in the meantime: retention and compaction do not wait for readers."""
     gone = ""
     for _ in range(TRIES):

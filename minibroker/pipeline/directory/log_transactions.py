@@ -57,7 +57,7 @@ class Transactions:
         self._cuts = 0
 
     def stable_offset(self) -> int:
-        """The first offset of the oldest open transaction, or the end of the log."""
+        """Return the first offset of the oldest open transaction, or the end of the log."""
         return self._states.first_unstable_offset(self._place.next_offset)
 
     def aborted(self, start: int, end: int) -> list[tuple[int, int, int]]:
@@ -88,7 +88,7 @@ class Transactions:
 
     def _begin(self, view: LogView) -> int:
         """Load what can be trusted. Return the index of the segment from which the log must be read."""
-        indexed = _believable(view)
+        indexed = _trusted_entries(view)
         index, self._states = _newest_snapshot(view, len(indexed))
         self._aborted = sorted(
             (each for entries in indexed[:index] for each in entries), key=lambda each: each.last_offset
@@ -152,7 +152,7 @@ class Transactions:
             self._aborted.append(self._states.give_up(each, offset))
 
 
-def _believable(view: LogView) -> list[list[AbortedTransaction]]:
+def _trusted_entries(view: LogView) -> list[list[AbortedTransaction]]:
     """Return the entries of the `.txnindex` files of the first segments, up to the last segment or a damaged file."""
     found: list[list[AbortedTransaction]] = []
     safe_end = _safe_end(view.log)

@@ -138,7 +138,7 @@ def _opened(stretch: Stretch) -> File:
         raise DataLoss(f"{_planned(stretch)}, and the file has {size} bytes now")
     if not _is_unchanged(file, stretch):
         file.close()
-        raise DataLoss(f"{_planned(stretch)}, and other batches lie there now")
+        raise DataLoss(f"{_planned(stretch)}, and other batches are there now")
     return file
 
 

@@ -15,7 +15,6 @@ Int64s = NDArray[np.int64]
 UInt64s = NDArray[np.uint64]
 
 _BITS = 7  # of each byte
-_MAX_BYTES = 10
 
 
 def zigzag(values: Int64s) -> UInt64s:

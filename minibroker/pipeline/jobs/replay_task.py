@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.log_source import TopicPartition
-from minibroker.pipeline.sink.delivery import abort_in_passing, connected, sender_in
+from minibroker.pipeline.sink.delivery import connected, sender_in, try_to_abort
 from minibroker.pipeline.sink.sink_errors import WriteFailed
 from minibroker.pipeline.sink.sink_settings import SinkSettings
 from minibroker.pipeline.sink.sink_transaction import Marker, Transaction
@@ -90,7 +90,7 @@ class ReplayTask:
                 self._write(transaction, writer, new, done)
             self._commit(transaction, writer, done)
         except BaseException:
-            abort_in_passing(self.settings, transaction)
+            try_to_abort(self.settings, transaction)
             raise
         return done
 

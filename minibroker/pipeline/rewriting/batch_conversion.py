@@ -33,7 +33,7 @@ from minibroker.pipeline.rewriting.rewrite_settings import (
     Run,
     Target,
     Way,
-    goes_on,
+    continues_sequence,
     run_of,
 )
 from minibroker.protocol.records.batch import (
@@ -147,7 +147,7 @@ class Converter:
             header = source.header
             run = run_of(header, source.target, self._epoch_at(header.base_offset))
             is_alone = joined is None or source.target.way is Way.ALONE or run != joined.run
-            if joined is not None and not is_alone and (run.magic < MAGIC or goes_on(joined.last, header)):
+            if joined is not None and not is_alone and (run.magic < MAGIC or continues_sequence(joined.last, header)):
                 joined = joined._replace(last=header)
                 continue
             if joined is not None:

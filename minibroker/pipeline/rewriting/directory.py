@@ -104,9 +104,9 @@ class Rewriting:
         for log in plan.copied:
             workspace.copy_log(plan, log)
         workspace.copy_files(plan)
-        configs, told = Metadata(self.target, is_clean=plan.is_clean).tell(plan.topics, self.settings)
+        configs, updated = Metadata(self.target, is_clean=plan.is_clean).update(plan.topics, self.settings)
         workspace.end(plan)
-        return Report(self.target, space_of(segments), plan.copied, configs, told)
+        return Report(self.target, space_of(segments), plan.copied, configs, updated)
 
     def _lock_source(self) -> None:
         """Lock out brokers, if the directory is a broker's and can be locked."""

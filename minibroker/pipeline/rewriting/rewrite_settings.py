@@ -67,7 +67,7 @@ class Way(Enum):
     DROP = "the format has no place for it"
     RECODE = "its records stay as they are, under another codec, or with or without their attributes"
     ALONE = "its records are one batch again"
-    JOIN = "its records are batched anew, with those of its neighbours"
+    JOIN = "its records are batched again, with those of its neighbours"
 
 
 class Target(NamedTuple):
@@ -122,7 +122,7 @@ def run_of(header: BatchHeader, target: Target, leader_epoch: int) -> Run:
     return Run(target.magic, epoch, header.producer_id, header.producer_epoch, header.is_transactional)
 
 
-def goes_on(before: BatchHeader, after: BatchHeader) -> bool:
+def continues_sequence(before: BatchHeader, after: BatchHeader) -> bool:
     """Return whether the sequences of two batches of a run are as far apart as their offsets, as within one batch.
 
     This is not so if there was a marker, a batch that was compacted away, or another producer's record between them.

@@ -111,7 +111,7 @@ class Metadata:
         """Return whether the directory has the metadata log; `metadata.log.dir` may be another one."""
         return self._disk.exists(self._directory)
 
-    def tell(self, topics: Iterable[str], settings: RewriteSettings) -> tuple[list[Change], bool]:
+    def update(self, topics: Iterable[str], settings: RewriteSettings) -> tuple[list[Change], bool]:
         """Update the configs. Return the changes, and whether they were made.
 
         They are not made if there is no metadata log, or if other voters have copies of it.

@@ -25,7 +25,7 @@ from pyspark.sql.streaming.datasource import (
 from minibroker.pipeline import planning, stream_planning
 from minibroker.pipeline.log_source import LogSource, ReadRequest, Split
 from minibroker.pipeline.options import ReadOptions
-from minibroker.pipeline.plain_errors import rows_told_plainly, told_plainly
+from minibroker.pipeline.plain_errors import rows_with_plain_errors, with_plain_errors
 from minibroker.pipeline.planning import Offsets
 from minibroker.pipeline.stream_planning import JsonOffsets, from_json, to_json
 
@@ -38,7 +38,7 @@ class SplitPartition(InputPartition):
 
 
 @functools.cache
-def spare_the_collector() -> None:
+def freeze_present_objects() -> None:
     """Exclude the present objects, which are imported code, from the garbage collections of a Spark process.
 
     Spark collects after each task, and went through some 300,000 objects each time: a quarter of the CPU of a read.
@@ -56,7 +56,7 @@ def rows(source: LogSource, partition: InputPartition, request: ReadRequest) -> 
         yield from source.read(partition.value, request)
     finally:
         source.close()
-        spare_the_collector()
+        freeze_present_objects()
 
 
 class BatchReader(DataSourceReader):
@@ -67,7 +67,7 @@ class BatchReader(DataSourceReader):
         self._request = request
         self._source = source
 
-    @told_plainly
+    @with_plain_errors
     def partitions(self) -> list[InputPartition]:
         """Return the parts of the tasks. Raise `OptionError` and `DataLoss`."""
         try:
@@ -78,7 +78,7 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Run in a task: yield its rows. Raise `DataLoss` and `CorruptData`."""
-        return rows_told_plainly(rows(self._source, partition, self._request))
+        return rows_with_plain_errors(rows(self._source, partition, self._request))
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -93,7 +93,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._until: Offsets | None = None  # the end of a query with the trigger `availableNow`
         self._last_batch_s: float | None = None
 
-    @told_plainly
+    @with_plain_errors
     def initialOffset(self) -> JsonOffsets:
         """Return where a query without a checkpoint begins, always the same. Raise `OptionError`."""
         if self._initial is None:
@@ -108,7 +108,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(self._options.min_offsets_per_trigger)
         return ReadAllAvailable()
 
-    @told_plainly
+    @with_plain_errors
     def latestOffset(self, start: JsonOffsets, limit: ReadLimit) -> JsonOffsets:
         """Return where the next batch ends; `start` if there is none yet."""
         self._latest = stream_planning.latest_offsets(self._source) if self._until is None else self._until
@@ -137,12 +137,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the end of the log when it was last read, for the query's progress."""
         return None if self._latest is None else to_json(self._latest)
 
-    @told_plainly
+    @with_plain_errors
     def prepareForTriggerAvailableNow(self) -> None:
         """Note the end of the log: the query ends there."""
         self._until = stream_planning.latest_offsets(self._source)
 
-    @told_plainly
+    @with_plain_errors
     def partitions(self, start: JsonOffsets, end: JsonOffsets) -> list[InputPartition]:
         """Return the parts of a batch's tasks. They have the same offsets after a restart. Raise `DataLoss`."""
         ranges = stream_planning.stream_ranges(self._options, self._source, from_json(start), from_json(end))
@@ -150,7 +150,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Run in a task: yield its rows. Raise `DataLoss` and `CorruptData`."""
-        return rows_told_plainly(rows(self._source, partition, self._request))
+        return rows_with_plain_errors(rows(self._source, partition, self._request))
 
     def commit(self, end: JsonOffsets) -> None:
         """Do nothing: the offsets are in the checkpoint, and the log does not change."""

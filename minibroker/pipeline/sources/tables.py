@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 
 from minibroker.pipeline.log_source import LogSource, OptionError, ReadRequest, Table
 from minibroker.pipeline.options import Query, ReadOptions, parse_options
-from minibroker.pipeline.plain_errors import told_plainly
+from minibroker.pipeline.plain_errors import with_plain_errors
 from minibroker.pipeline.sources.query_columns import columns_of, offered
 from minibroker.pipeline.sources.readers import BatchReader, StreamReader
 
@@ -45,20 +45,20 @@ class LogDataSource(DataSource):
 
     table: ClassVar[Table]
 
-    @told_plainly
+    @with_plain_errors
     def schema(self) -> StructType:
         """Return the columns of a query without a schema of its own."""
         if PROVIDER in self.options:
             raise OptionError(f"CREATE TABLE: {NO_TABLE}")
         return offered(parse_options(self.options, self.table))
 
-    @told_plainly
+    @with_plain_errors
     def reader(self, schema: StructType) -> BatchReader:
         """Return the reader of `spark.read`."""
         options, request = self._parsed(schema, "batch")
         return BatchReader(options, request, open_source(options))
 
-    @told_plainly
+    @with_plain_errors
     def streamReader(self, schema: StructType) -> StreamReader:
         """Return the reader of `spark.readStream`."""
         options, request = self._parsed(schema, "stream")
@@ -91,14 +91,14 @@ class RecordsSource(LogDataSource):
         """Return the name for `format`."""
         return "minibroker"
 
-    @told_plainly
+    @with_plain_errors
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Return the writer of `df.write`."""
         from minibroker.pipeline.sink.writer import batch_writer  # imported late: queries that only read do not need it
 
         return batch_writer(self.options, schema, overwrite)
 
-    @told_plainly
+    @with_plain_errors
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         """Return the writer of `df.writeStream`."""
         from minibroker.pipeline.sink.writer import stream_writer

@@ -1,7 +1,4 @@
-"""The cluster and its brokers: the versions they speak, who they are, the controllers' quorum, features.
-
-Topics and partitions are in `metadata.py`.
-"""
+"""The cluster and its brokers: supported versions, brokers, the controllers' quorum, features."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from minibroker.protocol.declare import Message, Struct, Uuid, field, int8, int1
 
 
 class ApiVersionsRequest(Message, api_key=18, versions="0-5", flexible="3+"):
-    """Asks which APIs a broker has, in which versions; the first request of most connections."""
+    """Asks for a broker's APIs and their versions. It is the first request of most connections."""
 
     client_software_name: str = field("3+")
     client_software_version: str = field("3+")
@@ -18,7 +15,7 @@ class ApiVersionsRequest(Message, api_key=18, versions="0-5", flexible="3+"):
 
 
 class ApiVersionsResponse(Message, api_key=18, versions="0-5", flexible="3+", flexible_header="none"):
-    """Lists APIs and features. Its header is always version 0, as the client cannot yet know better."""
+    """Lists APIs and features. Its header is always version 0, as the client does not know the versions yet."""
 
     error_code: int16 = field()
     api_keys: list[ApiVersion] = field()
@@ -53,7 +50,7 @@ class DescribeClusterRequest(Message, api_key=60, versions="0-2", flexible="0+")
 
 
 class DescribeClusterResponse(Message, api_key=60, versions="0-2", flexible="0+"):
-    """Lists them, with the controller and the cluster's id."""
+    """Lists the brokers, with the controller and the cluster id."""
 
     throttle_time_ms: int32 = field()
     error_code: int16 = field()
@@ -73,7 +70,7 @@ class DescribeClusterResponse(Message, api_key=60, versions="0-2", flexible="0+"
 
 
 class DescribeQuorumRequest(Message, api_key=55, versions="0-2", flexible="0+"):
-    """Asks how far the replicas of the metadata log are."""
+    """Asks for the log end offsets of the metadata log's replicas."""
 
     topics: list[TopicData] = field()
 
@@ -139,7 +136,7 @@ class UpdateFeaturesRequest(Message, api_key=57, versions="0-2", flexible="0+"):
 
 
 class UpdateFeaturesResponse(Message, api_key=57, versions="0-2", flexible="0+"):
-    """Says for each feature whether it was done; from version 2 on, for all at once."""
+    """Says for each feature whether it was updated; from version 2 on, for all at once."""
 
     throttle_time_ms: int32 = field()
     error_code: int16 = field()
@@ -153,7 +150,7 @@ class UpdateFeaturesResponse(Message, api_key=57, versions="0-2", flexible="0+")
 
 
 class UnregisterBrokerRequest(Message, api_key=64, versions="0", flexible="0+"):
-    """Asks to forget a broker that will not come back."""
+    """Asks to remove the registration of a broker that will not come back."""
 
     broker_id: int32 = field()
 

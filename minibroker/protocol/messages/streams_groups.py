@@ -1,7 +1,4 @@
-"""Groups of Kafka Streams applications whose tasks the broker assigns (KIP-1071).
-
-The records behind them are in `streams_group_records.py`.
-"""
+"""Streams groups: Kafka Streams applications whose tasks the broker assigns (KIP-1071)."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from minibroker.protocol.declare import Message, Struct, field, int8, int16, int
 
 
 class StreamsGroupHeartbeatRequest(Message, api_key=88, versions="0-1", flexible="0+"):
-    """Joins, stays in and leaves a group; brings the topology when joining."""
+    """Joins, stays in or leaves a group. A joining member sends the topology."""
 
     group_id: str = field()
     member_id: str = field()
@@ -122,7 +119,7 @@ class StreamsGroupDescribeRequest(Message, api_key=89, versions="0-1", flexible=
 
 
 class StreamsGroupDescribeResponse(Message, api_key=89, versions="0-1", flexible="0+"):
-    """Answers with them."""
+    """Describes the groups."""
 
     throttle_time_ms: int32 = field()
     groups: list[DescribedGroup] = field()

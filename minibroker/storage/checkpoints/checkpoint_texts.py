@@ -100,7 +100,7 @@ def topic_id_from_text(text: bytes) -> bytes:
     """Return the topic id, 16 bytes, of a `partition.metadata`. Raises `MalformedCheckpoint`."""
     lines = dict(line.split(": ", 1) for line in _decoded(text).splitlines() if ": " in line)
     if lines.get("version") != "0" or "topic_id" not in lines:
-        raise MalformedCheckpoint("it does not hold a version 0 and a topic_id")
+        raise MalformedCheckpoint("it does not contain version 0 and a topic_id")
     try:
         topic_id = urlsafe_b64decode(lines["topic_id"].strip() + "==")
     except ValueError as error:

@@ -36,7 +36,7 @@ class LeaderEpochs:
         self.changed = False
 
     def entries(self) -> list[tuple[int, int]]:
-        """(epoch, start offset), oldest first."""
+        """Return the (epoch, start offset) rows, oldest first."""
         return list(zip(self._epochs, self._starts, strict=True))
 
     def assign(self, epoch: int, start_offset: int) -> None:

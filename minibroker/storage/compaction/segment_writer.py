@@ -20,7 +20,7 @@ from minibroker.storage.names import (
 from minibroker.storage.producers.aborted_transactions import AbortedTransaction, transactions_bytes
 from minibroker.storage.segment_indexes import SegmentIndexes
 
-MAX_POSITION = 0x7FFFFFFF  # indexes hold positions as int32
+MAX_POSITION = 0x7FFFFFFF  # indexes store positions as int32
 
 
 class SegmentOverflow(Exception):

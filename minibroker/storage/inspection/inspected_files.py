@@ -148,12 +148,12 @@ class Options(NamedTuple):
     """Options of an inspection: show the `records` of each batch, and `verify`.
 
     To verify a `.log` file means to compare it with all its indexes, and its leader epochs with their checkpoint. The
-    indexes in `told` are left out, as they are shown themselves.
+    indexes in `shown` are left out, as they are shown themselves.
     """
 
     records: bool = True
     verify: bool = False
-    told: frozenset[str] = frozenset()
+    shown: frozenset[str] = frozenset()
 
 
 def contents(disk: Disk, inspected: InspectedFile, options: Options) -> Iterator[Item]:
@@ -174,7 +174,7 @@ def _contents(disk: Disk, file: File, inspected: InspectedFile, options: Options
     if kind is Kind.METADATA_SNAPSHOT or (kind is Kind.LOG and not options.verify):
         yield from _log(disk, file, inspected, [], options)
     elif kind is Kind.LOG:
-        beside = [each for each in _indexes_beside(disk, inspected) if each[0].path not in options.told]
+        beside = [each for each in _indexes_beside(disk, inspected) if each[0].path not in options.shown]
         for index, of_index in beside:
             yield from (each for each in _entries(index, of_index) if isinstance(each, Damage))
         yield from _log(disk, file, inspected, [_check(file, *each) for each in beside], options)

@@ -77,11 +77,11 @@ class ProducerStates:
         return iter(self._entries.items())
 
     def ids(self) -> array[int]:
-        """The producer ids, the one first seen first: numbers alone, of which 100,000 take a millisecond."""
+        """Return the producer ids in the order of their first batches. 100,000 take a millisecond."""
         return array("q", self._entries)
 
     def find(self, producer_id: int) -> ProducerEntry | None:
-        """The entry of a producer, None if it is not known."""
+        """Return the entry of a producer, None if it is unknown."""
         return self._entries.get(producer_id)
 
     def first_unstable_offset(self, offset: int) -> int:

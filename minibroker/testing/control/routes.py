@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query
 
 from minibroker.testing.broker import Broker
+from minibroker.testing.control.delegation_routes import delegation_routes
 from minibroker.testing.control.http_errors import MISSING, WAITED
 from minibroker.testing.control.models import (
     Advance,
@@ -61,7 +62,7 @@ def control_routes(broker: Broker) -> APIRouter:
         "faults": (_faults,),
         "nodes": (_nodes, _leaders, _coordinators),
         "groups": (_groups, _transactions),
-        "security": (security_routes, rights_routes, token_routes),
+        "security": (security_routes, rights_routes, token_routes, delegation_routes),
         "clients": (_clients,),
     }.items():
         routes = APIRouter(tags=[tag])

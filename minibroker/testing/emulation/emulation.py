@@ -110,8 +110,8 @@ class Emulation(Interceptor):
         known = ApiVersionsResponse.ApiVersion(
             api_key=ApiKey.API_VERSIONS, min_version=versions[0], max_version=versions[-1]
         )
-        told = [known] if is_since(self.release, FIRST_TO_NAME_API_VERSIONS) else []
-        return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=told)
+        announced = [known] if is_since(self.release, FIRST_TO_NAME_API_VERSIONS) else []
+        return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=announced)
 
     def answer(self, call: Call, response: Message) -> Message:
         if call.api_key == ApiKey.API_VERSIONS and call not in self._unsupported:
@@ -124,14 +124,14 @@ class Emulation(Interceptor):
 
     def _announce(self, response: Any) -> None:
         """Announce what the release and this broker both have."""
-        told = []
+        announced = []
         for api in response.api_keys:
             versions = self._announced.get(api.api_key)
             if versions is not None:
                 api.min_version = max(api.min_version, versions[0])
                 api.max_version = min(api.max_version, versions[-1])
-                told.append(api)
-        response.api_keys = [api for api in told if api.min_version <= api.max_version]
+                announced.append(api)
+        response.api_keys = [api for api in announced if api.min_version <= api.max_version]
         response.supported_features = [each for each in response.supported_features if each.name in self._levels]
         for feature in response.supported_features:
             feature.max_version = min(feature.max_version, self._levels[feature.name])

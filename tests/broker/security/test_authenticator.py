@@ -64,6 +64,7 @@ def test_a_client_authenticates_and_is_served(client: SaslClient, version: int) 
     assert answer.session_lifetime_ms == 0
     assert principal(client) == "User:alice" and not client.connection.must_authenticate
     assert asks(client, ANYTHING)
+    assert client.counts == (1, 0, 0, 0, 0)
 
 
 def test_a_client_need_not_ask_for_the_versions(client: SaslClient) -> None:
@@ -112,6 +113,7 @@ def test_a_wrong_password_is_answered_after_a_delay_and_then_the_connection_is_c
     assert (answer.error_code, answer.auth_bytes) == (ErrorCode.SASL_AUTHENTICATION_FAILED, b"")
     assert answer.error_message == "Authentication failed: Invalid username or password"
     assert client.closed and principal(client) == "User:ANONYMOUS"
+    assert client.counts == (0, 1, 0, 0, 0)
 
 
 def test_what_follows_a_wrong_password_is_not_served(harness: Harness, client: SaslClient) -> None:
@@ -160,7 +162,9 @@ def test_why_an_exchange_fails_is_said_in_the_log_alone(tmp_path: Path, caplog: 
         client.send(SaslAuthenticateRequest(auth_bytes=old_librdkafka))
         harness.clock.advance(DELAY_MS)
         assert "nonce" not in client.answer().error_message
-    assert "SCRAM-SHA-256: the nonce is not that of the challenge; Kafka 4 refuses librdkafka before" in caplog.text
+    assert (
+        "SCRAM-SHA-256: the nonce is not that of the challenge; Kafka 4 also refuses librdkafka before" in caplog.text
+    )
 
 
 def test_a_wrong_password_without_a_header_only_closes(harness: Harness, client: SaslClient) -> None:
@@ -307,6 +311,7 @@ def test_a_client_that_has_not_authenticated_anew_is_cut_off_at_its_next_request
     assert not client.closed
     assert not asks(client, ANYTHING) and client.closed
     assert client.failure == "Metadata after the session of the client has ended"
+    assert client.counts == (1, 0, 0, 0, 1)
 
 
 @pytest.mark.parametrize("after_ms", [2000, REAUTH_MS - 1, REAUTH_MS, 10 * REAUTH_MS])
@@ -317,6 +322,7 @@ def test_a_client_authenticates_anew_before_or_after_the_end(
     harness.clock.advance(after_ms)
     client.log_in()
     assert principal(client) == "User:alice"
+    assert client.counts == (1, 0, 1, 0, 0)
     harness.clock.advance(REAUTH_MS - 1)
     assert asks(client, ANYTHING)
     harness.clock.advance(1)
@@ -367,6 +373,7 @@ def test_who_fails_to_authenticate_anew_is_cut_off(session: tuple[Harness, SaslC
     harness.clock.advance(DELAY_MS)
     assert client.answer().error_message == "Authentication failed: Invalid username or password"
     assert client.closed
+    assert client.counts == (1, 0, 0, 1, 0)
 
 
 def test_requests_that_are_known_by_their_bytes_are_cut_off_too(session: tuple[Harness, SaslClient]) -> None:

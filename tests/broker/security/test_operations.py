@@ -329,7 +329,7 @@ class Authorizer:
     def __init__(self, patch: pytest.MonkeyPatch, rights: set[Right]) -> None:
         self.asked: list[tuple[Right, str]] = []
         self.rights = rights
-        patch.setattr(RequestContext, "allows", lambda _, right, name="kafka-cluster": self._allows(right, name))
+        patch.setattr(RequestContext, "allows", lambda _, right, name="kafka-cluster", **__: self._allows(right, name))
         patch.setattr(RequestContext, "allows_some", lambda _, right: self._allows(right, "any"))
         patch.setattr(RequestContext, "allowed_operations", lambda *_: 0)
 

@@ -218,9 +218,9 @@ def test_a_wrong_secret_an_unknown_token_and_the_password_of_a_user_fail_alike(n
 @pytest.mark.parametrize(
     ("final", "reason"),
     [
-        (b"", "none of SCRAM"),
-        (b"c=biws,r=cserver", "none of SCRAM"),
-        (b"c=biws,r=cserver,p=", "none of SCRAM"),
+        (b"", "not one of SCRAM"),
+        (b"c=biws,r=cserver", "not one of SCRAM"),
+        (b"c=biws,r=cserver,p=", "not one of SCRAM"),
         (b"c=biws,r=cother,p=AAAA", "the nonce is not"),
         (b"c=biws,r=c,p=AAAA", "the nonce is not"),
         (b"c=biwsAA==,r=cserver,p=AAAA", "channel binding"),

@@ -1,6 +1,6 @@
 """Checks the order of offsets and of leader epochs in one segment.
 
-`partition_judgement.py` checks what spans segments, from the facts that are kept here.
+`partition_checks.py` checks what spans segments, from the facts that are kept here.
 """
 
 from __future__ import annotations
@@ -66,15 +66,15 @@ class OffsetCheck:
         backwards = has_before & (first < before_first)
         overlaps = has_before & ~backwards & (first <= before_last)
         gaps = has_before & known & (first > before_last + 1)
-        yield from self._told("below-segment", block, rows, below, lambda i: f"the file begins at {self.base_offset}")
-        yield from self._told(
+        yield from self._wrong("below-segment", block, rows, below, lambda i: f"the file begins at {self.base_offset}")
+        yield from self._wrong(
             "offset-order", block, rows, backwards, lambda i: f"the batch before it begins at {before_first[i]}"
         )
-        yield from self._told(
+        yield from self._wrong(
             "overlap", block, rows, overlaps, lambda i: f"the batch before it ends at {before_last[i]}"
         )
         if not self.compacted:
-            yield from self._told(
+            yield from self._wrong(
                 "gap", block, rows, gaps & same, lambda i: f"the batch before it ends at {before_last[i]}"
             )
         self._remember(block, rows, first, last, np.where(gaps, first - before_last - 1, 0))
@@ -105,7 +105,7 @@ class OffsetCheck:
             np.concatenate(([known.damages], damages[:-1])),
         )
 
-    def _told(
+    def _wrong(
         self, kind: str, block: Block, rows: Ints, wrong: Flags, detail: Callable[[int], str]
     ) -> Iterator[Problem]:
         for place in np.flatnonzero(wrong).tolist():
@@ -125,7 +125,7 @@ class OffsetCheck:
 
     def _take_epochs(self, block: Block, rows: Ints, first: Ints, last: Ints) -> Iterator[Problem]:
         epochs = block.headers.leader_epoch[rows]
-        yield from self._told(
+        yield from self._wrong(
             "leader-epoch-regression", block, rows, epochs < -1, lambda i: f"leader epoch {epochs[i]}"
         )
         with_epoch = np.flatnonzero(epochs >= 0)

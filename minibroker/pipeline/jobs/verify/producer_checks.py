@@ -64,7 +64,7 @@ class State(NamedTuple):
         return cls(event.epoch, expected, event.last_offset, event.timestamp, event.missing)
 
 
-def judged(state: State, event: Event, producer_id: int, log_start: int) -> Problem | None:
+def problem_with(state: State, event: Event, producer_id: int, log_start: int) -> Problem | None:
     """Return what is wrong with an event in this state, or None.
 
     Sequences may not follow each other if batches between were compacted away or are damaged, if the broker has
@@ -105,7 +105,7 @@ class ProducerCheck:
             return None
         if state.expected is None:
             self._note_head(producer_id, event)
-        problem = judged(state, event, producer_id, self.log_start)
+        problem = problem_with(state, event, producer_id, self.log_start)
         self.states[producer_id] = state.after(event)
         return problem
 
@@ -134,7 +134,7 @@ def carried_on(
             if state is None:
                 state = State.of(event)
                 continue
-            problem = judged(state, event, producer_id, log_start)
+            problem = problem_with(state, event, producer_id, log_start)
             if problem is not None:
                 yield producer_id, problem
             state = state.after(event)

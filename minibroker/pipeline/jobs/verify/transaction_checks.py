@@ -2,7 +2,7 @@
 
     entry of a .txnindex       int16 version   int64 producer id, first offset, last offset, last stable offset
 
-The entries are checked by themselves, and against the aborted transactions in the log. Only `partition_judgement.py`
+The entries are checked by themselves, and against the aborted transactions in the log. Only `partition_checks.py`
 knows which transactions began before the segment.
 """
 
@@ -216,11 +216,11 @@ def wrong_entries(
         detail = f"producer {marker.producer_id} aborted {marker.first_offset} to {marker.offset}; no entry says so"
         yield "log", Problem("txnindex-missing", marker.position, marker.offset, detail)
     for place, entry in enumerate(entries):
-        for problem in _judged(entry, place, markers, known):
+        for problem in _wrong_entry(entry, place, markers, known):
             yield "index", problem
 
 
-def _judged(entry: IndexEntry, place: int, markers: Mapping[int, Marker], known: Known) -> Iterator[Problem]:
+def _wrong_entry(entry: IndexEntry, place: int, markers: Mapping[int, Marker], known: Known) -> Iterator[Problem]:
     position = place * ENTRY.size
     marker = markers.get(entry.last_offset)
     is_of_marker = marker is not None and (marker.producer_id, marker.kind) == (entry.producer_id, ABORT)

@@ -18,10 +18,10 @@ import pyarrow as pa
 from minibroker.pipeline.jobs.verify.compaction_checks import KEYS
 from minibroker.pipeline.jobs.verify.findings import BY_CODE, CHECKS, MAX_OF_A_KIND, Finding
 from minibroker.pipeline.jobs.verify.log_files import PartitionPlan, SegmentPlan, plan_directory
-from minibroker.pipeline.jobs.verify.partition_judgement import judge_partition
-from minibroker.pipeline.jobs.verify.segment_judgement import (
+from minibroker.pipeline.jobs.verify.partition_checks import check_partition
+from minibroker.pipeline.jobs.verify.segment_checks import (
     SegmentSummary,
-    judge_segment,
+    check_segment,
     keys_of_segment,
 )
 
@@ -44,7 +44,7 @@ FINDINGS: Final = pa.schema(
         ("detail", pa.string()),
     ]
 )
-_JUDGED: Final = FINDINGS.append(pa.field("summary", pa.binary()))
+_CHECKED: Final = FINDINGS.append(pa.field("summary", pa.binary()))
 
 
 def verify(
@@ -64,15 +64,15 @@ def verify(
     found = [*plan.findings]
     for partition in plan.partitions:
         if not partition.bases:
-            found += judge_partition(partition, [])
+            found += check_partition(partition, [])
     schema = _spark_schema(FINDINGS)
     result = spark.createDataFrame([tuple(row_of(finding).values()) for finding in found], schema)
     if not plan.segments:
         return result
     tasks = _tasks(spark, plan.segments)
-    judged = tasks.mapInArrow(_judging, _spark_schema(_JUDGED))
+    checked = tasks.mapInArrow(_checked_segments, _spark_schema(_CHECKED))
     by_partition = {(each.topic, each.partition): each for each in plan.partitions}
-    result = result.union(judged.groupBy("topic", "partition").applyInArrow(_folding(by_partition), schema))
+    result = result.union(checked.groupBy("topic", "partition").applyInArrow(_partition_checks(by_partition), schema))
     cleaned = [each for each in plan.segments if _is_cleaned(each)]
     if cleaned:
         result = result.union(_duplicate_keys(_tasks(spark, cleaned).mapInArrow(_keys, _spark_schema(KEYS))))
@@ -132,17 +132,17 @@ def _segments_in(batches: Iterable[pa.RecordBatch]) -> Iterator[SegmentPlan]:
             yield from pickle.loads(task)
 
 
-def _judging(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _checked_segments(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Run in a task: from tasks of segments to findings and summaries."""
     for segment in _segments_in(batches):
-        found, summary = judge_segment(segment)
+        found, summary = check_segment(segment)
         partition = segment.partition
         rows = [row_of(finding) for finding in found]
         rows.append({"topic": partition.topic, "partition": partition.partition, "summary": pickle.dumps(summary)})
-        yield pa.RecordBatch.from_pylist(rows, _JUDGED)
+        yield pa.RecordBatch.from_pylist(rows, _CHECKED)
 
 
-def _folding(plans: dict[tuple[str, int], PartitionPlan]) -> Callable[[pa.Table], pa.Table]:
+def _partition_checks(plans: dict[tuple[str, int], PartitionPlan]) -> Callable[[pa.Table], pa.Table]:
     """Return a function for a task: from the rows of one partition to all findings about it."""
 
     def fold(rows: pa.Table) -> pa.Table:
@@ -152,7 +152,7 @@ def _folding(plans: dict[tuple[str, int], PartitionPlan]) -> Callable[[pa.Table]
         key = rows.column("topic")[0].as_py(), rows.column("partition")[0].as_py()
         found = [*findings_of(rows.filter(rows.column("kind").is_valid()).drop(["summary"]))]
         known = set(found)
-        found += [each for each in judge_partition(plans[key], summaries) if each not in known]
+        found += [each for each in check_partition(plans[key], summaries) if each not in known]
         return table_of(found)
 
     return fold
@@ -177,11 +177,11 @@ def _duplicate_keys(keys: DataFrame) -> DataFrame:
     return (
         twice.where(F.col("number") <= MAX_OF_A_KIND)
         .select("topic", "partition", "key", "count", "first.*", "last")
-        .mapInArrow(_told, _spark_schema(FINDINGS))
+        .mapInArrow(_duplicates, _spark_schema(FINDINGS))
     )
 
 
-def _told(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _duplicates(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         found = [
             duplicate_key(row["topic"], row["partition"], row["key"], row["count"], row, row["last"])

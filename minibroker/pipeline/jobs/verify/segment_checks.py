@@ -1,6 +1,6 @@
 """Checks one segment, in one task. Its batches are read once, in blocks, by all chosen checks.
 
-`partition_judgement.py` checks what spans segments, from a small summary of each.
+`partition_checks.py` checks what spans segments, from a small summary of each.
 """
 
 from __future__ import annotations
@@ -51,19 +51,19 @@ class SegmentSummary:
     file: str
 
 
-def judge_segment(plan: SegmentPlan) -> tuple[list[Finding], SegmentSummary]:
+def check_segment(plan: SegmentPlan) -> tuple[list[Finding], SegmentSummary]:
     """Check a segment by itself. Return its findings and its summary. Raise `OSError`."""
-    judgement = _Judgement(plan)
+    checks = _SegmentChecks(plan)
     try:
-        for block in judgement.file.blocks():
-            judgement.take(block)
-        judgement.finish()
+        for block in checks.file.blocks():
+            checks.take(block)
+        checks.finish()
     finally:
-        judgement.file.close()
-    return list(judgement.findings), judgement.summary()
+        checks.file.close()
+    return list(checks.findings), checks.summary()
 
 
-def judge_image(plan: PartitionPlan, name: str, findings: Findings) -> None:
+def check_metadata_snapshot(plan: PartitionPlan, name: str, findings: Findings) -> None:
     """Check a snapshot of the metadata log. It has batches like a `.log` file."""
     file = LogFile(str(plan.path(name)), check_crc="crc" in plan.checks)
     try:
@@ -101,7 +101,7 @@ def _records_of(block: Block, *, compacted: bool) -> list[Records]:
     return check_records(block, compacted=compacted).records + check_messages(block, compacted=compacted)[1]
 
 
-class _Judgement:
+class _SegmentChecks:
     """All checks of one segment."""
 
     def __init__(self, plan: SegmentPlan) -> None:
@@ -116,16 +116,16 @@ class _Judgement:
         self._producers = ProducerCheck(self._partition.log_start)
         self._transactions = Transactions()
         self._index = self._time_index = None
-        if "index" in self._checks and self._there(INDEX):
+        if "index" in self._checks and self._has_file(INDEX):
             self._index = OffsetIndexCheck(self._partition.path(plan.name(INDEX)), plan.base_offset)
-        if "timeindex" in self._checks and self._there(TIME_INDEX):
+        if "timeindex" in self._checks and self._has_file(TIME_INDEX):
             self._time_index = TimeIndexCheck(self._partition.path(plan.name(TIME_INDEX)), plan.base_offset)
         cleaned = plan.base_offset < self._partition.clean_offset
         self._cleaned = cleaned and self._partition.compacted and "compaction" in self._checks
         self._reads_records = self._cleaned or "records" in self._checks
         self._follows_producers = not self._checks.isdisjoint(("producers", "transactions", "snapshots"))
 
-    def _there(self, suffix: str) -> bool:
+    def _has_file(self, suffix: str) -> bool:
         return self._partition.knows(self._plan.name(suffix))
 
     def take(self, block: Block) -> None:
@@ -197,9 +197,9 @@ class _Judgement:
             self.findings.extend(self._plan.name(TIME_INDEX), times)
         if closed and self._plan.size_bytes:
             for suffix, kind in ((INDEX, "index-missing"), (TIME_INDEX, "timeindex-missing")):
-                if not self._there(suffix):
+                if not self._has_file(suffix):
                     self.findings.add(self._plan.name(suffix), kind, "the segment is closed and has none")
-        if self._there(TRANSACTION_INDEX):
+        if self._has_file(TRANSACTION_INDEX):
             path = self._partition.path(self._plan.name(TRANSACTION_INDEX))
             end = self._offsets.offsets.last + 1 if self._plan.next_base is None else self._plan.next_base
             self._transactions.entries, wrong = read_index(path, self._plan.base_offset, end)

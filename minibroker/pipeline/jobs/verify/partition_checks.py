@@ -16,7 +16,7 @@ from minibroker.pipeline.jobs.verify.findings import Finding, Findings, Problem
 from minibroker.pipeline.jobs.verify.log_files import SNAPSHOT, TRANSACTION_INDEX, PartitionPlan
 from minibroker.pipeline.jobs.verify.offset_checks import EpochRun
 from minibroker.pipeline.jobs.verify.producer_checks import State, carried_on
-from minibroker.pipeline.jobs.verify.segment_judgement import SegmentSummary, judge_image
+from minibroker.pipeline.jobs.verify.segment_checks import SegmentSummary, check_metadata_snapshot
 from minibroker.pipeline.jobs.verify.side_file_checks import wrong_counts, wrong_id
 from minibroker.pipeline.jobs.verify.snapshot_checks import (
     SnapshotEntry,
@@ -39,7 +39,7 @@ from minibroker.storage.checkpoints.checkpoint_texts import (
 )
 
 
-def judge_partition(plan: PartitionPlan, summaries: Sequence[SegmentSummary]) -> list[Finding]:
+def check_partition(plan: PartitionPlan, summaries: Sequence[SegmentSummary]) -> list[Finding]:
     """Check what spans the segments of a partition, and its own files. Raise `OSError`."""
     fold = _Fold(plan)
     for summary in sorted(summaries, key=lambda each: each.base_offset):
@@ -94,7 +94,7 @@ class _Fold:
         self._check_epoch_file(end)
         self._check_side_files()
         for image in self._plan.images:
-            judge_image(self._plan, image, self.findings)
+            check_metadata_snapshot(self._plan, image, self.findings)
 
     # --- offsets and epochs -----------------------------------------------------------------------
 
