@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,12 +10,13 @@ from pathlib import Path
 import clients
 import servers
 import wire
+from programs import Unavailable
 from report import Case, Measure, Sample, Section
 from servers import Server, Target
 
 SIZES_BYTES = ("100", "1024")
 COLUMNS = clients.COLUMNS
-DAYS = 2
+WARM_UP_S = 0.1  # what is imported late, and memory that the kernel has to find, are not what is measured
 
 
 def sections(seconds: float) -> list[Section]:
@@ -32,9 +32,9 @@ def sections(seconds: float) -> list[Section]:
 
 def _measure(what: str, size: str, protocol: str, seconds: float) -> Measure:
     def measure(target: Target) -> Sample:
-        with _both() as (server, tls, authority), wire.topic(server) as topic:
-            more = ["security.protocol=ssl", f"ssl.ca.location={authority}"] if protocol == "TLS" else []
-            asked = tls if more else server
+        with _both(target) as server, wire.topic(server) as topic:
+            more = servers.tls_options(server) if protocol == "TLS" else []
+            asked = server._replace(port=server.tls_port) if more else server
             producing = clients.producing(topic, size, "none", "acks=1", seconds)
             if what == "produce":
                 return clients.run(asked, *producing, *more)
@@ -45,18 +45,31 @@ def _measure(what: str, size: str, protocol: str, seconds: float) -> Measure:
 
 
 @contextmanager
-def _both() -> Iterator[tuple[Server, Server, Path]]:
-    """A broker, the same by its listener with TLS, and the file with the certificate to trust."""
+def _both(target: Target) -> Iterator[Server]:
+    """A server with both listeners: a fresh minibroker, or the target itself. Raises Unavailable."""
+    if target.server.tls_port:
+        yield target.server
+        return
+    if target.name != "minibroker":
+        raise Unavailable("it has no listener with TLS")
     with servers.data_directory() as folder, servers.data_directory() as keys, socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
         free.close()
-        key, certificate, store = (Path(keys) / name for name in ("key.pem", "certificate.pem", "store.pem"))
-        making = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=127.0.0.1"
-        names = ["-addext", "subjectAltName=IP:127.0.0.1", "-days", str(DAYS), "-keyout", str(key)]
-        subprocess.run([*making.split(), *names, "-out", str(certificate)], check=True, capture_output=True)
-        store.write_text(key.read_text() + certificate.read_text())
+        store, certificate = servers.key_store(Path(keys))
         listeners = f"listeners=SSL://127.0.0.1:{port},PLAINTEXT://127.0.0.1:0"
         settings = [listeners, "ssl.keystore.type=PEM", f"ssl.keystore.location={store}"]
-        with servers.minibroker_on(folder, settings=settings) as server:
-            yield server, server._replace(port=port), certificate
+        with servers.minibroker_on(folder, settings=settings) as started:
+            server = started._replace(tls_port=port, authority=certificate)
+            warm_up(server, WARM_UP_S)
+            yield server
+
+
+def warm_up(server: Server, seconds: float) -> None:
+    """Produce and consume by both listeners, `seconds` each."""
+    for options in ([], servers.tls_options(server)):
+        asked = server._replace(port=server.tls_port) if options else server
+        for size in SIZES_BYTES:
+            with wire.topic(server) as topic:
+                written = clients.client(asked, *clients.producing(topic, size, "none", "acks=1", seconds), *options)
+                clients.client(asked, "consume", topic, size, written["messages"], *clients.READ_ON, *options)

@@ -73,17 +73,22 @@ def _ping_pong(
         placed = on_one_core(target.server.pid) if one_core else nullcontext()
         with wire.topic(target.server) as topic, placed:
             request = wire.produce_request(topic, wire.batch([b"x" * 100]))
-            ran = run(target.server, request, wire.produce_error_at(topic), seconds, connections, depth)
-        count = ran["requests"]
-        return {
-            "rate": count / ran["seconds"],
-            "p50_us": ran["p50_us"],
-            "p99_us": ran["p99_us"],
-            "server_us": ran["server_cpu_seconds"] / count * 1e6,
-            "client_us": ran["cpu_seconds"] / count * 1e6,
-        }
+            return pinged(target.server, request, wire.produce_error_at(topic), seconds, connections, depth)
 
     return Case(name, measure, targets)
+
+
+def pinged(server: Server, request: bytes, error_at: int, seconds: float, connections: int, depth: int) -> Sample:
+    """Send one request again and again, as `run` does; return the figures of `RATE_COLUMNS`."""
+    ran = run(server, request, error_at, seconds, connections, depth)
+    count = ran["requests"]
+    return {
+        "rate": count / ran["seconds"],
+        "p50_us": ran["p50_us"],
+        "p99_us": ran["p99_us"],
+        "server_us": ran["server_cpu_seconds"] / count * 1e6,
+        "client_us": ran["cpu_seconds"] / count * 1e6,
+    }
 
 
 def _receive(name: str, values: list[bytes], seconds: float, targets: dict[str, float]) -> Case:

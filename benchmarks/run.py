@@ -10,7 +10,7 @@ import json
 import shutil
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 
 import click
 from rich.console import Console
@@ -29,11 +29,12 @@ import growth
 import machine
 import programs
 import restarts
+import rights
 import servers
 import startup
 import transactions
 from report import Case, Results, Section, as_json, print_tables
-from servers import Target
+from servers import Server, Target
 
 FULL_SECONDS, FULL_REPETITIONS = 0.7, 3
 WIDTH = 190  # of the tables in a file or a pipe
@@ -48,6 +49,7 @@ def all_sections(seconds: float) -> list[Section]:
         *exchanges.sections(seconds),
         *clients.sections(seconds),
         *encryption.sections(seconds),
+        *rights.sections(seconds),
         *crowds.sections(seconds),
         *groups.sections(seconds),
         *transactions.sections(seconds),
@@ -67,11 +69,17 @@ def start_targets(stack: ExitStack, against: Sequence[str], bootstrap: str | Non
         if pid is None:
             raise click.UsageError("--bootstrap needs --server-pid, to read the server's CPU time")
         return [Target("foreign", stack.enter_context(servers.foreign(bootstrap, pid)), None)]
-    starters = {"minibroker": servers.minibroker, "kfake": servers.kfake}
+    starters = {"minibroker": servers.minibroker, "kfake": servers.kfake, "kafka": _kafka}
     targets = []
     for name in ["minibroker", *against]:
         targets.append(Target(name, stack.enter_context(starters[name]()), starters[name]))
     return targets
+
+
+def _kafka() -> AbstractContextManager[Server]:
+    from apache_kafka import kafka  # what starts it is in conformance/
+
+    return kafka()
 
 
 def measure(sections: Sequence[Section], targets: Sequence[Target], repetitions: int, console: Console) -> Results:
@@ -115,7 +123,9 @@ def is_named(section: str, word: str) -> bool:
 @click.option("--only", multiple=True, metavar="NAME", help="Run only this section; may be given several times.")
 @click.option("--quick", is_flag=True, help="One short repetition of everything: below two minutes.")
 @click.option("--json", "json_wanted", is_flag=True, help="Print all samples as JSON instead of tables.")
-@click.option("--against", multiple=True, type=click.Choice(["kfake"]), help="Measure this server too, row by row.")
+@click.option(
+    "--against", multiple=True, type=click.Choice(["kfake", "kafka"]), help="Measure this server too, row by row."
+)
 @click.option("--bootstrap", metavar="HOST:PORT", help="Measure a server that runs already, in place of minibroker.")
 @click.option("--server-pid", type=int, help="The process id of that server.")
 def main(
@@ -138,7 +148,7 @@ def main(
         stack.callback(lambda: shutil.rmtree(programs.build_directory()))
         try:
             targets = start_targets(stack, against, bootstrap, server_pid)
-        except (programs.Unavailable, servers.NotListening, OSError) as error:
+        except (programs.Unavailable, servers.NotListening, OSError, RuntimeError) as error:
             raise click.ClickException(str(error)) from error
         repetitions = QUICK_REPETITIONS if quick else FULL_REPETITIONS
         results = measure(sections, targets, repetitions, Console(stderr=True))

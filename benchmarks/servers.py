@@ -22,18 +22,24 @@ import programs
 
 # Deleted topics give their memory (page cache) back at once: the next row shall not have to find new one.
 SETTINGS = ["log.segment.delete.delay.ms=0"]
+DAYS = 2  # for which a certificate is valid
 MINIBROKER = ("-m", "minibroker")
 ADDRESS = re.compile(r"([\w.-]+):(\d+)\s*$|//([\w.-]+):(\d+)")
 
 
 class Server(NamedTuple):
-    """A server that listens. Times are of `time.perf_counter`, and zero for one that others started."""
+    """A server that listens. Times are of `time.perf_counter`, and zero for one that others started.
+
+    One with TLS has a second port for it, and a file with the certificate to trust.
+    """
 
     host: str
     port: int
     pid: int
     exec_at: float
     listening_at: float
+    tls_port: int = 0
+    authority: Path | None = None
 
 
 class Target(NamedTuple):
@@ -79,6 +85,21 @@ def minibroker_on(
     words = [word for assignment in assignments for word in ("--set", assignment)]
     with _process([sys.executable, *entry, "serve", "--log-level", log_level, *words], stderr) as server:
         yield server
+
+
+def key_store(folder: Path) -> tuple[Path, Path]:
+    """Make a key and a certificate for 127.0.0.1; return the store with both, and the certificate. All in PEM."""
+    key, certificate, store = (folder / name for name in ("key.pem", "certificate.pem", "store.pem"))
+    making = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=127.0.0.1"
+    names = ["-addext", "subjectAltName=IP:127.0.0.1", "-days", str(DAYS), "-keyout", str(key)]
+    subprocess.run([*making.split(), *names, "-out", str(certificate)], check=True, capture_output=True)
+    store.write_text(key.read_text() + certificate.read_text())
+    return store, certificate
+
+
+def tls_options(server: Server) -> list[str]:
+    """Return what librdkafka needs for a server's second port."""
+    return ["security.protocol=ssl", f"ssl.ca.location={server.authority}"]
 
 
 def kill(server: Server) -> None:

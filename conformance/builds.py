@@ -33,6 +33,13 @@ def authorizer(version: str) -> Path:
 
 
 @functools.cache
+def oauth_server() -> Path:
+    """The folder with the jars of an issuer of tokens."""
+    _build(HERE / "oauth_server", [*MAVEN, "dependency:copy-dependencies"], "oauth-server")
+    return HERE / "oauth_server" / "target" / "jars"
+
+
+@functools.cache
 def released_jars() -> Path:
     """The folder with the jars of each release that is emulated."""
     _build(HERE / "emulation", [*MAVEN, "dependency:copy"], "jars")
@@ -72,6 +79,13 @@ def franz_go() -> Path:
     """The program."""
     _build(PROGRAMS / "franz_go", ["go", "build", "-o", "target/franz-go", "."], "franz-go")
     return PROGRAMS / "franz_go" / "target" / "franz-go"
+
+
+@functools.cache
+def sarama() -> Path:
+    """The program."""
+    _build(PROGRAMS / "sarama", ["go", "build", "-o", "target/sarama", "."], "sarama")
+    return PROGRAMS / "sarama" / "target" / "sarama"
 
 
 @functools.cache

@@ -23,6 +23,7 @@ SETTINGS = {"num.partitions": str(spec.PARTITIONS)}
 # Files that take a minute or so, the longest first: none of them is to be begun when the other workers come to an end.
 LONG = (
     "test_groups.py",
+    "security/test_clients.py",
     "spark/test_connector.py",
     "kafka_files/test_compaction.py",
     "test_formats.py",

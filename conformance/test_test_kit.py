@@ -116,6 +116,19 @@ def test_a_producer_that_a_test_has_fenced_reports_it(broker: Broker) -> None:
     assert {record.transaction for record in broker.records("x-target")} == {"aborted"}
 
 
+def test_a_java_client_pushes_its_metrics(broker: Broker) -> None:
+    broker.journal.on()
+    broker.collect_client_metrics(interval="100 ms")
+    broker.faults.add(api="Produce", delay="1 s", times=1)
+    sent(broker)
+    assert values(broker) == ["v"]
+    pushes = broker.requests("PushTelemetry")
+    assert pushes and not any(push.errors for push in pushes)
+    metrics = {metric.name: metric.value for metric in broker.client_metrics()}
+    assert metrics["org.apache.kafka.producer.record.send.total"] == 1
+    assert {point.name for push in pushes for point in push.client_metrics} == metrics.keys()
+
+
 def test_hints_lead_a_producer_to_the_leader_that_metadata_does_not_tell_of() -> None:
     """KIP-951: no node tells of the move, but the one that leads no more."""
     with Broker(REPLICATED, nodes=3) as broker:

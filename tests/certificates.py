@@ -1,4 +1,4 @@
-"""Certificates for tests, made in memory: an authority, and what it signs."""
+"""Certificates for tests, made in memory: an authority, and the certificates that it signs."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Authority:
 
     @property
     def pem(self) -> str:
-        """Return its own certificate."""
+        """Return its own certificate in PEM."""
         return self.own.certificate_pem
 
     def sign(self, name: str = "CN=localhost", hosts: tuple[str, ...] = LOCALHOST, *, expired: bool = False) -> Signed:
@@ -107,7 +107,7 @@ def _general_name(host: str) -> x509.GeneralName:
 
 
 def inline(authority: Authority, server: Signed | None = None, **more: str) -> dict[str, str]:
-    """Return the settings of a broker that speaks TLS, with all stores as texts; `more` has _ for each dot."""
+    """Return the settings of a broker with TLS and with its stores as texts. In `more`, each _ stands for a dot."""
     own = server or authority.sign()
     return {
         "ssl.keystore.type": "PEM",

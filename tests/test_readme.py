@@ -17,7 +17,7 @@ from tests.running import PATIENCE_S, environment_for_broker
 
 README = Path(__file__).parent.parent / "README.md"
 PORT = "9092"
-CLIENT_COMMAND = re.compile(r"\b(minibroker (?:produce|consume|(?:topics|groups|transactions) [a-z-]+))\b")
+CLIENT_COMMAND = re.compile(r"\b(minibroker (?:produce|consume|(?:topics|groups|transactions|tokens) [a-z-]+))\b")
 FENCED = re.compile(r"^```(?P<kind>\w+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Collection
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
@@ -79,12 +80,14 @@ def test_every_recipe_for_pytest_passes(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_every_script_prints_what_it_says(tmp_path: Path) -> None:
-    scripts = blocks(section("A broker in a test"))
-    assert [block.kind for block in scripts] == ["python", "text"] * 3
-    for script, output in zip(scripts[::2], scripts[1::2], strict=True):
+@pytest.mark.parametrize(("title", "count"), [("A broker in a test", 3), ("Security", 2)])
+def test_every_script_prints_what_it_says(tmp_path: Path, title: str, count: int) -> None:
+    found = blocks(section(title))
+    scripts = [(block, output) for block, output in pairwise(found) if block.kind == "python" and not block.is_test]
+    assert len(scripts) == count
+    for script, output in scripts:
         done = run(tmp_path, sys.executable, "-c", script.text)
-        assert done.stdout == output.text, done.stderr
+        assert (output.kind, done.stdout) == ("text", output.text), done.stderr
 
 
 def test_a_conftest_has_settings_for_all_brokers(tmp_path: Path) -> None:
@@ -107,9 +110,12 @@ def test_a_failure_is_reported_as_it_says(tmp_path: Path) -> None:
     assert shown - reported == set(), done.stdout
 
 
-def test_the_steps_over_http_print_what_they_say(tmp_path: Path) -> None:
-    (_, serve, _), (_, announced, _), *steps = blocks(section("HTTP"))
-    assert [block.kind for block in steps] == ["sh", "text", "sh", "text", "sh", "text"]
+@pytest.mark.parametrize(
+    ("title", "begin", "count"), [("HTTP", "", 3), ("Security", "### Security in other languages", 1)]
+)
+def test_the_steps_over_http_print_what_they_say(tmp_path: Path, title: str, begin: str, count: int) -> None:
+    (_, serve, _), (_, announced, _), *steps = blocks(section(title).partition(begin)[2] if begin else section(title))
+    assert [block.kind for block in steps] == ["sh", "text"] * count
     with serving(serve.replace(CONTROL_PORT, "0"), tmp_path, lines=2) as lines:
         listens, controlled = lines.splitlines()
         address, url = (line.rpartition(" ")[2] for line in (listens, controlled))

@@ -24,8 +24,6 @@ FIRST_BY_LISTENER = "2.8"
 FIRST_WITH_KRAFT = "3.3"
 # LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown, AlterPartition, Envelope, AllocateProducerIds.
 BETWEEN_BROKERS = {4, 5, 6, 7, 56, 58, 67}
-# KIP-714: announced only by a broker that was given a plugin for its clients' metrics.
-WITH_A_PLUGIN_ONLY = {71, 72}
 DECLARED_ONLY = {"0.8.2": {ApiKey.JOIN_GROUP, ApiKey.HEARTBEAT}}  # the server had no handler of them yet
 
 Versions = tuple[int, int]
@@ -65,7 +63,7 @@ def listener_of(release: str) -> str:
 def test_a_release_has_the_versions_that_its_own_jar_names(
     release: str, tables: dict[tuple[str, str], dict[int, Versions]]
 ) -> None:
-    not_served = BETWEEN_BROKERS | WITH_A_PLUGIN_ONLY | DECLARED_ONLY.get(release, set())
+    not_served = BETWEEN_BROKERS | DECLARED_ONLY.get(release, set())
     theirs = {key: versions for key, versions in tables[release, listener_of(release)].items() if key not in not_served}
     assert {int(key): (versions[0], versions[-1]) for key, versions in versions_of(release).items()} == theirs
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 HERE = Path(__file__).parent
-RELEASES = ("4.3.1", "3.9.1")  # the newest first: it is asked first
+RELEASES = ("4.4.0", "3.9.1")  # the newest first: it is asked first
 
 Spec = dict[str, Any]
 
@@ -60,7 +60,7 @@ def definitions(release: str) -> dict[str, Definition]:
                 if re.fullmatch(r"common/(message|metadata)/\w+\.json", name):
                     spec = json.loads(re.sub(r"(?m)^\s*//.*$", "", archive.read(name).decode()))
                     found[spec["name"]] = Definition(
-                        release, spec, stable_versions(spec), versions(spec.get("flexibleVersions"))
+                        release, spec, versions(spec["validVersions"]), versions(spec.get("flexibleVersions"))
                     )
     return {name: definition for name, definition in found.items() if definition.versions}
 
@@ -72,17 +72,6 @@ def definition_of(name: str, version: int) -> Definition | None:
         if found is not None and version in found.versions:
             return found
     return None
-
-
-def stable_versions(spec: Spec) -> range:
-    """The versions of a message, without a newest one that Kafka itself does not announce yet."""
-    valid = versions(spec["validVersions"])
-    request = spec["name"].removesuffix("Response") + "Request"
-    unstable = spec.get("latestVersionUnstable", False) or request in UNSTABLE and spec["type"] == "response"
-    return valid[:-1] if unstable and len(valid) > 1 else valid
-
-
-UNSTABLE = {"InitProducerIdRequest"}  # a response's definition does not say it: only its request's does
 
 
 def versions(text: str | None) -> range:

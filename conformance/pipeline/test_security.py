@@ -1,5 +1,4 @@
-"""The client against Apache Kafka with TLS and SASL, which minibroker does not have: of the pipeline, in an event loop,
-and of a command.
+"""Our client against Apache Kafka and minibroker with TLS and SASL: of the pipeline, in an event loop, of a command.
 
 The settings are those that Spark's users write after `kafka.`; the certificates are those of the client's own tests.
 """
@@ -11,6 +10,7 @@ import functools
 import json
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +37,10 @@ from minibroker.pipeline.log_source import OffsetRange, ReadRequest, TopicPartit
 from minibroker.pipeline.selection import TopicSelection
 from minibroker.protocol.messages.cluster import DescribeClusterRequest
 from tests.clients.ports import free_ports
+from tests.running import running_broker
 
 pytestmark = [
-    pytest.mark.minibroker_only,  # asks the one Apache Kafka that it starts itself
+    pytest.mark.minibroker_only,  # asks the brokers that it starts itself
 ]
 CERTIFICATES = Path(__file__).parents[2] / "tests" / "client" / "certificates"
 MODULES = "org.apache.kafka.common.security"
@@ -50,58 +51,94 @@ IMPATIENT = {"request.timeout.ms": "5000", "default.api.timeout.ms": "8000"}
 TRUST = {"ssl.truststore.location": str(CERTIFICATES / "ca.pem"), "ssl.truststore.type": "PEM"}
 WITH_TLS = {"security.protocol": "SASL_SSL", **TRUST}
 SCRAM_256, SCRAM_512 = "SCRAM-SHA-256", "SCRAM-SHA-512"
+Addresses = dict[str, str]  # host:port by listener
+
+
+LISTENERS = {"PLAINTEXT": "PLAINTEXT", "TLS": "SSL", "SECURE": "SASL_SSL", "CLEAR": "SASL_PLAINTEXT"}
+
+
+def security_settings() -> dict[str, str]:
+    """Return settings of listeners for each way in, on either broker."""
+    given = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(CERTIFICATES / "server.pem"),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(CERTIFICATES / "ca.pem"),
+        "listener.name.tls.ssl.client.auth": "required",
+        "sasl.enabled.mechanisms": f"PLAIN,{SCRAM_256},{SCRAM_512},OAUTHBEARER",
+    }
+    for listener in ("secure", "clear"):
+        name = f"listener.name.{listener}"
+        given[f"{name}.plain.sasl.jaas.config"] = f'{PLAIN} user_alice="secret";'
+        given[f"{name}.scram-sha-256.sasl.jaas.config"] = f"{SCRAM};"
+        given[f"{name}.scram-sha-512.sasl.jaas.config"] = f"{SCRAM};"
+        given[f"{name}.oauthbearer.sasl.jaas.config"] = f'{BEARER} unsecuredLoginStringClaim_sub="broker";'
+    return given
+
+
+def protocols(listeners: Mapping[str, str]) -> str:
+    return ",".join(f"{name}:{protocol}" for name, protocol in listeners.items())
 
 
 class SecureKafka(KafkaProcess):
-    """Listeners for each way in, on three ports of their own beside the one without security."""
+    """Apache Kafka with these listeners."""
 
     def _write_properties(self, controller_port: int, properties: Mapping[str, str]) -> None:
-        self.port = free_ports(3)
-        listeners = [f"PLAINTEXT://127.0.0.1:{self._port}", f"CONTROLLER://127.0.0.1:{controller_port}"]
-        names = ("TLS", "SECURE", "CLEAR")
-        listeners += [f"{name}://127.0.0.1:{self.port + index}" for index, name in enumerate(names)]
-        protocols = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,TLS:SSL,SECURE:SASL_SSL,CLEAR:SASL_PLAINTEXT"
+        port = free_ports(3)
+        self.addresses = {"PLAINTEXT": f"127.0.0.1:{self._port}"}
+        self.addresses |= {name: f"127.0.0.1:{port + index}" for index, name in enumerate(("TLS", "SECURE", "CLEAR"))}
+        listeners = {**self.addresses, "CONTROLLER": f"127.0.0.1:{controller_port}"}
         given = {
-            "listeners": ",".join(listeners),
-            "listener.security.protocol.map": protocols,
-            "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": str(CERTIFICATES / "server.pem"),
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": str(CERTIFICATES / "ca.pem"),
-            "listener.name.tls.ssl.client.auth": "required",
-            "sasl.enabled.mechanisms": f"PLAIN,{SCRAM_256},{SCRAM_512},OAUTHBEARER",
+            "listeners": ",".join(f"{name}://{address}" for name, address in listeners.items()),
+            "listener.security.protocol.map": protocols({**LISTENERS, "CONTROLLER": "PLAINTEXT"}),
+            **security_settings(),
         }
-        for listener in ("secure", "clear"):
-            name = f"listener.name.{listener}"
-            given[f"{name}.plain.sasl.jaas.config"] = f'{PLAIN} user_alice="secret";'
-            given[f"{name}.scram-sha-256.sasl.jaas.config"] = f"{SCRAM};"
-            given[f"{name}.scram-sha-512.sasl.jaas.config"] = f"{SCRAM};"
-            given[f"{name}.oauthbearer.sasl.jaas.config"] = f'{BEARER} unsecuredLoginStringClaim_sub="broker";'
         super()._write_properties(controller_port, {**given, **properties})
 
-    def address(self, listener: str) -> str:
-        return f"127.0.0.1:{self.port + ('TLS', 'SECURE', 'CLEAR').index(listener)}"
 
-
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
-    """With the topic `t` of 100 records, and the user alice for both kinds of SCRAM."""
-    broker = SecureKafka(tmp_path_factory.mktemp("kafka"), {})
+@contextmanager
+def running_apache_kafka(directory: Path) -> Iterator[Addresses]:
+    broker = SecureKafka(directory, {})
     broker.start()
     try:
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        yield broker.addresses
+    finally:
+        broker.kill()
+
+
+@contextmanager
+def running_minibroker(directory: Path) -> Iterator[Addresses]:
+    given = {
+        "listeners": ",".join(f"{name}://127.0.0.1:0" for name in LISTENERS),
+        "listener.security.protocol.map": protocols(LISTENERS),
+        "node.id": "0",
+        **security_settings(),
+    }
+    with running_broker(directory, *(f"{name}={text}" for name, text in given.items())) as ours:
+        yield dict(zip(LISTENERS, ours.bootstrap_servers.split(","), strict=True))
+        assert "Traceback" not in ours.log and "secret" not in ours.log
+
+
+BROKERS = {"kafka": running_apache_kafka, "minibroker": running_minibroker}
+
+
+@pytest.fixture(scope="module", params=list(BROKERS))
+def addresses(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Addresses]:
+    """By listener, of a broker with the topic `t` of 100 records, and the user alice for both kinds of SCRAM."""
+    with BROKERS[request.param](tmp_path_factory.mktemp("broker")) as addresses:
+        admin = AdminClient({"bootstrap.servers": addresses["PLAINTEXT"]})
         admin.create_topics([NewTopic("t", 1, 1)])["t"].result()
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
             credential = UserScramCredentialUpsertion("alice", ScramCredentialInfo(mechanism, 4096), b"secret")
             admin.alter_user_scram_credentials([credential])["alice"].result()
-        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+        producer = Producer({"bootstrap.servers": addresses["PLAINTEXT"]})
         for number in range(100):
             producer.produce("t", b"%d" % number)
         assert producer.flush(30) == 0
-        time.sleep(1)  # until the credentials have reached the broker from the controller
-        yield broker
-    finally:
-        broker.kill()
+        del admin, producer  # or they would complain that the broker has gone
+        if request.param == "kafka":
+            time.sleep(1)  # until the credentials have reached the broker from the controller
+        yield addresses
 
 
 def sasl(mechanism: str, jaas: str) -> dict[str, str]:
@@ -148,9 +185,9 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_topic_is_read_by_every_way_in(kafka: SecureKafka, way: str) -> None:
+def test_a_topic_is_read_by_every_way_in(addresses: Addresses, way: str) -> None:
     listener, settings = WAYS[way]
-    log = BrokerSource(kafka.address(listener), TopicSelection(("t",)), settings)
+    log = BrokerSource(addresses[listener], TopicSelection(("t",)), settings)
     (partition,) = log.partitions()
     bounds = log.bounds([partition])[partition]
     (split,) = log.splits([OffsetRange(partition, *bounds)])
@@ -179,38 +216,38 @@ def test_a_topic_is_read_by_every_way_in(kafka: SecureKafka, way: str) -> None:
     ids=["wrong password", "unknown user", "not trusted", "no certificate", "no security"],
 )
 def test_who_does_not_come_in_is_told_in_one_line(
-    kafka: SecureKafka, listener: str, settings: dict[str, str], message: str
+    addresses: Addresses, listener: str, settings: dict[str, str], message: str
 ) -> None:
     if settings.get("security.protocol") == "SASL_SSL" and "sasl.mechanism" not in settings:
         settings = {**settings, **sasl("PLAIN", f"{PLAIN} {ALICE}")}
     with (
-        Client(kafka.address(listener), {**IMPATIENT, **settings}) as client,
+        Client(addresses[listener], {**IMPATIENT, **settings}) as client,
         pytest.raises(ClientError, match=message) as failure,
     ):
         client.leader(TopicPartition("t", 0))
-    assert "\n" not in str(failure.value) and str(failure.value).startswith(kafka.address(listener))
+    assert "\n" not in str(failure.value) and str(failure.value).startswith(addresses[listener])
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_tasks_of_an_event_loop_come_in_by_every_way(kafka: SecureKafka, way: str) -> None:
+async def test_tasks_of_an_event_loop_come_in_by_every_way(addresses: Addresses, way: str) -> None:
     listener, settings = WAYS[way]
-    given = {"bootstrap.servers": kafka.address(listener), **settings}
+    given = {"bootstrap.servers": addresses[listener], **settings}
     async with AsyncClient(ClientSettings(given, read_store=read_store)) as client:
         assert (await client.leader(("t", 0))).node_id == 0
         answers = await asyncio.gather(*(client.request(DescribeClusterRequest(), 0) for _ in range(20)))
     assert all(len(answer.brokers) == 1 for answer in answers)
 
 
-async def test_a_wrong_password_is_told_to_tasks(kafka: SecureKafka) -> None:
+async def test_a_wrong_password_is_told_to_tasks(addresses: Addresses) -> None:
     wrong = {**WITH_TLS, **sasl(SCRAM_512, f"{SCRAM} username=alice password=wr0ng;"), **IMPATIENT}
-    async with AsyncClient(ClientSettings({"bootstrap.servers": kafka.address("SECURE"), **wrong})) as client:
+    async with AsyncClient(ClientSettings({"bootstrap.servers": addresses["SECURE"], **wrong})) as client:
         with pytest.raises(ClientError, match="authentication by SCRAM-SHA-512 failed") as failure:
             await client.nodes()
     assert "wr0ng" not in str(failure.value)
 
 
-def test_commands_come_in(kafka: SecureKafka) -> None:
-    run = functools.partial(run_command, kafka.address("SECURE"), WAYS["librdkafka's names"][1])
+def test_commands_come_in(addresses: Addresses) -> None:
+    run = functools.partial(run_command, addresses["SECURE"], WAYS["librdkafka's names"][1])
     assert run("transactions", "list") == []
     assert run("topics", "create", "made", "--partitions", "2", "--config", "retention.ms=5000") == {"created": "made"}
     assert {"name": "made", "partitions": 2, "replication_factor": 1} in run("topics", "list")

@@ -1,9 +1,9 @@
-"""Java's clients and Kafka's own tools log in by SASL; users go from directory to directory."""
+"""Kafka's own tools log in by SASL; users go from directory to directory."""
 
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,6 @@ from tests.running import RunningBroker, running_broker
 TOOLS = "org.apache.kafka.tools"
 MODULES = "org.apache.kafka.common.security"
 NAME = "listener.name.sasl_plaintext"
-RECORDS = "".join(f"record {number}\n" for number in range(1000))
 SETTINGS = {
     "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
     "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
@@ -35,8 +34,6 @@ LOGINS = {
     "SCRAM-SHA-512": f"{MODULES}.scram.ScramLoginModule required {ALICE};",
     "OAUTHBEARER": f"{MODULES}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub=alice;",
 }
-
-Tool = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
@@ -62,29 +59,6 @@ def run(address: str, login: Mapping[str, str], directory: Path, name: str, *arg
 
 def login(mechanism: str) -> dict[str, str]:
     return {"sasl.mechanism": mechanism, "sasl.jaas.config": LOGINS[mechanism]}
-
-
-@pytest.mark.minibroker_only
-@pytest.mark.parametrize("mechanism", list(LOGINS))
-def test_records_go_there_and_back(broker: RunningBroker, mechanism: str, tmp_path: Path) -> None:
-    address = broker.bootstrap_servers
-    run(address, login(mechanism), tmp_path, f"{TOOLS}.ConsoleProducer", "--topic", mechanism, sent=RECORDS)
-    more = ("--topic", mechanism, "--from-beginning", "--max-messages", "1000")
-    assert run(address, login(mechanism), tmp_path, f"{TOOLS}.consumer.ConsoleConsumer", *more) == RECORDS
-
-
-@pytest.mark.minibroker_only
-@pytest.mark.parametrize(
-    ("mechanism", "told"),
-    [
-        ("PLAIN", "Authentication failed: Invalid username or password"),
-        ("SCRAM-SHA-256", "invalid credentials with SASL mechanism SCRAM-SHA-256"),
-    ],
-)
-def test_a_wrong_password_is_told(broker: RunningBroker, mechanism: str, told: str, tmp_path: Path) -> None:
-    wrong = {**login(mechanism), "sasl.jaas.config": LOGINS[mechanism].replace("a-secret", "wrong")}
-    with pytest.raises(AssertionError, match=told):
-        run(broker.bootstrap_servers, wrong, tmp_path, f"{TOOLS}.TopicCommand", "--list")
 
 
 @pytest.mark.minibroker_only
@@ -150,7 +124,7 @@ def test_users_come_from_kafka(tmp_path: Path) -> None:
 @pytest.mark.minibroker_only
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512", "OAUTHBEARER"])
 def test_a_client_authenticates_anew_while_it_writes_and_no_record_is_lost(mechanism: str, tmp_path: Path) -> None:
-    """Sessions of two seconds, for eight: each connection logs in anew several times, and none is closed."""
+    """Sessions of two seconds, for five: each connection logs in anew twice or more, and none is closed."""
     assignments = [f"{name}={text}" for name, text in {**SETTINGS, "connections.max.reauth.ms": "2000"}.items()]
     options = tuple(word for user in USERS for word in ("--add-scram", user))
     with running_broker(tmp_path, *assignments, options=options) as ours:
@@ -163,12 +137,12 @@ def test_a_client_authenticates_anew_while_it_writes_and_no_record_is_lost(mecha
         }
         properties.write_text("".join(f"{key}={text}\n" for key, text in client.items()))
         command = ["java", *JAVA_OPTIONS, "-cp", f"{apache_kafka()}/*", f"{TOOLS}.ProducerPerformance"]
-        command += ["--topic", "t", "--num-records", "8000", "--record-size", "100", "--throughput", "1000"]
+        command += ["--topic", "t", "--num-records", "5000", "--record-size", "100", "--throughput", "1000"]
         command += ["--producer.config", str(properties), "--producer-props"]
         command += [f"bootstrap.servers={ours.bootstrap_servers}"]
         run(ours.bootstrap_servers, login(mechanism), tmp_path, f"{TOOLS}.TopicCommand", "--create", "--topic", "t")
         ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
         assert ended.returncode == 0 and "Exception" not in ended.stderr, ended.stderr[-3000:]
         ends = run(ours.bootstrap_servers, login(mechanism), tmp_path, f"{TOOLS}.GetOffsetShell", "--topic", "t")
-        assert ends.strip() == "t:0:8000"
+        assert ends.strip() == "t:0:5000"
         assert "closing" not in ours.log, ours.log[-3000:]

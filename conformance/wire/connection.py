@@ -34,6 +34,7 @@ class Connection:
 
     def __init__(self, bootstrap: str, client_id: str = "wire", address: str = "127.0.0.1") -> None:
         host, port = bootstrap.rsplit(":", 1)
+        self.bootstrap = bootstrap
         self._socket = socket.create_connection((host, int(port)), timeout=TIMEOUT_S, source_address=(address, 0))
         self._correlation_ids = itertools.count(7)
         self._client_id = client_id

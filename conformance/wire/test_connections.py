@@ -35,6 +35,13 @@ ANNOUNCED = {
     ApiKey.DESCRIBE_CLUSTER: (0, 2),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0),
 }
+SINCE_4_4 = {
+    ApiKey.API_VERSIONS: (0, 5),
+    ApiKey.DELETE_GROUPS: (0, 3),
+    ApiKey.TXN_OFFSET_COMMIT: (0, 6),
+    ApiKey.UNREGISTER_CONTROLLER: (0, 0),
+}
+OF_4_4 = "the versions here are those of 4.4"
 NO_TOPICS = struct.pack(">i", 0)
 
 
@@ -44,19 +51,27 @@ def api_versions(connection: Connection, version: int, name: str = "wire", softw
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_the_apis_are_announced_in_all_that_kafka_speaks(connection: Connection, version: int) -> None:
+def test_the_apis_are_announced_in_all_that_kafka_speaks(
+    connection: Connection, version: int, differing: Differing
+) -> None:
     answer = api_versions(connection, version)
     announced = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
     assert answer.error_code == 0
-    assert ANNOUNCED.keys() <= announced.keys()
-    for key, (first, last) in ANNOUNCED.items():
+    expected = ANNOUNCED | differing(kafka={}, minibroker=SINCE_4_4, because=OF_4_4)
+    assert expected.keys() <= announced.keys()
+    for key, (first, last) in expected.items():
         assert announced[key][0] <= first and announced[key][1] == last, key.name
 
 
-@pytest.mark.parametrize("version", [5, 99, 32767, -1])
-def test_an_unknown_version_of_api_versions_is_answered_in_version_0(connection: Connection, version: int) -> None:
+@pytest.mark.parametrize("version", [6, 99, 32767, -1])
+def test_an_unknown_version_of_api_versions_is_answered_in_version_0(
+    connection: Connection, version: int, differing: Differing
+) -> None:
+    newest = differing(kafka=4, minibroker=5, because=OF_4_4)
     correlation_id = connection.send_request(ApiKey.API_VERSIONS, version, b"\0\0\0", header_version=2)
-    only_itself = struct.pack(">ihihhh", correlation_id, ErrorCode.UNSUPPORTED_VERSION, 1, ApiKey.API_VERSIONS, 0, 4)
+    only_itself = struct.pack(
+        ">ihihhh", correlation_id, ErrorCode.UNSUPPORTED_VERSION, 1, ApiKey.API_VERSIONS, 0, newest
+    )
     assert connection.frame() == only_itself
     assert api_versions(connection, 0).error_code == 0
 

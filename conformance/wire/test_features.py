@@ -37,15 +37,21 @@ def update(connection: Connection, version: int, *wanted: Wanted, **fields: Any)
     return connection.ask(UpdateFeaturesRequest(feature_updates=updates, **fields), version)
 
 
-def test_features_are_announced_as_their_clients_bear_it(connection: Connection) -> None:
+@pytest.fixture
+def newest(differing: Differing) -> int:
+    """The highest level of metadata.version."""
+    return int(differing(kafka=30, minibroker=33, because="the levels here are those of 4.4"))
+
+
+def test_features_are_announced_as_their_clients_bear_it(connection: Connection, newest: int) -> None:
     def supported(version: int) -> dict[str, tuple[int, int]]:
         request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
         answer = connection.ask(request, version)
         return {one.name: (one.min_version, one.max_version) for one in answer.supported_features}
 
-    assert supported(3) == {METADATA: (7, 30)}
+    assert supported(3) == {METADATA: (7, newest)}
     from_0 = {f"{name}.version": (0, 1) for name in ("group", "kraft", "share", "streams")}
-    assert supported(4) == {METADATA: (7, 30), ELR: (0, 1), "transaction.version": (0, 2), **from_0}
+    assert supported(4) == {METADATA: (7, newest), ELR: (0, 1), "transaction.version": (0, 2), **from_0}
 
 
 def test_the_levels_that_a_new_cluster_begins_with(connection: Connection, differing: Differing) -> None:
@@ -93,8 +99,8 @@ def test_a_level_that_cannot_be(connection: Connection, version: int, wanted: Wa
     ("name", "level", "reason"),
     [
         ("nope", 1, "does not support this feature."),
-        (METADATA, 99, "only supports versions 7-30"),
-        (METADATA, 5, "only supports versions 7-30"),
+        (METADATA, 99, "only supports versions 7-{newest}"),
+        (METADATA, 5, "only supports versions 7-{newest}"),
         (ELR, 2, "only supports versions 0-1"),
         (KRAFT, 2, "only supports versions 0-1"),
         (SHARE, 2, "only supports versions 0-1"),
@@ -102,12 +108,12 @@ def test_a_level_that_cannot_be(connection: Connection, version: int, wanted: Wa
     ],
 )
 def test_a_level_that_is_not_supported(
-    connection: Connection, version: int, name: str, level: int, reason: str
+    connection: Connection, newest: int, version: int, name: str, level: int, reason: str
 ) -> None:
     answer = update(connection, version, (METADATA, 30, UPGRADE), (name, level, UPGRADE))
     begin = f"{FAILED}Invalid update version {level} for feature {name}. Local controller"
     assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
-    assert answer.error_message == f"{begin} {broker_id(connection)} {reason}"
+    assert answer.error_message == f"{begin} {broker_id(connection)} {reason.format(newest=newest)}"
 
 
 @pytest.mark.parametrize("wanted", [(KRAFT, 0, UPGRADE), (KRAFT, 0, SAFE_DOWNGRADE), (SHARE, 1, UPGRADE)])

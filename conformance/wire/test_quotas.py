@@ -100,3 +100,13 @@ def test_a_client_that_takes_too_much_time_waits_a_second(
     limit(connection, client_id, "request_percentage", 0.0001)
     throttled = [limited.ask(ApiVersionsRequest(), 2).throttle_time_ms for _ in range(2)]
     assert throttled[-1] == 1000
+
+
+def test_a_consumer_that_takes_too_much_time_gets_nothing_either(
+    connection: Connection, limited: Connection, client_id: str, name: str
+) -> None:
+    connection.ask(produce_request(name, (0, sized(1000))), 9)
+    limit(connection, client_id, "request_percentage", 0.0001)
+    for _ in range(2):
+        answer = limited.ask(fetch_request({name: [asked()]}, max_wait_ms=0), 12)
+    assert (answer.error_code, answer.responses, answer.throttle_time_ms) == (ErrorCode.NONE, [], 1000)

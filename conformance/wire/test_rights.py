@@ -239,8 +239,11 @@ def test_who_has_no_right_is_refused_in_each_version(client: Connection, key: Ap
 
 def test_credentials_are_not_for_everybody(client: Connection) -> None:
     shape = DescribeUserScramCredentialsRequest.UserName
-    answer = client.ask(DescribeUserScramCredentialsRequest(users=[shape(name="u")]), 0)
-    assert answer.error_code == NO_CLUSTER
+    for names in ([], ["u"], ["u", "v", "v"]):
+        answer = client.ask(DescribeUserScramCredentialsRequest(users=[shape(name=name) for name in names]), 0)
+        assert (answer.error_code, answer.error_message) == (NO_CLUSTER, None)
+        told = [(one.user, one.error_code, one.error_message, one.credential_infos) for one in answer.results]
+        assert told == [("", NO_CLUSTER, None, [])] * len(names)
 
 
 # --- what is hidden -----------------------------------------------------------------------------

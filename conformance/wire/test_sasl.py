@@ -13,8 +13,17 @@ import pytest
 from conformance.kafka_reference import KafkaProcess
 from conformance.wire.connection import Connection, ConnectionClosed
 from minibroker.client.mechanisms import scram
+from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest
+from minibroker.protocol.messages.delegation_tokens import (
+    CreateDelegationTokenRequest,
+    DescribeDelegationTokenRequest,
+    ExpireDelegationTokenRequest,
+    RenewDelegationTokenRequest,
+)
+from minibroker.protocol.messages.fetch import FetchRequest
+from minibroker.protocol.messages.groups import ListGroupsRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.security import (
     AlterUserScramCredentialsRequest,
@@ -234,14 +243,40 @@ def test_what_is_out_of_turn_is_cut_off(client: Connection, ask: Callable[[Conne
     assert client.is_closed()
 
 
-def test_another_api_in_the_middle_of_the_exchange_is_not_served(client: Connection) -> None:
+@pytest.mark.parametrize(
+    ("request_", "version"),
+    [
+        (HELLO, 0),
+        (HELLO, 3),
+        (SaslHandshakeRequest(mechanism="PLAIN"), 0),
+        (SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1),
+        (SaslHandshakeRequest(mechanism="unknown"), 1),
+        (FetchRequest(), 12),
+        (ListGroupsRequest(), 0),
+    ],
+)
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_another_request_in_the_middle_of_the_exchange_is_refused(
+    client: Connection, mechanism: str, request_: Message, version: int
+) -> None:
+    handshake(client, mechanism)
+    if mechanism == "SCRAM-SHA-256":
+        assert authenticate(client, next(scram("sha256", "alice", "a-secret"))).error_code == 0
+    begun = time.monotonic()
+    assert client.ask(request_, version).error_code == ErrorCode.ILLEGAL_SASL_STATE
+    assert time.monotonic() - begun > 0.9 * DELAY_MS / 1000
+    assert client.is_closed()
+
+
+def test_what_cannot_be_answered_in_the_middle_of_the_exchange_is_cut_off(client: Connection) -> None:
     handshake(client)
+    client.send_request(999, 0, b"")
+    assert client.is_closed()
+
+
+def test_another_request_without_a_header_around_tokens_is_a_token(client: Connection) -> None:
+    handshake(client, version=0)
     client.send(HELLO, 3)
-    try:
-        answer = client.frame()  # Apache Kafka's has ILLEGAL_SASL_STATE
-    except ConnectionClosed:
-        return
-    assert answer[4:6] == ErrorCode.ILLEGAL_SASL_STATE.to_bytes(2, "big")
     assert client.is_closed()
 
 
@@ -387,3 +422,20 @@ def test_nobody_acts_for_somebody_else(client: Connection) -> None:
         "Authentication failed: Client requested an authorization id (bob) that is different from the token's "
         "principal name (alice)"
     )
+
+
+# --- delegation tokens --------------------------------------------------------------------------
+
+
+def test_there_are_no_delegation_tokens_without_a_secret_key(client: Connection) -> None:
+    handshake(client)
+    assert authenticate(client).error_code == 0
+    disabled = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+    made = client.ask(CreateDelegationTokenRequest(max_lifetime_ms=-1), 3)
+    assert (made.error_code, made.principal_name, made.token_id, made.hmac) == (disabled, "alice", "", b"")
+    assert (made.issue_timestamp_ms, made.expiry_timestamp_ms, made.max_timestamp_ms) == (0, 0, 0)
+    renewed = client.ask(RenewDelegationTokenRequest(hmac=b"x", renew_period_ms=1), 2)
+    expired = client.ask(ExpireDelegationTokenRequest(hmac=b"x", expiry_time_period_ms=1), 2)
+    assert [(one.error_code, one.expiry_timestamp_ms) for one in (renewed, expired)] == [(disabled, 0)] * 2
+    listed = client.ask(DescribeDelegationTokenRequest(owners=None), 3)
+    assert (listed.error_code, listed.tokens) == (disabled, [])

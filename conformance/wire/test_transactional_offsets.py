@@ -14,6 +14,7 @@ from conformance.wire.connection import Connection
 from conformance.wire.requests import repeated
 from conformance.wire.transactional import INVALID_STATE, MAPPING, OLD_EPOCH, TransactionalProducer
 from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from minibroker.protocol.messages.offsets import OffsetFetchRequest
 
 
@@ -55,8 +56,8 @@ def test_offsets_of_a_group_that_was_not_added_are_refused(
 @pytest.mark.parametrize(
     ("fields", "code"),
     [
-        ({"generation_id": 3, "member_id": "m"}, ErrorCode.ILLEGAL_GENERATION),
-        ({"generation_id": 3}, ErrorCode.ILLEGAL_GENERATION),
+        ({"generation_id_or_member_epoch": 3, "member_id": "m"}, ErrorCode.ILLEGAL_GENERATION),
+        ({"generation_id_or_member_epoch": 3}, ErrorCode.ILLEGAL_GENERATION),
         ({"member_id": "m"}, 0),
     ],
 )
@@ -85,7 +86,7 @@ def test_whose_transaction_it_is_is_asked_before_whose_group(
 ) -> None:
     producer.add_offsets(group)
     producer.goes_on_as(producer.producer_id, 1)
-    asked = {"generation_id": 3, "member_id": "m", "version": version}
+    asked = {"generation_id_or_member_epoch": 3, "member_id": "m", "version": version}
     assert producer.commit_offset(group, name, 7, **asked) == OLD_EPOCH
 
 
@@ -94,3 +95,19 @@ def test_offsets_of_an_unknown_topic_are_refused(producer: TransactionalProducer
     producer.add_offsets(group)
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert producer.commit_offset(group, "nobody-has-this", 7, version=version) == unknown
+
+
+@pytest.mark.parametrize("more", [-1, 5])
+def test_another_epoch_of_a_member_is_another_generation_for_older_versions(
+    connection: Connection, producer: TransactionalProducer, group: str, name: str, more: int
+) -> None:
+    joining = ConsumerGroupHeartbeatRequest(
+        group_id=group, member_id="m", rebalance_timeout_ms=60_000, subscribed_topic_names=[name], topic_partitions=[]
+    )
+    epoch = repeated(lambda: connection.ask(joining, 1), lambda answer: answer.error_code == 0).member_epoch
+    asked = {"member_id": "m", "version": 5}
+    codes = [
+        producer.commit_offset(group, name, 7, generation_id_or_member_epoch=epoch + each, **asked)
+        for each in (0, more)
+    ]
+    assert codes == [0, ErrorCode.ILLEGAL_GENERATION]

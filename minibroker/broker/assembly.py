@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import random
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from minibroker.broker.clock import Clock
@@ -26,6 +27,7 @@ from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.messages.metadata_records import RemoveTopicRecord
 
 if TYPE_CHECKING:
+    from minibroker.broker.client_telemetry import ClientTelemetry
     from minibroker.broker.groups.coordinator import GroupCoordinator
     from minibroker.broker.transactions.coordinator import TransactionCoordinator
     from minibroker.storage.directories.log_directories import LogDirectories
@@ -55,6 +57,13 @@ class Broker(Cluster):
     def transactions(self) -> TransactionCoordinator:
         """The coordinator of all transactions."""
         return self.coordinators.of_topic(TRANSACTIONS_TOPIC)  # type: ignore[return-value]
+
+    @cached_property
+    def telemetry(self) -> ClientTelemetry:
+        """The metrics that clients push."""
+        from minibroker.broker.client_telemetry import ClientTelemetry  # which few clients have
+
+        return ClientTelemetry(self)
 
     def load(self) -> None:
         """Fold the metadata log, begin an epoch in it, register the nodes, open the partitions' logs, elect leaders.

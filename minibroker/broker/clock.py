@@ -45,6 +45,12 @@ class Clock(Protocol):
     def run_aside(self, work: Work, done: Done) -> None:
         """Run `work` in another thread, then `done` on the loop, with what `work` raised, or None."""
 
+    def run_detached(self, work: Work, done: Done) -> None:
+        """Run `work`, which waits for another machine, in a thread of its own; otherwise as `run_aside`.
+
+        Neither the syncs in the other threads nor the end of the process wait for it; then `done` may never run.
+        """
+
 
 class BusyClock(Clock, Protocol):
     """A clock that can wait for the work in other threads."""
@@ -79,6 +85,20 @@ class SystemClock:
         future = self._threads.submit(work)
         self._aside[future] = done
         future.add_done_callback(self._ended)
+
+    def run_detached(self, work: Work, done: Done) -> None:
+        import threading
+
+        def run() -> None:
+            error = None
+            try:
+                work()
+            except Exception as raised:
+                error = raised
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(done, error)
+
+        threading.Thread(target=run, name="minibroker-detached", daemon=True).start()
 
     @property
     def busy(self) -> bool:
@@ -120,6 +140,7 @@ class LifeClock:
         self.wall_ms = clock.wall_ms
         self.monotonic_ms = clock.monotonic_ms
         self.run_aside = clock.run_aside
+        self.run_detached = clock.run_detached
         self.wait_for_aside = clock.wait_for_aside
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
@@ -196,6 +217,8 @@ class ManualClock:
         self._aside.append((work, done))
         if not self.holds_aside:
             self.do_aside()
+
+    run_detached = run_aside
 
     def do_aside(self) -> int:
         """Do the work that is held, but not the work that it causes; return how much it was."""

@@ -25,6 +25,7 @@ from minibroker.broker.metadata.partitions import (
 from minibroker.broker.network.listeners import settings_of_node
 from minibroker.broker.requests.turn import Turn
 from minibroker.broker.security.authorizer import Authorizer
+from minibroker.broker.security.delegation import SECRET_KEY
 from minibroker.broker.security.principals import super_users
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -112,7 +113,7 @@ class Cluster:
         self.random = source
         self.cluster_id = logs.cluster_id
         self.nodes: dict[int, Node] = {}
-        self.image = Image()
+        self.image = Image(settings[SECRET_KEY])
         self.authorizer = self._authorizer()
         self.first_levels: Mapping[str, int] = features.INITIAL
         self.first_records: Sequence[Message] = ()

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from minibroker.cli.shared import CLIENT_ID, REQUEST_TIMEOUT_S, Bootstrap, failure, require_connection
+from minibroker.cli.connecting import Bootstrap, defaults, unreachable
+from minibroker.cli.shared import CLIENT_ID, REQUEST_TIMEOUT_S, failure
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -26,15 +27,18 @@ TOPIC_RESOURCE: Final = 2
 
 @contextmanager
 def connected(bootstrap: Bootstrap) -> Iterator[Client]:
-    """Connect a client to these servers, which must be reachable. Its errors become click's."""
-    require_connection(bootstrap.servers)
+    """Connect a client to these servers, one of which must answer at once. Its errors become click's."""
     from minibroker.client.blocking import Client
     from minibroker.client.client_errors import ClientError, SettingError
     from minibroker.client.connection_settings import ClientSettings
 
-    defaults = {"bootstrap.servers": bootstrap.servers, "default.api.timeout.ms": str(TIMEOUT_MS)}
+    given = {"default.api.timeout.ms": str(TIMEOUT_MS), **dict(bootstrap.settings)}
     try:
-        with Client(ClientSettings({**defaults, **dict(bootstrap.settings)}, CLIENT_ID)) as client:
+        with Client(ClientSettings({**defaults(bootstrap), **given}, CLIENT_ID)) as client:
+            try:
+                client.reach()
+            except ClientError as error:
+                raise unreachable(str(error)) from None
             yield client
     except SettingError as error:
         raise click.UsageError(f"--client: {error}") from None

@@ -14,17 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from minibroker.cli.shared import (
-    REQUEST_TIMEOUT_S,
-    Bootstrap,
-    bytes_field,
-    client_config,
-    client_options,
-    failure,
-    json_option,
-    readable,
-    reason,
-)
+from minibroker.cli.connecting import Bootstrap, client_options, librdkafka_config
+from minibroker.cli.shared import REQUEST_TIMEOUT_S, bytes_field, failure, json_option, readable, reason
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message, TopicPartition
@@ -96,7 +87,7 @@ def consume(
         raise click.UsageError("--key-separator cannot be used with --json, which names the key")
     # The end of a partition is found by an empty fetch; only with --follow may a fetch wait for records.
     wait_ms = {} if follow else {"fetch.wait.max.ms": END_WAIT_MS}
-    consumer = _consumer({**wait_ms, **client_config(bootstrap)})
+    consumer = _consumer({**wait_ms, **librdkafka_config(bootstrap)})
     try:
         assigned = _assignment(consumer, topic, partitions, start)
         consumer.assign(assigned)

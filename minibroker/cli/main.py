@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "users": "security.users_command",
     "acls": "security.acls_command",
     "quotas": "security.quotas_command",
+    "tokens": "security.tokens_command",
     "produce": "produce_command",
     "consume": "consume_command",
     "dump": "dump.dump_command",

@@ -12,15 +12,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import click
 
-from minibroker.cli.shared import (
-    Bootstrap,
-    assignments_option,
-    client_config,
-    client_options,
-    failure,
-    json_option,
-    reason,
-)
+from minibroker.cli.connecting import Bootstrap, client_options, librdkafka_config
+from minibroker.cli.shared import assignments_option, failure, json_option, reason
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
@@ -87,7 +80,7 @@ def produce(
     if null_key is not None and key_separator is None:
         raise click.UsageError("--null-key needs --key-separator, as otherwise there are no keys")
     settings = {"compression.type": compression, "acks": acks, "message.timeout.ms": int(timeout_s * 1000)}
-    producer = _producer({**settings, **client_config(bootstrap)})
+    producer = _producer({**settings, **librdkafka_config(bootstrap)})
     form = LineFormat(_bytes(key_separator), _bytes(null_key), _bytes(null_value))
     report = Report(topic)
     target: dict[str, Any] = {"topic": topic, "headers": [(name, _bytes(value)) for name, value in headers]}

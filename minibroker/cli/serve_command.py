@@ -20,11 +20,13 @@ if TYPE_CHECKING:
     from minibroker.broker.configs.settings import Settings
     from minibroker.protocol.declare import Message
 
-    Kit = tuple[str | None, str | None, Path | None, str | None, int | None, list[Message]]
+    Kit = tuple[str | None, str | None, Path | None, str | None, str | None, dict[str, str], int | None, list[Message]]
 
 LOG = logging.getLogger("minibroker")
 LEVELS = ("debug", "info", "warning", "error")
 NODES_MAX = 100
+TOKEN_VARIABLE = "MINIBROKER_CONTROL_TOKEN"  # the one variable of ours that is no setting
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 def _print_settings(context: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -56,11 +58,17 @@ def _print_settings(context: click.Context, _: click.Parameter, wanted: bool) ->
 @click.option(
     "--control-token",
     metavar="TOKEN",
-    envvar="MINIBROKER_CONTROL_TOKEN",
+    envvar=TOKEN_VARIABLE,
     help="The token that its clients must send; needed if other machines may connect.",
 )
 @click.option("--faults", type=click.Path(path_type=Path), help="Load faults from this YAML file.")
-@click.option("--emulate", metavar="RELEASE", help="Answer like this release of Apache Kafka, from 0.8.2 to 4.3.")
+@click.option("--emulate", metavar="RELEASE", help="Answer like this release of Apache Kafka, from 0.8.2 to 4.4.")
+@click.option(
+    "--security",
+    type=click.Choice(PROTOCOLS),
+    help="The protocol of the listener PLAINTEXT, with certificates and users of the test kit.",
+)
+@click.option("--user", "logins", metavar="NAME:PASSWORD", multiple=True, help="A user of --security; can be repeated.")
 @click.option(
     "--add-scram",
     "scram",
@@ -99,6 +107,8 @@ def serve(
     control_token: str | None,
     faults: Path | None,
     emulate: str | None,
+    security: str | None,
+    logins: tuple[str, ...],
     scram: tuple[str, ...],
     log_level: str,
     log_format: str,
@@ -125,16 +135,21 @@ def serve(
     _log_to_stderr(log_level, log_format)
     if control is None and _is_on_the_command_line("control_token"):
         raise click.UsageError("--control-token needs --control")
+    if logins and security is None:
+        raise click.UsageError("--user needs --security")
     try:
-        settings, warnings = load_settings(properties, os.environ, assignments)
+        environment = {name: text for name, text in os.environ.items() if name != TOKEN_VARIABLE}
+        settings, warnings = load_settings(properties, environment, assignments)
         for warning in warnings:
             LOG.warning(warning)
-        _warn_of_strangers(settings)
+        if security in (None, "PLAINTEXT"):
+            _warn_of_strangers(settings)
         users = _credentials(scram)
-        if control is None and faults is None and emulate is None:
+        if control is None and faults is None and emulate is None and security is None:
             status = run(settings, nodes=nodes, announce=_announce, metrics_port=metrics_port, first_records=users)
         else:
-            status = _run_kit(settings, nodes, (control, control_token, faults, emulate, metrics_port, users))
+            wishes = (control, control_token, faults, emulate, security, _passwords(logins), metrics_port, users)
+            status = _run_kit(settings, nodes, wishes)
     except (SettingsError, StartError) as error:
         raise click.UsageError(str(error)) from None
     sys.exit(status)
@@ -158,6 +173,13 @@ def _credentials(arguments: tuple[str, ...]) -> list[Message]:
         return [scram_credential(argument) for argument in arguments]
     except ScramArgumentError as error:
         raise click.UsageError(f"--add-scram: {error}") from None
+
+
+def _passwords(logins: tuple[str, ...]) -> dict[str, str]:
+    """Return the passwords by name. Raise click.UsageError."""
+    if not all(name and colon for name, colon, _ in (login.partition(":") for login in logins)):
+        raise click.UsageError("--user is NAME:PASSWORD")
+    return {name: password for name, _, password in (login.partition(":") for login in logins)}
 
 
 def _run_kit(settings: Settings, nodes: int, wishes: Kit) -> int:

@@ -1,4 +1,4 @@
-"""Common parts of the commands: lazily loaded groups, errors in one line, and client options.
+"""Common parts of the commands: lazily loaded groups, errors in one line, and tables; `connecting` has clients.
 
 No client library is imported at the top of any command's file, so that `--help` and `serve` do not wait for it.
 """
@@ -6,21 +6,19 @@ No client library is imported at the top of any command's file, so that `--help`
 from __future__ import annotations
 
 import base64
-import functools
 import os
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from minibroker.protocol.legible import escaped
+from minibroker.quantities import milliseconds
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 CLIENT_ID = "minibroker-cli"
-DEFAULT_SERVER = "127.0.0.1:9092"
-CONNECT_TIMEOUT_S = 5.0
 REQUEST_TIMEOUT_S = 30.0
 # The width of a table without a terminal: a topic's name alone can have 249 characters.
 TABLE_WIDTH = 320
@@ -63,18 +61,6 @@ def failure(message: str) -> click.ClickException:
     return click.ClickException(one_line(message))
 
 
-def servers_of(text: str) -> str:
-    """Parse comma-separated HOST:PORT. Raises click.BadParameter."""
-    from minibroker.client.client_errors import SettingError
-    from minibroker.client.connection_settings import addresses
-
-    try:
-        addresses(text)
-    except SettingError:
-        raise click.BadParameter(f"{text!r} is not HOST:PORT") from None
-    return text
-
-
 def assignment_of(text: str) -> tuple[str, str]:
     """Parse NAME=VALUE to a pair. Raises click.BadParameter."""
     name, separator, value = text.partition("=")
@@ -83,31 +69,12 @@ def assignment_of(text: str) -> tuple[str, str]:
     return name, value
 
 
-class Bootstrap(NamedTuple):
-    """The bootstrap servers, and client settings by Kafka's names, which may be secret."""
-
-    servers: str
-    settings: tuple[tuple[str, str], ...]
-
-
-def client_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """`--bootstrap-server` and `--client`, as argument `bootstrap`."""
-
-    @functools.wraps(command)
-    def with_bootstrap(*args: Any, servers: str, client: tuple[tuple[str, str], ...], **kwargs: Any) -> Any:
-        return command(*args, bootstrap=Bootstrap(servers, client), **kwargs)
-
-    settings = assignments_option("--client", "client", "A setting of Kafka's clients, such as for TLS and SASL.")
-    server = click.option(
-        "--bootstrap-server",
-        "servers",
-        metavar="HOST:PORT",
-        type=servers_of,
-        default=DEFAULT_SERVER,
-        show_default=True,
-        help="Any Kafka.",
-    )
-    return server(settings(with_bootstrap))
+def duration_of(text: str) -> int:
+    """Parse an ISO 8601 period, or one like `2 hours`, to ms. Raises click.BadParameter."""
+    try:
+        return round(milliseconds(text))
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is no period like P1DT12H, PT30M or '30 min'") from None
 
 
 def assignments_option(flag: str, argument: str, help: str) -> Callable[[Command], Command]:
@@ -120,32 +87,6 @@ def assignments_option(flag: str, argument: str, help: str) -> Callable[[Command
 def json_option(help: str) -> Callable[[Command], Command]:
     """`--json`, as argument `as_json`."""
     return click.option("--json", "as_json", is_flag=True, help=help)
-
-
-def client_config(bootstrap: Bootstrap) -> dict[str, Any]:
-    """Return librdkafka's settings for a client of these servers. Raises click.ClickException if none is reachable.
-
-    A plain connection is tried first, because librdkafka retries a closed port until its timeout.
-    """
-    require_connection(bootstrap.servers)
-    # Its log lines would mix with ours; the command reports failures.
-    return {"bootstrap.servers": bootstrap.servers, "log_level": 0, "client.id": CLIENT_ID, **dict(bootstrap.settings)}
-
-
-def require_connection(servers: str) -> None:
-    """Raise click.ClickException unless one of the servers accepts a connection; send nothing."""
-    import socket
-
-    from minibroker.client.connection_settings import addresses
-
-    problems = []
-    for address in addresses(servers):
-        try:
-            socket.create_connection(address, CONNECT_TIMEOUT_S).close()
-            return
-        except (OSError, UnicodeError) as error:
-            problems.append(f"{address}: {getattr(error, 'strerror', None) or error}")
-    raise failure(f"cannot connect to {'; '.join(problems)}")
 
 
 def reason(error: object) -> str:

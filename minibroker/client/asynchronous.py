@@ -1,4 +1,4 @@
-"""The client in an asyncio event loop: any number of tasks may ask at the same time, also over one connection."""
+"""The client in an asyncio event loop. Any number of tasks may share it, and each connection."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Result = TypeVar("Result")
 
 
 class AsyncClient(Cluster):
-    """Connections to the nodes of one cluster, made when they are first needed; use it in an async with block."""
+    """Connections to the nodes of one cluster, made when they are first needed. Use it in an `async with` block."""
 
     def __init__(self, settings: ClientSettings) -> None:
         super().__init__(settings, LoopNetwork())
@@ -51,40 +51,40 @@ class LoopLink(asyncio.BufferedProtocol):
     # For the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
+        """Keep the transport."""
         self._transport = cast(asyncio.Transport, transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return the place for what is received."""
+        """Return the buffer for the next bytes."""
         return self.connection.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Give answers to those who wait for them."""
+        """Hand each complete answer to the task that waits for it."""
         try:
             self.connection.received(nbytes)
         except ProtocolError as error:
             self._fail(error)
         for correlation_id in self.connection.answers.keys() & self._waiting.keys():
             waiting, answer = self._waiting.pop(correlation_id), self.connection.answers.pop(correlation_id)
-            if not waiting.done():  # who waited may have been cancelled
+            if not waiting.done():  # the task may have been cancelled
                 waiting.set_result(answer)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell all who wait."""
+        """Fail all requests that wait for an answer."""
         self._fail(exc or ConnectionResetError("the broker closed the connection"))
 
     def pause_writing(self) -> None:
-        """Let writers wait."""
+        """Make writers wait, as the transport's buffer is full."""
         self._writable.clear()
 
     def resume_writing(self) -> None:
-        """Let writers go on."""
+        """Wake the writers."""
         self._writable.set()
 
     # For the client
 
     async def write(self, data: bytes, timeout_s: float) -> None:
-        """Send bytes. They are on their way in order, as nothing is waited for before."""
+        """Send bytes, in the order of calls: the transport takes them before the first await."""
         if self._error is not None:
             raise self._error
         assert self._transport is not None
@@ -103,7 +103,7 @@ class LoopLink(asyncio.BufferedProtocol):
             return await waiting
 
     def is_open(self) -> bool:
-        """Whether the broker has neither closed the connection nor said anything."""
+        """Return whether the connection has not failed or been closed."""
         return self._error is None
 
     def close(self) -> None:
@@ -129,7 +129,7 @@ class LoopNetwork:
         return asyncio.get_running_loop().time()
 
     async def sleep(self, seconds: float) -> None:
-        """Let others go on."""
+        """Suspend this task."""
         await asyncio.sleep(seconds)
 
     async def call(self, function: Callable[[], Result]) -> Result:
@@ -137,11 +137,11 @@ class LoopNetwork:
         return await asyncio.to_thread(function)
 
     def lock(self) -> AbstractAsyncContextManager[Any]:
-        """Return a lock between tasks."""
+        """Return a new lock between tasks."""
         return asyncio.Lock()
 
     async def connect(self, host: str, port: int, settings: ClientSettings, timeout_s: float) -> LoopLink:
-        """Connect, with TLS if the settings want it. Raises OSError."""
+        """Connect, with TLS if the settings say so. Raises OSError."""
         connection = Connection(settings.client_id, settings.max_frame_bytes)
         name = None if settings.tls is None else host
         async with asyncio.timeout(timeout_s):

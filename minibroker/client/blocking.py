@@ -1,4 +1,4 @@
-"""The client on blocking sockets: coroutines of `cluster_client` run to their end at once, as only sockets wait."""
+"""The client on blocking sockets. The coroutines of `cluster_client` never suspend here, as only sockets wait."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Result = TypeVar("Result")
 
 
 class Client:
-    """Connections to the nodes of one cluster, made when they are first needed. For one thread; use it in a with block.
+    """Connections to the nodes of one cluster, made when they are first needed. For one thread, in a `with` block.
 
-    Its methods are those of `Cluster`, which says what they do.
+    Its methods are those of `Cluster`, where they are documented.
     """
 
     def __init__(self, settings: ClientSettings, network: Network | None = None) -> None:
@@ -40,6 +40,10 @@ class Client:
     ) -> None:
         self.close()
 
+    def reach(self) -> None:
+        """Ask each bootstrap server once, until one answers."""
+        run(self._cluster.reach())
+
     def request(
         self,
         message: Message,
@@ -53,15 +57,15 @@ class Client:
         return run(self._cluster.request(message, node_id, lowest=lowest, highest=highest, timeout_ms=timeout_ms))
 
     def send(self, message: Message, node_id: int, *, lowest: int = 0, highest: int = NEWEST) -> Sent:
-        """Send a request and do not wait."""
+        """Send a request without waiting for its answer."""
         return run(self._cluster.send(message, node_id, lowest=lowest, highest=highest))
 
     def wait(self, sent: Sent) -> Any:
-        """Return the answer to a request of `send`."""
+        """Return the answer to a request that `send` has sent."""
         return run(self._cluster.wait(sent))
 
     def retry(self, action: Callable[[], Result], timeout_ms: int | None = None) -> Result:
-        """Call `action` until it raises no retriable `ClientError`."""
+        """Call `action` until it succeeds or raises an error that is not retriable."""
 
         async def act() -> Result:
             return action()
@@ -77,15 +81,15 @@ class Client:
         return run(self._cluster.nodes())
 
     def controller(self) -> int | None:
-        """Return the node that changes what belongs to the cluster as a whole, None for any."""
+        """Return the id of the controller, to which cluster-wide changes go; None if any node takes them."""
         return run(self._cluster.controller())
 
     def leader(self, partition: Partition) -> Leader:
-        """Return the node that leads a partition."""
+        """Return the leader of a partition."""
         return run(self._cluster.leader(partition))
 
     def coordinator(self, kind: Literal["group", "transaction"], key: str) -> int:
-        """Return the node that coordinates a group or a transactional id."""
+        """Return the id of the coordinator of a group or a transactional id."""
         return run(self._cluster.coordinator(kind, key))
 
 
@@ -116,7 +120,7 @@ class SocketLink:
         self._socket.sendall(data)
 
     async def answer(self, correlation_id: int, timeout_s: float) -> Any:
-        """Receive until the answer to a request is there."""
+        """Receive until the answer to a request has come."""
         connection = self.connection
         deadline_s = time.monotonic() + timeout_s
         while correlation_id not in connection.answers:
@@ -134,14 +138,14 @@ class SocketLink:
         return connection.answers.pop(correlation_id)
 
     def is_open(self) -> bool:
-        """Whether the broker has neither closed the connection nor said anything."""
+        """Return whether the broker has neither closed the connection nor sent anything unasked."""
         self._socket.settimeout(0)
         try:
             self._socket.recv(1)
         except BlockingIOError:
             return True
         except OSError as error:
-            return type(error).__name__ == "SSLWantReadError"  # the module takes a while to import
+            return type(error).__name__ == "SSLWantReadError"  # by name: importing ssl is slow
         return False
 
     def close(self) -> None:
@@ -157,7 +161,7 @@ class BlockingNetwork:
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
-        """Block."""
+        """Block this thread."""
         time.sleep(seconds)
 
     async def call(self, function: Callable[[], Result]) -> Result:
@@ -165,11 +169,11 @@ class BlockingNetwork:
         return function()
 
     def lock(self) -> AbstractAsyncContextManager[Any]:
-        """Return what locks nothing: there is one thread."""
+        """Return a context that locks nothing, as there is one thread."""
         return nullcontext()
 
     async def connect(self, host: str, port: int, settings: ClientSettings, timeout_s: float) -> SocketLink:
-        """Connect, with TLS if the settings want it. Raises OSError."""
+        """Connect, with TLS if the settings say so. Raises OSError."""
         connected = socket.create_connection((host, port), timeout_s)
         try:
             set_options(connected, settings)
@@ -182,7 +186,7 @@ class BlockingNetwork:
 
 
 def set_options(connected: socket.socket, settings: ClientSettings) -> None:
-    """Set what all our connections have: no delay, a sign of life, and the sizes of buffers that were asked for."""
+    """Set TCP_NODELAY, SO_KEEPALIVE, and the buffer sizes of the settings."""
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, size in settings.socket_buffers.items():

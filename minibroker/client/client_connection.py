@@ -1,7 +1,7 @@
-"""One connection without I/O: requests become bytes to send, bytes that were received become answers.
+"""One connection without I/O: it encodes requests into bytes, and decodes received bytes into answers.
 
-Correlation ids are counted here, and answers must come in the order of their requests, as Kafka's do. A frame is kept
-whole; records in an answer are views of it.
+It assigns correlation ids. Answers must come in the order of their requests, as Kafka's do. A frame is kept whole, and
+records in an answer are views of it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NEWEST: Final = 32_767
 _SIZE: Final = struct.Struct(">i")
 _CODE: Final = struct.Struct(">h")
 _BUFFER_BYTES: Final = 16 << 10
-_FRAME_BYTES: Final = 16 << 20  # of a larger frame, memory follows what has come
+_FRAME_BYTES: Final = 16 << 20  # for a larger frame, the buffer grows with the bytes that have come
 _MAX_CORRELATION_ID: Final = (1 << 31) - 1
 
 
@@ -35,7 +35,7 @@ class Pending(NamedTuple):
 
 
 class Connection:
-    """The state of one connection. `versions` are what the broker knows, by API key; empty until it has said so.
+    """The state of one connection. `versions` are those that the broker supports, by API key; empty before ApiVersions.
 
     `max_frame_bytes` bounds an answer. After a `ProtocolError` the connection cannot be used any more.
     """
@@ -51,18 +51,18 @@ class Connection:
         self._filled = 0
 
     def version(self, request: type[Message], lowest: int = 0, highest: int = NEWEST) -> int:
-        """Return the newest version of a request that both sides know. Raises `UnsupportedVersion`."""
+        """Return the newest version of a request that both sides support. Raises `UnsupportedVersion`."""
         theirs = self.versions.get(request.api_key, range(0))
         versions = range(max(lowest, request.versions[0], *theirs[:1]), min(highest, request.versions[-1]) + 1)
         if not theirs or not versions or theirs[-1] < versions[0]:
-            known = f"versions {theirs[0]} to {theirs[-1]}" if theirs else "no version"
+            supported = f"versions {theirs[0]} to {theirs[-1]}" if theirs else "no version"
             raise UnsupportedVersion(
-                f"the broker knows {known} of {api_name(request.api_key)}, and from {lowest} on are wanted"
+                f"the broker supports {supported} of {api_name(request.api_key)}, but we need {lowest} or newer"
             )
         return min(theirs[-1], versions[-1])
 
     def send(self, request: Message, version: int) -> tuple[int, bytes]:
-        """Return a request's correlation id, under which its answer will be in `answers`, and its bytes."""
+        """Return a request's correlation id, which will be the key of its answer in `answers`, and its bytes."""
         correlation_id = self._next_id
         self._next_id = correlation_id + 1 & _MAX_CORRELATION_ID
         key = ApiKey(request.api_key)
@@ -74,11 +74,11 @@ class Connection:
         return correlation_id, _SIZE.pack(len(frame)) + frame
 
     def buffer(self) -> memoryview:
-        """Return the place for the bytes that are received next; never an empty one."""
+        """Return the buffer for the next bytes. It is never empty."""
         return memoryview(self._data)[self._filled :]
 
     def received(self, count: int) -> None:
-        """Take so many bytes, that were put into the buffer. Raises `ProtocolError`."""
+        """Process `count` bytes that were put into the buffer. Raises `ProtocolError`."""
         self._filled += count
         position = wanted = 0
         while self._filled - position >= _SIZE.size:
@@ -88,18 +88,18 @@ class Connection:
             wanted = _SIZE.size + size
             if self._filled - position < wanted:
                 break
-            self._answered(memoryview(self._data)[position + _SIZE.size : position + wanted])
+            self._decode_answer(memoryview(self._data)[position + _SIZE.size : position + wanted])
             position, wanted = position + wanted, 0
         capacity = max(_BUFFER_BYTES, min(wanted, max(_FRAME_BYTES, 2 * self._filled)))
         if position or capacity > len(self._data):
             rest = self._data[position : self._filled]
-            self._data = bytearray(capacity)  # another one: answers keep views of the old one
+            self._data = bytearray(capacity)  # a new one, as answers keep views of the old one
             self._data[: len(rest)] = rest
             self._filled = len(rest)
 
-    def _answered(self, frame: memoryview) -> None:
+    def _decode_answer(self, frame: memoryview) -> None:
         if not self.pending:
-            raise ProtocolError("an answer that nobody asked for")
+            raise ProtocolError("an answer without a request")
         request = self.pending.popleft()
         try:
             header, position = ResponseHeader.decode_from(
@@ -115,6 +115,6 @@ class Connection:
 
 
 def _answer_version(request: Pending, body: memoryview) -> int:
-    """Return the version of an answer: a broker that does not know our ApiVersions answers in version 0 (KIP-511)."""
+    """Return the version of an answer: a broker that refuses our ApiVersions request answers in version 0 (KIP-511)."""
     refused = request.api_key == ApiKey.API_VERSIONS and len(body) >= 2
     return 0 if refused and _CODE.unpack_from(body)[0] == ErrorCode.UNSUPPORTED_VERSION else request.version

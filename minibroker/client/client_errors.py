@@ -1,11 +1,11 @@
-"""What goes wrong between a client and a cluster, in one line each, and what each error code asks the client to do.
+"""The errors of a client, each a message of one line, and the client's reaction to each error code.
 
     Exception
-     ├─ SettingError          a setting that cannot be
-     ├─ ClientError           a request failed; its reaction says whether it may pass
+     ├─ SettingError          an invalid setting
+     ├─ ClientError           a request failed; its reaction says whether to retry
      └─ (below a request; a caller sees them as ClientError)
-         ├─ ProtocolError         bytes that are no answer, or not the next one
-         ├─ UnsupportedVersion    no version of an API that both sides know
+         ├─ ProtocolError         bytes that are not an answer, or not the next one
+         ├─ UnsupportedVersion    no version of an API that both sides support
          ├─ AuthenticationFailed  the broker refuses the credentials, or cannot prove that it knows them
          └─ TokenError            no token for OAUTHBEARER
 
@@ -22,13 +22,13 @@ from minibroker.protocol.legible import MESSAGE_CHARACTERS, legible
 
 
 class Reaction(Enum):
-    """What to do about an error: stop, ask again, or ask again after finding the leader or the coordinator anew."""
+    """What to do about an error: give up, retry, or look up the leader or the coordinator again and then retry."""
 
     FATAL = auto()
     RETRY = auto()
     FIND_LEADER = auto()
     FIND_COORDINATOR = auto()
-    FIND_BOTH = auto()  # the broker itself is away
+    FIND_BOTH = auto()  # the broker cannot be reached
 
 
 # As Apache Kafka's Java client groups them: RetriableException, InvalidMetadataException, RefreshRetriableException.
@@ -71,47 +71,47 @@ _REACTIONS: Final = {code: reaction for reaction, codes in _CODES.items() for co
 
 
 def reaction(code: int) -> Reaction:
-    """Return what an error code of an answer asks for; unknown codes are fatal."""
+    """Return the reaction to an error code of an answer. Unknown codes are fatal."""
     return _REACTIONS.get(code, Reaction.FATAL)  # type: ignore[call-overload, no-any-return]
 
 
 def error_name(code: int) -> str:
-    """Return the name of an error code, as Kafka's documentation has it."""
+    """Return the name of an error code in Kafka's documentation."""
     return ErrorCode(code).name if code in set(ErrorCode) else f"error {code}"
 
 
 def check(code: int, what: str, message: str | None = None) -> None:
-    """Raise `ClientError` unless an error code of an answer is 0. `what` was asked, `message` is the broker's."""
+    """Raise `ClientError` unless an error code of an answer is 0. `what` was requested, `message` is the broker's."""
     if code != ErrorCode.NONE:
         detail = f" ({message})" if message else ""
         raise ClientError(f"{what}: {error_name(code)}{detail}", reaction(code), code)
 
 
 class SettingError(ValueError):
-    """A setting that cannot be; the message begins with its name."""
+    """An invalid setting. The message begins with its name."""
 
 
 class ClientError(Exception):
-    """A request failed, said in one line; `code` is that of the answer, None if there was no answer."""
+    """A failed request. `code` is the error code of the answer, None if there was no answer."""
 
     def __init__(self, message: str, reaction: Reaction = Reaction.FATAL, code: int | None = None) -> None:
-        # A broker's words may be in it: any number of them, and what a terminal would obey.
+        # The message may contain a broker's text, of any length and with control characters.
         super().__init__(legible(" ".join(message.split()), MESSAGE_CHARACTERS))
         self.reaction = reaction
         self.code = code
 
     @property
     def retriable(self) -> bool:
-        """Whether it may pass."""
+        """Whether a retry may succeed."""
         return self.reaction is not Reaction.FATAL
 
 
 class ProtocolError(Exception):
-    """Bytes from a broker that are no answer, or not the answer to the next request."""
+    """Bytes from a broker that are not an answer, or not the answer to the next request."""
 
 
 class UnsupportedVersion(Exception):
-    """The broker and we have no version of an API in common."""
+    """No version of an API is supported by both sides."""
 
 
 class AuthenticationFailed(Exception):
@@ -119,4 +119,4 @@ class AuthenticationFailed(Exception):
 
 
 class TokenError(Exception):
-    """There is no token to be had, said in one line."""
+    """No token can be had."""

@@ -1,7 +1,7 @@
-"""The client itself, for any kind of I/O: which node a request goes to, and what is tried again.
+"""The client for any kind of I/O: it chooses the node for each request, and retries.
 
-Everything is a coroutine over a `Network`. A request is sent once, at the newest version that both sides know; whoever
-may ask twice says so by `retry`, which finds leaders and coordinators anew where an error asks for it.
+All I/O goes through a `Network`. A request is sent once, at the newest version that both sides support. Callers that
+may repeat a request use `retry`, which also looks up leaders and coordinators again where an error says so.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.groups import FindCoordinatorRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
 
-LEAST_ATTEMPT_MS: Final = 5_000  # what is asked once has a chance, however short the time for asking again is
+LEAST_ATTEMPT_MS: Final = 5_000  # one attempt gets this much, even if the time for retries is shorter
 NEVER_MS: Final = (1 << 31) - 1
+NEEDS_SASL: Final = ": does the broker require authentication (security.protocol, sasl.mechanism)?"
 COORDINATOR_TYPES: Final = {"group": 0, "transaction": 1}
-_SINGLE_COORDINATOR_VERSION: Final = 3  # newer ones ask for several at once
+_SINGLE_COORDINATOR_VERSION: Final = 3  # newer versions take several keys
 _FAILURES: Final = (OSError, ProtocolError, UnsupportedVersion, AuthenticationFailed, TokenError)
-_DEADLINE_S: ContextVar[float] = ContextVar("deadline_s", default=float("inf"))  # of the `retry` that we are in
+_DEADLINE_S: ContextVar[float] = ContextVar("deadline_s", default=float("inf"))  # of the enclosing `retry`
 
 Result = TypeVar("Result")
 Node = int | Address  # a node of the cluster by its id, or a bootstrap server
@@ -51,7 +52,7 @@ class Leader(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """A request whose answer is on its way, or why there is none."""
+    """A request that was sent, or the error why it was not."""
 
     node: Node
     api: str
@@ -61,7 +62,7 @@ class Sent(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """How often a node could not be connected to in a row, and when the next attempt may be, by the network's clock."""
+    """The consecutive failures to connect to a node, and when to try again, in seconds of the network's clock."""
 
     times: int
     until_s: float
@@ -102,11 +103,10 @@ class Cluster:
         highest: int = NEWEST,
         timeout_ms: int | None = None,
     ) -> Any:
-        """Send a request to a node (any, if none is named) and return its answer.
+        """Send a request to a node (None: any) and return its answer. Raises `ClientError`.
 
-        It waits for a connection, and tries again for one, as long as `timeout_ms` (else `request.timeout.ms`) allows;
-        but a request that has been sent is not sent twice. Within `retry` its time is bounded by that of the whole.
-        `lowest` and `highest` bound the version. Raises `ClientError`.
+        Connecting is retried for `timeout_ms` (default: `request.timeout.ms`), but a request is never sent twice.
+        Within `retry` its deadline applies as well. `lowest` and `highest` bound the version.
         """
         timeout_ms = timeout_ms or self.settings.request_timeout_ms
         deadline_s = min(self._network.now() + timeout_ms / 1000, _DEADLINE_S.get())
@@ -121,14 +121,14 @@ class Cluster:
         raise AssertionError("backoffs do not end")
 
     async def send(self, message: Message, node_id: int, *, lowest: int = 0, highest: int = NEWEST) -> Sent:
-        """Send a request and do not wait: its answer travels while the caller does something else. See `wait`.
+        """Send a request without waiting for its answer, which `wait` returns.
 
-        A Produce request with acks=0, to which there is no answer, cannot be sent.
+        Do not send a Produce request with acks=0, to which there is no answer.
         """
         return await self._send(message, node_id, lowest, highest, self.settings.request_timeout_ms)
 
     async def wait(self, sent: Sent, timeout_ms: int | None = None) -> Any:
-        """Return the answer to a request of `send`. Raises `ClientError`."""
+        """Return the answer to a request that `send` has sent. Raises `ClientError`."""
         timeout_ms = min(timeout_ms or self.settings.request_timeout_ms, self._left_ms())
         if sent.link is None or sent.error is not None:
             raise self._failure(sent) from None
@@ -136,14 +136,14 @@ class Cluster:
             answer = await sent.link.answer(sent.correlation_id, timeout_ms / 1000)
         except _FAILURES as error:
             self._drop(sent.node, sent.link)
-            raise self._failure(sent._replace(error=_in_time(error, timeout_ms / 1000))) from None
+            raise self._failure(sent._replace(error=_timed(error, timeout_ms / 1000))) from None
         sent.link.used_s = self._network.now()
         return answer
 
     async def retry(self, action: Callable[[], Awaitable[Result]], timeout_ms: int | None = None) -> Result:
-        """Call `action` until it raises no retriable `ClientError`, for `default.api.timeout.ms` at most.
+        """Call `action` until it succeeds, for `default.api.timeout.ms` at most. Raises its last `ClientError`.
 
-        Between two calls the leaders or coordinators are forgotten if the error says that they are others by now.
+        Between two calls it forgets the leaders or coordinators if the error says that they may have changed.
         """
         outer_s = _DEADLINE_S.get()
         deadline_s = min(outer_s, self._network.now() + (timeout_ms or self.settings.api_timeout_ms) / 1000)
@@ -162,31 +162,47 @@ class Cluster:
         raise AssertionError("backoffs do not end")
 
     def check(self, code: int, what: str, node: Node | None = None, message: str | None = None) -> None:
-        """Raise `ClientError` unless an error code of an answer is 0. `what` was asked: "reading topic-0 at 17"."""
+        """Raise `ClientError` unless an error code of an answer is 0. `what` was requested: "reading topic-0 at 17"."""
         if code != ErrorCode.NONE:
             check(code, f"{self.address(node)}: {what}", message)
 
-    # Where things are
+    async def reach(self) -> None:
+        """Ask each bootstrap server once, in order, until one answers.
+
+        Unlike `request`, it does not retry, as a person waits for the result. All servers together get the time of
+        `socket.connection.setup.timeout.ms`. Raises `ClientError` with the reason of each.
+        """
+        timeout_s = max(1, self.settings.setup_timeout_ms // len(self._bootstrap)) / 1000
+        reasons = []
+        for address in self._bootstrap:
+            try:
+                await self._ask_once(address, timeout_s)
+                return
+            except _FAILURES as error:
+                reasons.append(f"{address}: {_reason(_timed(error, timeout_s))}")
+        raise ClientError(f"cannot connect to {'; '.join(reasons)}")
+
+    # Nodes, leaders and coordinators
 
     def refresh(self, why: Reaction = Reaction.FIND_BOTH) -> None:
-        """Forget which nodes lead partitions, coordinate groups and transactions, or both: they are asked for again."""
+        """Forget the leaders, the coordinators, or both. They are looked up again when they are needed."""
         if why in (Reaction.FIND_LEADER, Reaction.FIND_BOTH):
             self._leaders.clear()
         if why in (Reaction.FIND_COORDINATOR, Reaction.FIND_BOTH):
             self._coordinators.clear()
 
     async def metadata(self, topics: Iterable[str] | None = ()) -> Any:
-        """Return the answer to a Metadata request for some topics (None: all); none is created by it.
+        """Return the answer to a Metadata request for some topics (None: all), which creates no topic.
 
-        The nodes and the leaders in it are noted. Raises `ClientError`.
+        Its nodes and leaders are remembered. Raises `ClientError`.
         """
         of_topic = MetadataRequest.MetadataRequestTopic
         wanted = None if topics is None else [of_topic(name=topic) for topic in topics]
-        # Version 0 takes no topics for all topics, and knows no controller.
+        # In version 0 an empty list means all topics, and there is no controller.
         answer = await self.request(MetadataRequest(topics=wanted, allow_auto_topic_creation=False), lowest=1)
         if not answer.brokers:
-            raise ClientError(f"{self.address(None)}: the cluster names no nodes yet", Reaction.RETRY)
-        self._note_nodes({each.node_id: Address(each.host, each.port) for each in answer.brokers})
+            raise ClientError(f"{self.address(None)}: the cluster has no nodes yet", Reaction.RETRY)
+        self._remember_nodes({each.node_id: Address(each.host, each.port) for each in answer.brokers})
         for topic in answer.topics:
             for each in topic.partitions:
                 if each.leader_id >= 0:
@@ -199,44 +215,44 @@ class Cluster:
         return sorted(self._nodes)
 
     async def controller(self) -> int | None:
-        """Return the node that changes what belongs to the cluster as a whole, None for any. Raises `ClientError`."""
+        """Return the id of the controller, to which cluster-wide changes go; None: any node. Raises `ClientError`."""
         node = (await self.retry(self.metadata)).controller_id
         return node if node >= 0 else None
 
     async def leader(self, partition: Partition) -> Leader:
-        """Return the node that leads a partition.
+        """Return the leader of a partition.
 
-        Raises `ClientError` if the partition does not exist or has no leader in time.
+        Raises `ClientError` if the partition does not exist, or does not get a leader in time.
         """
         found = self._leaders.get(partition)
-        return found if found is not None else await self.retry(lambda: self._found_leader(*partition))
+        return found if found is not None else await self.retry(lambda: self._find_leader(*partition))
 
     async def coordinator(self, kind: Literal["group", "transaction"], key: str) -> int:
-        """Return the node that coordinates a group or a transactional id. Raises `ClientError`."""
+        """Return the id of the coordinator of a group or a transactional id. Raises `ClientError`."""
         found = self._coordinators.get((kind, key))
-        return found if found is not None else await self.retry(lambda: self._found_coordinator(kind, key))
+        return found if found is not None else await self.retry(lambda: self._find_coordinator(kind, key))
 
     def address(self, node: Node | None) -> str:
-        """Return `host:port` of a node, as it is said in errors; of no node, the bootstrap servers."""
+        """Return `host:port` of a node for messages, or the bootstrap servers for None."""
         found = self._nodes.get(node) if isinstance(node, int) else node
         return str(found or self.settings.bootstrap_servers)
 
-    # How
+    # Links
 
     def _backoffs(self) -> Iterator[float]:
-        """Yield seconds to wait between attempts: doubling, without end."""
+        """Yield the seconds to wait between attempts, without end. They double up to `retry.backoff.max.ms`."""
         backoff_ms = self.settings.retry_backoff_ms
         while True:
             yield backoff_ms / 1000
             backoff_ms = min(2 * backoff_ms, self.settings.retry_backoff_max_ms)
 
     def _left_ms(self) -> int:
-        """Return what is left of the time for trying again, but enough for one attempt."""
+        """Return the ms that are left until the deadline of `retry`, but enough for one attempt."""
         left_ms = (_DEADLINE_S.get() - self._network.now()) * 1000
         return int(min(max(left_ms, LEAST_ATTEMPT_MS), NEVER_MS))
 
     def _node(self, node_id: int | None) -> Node:
-        """Return the node itself, else one that is connected, else the one that may be connected to first."""
+        """Return the given node, else a connected one, else the one that may be connected to first."""
         if node_id is not None:
             return node_id
         known: list[Node] = [*self._nodes, *self._bootstrap]
@@ -255,11 +271,11 @@ class Cluster:
             await link.write(data, timeout_ms / 1000)
         except OSError as error:
             self._drop(node, link)
-            return Sent(node, api, link, correlation_id, _in_time(error, timeout_ms / 1000))
+            return Sent(node, api, link, correlation_id, _timed(error, timeout_ms / 1000))
         return Sent(node, api, link, correlation_id)
 
     async def _link(self, node: Node, timeout_s: float) -> Link:
-        """Return a connection that is ready for requests. Raises what `_FAILURES` are."""
+        """Return a connection that is ready for requests. Raises one of `_FAILURES`."""
         async with self._locks.setdefault(node, self._network.lock()):
             link = self._links.get(node)
             if link is not None and self._is_usable(link):
@@ -276,7 +292,7 @@ class Cluster:
             settings = self.settings
             setup_ms = min(settings.setup_timeout_ms << min(failed.times, 16), settings.setup_timeout_max_ms)
             try:
-                self._links[node] = link = await self._connected(address, min(timeout_s, setup_ms / 1000))
+                self._links[node] = link = await self._connect(address, min(timeout_s, setup_ms / 1000))
             except _FAILURES:
                 backoff_ms = settings.reconnect_backoff_ms << min(failed.times, 16)
                 backoff_s = min(backoff_ms, settings.reconnect_backoff_max_ms) / 1000
@@ -285,7 +301,7 @@ class Cluster:
             self._failed.pop(node, None)
             return link
 
-    async def _connected(self, address: Address, timeout_s: float) -> Link:
+    async def _connect(self, address: Address, timeout_s: float) -> Link:
         deadline_s = self._network.now() + timeout_s
         try:
             link = await self._network.connect(address.host, address.port, self.settings, timeout_s)
@@ -295,13 +311,13 @@ class Cluster:
                 link.close()
                 raise
         except TimeoutError as error:
-            raise _in_time(error, timeout_s) from None
-        except (OverflowError, UnicodeError) as error:  # a port or a host that cannot be, maybe from the broker
+            raise _timed(error, timeout_s) from None
+        except (OverflowError, UnicodeError) as error:  # an invalid port or host, maybe from the broker
             raise ConnectionError(f"no such address: {error}") from None
         return link
 
     def _is_usable(self, link: Link) -> bool:
-        """Whether to use it again: brokers close connections that were idle, or authenticated too long ago."""
+        """Return whether to use a connection again: brokers close idle ones, and ones whose authentication expires."""
         if link.connection.pending:
             return True
         now_s = self._network.now()
@@ -313,33 +329,43 @@ class Cluster:
         if self._links.get(node) is link:
             del self._links[node]
 
-    def _note_nodes(self, nodes: dict[int, Address]) -> None:
-        """Take the nodes of an answer, and forget connections to what is at another address by now."""
+    def _remember_nodes(self, nodes: dict[int, Address]) -> None:
+        """Remember the nodes of an answer, and close connections to nodes whose address has changed."""
         for node, link in list(self._links.items()):
             if isinstance(node, int) and nodes.get(node) != self._nodes.get(node):
                 self._drop(node, link)
         self._nodes = nodes
 
-    def _failure(self, sent: Sent) -> ClientError:
-        """Return the error as one line, and whether it may pass."""
-        import ssl  # takes a while, and most commands have no errors
+    async def _ask_once(self, address: Address, timeout_s: float) -> None:
+        """Send a Metadata request without topics, which needs no rights. Raises one of `_FAILURES`."""
+        link = await self._link(address, timeout_s)
+        version = link.connection.version(MetadataRequest, 1, NEWEST)
+        correlation_id, data = link.connection.send(MetadataRequest(topics=[]), version)
+        try:
+            await link.write(data, timeout_s)
+            await link.answer(correlation_id, timeout_s)
+        except _FAILURES as error:
+            self._drop(address, link)
+            if isinstance(error, ConnectionError) and self.settings.credentials is None:
+                raise ConnectionResetError(f"{error.strerror or error}{NEEDS_SASL}") from None
+            raise
 
-        error = sent.error
-        why, code = Reaction.FATAL, None
-        text = str(error)
-        if isinstance(error, ssl.SSLError):
-            text = f"TLS: {error.reason or error}"
-        elif isinstance(error, TimeoutError):
-            why = Reaction.FIND_BOTH
-        elif isinstance(error, OSError):
-            text, why = f"no connection: {error.strerror or error}", Reaction.FIND_BOTH
-        elif isinstance(error, ProtocolError):
-            text = f"the answer is malformed: {error}"
+    def _failure(self, sent: Sent) -> ClientError:
+        """Return the error of a request as a `ClientError`."""
+        import ssl  # here: it is slow to import, and most commands have no errors
+
+        error, code = sent.error, None
+        assert error is not None
+        is_retriable = isinstance(error, OSError) and not isinstance(error, ssl.SSLError)
+        text = _reason(error)
+        if is_retriable and not isinstance(error, TimeoutError):
+            text = f"no connection: {text}"
         elif isinstance(error, UnsupportedVersion):
             code = ErrorCode.UNSUPPORTED_VERSION
+        why = Reaction.FIND_BOTH if is_retriable else Reaction.FATAL
         return ClientError(f"{self.address(sent.node)}: {sent.api}: {text}", why, code)
 
-    async def _found_leader(self, topic: str, partition: int) -> Leader:
+    async def _find_leader(self, topic: str, partition: int) -> Leader:
         for found in (await self.metadata([topic])).topics:
             if found.error_code != ErrorCode.LEADER_NOT_AVAILABLE:
                 self.check(found.error_code, f"topic {topic}")
@@ -351,7 +377,7 @@ class Cluster:
             raise ClientError(f"{self.address(None)}: {topic}-{partition} has no leader", reaction(code), code)
         return self._leaders[topic, partition]
 
-    async def _found_coordinator(self, kind: Literal["group", "transaction"], key: str) -> int:
+    async def _find_coordinator(self, kind: Literal["group", "transaction"], key: str) -> int:
         request = FindCoordinatorRequest(key=key, key_type=COORDINATOR_TYPES[kind])
         answer = await self.request(request, highest=_SINGLE_COORDINATOR_VERSION)
         self.check(answer.error_code, f"coordinator of {kind} {key}", message=answer.error_message)
@@ -361,6 +387,15 @@ class Cluster:
         return int(answer.node_id)
 
 
-def _in_time(error: Exception, timeout_s: float) -> Exception:
-    """Say in an error about time how long was waited; any other stays."""
+def _reason(error: Exception) -> str:
+    """Return the reason of a failure, for a message."""
+    from minibroker.client.tls import tls_problem
+
+    if isinstance(error, ProtocolError):
+        return f"the answer is malformed: {error}"
+    return tls_problem(error) or str((isinstance(error, OSError) and error.strerror) or error)
+
+
+def _timed(error: Exception, timeout_s: float) -> Exception:
+    """Return a TimeoutError that says how long we waited; return any other error as it is."""
     return TimeoutError(f"no answer in {timeout_s * 1000:.0f} ms") if isinstance(error, TimeoutError) else error

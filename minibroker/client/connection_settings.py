@@ -1,7 +1,6 @@
-"""A client's settings by Kafka's names: Java's, and librdkafka's where they differ.
+"""A client's settings, by the names of Kafka's Java client, and by librdkafka's where they differ.
 
-A name that is not understood is refused: nothing is accepted and ignored. Certificates are in `tls`, SASL in
-`credentials`.
+Unknown names are refused, not ignored. Certificates are in `tls`, SASL is in `credentials`.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class Address(NamedTuple):
 
 
 class Settings(dict[str, str]):
-    """Settings from which each of their users takes those that it knows; `known` are the names of all of these."""
+    """Settings from which each user takes out those that it knows. `known` are all names that users asked for."""
 
     def __init__(self, settings: Mapping[str, str], known: Iterable[str] = ()) -> None:
         super().__init__(settings)
@@ -52,25 +51,25 @@ class Settings(dict[str, str]):
         return f"Settings({', '.join(sorted(self))})"  # the values may be secret
 
     def pop(self, name: str, default: Any = None) -> Any:
-        """Take a setting out, or give the default; in either case the name is known from now on."""
+        """Take a setting out and return it, or the default. Add the name to `known` in both cases."""
         self.known.add(name)
         return super().pop(name, default)
 
     def refuse_rest(self) -> None:
-        """Raise `SettingError` for what nobody has taken."""
+        """Raise `SettingError` if settings are left that no user has taken out."""
         if self:
             from difflib import get_close_matches
 
             name = min(self)
             nearest = get_close_matches(name, sorted(self.known))
-            raise SettingError(f"{name} is not known" + (f": is {' or '.join(nearest)} meant?" if nearest else ""))
+            raise SettingError(f"{name} is not known" + (f"; did you mean {' or '.join(nearest)}?" if nearest else ""))
 
 
 class ClientSettings:
-    """The settings of a client, checked; the defaults are Java's where Java has the name. Raises `SettingError`.
+    """The checked settings of a client. Defaults are the Java client's where it has the name. Raises `SettingError`.
 
-    If they are `Settings` from which others have taken theirs, the names of those are known to who misspells one.
-    `read_store` reads Java's stores of certificates (see `tls`).
+    If `settings` are `Settings`, the names that others took out of them are also suggested for a misspelt one.
+    `read_store` reads Java's trust stores (see `tls`).
     """
 
     def __init__(
@@ -94,13 +93,13 @@ class ClientSettings:
         self.canonical_names = one_of(rest, "client.dns.lookup", DNS_LOOKUPS) == DNS_LOOKUPS[1]
         self.socket_buffers = {
             option: size for name, option in SOCKET_BUFFERS.items() if (size := taken(rest, name, -1, -1)) > 0
-        }  # -1 and, in librdkafka, 0 leave it to the system
+        }  # -1, and 0 in librdkafka, stand for the system's default
         self.tls, self.credentials = _security(rest, read_store)
         rest.refuse_rest()
 
 
 def taken(settings: dict[str, str], name: str, default: int, minimum: int = 0) -> int:
-    """Take a number out of the settings. Raises `SettingError`."""
+    """Take a number out of the settings and return it. Raises `SettingError`."""
     text = settings.pop(name, None)
     try:
         number = default if text is None else int(text)
@@ -112,7 +111,7 @@ def taken(settings: dict[str, str], name: str, default: int, minimum: int = 0) -
 
 
 def one_of(settings: dict[str, str], name: str, values: tuple[str, ...]) -> str:
-    """Take one of some words out of the settings, the first if it is not there. Raises `SettingError`."""
+    """Take out a setting that has one of these values, of which the first is the default. Raises `SettingError`."""
     value = settings.pop(name, values[0])
     if value not in values:
         raise SettingError(f"{name} must be one of {', '.join(values)}, not {value!r}")
@@ -120,7 +119,7 @@ def one_of(settings: dict[str, str], name: str, values: tuple[str, ...]) -> str:
 
 
 def addresses(servers: str) -> list[Address]:
-    """Read `host:port`, separated by commas. Raises `SettingError`."""
+    """Parse `host:port`, separated by commas. Raises `SettingError`."""
     found = []
     for server in filter(None, map(str.strip, servers.split(","))):
         match = SERVER.fullmatch(server)
@@ -137,10 +136,10 @@ def _security(rest: Settings, read_store: ReadStore | None) -> tuple[ssl.SSLCont
     if protocol not in PROTOCOLS:
         raise SettingError(f"security.protocol must be one of {', '.join(PROTOCOLS)}, not {protocol!r}")
     if protocol == "PLAINTEXT" and not rest:
-        return None, None  # and nothing is imported for it
+        return None, None  # saves the imports
     from minibroker.client.credentials import credentials_of
     from minibroker.client.tls import tls_context
 
-    # Both are looked at in any case: users keep their credentials when they change the protocol.
+    # Read both for every protocol: users keep their credentials when they change the protocol.
     tls = tls_context(rest, protocol.endswith("SSL"), read_store)
     return tls, credentials_of(rest, protocol.startswith("SASL"))

@@ -1,6 +1,6 @@
-"""Credentials as Kafka's clients name them: a JAAS configuration in one line, or librdkafka's settings one by one.
+"""Credentials from settings: Java's JAAS configuration in one line, or librdkafka's separate settings.
 
-What is sent over the wire is in `mechanisms`.
+`mechanisms` has what is sent over the wire.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MODULES: Final = {
 }
 MECHANISMS: Final = tuple(mechanism for mechanisms in MODULES.values() for mechanism in mechanisms)
 
-# Names of settings of OAUTHBEARER; what they say is `tokens`' business.
+# The settings of OAUTHBEARER, which `tokens` reads.
 OAUTH: Final = (
     "sasl.oauthbearer.token.endpoint.url",
     "sasl.oauthbearer.client.credentials.client.id",
@@ -38,14 +38,14 @@ OAUTH: Final = (
 
 
 class Credentials(NamedTuple):
-    """A mechanism, and what begins its exchange; a token may have to be fetched for it. No secret is in its repr."""
+    """A mechanism, and a function that begins its exchange, and may fetch a token for it. No secret is in the repr."""
 
     mechanism: str
     exchange: Callable[[], Exchange]
 
 
 def credentials_of(settings: dict[str, str], wanted: bool) -> Credentials | None:
-    """Take the settings of SASL out, and return what they say if it is `wanted`. Raises `SettingError`."""
+    """Take out the settings of SASL. Return the credentials, None unless `wanted`. Raises `SettingError`."""
     mechanism = settings.pop("sasl.mechanism", None) or settings.pop("sasl.mechanisms", None)
     settings.pop("sasl.mechanisms", None)
     text = settings.pop(JAAS, None)
@@ -58,41 +58,41 @@ def credentials_of(settings: dict[str, str], wanted: bool) -> Credentials | None
     if mechanism == "OAUTHBEARER":
         tokens = token_provider({} if module is None else module.options, oauth)
         return Credentials(mechanism, lambda: oauthbearer(tokens.token(), tokens.extensions()))
-    username, password = _user(mechanism, module, given)
+    username, password, is_token = _user(mechanism, module, given)
     if mechanism == "PLAIN":
         return Credentials(mechanism, lambda: plain(username, password))
-    return Credentials(mechanism, lambda: scram(SCRAM_HASHES[mechanism], username, password))
+    return Credentials(mechanism, lambda: scram(SCRAM_HASHES[mechanism], username, password, is_token=is_token))
 
 
 def _mechanism(mechanism: str | None, module: LoginModule | None) -> str:
-    """The mechanism that is named. Java's default is GSSAPI, which nobody can want here."""
+    """Return the checked mechanism. There is no default: Java's is GSSAPI, which is not supported."""
     if mechanism is None:
         raise SettingError(f"sasl.mechanism must be one of {', '.join(MECHANISMS)}")
     mechanism = mechanism.strip().upper()
     if mechanism not in MECHANISMS:
         raise SettingError(f"sasl.mechanism must be one of {', '.join(MECHANISMS)}, not {mechanism!r}")
     if module is not None and mechanism not in MODULES[module.name]:
-        raise SettingError(f"{JAAS}: {module.name} does not do {mechanism}")
+        raise SettingError(f"{JAAS}: {module.name} does not support {mechanism}")
     return mechanism
 
 
-def _user(mechanism: str, module: LoginModule | None, given: Mapping[str, str | None]) -> tuple[str, str]:
+def _user(mechanism: str, module: LoginModule | None, given: Mapping[str, str | None]) -> tuple[str, str, bool]:
+    """Return name and password, and whether they are a delegation token's, which only SCRAM supports."""
     options = {} if module is None else dict(module.options)
     username = options.pop("username", given["username"])
     password = options.pop("password", given["password"])
-    if options.pop("tokenauth", "false").strip().lower() != "false":
-        raise SettingError(f"{JAAS}: delegation tokens (tokenauth) are not supported")
+    is_token = mechanism in SCRAM_HASHES and options.pop("tokenauth", "").lower() == "true"
     for name in sorted(options):
         raise SettingError(f"{JAAS}: unknown option {name}")
     if not username or password is None:
         raise SettingError(
             f"{JAAS} must give a username and a password for {mechanism} (or sasl.username and sasl.password)"
         )
-    return username, password
+    return username, password, is_token
 
 
 def login_module(text: str) -> LoginModule:
-    """Read `CLASS required NAME="VALUE" ...;`; the module is named without its package. Raises `SettingError`."""
+    """Parse `CLASS required NAME="VALUE" ...;`. The result's class has no package. Raises `SettingError`."""
     try:
         module = jaas.login_module(text)
     except JaasError as error:

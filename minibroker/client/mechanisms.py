@@ -1,11 +1,11 @@
-"""SASL mechanisms as state machines without I/O: each yields the client's tokens and is sent the broker's.
+"""SASL mechanisms as state machines without I/O. Each yields the client's messages, and gets the broker's by `send`.
 
     exchange = plain("alice", "secret")
-    first = next(exchange)          # what the client says first
-    exchange.send(answer)           # the client's next token; StopIteration when the client is satisfied
+    first = next(exchange)          # the client's first message
+    exchange.send(answer)           # the client's next message; StopIteration at the end
 
-PLAIN (RFC 4616), SCRAM (RFC 5802, 7677) and OAUTHBEARER (RFC 7628). As in Kafka, names and passwords are UTF-8
-without SASLprep, and there is no channel binding. All raise `AuthenticationFailed`, without any secret in it.
+They are PLAIN (RFC 4616), SCRAM (RFC 5802, 7677) and OAUTHBEARER (RFC 7628). As in Kafka, names and passwords are UTF-8
+without SASLprep, and there is no channel binding. All raise `AuthenticationFailed`, which contains no secret.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ Exchange = Generator[bytes, bytes, None]
 
 SCRAM_HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 ITERATIONS_MIN: Final = 4096  # of RFC 5802 and 7677, and of Kafka
-ITERATIONS_MAX: Final = 1_000_000  # about a second: a hostile broker shall not cost more
-GS2_HEADER: Final = "n,,"  # no channel binding, no other identity
+ITERATIONS_MAX: Final = 1_000_000  # about a second: a hostile broker must not cost more
+GS2_HEADER: Final = "n,,"  # no channel binding, no authorization id
 NONCE_BYTES: Final = 24
 
 
 def plain(username: str, password: str) -> Exchange:
-    """Say name and password. The broker's answer says nothing."""
+    """Send name and password. The broker's answer is empty."""
     yield f"\0{username}\0{password}".encode()
 
 
 def oauthbearer(token: str, extensions: Mapping[str, str]) -> Exchange:
-    """Give a bearer token, and Kafka's extensions (KIP-342). A broker that refuses it says why."""
+    """Send a bearer token and Kafka's extensions (KIP-342). A broker that refuses them answers with a reason."""
     said = "".join(f"{name}={value}\x01" for name, value in extensions.items())
     refusal = yield f"{GS2_HEADER}\x01auth=Bearer {token}\x01{said}\x01".encode()
     if refusal:
@@ -43,11 +43,16 @@ def oauthbearer(token: str, extensions: Mapping[str, str]) -> Exchange:
         raise AuthenticationFailed("OAUTHBEARER: the broker refuses the token")
 
 
-def scram(hash_name: str, username: str, password: str, nonce: str | None = None) -> Exchange:
-    """Prove that we know the password, and let the broker prove that it does."""
+def scram(
+    hash_name: str, username: str, password: str, nonce: str | None = None, *, is_token: bool = False
+) -> Exchange:
+    """Prove that we know the password, and check the broker's proof that it knows it, too.
+
+    With `is_token`, name and password are the id and the HMAC of a delegation token (KIP-48).
+    """
     nonce = nonce or base64.b64encode(os.urandom(NONCE_BYTES)).decode()
     name = username.replace("=", "=3D").replace(",", "=2C")
-    first = f"n={name},r={nonce}"
+    first = f"n={name},r={nonce}" + (",tokenauth=true" if is_token else "")
     server_first = _text((yield (GS2_HEADER + first).encode()))
     server_nonce, salt, iterations = _challenge(_attributes(server_first), nonce)
     salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, iterations)
@@ -66,21 +71,21 @@ def scram(hash_name: str, username: str, password: str, nonce: str | None = None
 
 
 def _challenge(said: Mapping[str, str], nonce: str) -> tuple[str, bytes, int]:
-    """Return the joint nonce, the salt and the count of iterations of a broker's first message."""
+    """Return the combined nonce, the salt and the number of iterations from the broker's first message."""
     if "m" in said:
-        raise AuthenticationFailed("SCRAM: the broker wants an extension that is not known")
+        raise AuthenticationFailed("SCRAM: the broker demands an unknown extension")
     if not said.get("r", "").startswith(nonce) or len(said["r"]) == len(nonce):
         raise AuthenticationFailed("SCRAM: the broker's nonce does not continue ours")
     iterations = said.get("i", "")
     if not (iterations.isascii() and iterations.isdigit() and len(iterations) < 10):
-        raise AuthenticationFailed("SCRAM: the broker says no number of iterations")
+        raise AuthenticationFailed("SCRAM: the broker sends no valid number of iterations")
     if not ITERATIONS_MIN <= int(iterations) <= ITERATIONS_MAX:
         raise AuthenticationFailed(
             f"SCRAM: the broker wants {iterations} iterations, not {ITERATIONS_MIN} to {ITERATIONS_MAX}"
         )
     salt = _decoded(said.get("s", ""))
     if not salt:
-        raise AuthenticationFailed("SCRAM: the broker gives no salt")
+        raise AuthenticationFailed("SCRAM: the broker sends no salt")
     return said["r"], salt, int(iterations)
 
 
@@ -88,16 +93,16 @@ def _text(data: bytes) -> str:
     try:
         return bytes(data).decode()
     except UnicodeDecodeError:
-        raise AuthenticationFailed("SCRAM: the broker's message is no text") from None
+        raise AuthenticationFailed("SCRAM: the broker's message is not UTF-8") from None
 
 
 def _attributes(message: str) -> dict[str, str]:
-    """Return `r=...,s=...,i=...` by letter. Of a letter that comes twice, the first counts."""
+    """Parse `r=...,s=...,i=...` into a dict by letter. If a letter comes twice, the first value counts."""
     found: dict[str, str] = {}
     for part in message.split(","):
         name, equals, value = part.partition("=")
         if not equals or len(name) != 1:
-            raise AuthenticationFailed("SCRAM: the broker's message cannot be understood")
+            raise AuthenticationFailed("SCRAM: the broker's message is malformed")
         found.setdefault(name, value)
     return found
 

@@ -1,4 +1,4 @@
-"""What the client needs of the world: connections, time and locks. There is one for sockets and one for asyncio."""
+"""The client's interface to connections, time and locks. Blocking sockets implement it, and so does asyncio."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Result = TypeVar("Result")
 
 
 class Link(Protocol):
-    """A connection that was made. Its methods raise OSError (TimeoutError for one) and `ProtocolError`."""
+    """An open connection. Its methods raise OSError (of which TimeoutError is one) and `ProtocolError`."""
 
     connection: Connection
-    used_s: float  # when it was last used, by the network's clock, as the next one
-    expires_s: float  # when what authenticated us is no longer valid
+    used_s: float  # when it was last used, by the network's clock
+    expires_s: float  # when to stop using it, as our authentication expires; by the same clock
 
     async def write(self, data: bytes, timeout_s: float) -> None:
         """Send bytes."""
@@ -26,26 +26,26 @@ class Link(Protocol):
         """Wait for the answer to a request."""
 
     def is_open(self) -> bool:
-        """Whether the broker has neither closed the connection nor said anything, while nothing is on its way."""
+        """Return whether an idle connection can still be used."""
 
     def close(self) -> None:
-        """Close the connection; nothing happens if it is closed already."""
+        """Close the connection, if it is still open."""
 
 
 class Network(Protocol):
-    """Makes connections, and says what the time is."""
+    """A factory of connections, and a clock."""
 
     def now(self) -> float:
-        """Return seconds of a clock that never goes back."""
+        """Return the seconds of a monotonic clock."""
 
     async def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Wait, in seconds."""
 
     async def connect(self, host: str, port: int, settings: ClientSettings, timeout_s: float) -> Link:
-        """Connect to the first address of a host that answers, with TLS if the settings want it. Raises OSError."""
+        """Connect to the first address of a host that answers, with TLS if the settings say so. Raises OSError."""
 
     async def call(self, function: Callable[[], Result]) -> Result:
-        """Call a function that may block."""
+        """Call a function that may block, and return its result."""
 
     def lock(self) -> AbstractAsyncContextManager[Any]:
-        """Return a lock between tasks."""
+        """Return a new lock between tasks."""

@@ -1,14 +1,14 @@
-"""What is said first on a connection: which versions the broker knows (ApiVersions), and who we are (SASL)."""
+"""The first requests on a connection: ApiVersions, and authentication by SASL."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from minibroker import __version__
-from minibroker.client.client_errors import AuthenticationFailed, UnsupportedVersion, error_name
+from minibroker.client.client_errors import AuthenticationFailed, ProtocolError, UnsupportedVersion, error_name
 from minibroker.client.connection_settings import ClientSettings
 from minibroker.client.network import Link, Network
-from minibroker.protocol.apis import api_name
+from minibroker.protocol.apis import ApiKey, api_name
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest
@@ -17,11 +17,12 @@ from minibroker.protocol.messages.security import SaslAuthenticateRequest, SaslH
 if TYPE_CHECKING:
     from minibroker.client.mechanisms import Exchange
 
-RENEW_AT = 0.85  # of the time for which an authentication is valid, as Kafka's clients do at the earliest
+NEEDS_TLS = ": does the broker require TLS (security.protocol)?"
+RENEW_AT = 0.85  # of the session's lifetime; Kafka's clients re-authenticate after 85 to 95 %
 
 
 async def open_link(link: Link, settings: ClientSettings, network: Network, timeout_s: float) -> None:
-    """Make a new connection fit for requests. Raises what a request hides in a `ClientError`."""
+    """Negotiate versions and authenticate. Raises OSError and the errors below `ClientError` (see `client_errors`)."""
     deadline_s = network.now() + timeout_s
 
     async def ask(request: Message, version: int) -> Any:
@@ -32,8 +33,12 @@ async def open_link(link: Link, settings: ClientSettings, network: Network, time
         await link.write(data, left_s)
         try:
             return await link.answer(correlation_id, left_s)
-        except ConnectionError as error:
-            raise type(error)(f"the broker closed the connection on {api_name(request.api_key)}") from None
+        except (ConnectionError, ProtocolError) as error:
+            api = api_name(request.api_key)
+            needs_tls = NEEDS_TLS if settings.tls is None and request.api_key == ApiKey.API_VERSIONS else ""
+            if isinstance(error, ConnectionError):
+                raise type(error)(f"the broker closed the connection on {api}{needs_tls}") from None
+            raise ProtocolError(f"{error}{needs_tls}") from None
 
     request = ApiVersionsRequest(client_software_name="minibroker", client_software_version=__version__)
     answer = await ask(request, ApiVersionsRequest.versions[-1])
@@ -45,13 +50,13 @@ async def open_link(link: Link, settings: ClientSettings, network: Network, time
     link.connection.versions = {each.api_key: range(each.min_version, each.max_version + 1) for each in answer.api_keys}
     if settings.credentials is not None:
         exchange = await network.call(settings.credentials.exchange)
-        lifetime_ms = await _authenticated(ask, link, settings.credentials.mechanism, exchange)
+        lifetime_ms = await _authenticate(ask, link, settings.credentials.mechanism, exchange)
         if lifetime_ms:
             link.expires_s = network.now() + lifetime_ms / 1000 * RENEW_AT
 
 
-async def _authenticated(ask: Any, link: Link, mechanism: str, exchange: Exchange) -> int:
-    """Return for how many ms the authentication is valid, 0 for ever."""
+async def _authenticate(ask: Any, link: Link, mechanism: str, exchange: Exchange) -> int:
+    """Authenticate. Return for how many ms the authentication is valid, 0: for ever."""
     versions = link.connection.version
     hello = await ask(SaslHandshakeRequest(mechanism=mechanism), versions(SaslHandshakeRequest, 1))
     if hello.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:

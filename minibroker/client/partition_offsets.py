@@ -1,4 +1,4 @@
-"""Where partitions begin and end, and what offset a timestamp has, as the leaders of the partitions tell."""
+"""First and last offsets of partitions, and offsets by timestamp (ListOffsets)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Partition = TypeVar("Partition", bound=tuple[str, int])
 def list_offsets(
     client: Client, timestamps_ms: Mapping[Partition, int], read_committed: bool = False
 ) -> dict[Partition, int]:
-    """For each partition the first offset not before its timestamp, -1 if there is none; or `EARLIEST` or `LATEST`.
+    """Return each partition's first offset at or after its timestamp (-1: none), or that for `EARLIEST` or `LATEST`.
 
-    The latest offset is the high watermark, of committed records the last stable offset. Raises `ClientError`.
+    The latest offset is the high watermark, or the last stable offset if `read_committed`. Raises `ClientError`.
     """
     found: dict[Partition, int] = {}
 
@@ -43,11 +43,11 @@ def _ask(
     read_committed: bool,
     found: dict[Partition, int],
 ) -> None:
-    """Ask one leader, and note what it finds; of its refusals the first is raised when all answers are noted."""
+    """Ask one leader, and add its answers to `found`. Then raise `ClientError` for the first error among them."""
     asked = {tuple(partition): partition for partition in timestamps_ms}
     refused = []
     request = _request(timestamps_ms, read_committed, client.settings.request_timeout_ms)
-    # Version 0 has neither one offset nor timestamps of records, version 1 knows nothing of transactions.
+    # Version 0 returns offsets of segments, and version 1 has no isolation level.
     for topic in client.request(request, node_id, lowest=2 if read_committed else 1).topics:
         for each in topic.partitions:
             if each.error_code:

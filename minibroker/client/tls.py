@@ -1,7 +1,6 @@
-"""Certificates and keys as Kafka's clients name them, in an `ssl.SSLContext`.
+"""TLS settings by the names of Kafka's clients, made into an `ssl.SSLContext`.
 
-PEM is read here; Java's stores of trusted certificates by a function of the caller's. A store with a private key cannot
-be read.
+PEM is read here. The caller passes a function that reads Java's trust stores. Key stores must be PEM.
 """
 
 from __future__ import annotations
@@ -20,7 +19,9 @@ ReadStore = Callable[[str, str], str]
 PEM: Final = b"-----BEGIN"
 VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 STORE_TYPES: Final = ("PEM", "JKS", "PKCS12")
-# What says nothing without another; Java's client refuses it as well.
+# OpenSSL's reasons for bytes that are not TLS.
+NOT_TLS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
+# Settings that have no effect without another one. Java's client refuses them as well.
 NEEDS: Final = {
     "ssl.truststore.password": "ssl.truststore.location",
     "ssl.keystore.password": "ssl.keystore.location",
@@ -51,16 +52,16 @@ NAMES: Final = (
 
 
 def tls_context(settings: dict[str, str], wanted: bool, read_store: ReadStore | None = None) -> ssl.SSLContext | None:
-    """Take the settings of TLS out, and make a context of them if it is `wanted`. Raises `SettingError`.
+    """Take the settings of TLS out, and return a context, None if TLS is not `wanted`. Raises `SettingError`.
 
-    `read_store` returns the certificates of Java's stores in PEM, by path and password, or raises OSError.
+    `read_store(path, password)` returns the certificates of a Java trust store in PEM, or raises OSError.
     """
     found = {names[0]: value for names in NAMES for name in names if (value := settings.pop(name, None)) is not None}
     if not wanted:
         return None
     for name, needed in NEEDS.items():
         if name in found and needed not in found:
-            raise SettingError(f"{name} has a meaning only with {needed}")
+            raise SettingError(f"{name} has an effect only with {needed}")
     trusts = "ssl.truststore.location" in found or "ssl.truststore.certificates" in found
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if trusts else ssl.create_default_context()
     _set_versions(context, found)
@@ -70,8 +71,18 @@ def tls_context(settings: dict[str, str], wanted: bool, read_store: ReadStore | 
     return context
 
 
+def tls_problem(error: Exception) -> str | None:
+    """Return the message for an error of TLS, None for other errors."""
+    if not isinstance(error, ssl.SSLError):
+        return None
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"TLS: {error.reason} ({error.verify_message})"
+    is_plain = isinstance(error, ssl.SSLEOFError) or error.reason in NOT_TLS
+    return f"TLS: {error.reason or error}{': does the broker use TLS on this port?' if is_plain else ''}"
+
+
 def _set_versions(context: ssl.SSLContext, found: dict[str, str]) -> None:
-    """The two versions that Kafka's clients speak. `ssl.protocol` names the newest of them."""
+    """Set the versions of TLS. `ssl.protocol` names the newest one. Raises `SettingError`."""
     names = [name.strip() for name in found.get("ssl.enabled.protocols", "TLSv1.2,TLSv1.3").split(",")]
     newest = found.get("ssl.protocol", "TLSv1.3")
     for name in [*names, newest]:
@@ -109,7 +120,7 @@ def _load(context: ssl.SSLContext, name: str, pem: str) -> None:
 
 
 def _check_type(store: str, found: dict[str, str], is_pem: bool | None) -> None:
-    """Raises `SettingError` for a type that is none, or not that of what is there, and for a password of PEM's."""
+    """Raise `SettingError` for an unknown type, a type that is not that of the data, or a password for PEM."""
     kind = found.get(f"{store}.type")
     if kind is not None and kind.strip().upper() not in STORE_TYPES:
         raise SettingError(f"{store}.type must be one of {', '.join(STORE_TYPES)}, not {kind!r}")
@@ -128,7 +139,7 @@ def _trusted_pem(path: str, found: dict[str, str], read_store: ReadStore | None)
         return data.decode(errors="replace")
     if read_store is None:
         raise SettingError(
-            f"ssl.truststore.location: {path} is not in PEM; make it so: keytool -list -rfc -keystore {path}"
+            f"ssl.truststore.location: {path} is not PEM; convert it: keytool -list -rfc -keystore {path}"
         )
     try:
         return read_store(path, found.get("ssl.truststore.password", ""))
@@ -137,15 +148,15 @@ def _trusted_pem(path: str, found: dict[str, str], read_store: ReadStore | None)
 
 
 def _set_identity(context: ssl.SSLContext, found: dict[str, str]) -> None:
-    """The client's own certificate and key: one file with both, two files, or two texts."""
+    """Load the client's own certificate and key from one file with both, from two files, or from two settings."""
     password = found.get("ssl.key.password") or None
     _check_type("ssl.keystore", found, is_pem="ssl.keystore.certificate.chain" in found or None)
     if "ssl.keystore.location" in found:
         path = found["ssl.keystore.location"]
         if PEM not in _content("ssl.keystore.location", path):
             raise SettingError(
-                f"ssl.keystore.location: {path} is not in PEM; "
-                "make it so: openssl pkcs12 -in STORE.p12 -out STORE.pem (a JKS store first by keytool -importkeystore)"
+                f"ssl.keystore.location: {path} is not PEM; convert it: openssl pkcs12 -in STORE.p12 -out STORE.pem "
+                "(convert a JKS store to PKCS12 first, by keytool -importkeystore)"
             )
         _check_type("ssl.keystore", found, is_pem=True)
         _load_chain(context, "ssl.keystore.location", path, None, password)
@@ -165,7 +176,7 @@ def _load_chain(context: ssl.SSLContext, name: str, certificate: str, key: str |
         # Without a password OpenSSL would ask for one at the terminal.
         context.load_cert_chain(certificate, key, password or "")
     except (OSError, ssl.SSLError) as error:
-        raise SettingError(f"{name}: no certificate and key to use: {error}") from None
+        raise SettingError(f"{name}: the certificate or the key cannot be used: {error}") from None
 
 
 def _content(name: str, path: str) -> bytes:

@@ -1,6 +1,6 @@
-"""Tokens for OAUTHBEARER: from an endpoint by client credentials, from a file, or unsecured ones of our own making.
+"""Tokens for OAUTHBEARER: from an endpoint by client credentials, from a file, or unsecured tokens made here.
 
-Which settings there are is said in `sasl`; the option names within a JAAS configuration are Kafka's login module's.
+`credentials` lists the settings. The options in a JAAS configuration have the names of Kafka's login module.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from minibroker.client.client_errors import SettingError, TokenError
 
 URL: Final = "sasl.oauthbearer.token.endpoint.url"
 TIMEOUT_S: Final = 10
-ANSWER_BYTES: Final = 1 << 20  # of a token endpoint: a token goes into a frame
+ANSWER_BYTES: Final = 1 << 20  # the longest answer of a token endpoint
 EXTENSION: Final = "extension_"
 STRING_CLAIM: Final = "unsecuredLoginStringClaim_"
 NUMBER_CLAIM: Final = "unsecuredLoginNumberClaim_"
 UNSECURED_EXTENSION: Final = "unsecuredLoginExtension_"
-# librdkafka's two settings for unsecured tokens, and what Java calls that which stands in the second.
+# librdkafka's two settings for unsecured tokens, and Java's names for the options in the second one.
 UNSECURED: Final = "enable.sasl.oauthbearer.unsecure.jwt"
 UNSECURED_CONFIG: Final = "sasl.oauthbearer.config"
 UNSECURED_NAMES: Final = {"principal": f"{STRING_CLAIM}sub", "lifeSeconds": "unsecuredLoginLifetimeSeconds"}
@@ -31,7 +31,7 @@ RENEW_AT: Final = 0.8  # of a token's life
 
 
 class Tokens:
-    """Gives a token, asked for again when most of its life is over."""
+    """A source of tokens. It fetches a new token when most of the last one's lifetime is over."""
 
     def __init__(self, fetch: Callable[[], tuple[str, float]], extensions: Mapping[str, str]) -> None:
         self._fetch = fetch
@@ -40,19 +40,19 @@ class Tokens:
         self._until = 0.0
 
     def token(self) -> str:
-        """A token that is valid. Raises `TokenError`."""
+        """Return a valid token. Raises `TokenError`."""
         if time.monotonic() >= self._until:
             self._token, life_s = self._fetch()
             self._until = time.monotonic() + life_s * RENEW_AT
         return self._token
 
     def extensions(self) -> dict[str, str]:
-        """Return what else the broker gets beside the token (KIP-342)."""
+        """Return the SASL extensions, which are sent beside the token (KIP-342)."""
         return self._extensions
 
 
 def token_provider(module: Mapping[str, str], settings: Mapping[str, str]) -> Tokens:
-    """Return the source of tokens that a login module and `sasl.oauthbearer.*` name. Raises `SettingError`."""
+    """Return the source of tokens for a login module's options and `sasl.oauthbearer.*`. Raises `SettingError`."""
     if settings.get("sasl.oauthbearer.method", "oidc").lower() not in ("oidc", "default"):
         raise SettingError("sasl.oauthbearer.method must be oidc or default")
     url = settings.get(URL)
@@ -89,8 +89,8 @@ def _from_endpoint(url: str, module: Mapping[str, str], settings: Mapping[str, s
 
 
 def _ask(url: str, client_id: str, secret: str, scope: str | None) -> tuple[str, float]:
-    """Ask for a token by client credentials (RFC 6749, 4.4), as Kafka's clients do: the secret in the header."""
-    import urllib.request  # it takes longer to import than all the rest of the client
+    """Ask for a token by client credentials (RFC 6749, 4.4). The secret is in the header, as in Kafka's clients."""
+    import urllib.request  # here: importing it takes longer than importing the rest of the client
 
     form = {"grant_type": "client_credentials", **({"scope": scope} if scope else {})}
     credentials = base64.b64encode(f"{client_id}:{secret}".encode()).decode()
@@ -105,7 +105,7 @@ def _ask(url: str, client_id: str, secret: str, scope: str | None) -> tuple[str,
 
 
 def _from_file(path: Path) -> tuple[str, float]:
-    """The content of a file that somebody else renews: read again for every connection."""
+    """Read a token from a file. Another process renews it, so it is read again for every connection."""
     try:
         return path.read_text().strip(), 0.0
     except OSError as error:
@@ -113,7 +113,7 @@ def _from_file(path: Path) -> tuple[str, float]:
 
 
 def _unsecured(module: Mapping[str, str]) -> Tokens:
-    """Tokens without a signature, for tests, as Kafka's own login module makes them (RFC 7519, 6)."""
+    """Return a source of tokens without a signature, like those of Kafka's login module (RFC 7519, 6). For tests."""
     claims: dict[str, Any] = {}
     for name, value in module.items():
         if name.startswith(STRING_CLAIM):
@@ -131,7 +131,7 @@ def _unsecured(module: Mapping[str, str]) -> Tokens:
 
 
 def _librdkafka_claims(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return `principal=alice lifeSeconds=60 extension_a=b` by the names of Java's login module."""
+    """Parse `principal=alice lifeSeconds=60 extension_a=b`, and return it by the names of Java's login module."""
     claims = {}
     for pair in settings.get(UNSECURED_CONFIG, "").split():
         name, equals, value = pair.partition("=")
@@ -139,7 +139,7 @@ def _librdkafka_claims(settings: Mapping[str, str]) -> dict[str, str]:
         if name.startswith(EXTENSION):
             known = UNSECURED_EXTENSION + name.removeprefix(EXTENSION)
         if not equals or known is None:
-            raise SettingError(f"{UNSECURED_CONFIG}: {name!r} is none of {', '.join(UNSECURED_NAMES)}, {EXTENSION}NAME")
+            raise SettingError(f"{UNSECURED_CONFIG}: {name!r} is not {', '.join(UNSECURED_NAMES)} or {EXTENSION}NAME")
         claims[known] = value
     return claims
 
@@ -152,7 +152,7 @@ def _unsigned(claims: Mapping[str, Any], life_s: float) -> str:
 
 
 def _extensions(module: Mapping[str, str], settings: Mapping[str, str], prefix: str) -> dict[str, str]:
-    """Return the login module's extensions, and librdkafka's `name=value`, separated by commas."""
+    """Return the extensions of the login module and of librdkafka's setting: `name=value`, separated by commas."""
     found = {name.removeprefix(prefix): value for name, value in module.items() if name.startswith(prefix)}
     for pair in filter(None, settings.get("sasl.oauthbearer.extensions", "").split(",")):
         name, equals, value = pair.strip().partition("=")

@@ -1,4 +1,5 @@
 """The log as Spark DataFrames: two tables, streams, and the jobs on them. Needs the extra `minibroker[spark]`.
 
-Nothing is imported here: who uses one part pays for that part. The broker needs none of it, and none of it the broker.
+Nothing is imported here, so that each part is only imported where it is used. The broker does not need the pipeline,
+and the pipeline does not need the broker.
 """

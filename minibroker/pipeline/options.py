@@ -1,7 +1,7 @@
-"""The options of `spark.read` and `spark.readStream`: those of Spark's own Kafka source, and what a directory adds.
+"""The options of `spark.read` and `spark.readStream`: those of Spark's own Kafka source, and those for a directory.
 
-They mean what they mean there, with its defaults and its refusals; an option that is not known, or that has no effect
-where it stands, is refused by name. What partitions and offsets there are is not known here.
+They have the same meaning, defaults and limits as in Spark. Unknown options, and options without an effect on the
+query, are refused by name.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ EVERYWHERE: Final = (
     "verify",
 )
 NAMES: Final = (*WHERE, *WHICH, *STARTING, *ENDING, *EVERYWHERE, *STREAM_ONLY, *RECORDS_ONLY, *BATCHES_ONLY)
-# What Spark's own source refuses as well, and why.
+# Spark's own source refuses these too. The text says why.
 REFUSED: Final = {
     "kafka.auto.offset.reset": "use startingOffsets",
     "kafka.key.deserializer": "keys are bytes; cast the column",
@@ -61,7 +61,7 @@ REFUSED: Final = {
 
 
 class Position(NamedTuple):
-    """Where reading begins or ends: an offset (-1 latest, -2 earliest) or a time in ms; for all partitions, or each."""
+    """Where reading begins or ends, for all partitions or each: an offset (-1 latest, -2 earliest) or a time (ms)."""
 
     unit: Literal["offset", "timestamp"]
     everywhere: int | None = None
@@ -71,7 +71,7 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """The options of a reader. `starting` and `ending` are None where nothing was said."""
+    """The options of a reader. `starting` and `ending` are None if not given."""
 
     table: Table
     selection: TopicSelection
@@ -95,7 +95,7 @@ class ReadOptions:
 
 
 class Given:
-    """Options as Spark hands them over, with the names in lower case, asked for by the names that users write."""
+    """Options from Spark, which has changed their names to lower case. They are looked up by their proper names."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = {name.lower(): value for name, value in options.items()}
@@ -107,15 +107,15 @@ class Given:
         return name.lower() in self._options
 
     def get(self, name: str, default: str) -> str:
-        """The value of an option, or of its default."""
+        """Return the value of an option, or a default."""
         return self._options.get(name.lower(), default)
 
     def those_of(self, options: tuple[str, ...]) -> list[str]:
-        """Which of these options are given."""
+        """Return which of these options are given."""
         return [name for name in options if name in self]
 
     def only(self, options: tuple[str, ...]) -> str:
-        """The one of these options that is given. Raises `OptionError` if none is, or several."""
+        """Return the one of these options that is given. Raise `OptionError` if none is, or several."""
         given = self.those_of(options)
         if len(given) != 1:
             what = f"{' and '.join(given)} cannot both be given" if given else "none is given"
@@ -123,29 +123,26 @@ class Given:
         return given[0]
 
     def unknown(self, allowed: tuple[str, ...]) -> list[str]:
-        """The options that are not among these, other than those for Kafka's client."""
+        """Return the options that are not among these, except those of Kafka's client."""
         known = {name.lower() for name in allowed}
         return [name for name in self._options if name not in known and not name.startswith(KAFKA)]
 
     def client_settings(self) -> dict[str, str]:
-        """Return the settings for Kafka's client, without `kafka.`."""
+        """Return the settings of Kafka's client, without `kafka.`."""
         ours = (SERVERS, KAFKA_ISOLATION)
         kafka = {name: value for name, value in self._options.items() if name.startswith(KAFKA) and name not in ours}
         return {name.removeprefix(KAFKA): value for name, value in kafka.items()}
 
 
 def allowed_options(table: Table, query: Query | None = None) -> tuple[str, ...]:
-    """The names of the options for a table, in a batch query or in a stream (None: in either)."""
+    """Return the names of the options for a table, in a batch query or in a stream (None: in either)."""
     of_others = {"batch": STREAM_ONLY, "stream": ENDING, None: ()}[query]
     of_others += {"records": BATCHES_ONLY, "batches": RECORDS_ONLY}[table]
     return tuple(name for name in NAMES if name not in of_others)
 
 
 def parse_options(options: Mapping[str, str], table: Table, query: Query | None = None) -> ReadOptions:
-    """The options of a reader, for a batch query or a stream (None: which of them is not known yet).
-
-    Raises `OptionError`, in one line, for what cannot be.
-    """
+    """Return the options of a reader, for a batch query or a stream (None: not known yet). Raise `OptionError`."""
     given = Given(options)
     _refuse_unknown(given, table, query)
     path, servers = _where(given)
@@ -218,7 +215,7 @@ def _selection(given: Given) -> TopicSelection:
 
 
 def _position(given: Given, options: tuple[str, ...]) -> Position | None:
-    """The first of the options that is given: a time for all comes before times for each, and these before offsets."""
+    """Return the first given one of the options: a time for all, then times for each, then offsets."""
     name = next((option for option in options if option in given), None)
     if name is None:
         return None
@@ -241,13 +238,13 @@ def _isolation_level(given: Given) -> IsolationLevel:
 
 
 def _measure(given: Given) -> int:
-    """Of how many batches one is measured: "none", "all", or a number."""
+    """Return n to measure one in n batches, from "none", "all" or a number."""
     text = given.get("measure", "none").strip().lower()
     return {"none": 0, "all": 1}[text] if text in ("none", "all") else values.number("measure", text, 1)
 
 
 def _word(given: Given, name: str, allowed: Sequence[Value]) -> Value:
-    """One of some words; the first of them is the default."""
+    """Return one of some words; the first one is the default."""
     return values.one_of(name, given.get(name, allowed[0]), allowed)
 
 
@@ -260,7 +257,7 @@ def _optional_number(given: Given, name: str) -> int | None:
 
 
 def _check_batch_edges(starting: Position | None, ending: Position | None) -> None:
-    """Refuse what reads nothing by its wording, as Spark's own source does."""
+    """Refuse ranges that cannot contain anything, as Spark's own source does."""
     for position, edge, word in ((starting, LATEST, "latest"), (ending, EARLIEST, "earliest")):
         if position is not None and position.unit == "offset":
             _refuse_edge(position, edge, word)

@@ -1,6 +1,8 @@
-"""Errors as Spark shall show them: it prints the whole way to an exception, and of ours the last line says all.
+"""Shortens errors for Spark, which prints the whole stack trace.
 
-Which errors these are is `log_source`'s and the client's; any other is a fault of the program, and keeps its traceback.
+Of our errors, the last line has all that is needed.
+
+These are the errors of `log_source` and of the client. All others are bugs, and keep their stack trace.
 """
 
 from __future__ import annotations
@@ -17,8 +19,8 @@ Result = TypeVar("Result")
 Row = TypeVar("Row")
 
 
-def told_plainly(method: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """A function that Spark calls, whose `PipelineError` or `ClientError` comes without the frames below it."""
+def with_plain_errors(method: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Return a function for Spark whose `PipelineError` and `ClientError` come without the frames below it."""
 
     @functools.wraps(method)
     def plain(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
@@ -30,8 +32,8 @@ def told_plainly(method: Callable[Arguments, Result]) -> Callable[Arguments, Res
     return plain
 
 
-def rows_told_plainly(rows: Iterator[Row]) -> Iterator[Row]:
-    """Yield what a task gives, row by row or batch by batch; raise its errors as `told_plainly` does."""
+def rows_with_plain_errors(rows: Iterator[Row]) -> Iterator[Row]:
+    """Yield the rows or batches of a task. Raise its errors as `with_plain_errors` does."""
     try:
         yield from rows
     except (PipelineError, ClientError) as error:

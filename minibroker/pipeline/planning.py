@@ -1,6 +1,6 @@
-"""Which offsets a batch query reads, out of its options and of what there is; and how a range is divided among tasks.
+"""Plans a batch query: which offsets it reads, and how ranges are divided among tasks.
 
-Pure: what there is, a `LogSource` says. Streams, which go on from the offsets they had, are in `stream_planning`.
+Pure: a `LogSource` says which offsets exist. `stream_planning` plans streams.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Offsets = dict[TopicPartition, int]
 
 
 def batch_ranges(options: ReadOptions, source: LogSource) -> list[OffsetRange]:
-    """Return what a batch query reads: from the earliest offset to the latest where no option says otherwise.
+    """Return the ranges of a batch query: by default from the earliest offset to the latest.
 
-    None of the ranges is empty. Raises `OptionError`, and `DataLoss` for offsets that were asked for and are not there.
+    No range is empty. Raise `OptionError`, and `DataLoss` if requested offsets do not exist.
     """
     partitions = source.partitions()
     bounds = source.bounds(partitions)
@@ -47,9 +47,9 @@ def resolved(
     source: LogSource,
     must_match: bool,
 ) -> Offsets:
-    """The offset at a position, for each partition. Raises `OptionError` if it does not name just these partitions.
+    """Return the offset at a position for each partition. Raise `OptionError` if it is for other partitions.
 
-    Where no record is as late as a time, that is the latest offset, or an `OptionError` if one `must_match`.
+    If no record is as late as a time, return the latest offset, or raise `OptionError` if `must_match`.
     """
     if position.each is not None:
         _require_same(position, partitions)
@@ -84,7 +84,7 @@ def _at_times(
 
 
 def _require_same(position: Position, partitions: Iterable[TopicPartition]) -> None:
-    """Refuse offsets or times for some partitions only, and for others than those that are read."""
+    """Raise `OptionError` unless the position has offsets or times for exactly the partitions that are read."""
     named, read = set(position.each or ()), set(partitions)
     missing, foreign = sorted(read - named), sorted(named - read)
     if missing:
@@ -101,7 +101,7 @@ def _are(partitions: list[TopicPartition]) -> str:
 
 
 def within(wanted: OffsetRange, bounds: Bounds, fail_on_data_loss: bool) -> OffsetRange:
-    """The part of a range that is still there. Raises `DataLoss` if that is not all of it, and it has to be."""
+    """Return the part of a range that still exists. Raise `DataLoss` if a part is missing and must not be."""
     partition, start, end = wanted
     if start < bounds.earliest:
         lost(f"{partition}: offsets {start} to {bounds.earliest - 1} are gone", fail_on_data_loss)
@@ -115,26 +115,26 @@ def within(wanted: OffsetRange, bounds: Bounds, fail_on_data_loss: bool) -> Offs
 
 
 def lost(what: str, fail_on_data_loss: bool) -> None:
-    """Say that offsets are gone: raises `DataLoss`, or is a warning if that need not fail the query."""
+    """Raise `DataLoss`, or log a warning if lost offsets must not fail the query."""
     if fail_on_data_loss:
         raise DataLoss(f"{what}; {REMEDY}")
     log.warning("%s", what)
 
 
 def splits(options: ReadOptions, source: LogSource, ranges: Sequence[OffsetRange]) -> list[Split]:
-    """Split the ranges into what each task reads. Raises `DataLoss`."""
+    """Split the ranges for tasks. Raise `DataLoss`."""
     most = options.max_records_per_partition
     pieces = [piece for each in ranges for piece in pieces_of(each, most)] if most else list(ranges)
     return source.splits(pieces, options.min_partitions or 0) if pieces else []
 
 
 def pieces_of(whole: OffsetRange, most: int) -> list[OffsetRange]:
-    """A range in as few equal pieces as possible of `most` offsets or less."""
+    """Return a range in as few equal pieces of at most `most` offsets as possible."""
     return divided(whole, -(-(whole.end - whole.start) // most))
 
 
 def divided(whole: OffsetRange, count: int) -> list[OffsetRange]:
-    """A range in `count` pieces that differ by one offset at most; fewer if it has fewer offsets."""
+    """Return a range in `count` pieces whose sizes differ by at most one offset; fewer if it has fewer offsets."""
     partition, start, end = whole
     size = end - start
     count = max(1, min(count, size))
@@ -143,9 +143,9 @@ def divided(whole: OffsetRange, count: int) -> list[OffsetRange]:
 
 
 def proportional(ranges: Sequence[OffsetRange], least: int) -> list[OffsetRange]:
-    """Ranges divided so that there are about `least`, the large ones more often, as Spark's own source does it.
+    """Return the ranges, large ones divided, so that there are about `least`, as Spark's own source does it.
 
-    Small ranges stay whole and do not count in the proportion of the others; rounding may give a few more or less.
+    Small ranges stay whole and do not count in the proportion of the others. Rounding may give a few more or less.
     """
     ranges = [each for each in ranges if each.start < each.end]
     if len(ranges) >= least:

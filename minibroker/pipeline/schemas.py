@@ -1,7 +1,7 @@
 """The columns of the two tables, `minibroker` (records) and `minibroker-batches`, as Arrow schemas.
 
-Spark wants what a reader yields to equal them exactly: order, types, nullability. What a Spark user reads of them is
-made from these; nothing is decoded here.
+Spark requires that a reader's batches equal them exactly: order, types, nullability. The schemas for Spark's users are
+made from these.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Final
 
 import pyarrow as pa
 
-TIMESTAMP: Final = pa.timestamp("us", "UTC")  # Spark's own; Kafka's milliseconds times 1000, none (-1) is null
+TIMESTAMP: Final = pa.timestamp("us", "UTC")  # Spark's own; Kafka's milliseconds times 1000, null for none (-1)
 HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 CORRUPT: Final = "_corrupt"
 MEASURED: Final = ("uncompressedSizeInBytes", "keyBytes", "valueBytes", "nullValues")
 
-# One row a record, with the columns of Spark's own Kafka source.
+# One row for each record, with the columns of Spark's own Kafka source.
 RECORDS: Final = pa.schema(
     [
         ("key", pa.binary()),
@@ -27,11 +27,11 @@ RECORDS: Final = pa.schema(
         ("timestamp", TIMESTAMP),
         ("timestampType", pa.int32()),
         ("headers", HEADERS),  # with `includeHeaders`
-        (CORRUPT, pa.string()),  # with `mode=PERMISSIVE`: what is wrong with the batch, whose records are not given
+        (CORRUPT, pa.string()),  # with `mode=PERMISSIVE`: what is wrong with the batch, whose records are left out
     ]
 )
 
-# One row a batch, from its header alone. A message of format 0 or 1, compressed or not, is a batch.
+# One row for each batch, from its header alone. A message of format 0 or 1, compressed or not, counts as a batch.
 BATCHES: Final = pa.schema(
     [
         ("topic", pa.string()),
@@ -47,7 +47,7 @@ BATCHES: Final = pa.schema(
         (
             "recordCount",
             pa.int32(),
-        ),  # null where a compressed message of format 0 or 1 does not say, but for `measure`
+        ),  # null if a compressed message of format 0 or 1 has no count, except with `measure`
         ("baseTimestamp", TIMESTAMP),
         ("maxTimestamp", TIMESTAMP),
         ("partitionLeaderEpoch", pa.int32()),
@@ -59,16 +59,16 @@ BATCHES: Final = pa.schema(
         ("attributes", pa.int32()),
         ("crc", pa.int64()),  # as stored
         ("crcValid", pa.bool_()),  # null unless asked for with `verify=crc`
-        # With `measure`: batches are decompressed for it, all or a sample, and these are null for the others.
-        ("uncompressedSizeInBytes", pa.int64()),  # of a compressed message, the messages in it
+        # With `measure` all batches or a sample are decompressed. These columns are null for the others.
+        ("uncompressedSizeInBytes", pa.int64()),  # of a compressed message: the messages in it
         ("keyBytes", pa.int64()),
         ("valueBytes", pa.int64()),
-        ("nullValues", pa.int32()),  # records without a value: tombstones, where the topic is compacted
+        ("nullValues", pa.int32()),  # records without a value: tombstones, if the topic is compacted
         (CORRUPT, pa.string()),  # with `mode=PERMISSIVE`: what is wrong where no batch can be found
     ]
 )
 
 
 def chosen(table: pa.Schema, columns: Sequence[str]) -> pa.Schema:
-    """The named columns of a table, in the order asked for. Raises `KeyError` for a name that it does not have."""
+    """Return the schema of these columns of a table, in this order. Raise `KeyError` for an unknown name."""
     return pa.schema([table.field(name) for name in columns])

@@ -1,7 +1,4 @@
-"""Which partitions a reader wants, as Spark's users say it: `subscribe`, `subscribePattern` or `assign`.
-
-How the text of an option becomes one of these, and which partitions there are, is not known here.
-"""
+"""The partitions that a reader selects, by Spark's options `subscribe`, `subscribePattern` or `assign`."""
 
 from __future__ import annotations
 
@@ -11,16 +8,15 @@ from dataclasses import dataclass
 
 from minibroker.pipeline.log_source import OptionError, TopicPartition
 
-# What the brokers write for themselves. Kafka's clients list them only on request.
+# The topics of the brokers themselves. Kafka's clients list them only on request.
 INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"))
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSelection:
-    """The partitions of `topics`, or of topics in whose name `pattern` is found, or those `assigned`; else of all.
+    """The partitions of `topics`, of topics in whose name `pattern` is found, or those `assigned`; else all.
 
-    A pattern is searched for, as Spark's Kafka source does: `orders` also finds `orders-eu`. Internal topics are
-    selected only by name.
+    As in Spark's Kafka source, `orders` also finds `orders-eu`. Internal topics are selected only by name.
     """
 
     topics: tuple[str, ...] = ()
@@ -28,9 +24,9 @@ class TopicSelection:
     assigned: tuple[TopicPartition, ...] = ()
 
     def chosen(self, existing: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Return those of the existing partitions that are wanted, sorted.
+        """Return the selected partitions among the existing ones, sorted.
 
-        Raises `OptionError` for a topic or partition that was named and does not exist, and for a malformed pattern.
+        Raise `OptionError` if a named topic or partition does not exist, and for a malformed pattern.
         """
         there = sorted(existing)
         if self.assigned:
@@ -47,7 +43,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern)
     except re.error as error:
-        raise OptionError(f"subscribePattern: {pattern!r} is no regular expression: {error}") from None
+        raise OptionError(f"subscribePattern: {pattern!r} is not a regular expression: {error}") from None
 
 
 def _refuse_missing(option: str, names: Iterable[str]) -> None:

@@ -1,7 +1,7 @@
-"""A Spark session in which `minibroker` and `minibroker-batches` can be read, set up as Python data sources need it.
+"""A Spark session that can read `minibroker` and `minibroker-batches`, configured for Python data sources.
 
-Whoever has a session of his own calls `register`, or nothing at all where the package is installed: Spark then finds
-the sources by their names. Nothing is read or written here.
+In another session, call `register`. If the package is installed, even that is not needed: Spark finds the sources by
+name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LogLevel = Literal["off", "error", "warn", "info"]
 LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
 LOOPBACK: Final = "127.0.0.1"
 DEFAULTS: Final = {
-    "spark.sql.session.timeZone": "UTC",  # so that a timestamp's text is the broker's time wherever it is read
+    "spark.sql.session.timeZone": "UTC",  # so that times as text do not depend on the machine
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
@@ -30,11 +30,11 @@ LOCAL_DEFAULTS: Final = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddres
 
 
 def session(master: str = "local[2]", *, log_level: LogLevel = "error", **conf: str) -> SparkSession:
-    """A Spark session with our sources registered: two cores of this machine, unless `master` says otherwise.
+    """Return a Spark session with our sources registered: two cores of this machine, unless `master` says otherwise.
 
-    `conf` are Spark's own settings (`**{"spark.driver.memory": "4g"}`) and win over ours. A session that there is
-    already is used as it is, but for the settings of Spark SQL, as `getOrCreate` does; the log's level is the first
-    session's. Raises `minibroker.pipeline.java.JavaError` if there is no Java 17 or newer.
+    `conf` are Spark's own settings (`**{"spark.driver.memory": "4g"}`) and override ours. An existing session is used
+    as it is, except for the settings of Spark SQL, as by `getOrCreate`; the log level stays that of the first session.
+    Raise `minibroker.pipeline.java.JavaError` if there is no Java 17 or newer.
     """
     require_platform()
     java = find_java()
@@ -54,7 +54,7 @@ def session(master: str = "local[2]", *, log_level: LogLevel = "error", **conf: 
 
 
 def register(spark: SparkSession) -> None:
-    """Make `spark.read.format("minibroker")` and `format("minibroker-batches")` known to a session."""
+    """Register `spark.read.format("minibroker")` and `format("minibroker-batches")` in a session."""
     from minibroker.pipeline.sources import SOURCES
 
     for source in SOURCES:
@@ -62,7 +62,7 @@ def register(spark: SparkSession) -> None:
 
 
 def _prepare_workers(local: bool) -> None:
-    """Make Spark's Python processes this Python, with this package; only the environment reaches all of them."""
+    """Make Spark's Python processes use this Python and this package. Only the environment reaches all of them."""
     if local:
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         os.environ["SPARK_LOCAL_IP"] = LOOPBACK

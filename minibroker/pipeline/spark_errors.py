@@ -1,11 +1,11 @@
-"""What went wrong, in one line, out of the pages that Spark says of it. Nothing is shown or raised here."""
+"""Finds the reason of a failure, in one line, in the long text of a Spark error."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-# The last line of a traceback: the exception's qualified name, and what it says.
+# The last line of a traceback: the exception's qualified name and message.
 RAISED: Final = re.compile(r"^(?P<name>[A-Za-z_][\w.]*): (?P<message>.+)$")
 OURS: Final = "minibroker."
 ERROR_CLASS: Final = re.compile(r"^\[[A-Z_.0-9]+\] ")
@@ -13,9 +13,9 @@ CAUSE: Final = re.compile(r"^(?:Caused by)?: (?P<name>[\w.$]+): (?P<message>.+)$
 
 
 def reason_of(text: str) -> str:
-    """Find what is wrong in Spark's text: the Python error of ours in it, else any Python error, else Java's cause.
+    """Return the Python error of ours in Spark's text, else any Python error, else Java's cause.
 
-    Spark wraps a task's error several times over, with the stacks of Java and of Python around a line or two of sense.
+    Spark wraps a task's error several times, with the stack traces of Java and of Python around it.
     """
     raised = [match for line in text.splitlines() if (match := RAISED.match(line))]
     for match in reversed(raised):

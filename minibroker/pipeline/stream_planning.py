@@ -1,6 +1,6 @@
-"""How far each batch of a stream reads: offsets as JSON, at most so many of them fairly shared, what is new or gone.
+"""Plans the batches of a stream: offsets as JSON, limits that partitions share fairly, new and lost partitions.
 
-Pure, as `planning`: a `LogSource` says what there is, and the caller what time it is.
+Pure, like `planning`: a `LogSource` says which offsets exist, and the caller passes the time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FROM_NOW = Position("offset", LATEST)
 
 
 def to_json(offsets: Mapping[TopicPartition, int]) -> JsonOffsets:
-    """Offsets as Spark's Kafka source writes them, `{"orders": {"0": 23}}`: the same are always the same text."""
+    """Return offsets as Spark's Kafka source writes them, `{"orders": {"0": 23}}`. Equal offsets give equal texts."""
     found: JsonOffsets = {}
     for partition, offset in sorted(offsets.items()):
         found.setdefault(partition.topic, {})[str(partition.partition)] = offset
@@ -26,7 +26,7 @@ def to_json(offsets: Mapping[TopicPartition, int]) -> JsonOffsets:
 
 
 def from_json(offsets: Mapping[str, Mapping[str, Any]]) -> Offsets:
-    """Offsets out of a checkpoint."""
+    """Return the offsets in a checkpoint."""
     return {
         TopicPartition(topic, int(partition)): int(offset)
         for topic, partitions in offsets.items()
@@ -35,33 +35,33 @@ def from_json(offsets: Mapping[str, Mapping[str, Any]]) -> Offsets:
 
 
 def initial_offsets(options: ReadOptions, source: LogSource) -> Offsets:
-    """Where a new stream begins: at the end, unless the options say otherwise. Raises `OptionError`."""
+    """Return where a new stream begins: at the end, unless the options say otherwise. Raise `OptionError`."""
     partitions = source.partitions()
     bounds = source.bounds(partitions)
     return resolved(options.starting or FROM_NOW, partitions, bounds, source, options.no_match == "error")
 
 
 def latest_offsets(source: LogSource) -> Offsets:
-    """The end of every partition there is now."""
+    """Return the end of each present partition."""
     return {partition: bounds.latest for partition, bounds in source.bounds(source.partitions()).items()}
 
 
 def sizes(start: Offsets, end: Offsets, source: LogSource) -> Offsets:
-    """How many offsets there are to read of each partition; a new one is read from its beginning."""
+    """Return how many offsets of each partition there are to read. A new one is read from its beginning."""
     begins = start | beginnings(end.keys() - start.keys(), source)
     return {partition: end[partition] - begins[partition] for partition in end if end[partition] > begins[partition]}
 
 
 def beginnings(partitions: set[TopicPartition], source: LogSource) -> Offsets:
-    """The earliest offset of each partition."""
+    """Return the earliest offset of each partition."""
     found = source.bounds(sorted(partitions)) if partitions else {}
     return {partition: bounds.earliest for partition, bounds in found.items()}
 
 
 def limited(start: Offsets, end: Offsets, most: int, source: LogSource) -> Offsets:
-    """How far to read so that it is about `most` offsets, each partition in proportion to what it has.
+    """Return ends for about `most` offsets in all, each partition in proportion to what it has.
 
-    One that has anything gets at least one offset, so that it may be a few more.
+    Each partition with new records gets at least one offset, so there may be a few more.
     """
     there = sizes(start, end, source)
     total = sum(there.values())
@@ -76,7 +76,7 @@ def limited(start: Offsets, end: Offsets, most: int, source: LogSource) -> Offse
 
 
 def stream_ranges(options: ReadOptions, source: LogSource, start: Offsets, end: Offsets) -> list[OffsetRange]:
-    """Return what one batch of a stream reads, none of it empty. Raises `DataLoss` for what is gone since."""
+    """Return the ranges of one batch of a stream; none is empty. Raise `DataLoss` if offsets are gone."""
     fail = options.fail_on_data_loss
     for partition in sorted(start.keys() - end.keys()):
         lost(f"{partition} is gone", fail)
@@ -87,7 +87,7 @@ def stream_ranges(options: ReadOptions, source: LogSource, start: Offsets, end: 
     bounds = source.bounds(read)
     found = []
     for partition in read:
-        # A partition that is new begins at 0: if it does not, its first records went before they were seen.
+        # A new partition begins at 0; if not, its first records were deleted before they could be read.
         wanted = OffsetRange(partition, start.get(partition, 0), end[partition])
         if wanted.end < wanted.start:
             lost(f"{partition} went back from offset {wanted.start} to {wanted.end}", fail)

@@ -1,1 +1,1 @@
-"""Bytes to meaning and back: messages, headers, record batches. Pure: no I/O, no clock, nothing else of ours."""
+"""Decodes and encodes messages, headers and record batches. Pure: no I/O, no clock, no imports of other packages."""

@@ -1,7 +1,4 @@
-"""Which APIs there are, and the classes of their requests and responses, found without importing those of others.
-
-What the messages consist of is in `messages/`; which versions are announced to clients is the broker's business.
-"""
+"""The APIs, and the classes of their requests and responses, which are imported only when they are needed."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class ApiKey(IntEnum):
-    """The APIs of Kafka 4.3's broker listener, by their numbers on the wire."""
+    """The APIs of Kafka 4.4's broker listener, and their numbers on the wire."""
 
     PRODUCE = 0
     FETCH = 1
@@ -94,6 +91,8 @@ class ApiKey(IntEnum):
     DESCRIBE_SHARE_GROUP_OFFSETS = 90
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
+    STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE = 93
+    UNREGISTER_CONTROLLER = 94
 
 
 # The file in messages/ that declares an API's request and response.
@@ -108,6 +107,7 @@ _FILES: dict[str, tuple[ApiKey, ...]] = {
         ApiKey.DESCRIBE_QUORUM,
         ApiKey.UPDATE_FEATURES,
         ApiKey.UNREGISTER_BROKER,
+        ApiKey.UNREGISTER_CONTROLLER,
         ApiKey.ADD_RAFT_VOTER,
         ApiKey.REMOVE_RAFT_VOTER,
     ),
@@ -180,25 +180,29 @@ _FILES: dict[str, tuple[ApiKey, ...]] = {
         ApiKey.DELETE_SHARE_GROUP_STATE,
         ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
     ),
-    "streams_groups": (ApiKey.STREAMS_GROUP_HEARTBEAT, ApiKey.STREAMS_GROUP_DESCRIBE),
+    "streams_groups": (
+        ApiKey.STREAMS_GROUP_HEARTBEAT,
+        ApiKey.STREAMS_GROUP_DESCRIBE,
+        ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE,
+    ),
 }
 _FILE_OF = {key: file for file, keys in _FILES.items() for key in keys}
 
 
 def api_name(api_key: int) -> str:
-    """The name as Kafka's documents spell it: 23 is "OffsetForLeaderEpoch". Raises ValueError for an unknown key."""
+    """Return an API's name as Kafka spells it: 23 is "OffsetForLeaderEpoch". Raises ValueError for an unknown key."""
     return ApiKey(api_key).name.title().replace("_", "")
 
 
 @cache
 def request_class(api_key: int) -> type[Message]:
-    """The class of an API's requests. Raises ValueError for an unknown key."""
+    """Return the class of an API's requests. Raises ValueError for an unknown key."""
     return _message_class(ApiKey(api_key), "Request")
 
 
 @cache
 def response_class(api_key: int) -> type[Message]:
-    """The class of an API's responses. Raises ValueError for an unknown key."""
+    """Return the class of an API's responses. Raises ValueError for an unknown key."""
     return _message_class(ApiKey(api_key), "Response")
 
 

@@ -1,10 +1,10 @@
-"""Kafka messages, each declared once for all of its versions, in the words of Kafka's own schemas.
+"""The base classes of Kafka messages. Each is declared once for all versions, with the names of Kafka's schemas.
 
     class HeartbeatRequest(Message, api_key=12, versions="0-4", flexible="4+"):
         group_id: str = field()
         group_instance_id: str | None = field("3+", nullable="3+", default=None)
 
-What can be said of a field is in `fields.py`. The declarations themselves are in `messages/`.
+`fields.py` has `field` and the types; the declarations are in `messages/`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _MISSING = object()
 
 @dataclass_transform(kw_only_default=True)
 class Declaration(type):
-    """Makes a slot of every `name: type = field(...)`, and remembers what it said."""
+    """Makes a slot of every `name: type = field(...)`, and keeps the declarations in `__fields__`."""
 
     def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], **facts: Any) -> Declaration:
         declared = {key: value for key, value in body.items() if isinstance(value, Facts)}
@@ -71,15 +71,15 @@ class Declaration(type):
 
 
 class Struct(metaclass=Declaration):
-    """A part of a message: its fields are slots, to be read and set; every one has a default."""
+    """A part of a message. Its fields are slots, and every field has a default."""
 
     __fields__: ClassVar[dict[str, Facts]]
 
     def __init__(self, **values: Any) -> None:
-        """The first construction of a struct writes and compiles its own `__init__`, which replaces this one."""
+        """Generate and compile the struct's own `__init__`, which replaces this one."""
         struct = type(self)
         made = compiled(constructing(struct), f"construct {struct.__qualname__}")
-        type.__setattr__(struct, "__init__", made)  # a plain assignment to a method is nothing mypy allows
+        type.__setattr__(struct, "__init__", made)  # mypy does not allow a plain assignment to a method
         made(self, **values)
 
     def __eq__(self, other: object) -> bool:
@@ -93,11 +93,10 @@ class Struct(metaclass=Declaration):
 
 
 class Message(Struct):
-    """A struct that stands alone: a request, a response, a header, or what a record of an internal topic holds.
+    """A whole message: a request, a response, a header, or the key or value of a record in an internal topic.
 
-    `api_key` is the number of the API or of the record's type, -1 where there is none. `versions` are all that are
-    declared, `flexible` those with compact lengths and tagged fields (KIP-482), `flexible_header` those that go with
-    the flexible header.
+    `api_key` is the number of the API or of the record's type, -1 for none. `versions` are the declared versions,
+    `flexible` those with compact lengths and tagged fields (KIP-482), `flexible_header` those with the flexible header.
     """
 
     api_key: ClassVar[int] = -1
@@ -123,9 +122,9 @@ class Message(Struct):
 
     @classmethod
     def decode(cls, data: bytes | bytearray | memoryview, version: int, position: int = 0) -> Self:
-        """Reads a message that ends where the data ends.
+        """Read a message that ends where the data ends.
 
-        Records are slices of the data, all else is copied. Raises MalformedMessage for anything but a whole message.
+        Records are slices of the data; all else is copied. Raises MalformedMessage unless it is exactly one message.
         """
         read = cls._readers.get(version) or cls._reader(version)
         end = len(data)
@@ -140,7 +139,7 @@ class Message(Struct):
 
     @classmethod
     def decode_from(cls, data: bytes | bytearray | memoryview, version: int, position: int = 0) -> tuple[Self, int]:
-        """Reads a message that something may follow. Returns the message and the position after it."""
+        """Read a message at `position`. Return it, and the position after it. Raises MalformedMessage."""
         read = cls._readers.get(version) or cls._reader(version)
         try:
             result: tuple[Self, int] = read(data, position, len(data))
@@ -152,10 +151,10 @@ class Message(Struct):
     def decode_in_steps(
         cls, data: memoryview, version: int, position: int, allowance_bytes: int
     ) -> Steps[tuple[Self, LongArrays]]:
-        """Read a message that something may follow, in steps of a thousand items.
+        """Read a message at `position`, in steps of a thousand items.
 
-        Return it with its arrays of more than a thousand items, whose memory is best given back in steps too. Raises
-        MalformedMessage, also for more items than Kafka takes or than `allowance_bytes` of memory could hold.
+        Return it, and its arrays of more than a thousand items, which should also be freed in steps. Raises
+        MalformedMessage, also for more items than Kafka accepts, or more than fit into `allowance_bytes` of memory.
         """
         read = cls._step_readers.get(version)
         if read is None:
@@ -169,9 +168,9 @@ class Message(Struct):
         return message, long_arrays
 
     def encode_in_steps(self, out: Output, version: int, limit_bytes: int) -> Steps[LongArrays]:
-        """Append the message's bytes, in steps of some hundred items; return its long arrays.
+        """Append the message's bytes to `out`, in steps of some hundred items. Return its long arrays.
 
-        Raises ValueError when there are more than `limit_bytes` in `out`.
+        Raises ValueError if `out` grows beyond `limit_bytes`.
         """
         write = self._step_writers.get(version)
         if write is None:
@@ -182,17 +181,17 @@ class Message(Struct):
         return long_arrays
 
     def encode(self, version: int) -> bytes:
-        """The message's bytes. Fields that the version lacks are left out."""
+        """Return the message's bytes. Fields that the version does not have are left out."""
         out = Output()
         (self._writers.get(version) or self._writer(version))(self, out)
         if out.regions:
             raise TypeError(
-                f"{type(self).__name__} has records that lie elsewhere: encode_into() notes where they belong"
+                f"{type(self).__name__} has records in a region, which encode_into() supports, and encode() does not"
             )
         return bytes(out)
 
     def encode_into(self, out: Output, version: int) -> None:
-        """Appends the message's bytes."""
+        """Append the message's bytes to `out`."""
         (self._writers.get(version) or self._writer(version))(self, out)
 
     @classmethod
@@ -211,13 +210,13 @@ class Message(Struct):
 
     @classmethod
     def check_version(cls, version: int) -> None:
-        """Raises ValueError for a version that is not declared."""
+        """Raise ValueError for a version that is not declared."""
         if version not in cls.versions:
             raise ValueError(f"{cls.__name__} has no version {version}")
 
 
 def constructing(struct: type) -> Source:
-    """Write the function `__init__(self, *, name=default, ...)` of a struct."""
+    """Generate the function `__init__(self, *, name=default, ...)` of a struct."""
     source = Source({"MISSING": _MISSING})
     arguments, lines = [], []
     for each in fields(struct):

@@ -1,7 +1,4 @@
-"""What `minibroker show` shows of a message: its fields in one version, and the Python that reads and writes them.
-
-Makes rows and texts; how they are printed is the command line's business.
-"""
+"""Describes messages for people: the fields in a version, and the generated Python that reads and writes them."""
 
 from __future__ import annotations
 
@@ -23,9 +20,11 @@ _TYPES |= {"d": "float64", "16s": "uuid"}
 
 
 class FieldRow(NamedTuple):
-    """One field as it is in a version. `depth` is how many structs it is nested in; `type` is Kafka's notation
-    ("[]int32"); `versions` are all that carry it; `tag` is None outside the tagged section; `default` is what a reader
-    of a version without the field sees, as Python."""
+    """A field in one version of a message.
+
+    `depth` is the number of enclosing structs, `type` is in Kafka's notation ("[]int32"), `versions` are all that have
+    the field, `tag` is None outside the tagged section, `default` is its value in versions without it, as Python.
+    """
 
     depth: int
     name: str
@@ -38,23 +37,23 @@ class FieldRow(NamedTuple):
 
 
 def messages_named(name: str) -> list[type[Message]]:
-    """The messages that a person means: "Metadata" is a request and a response, "TopicRecord" a record.
+    """Return the messages of a name: "Metadata" is a request and a response, "TopicRecord" is a record.
 
-    Upper and lower case are not told apart. The list is empty if there is none.
+    Case does not matter. The list may be empty.
     """
     wanted = {name.lower(), f"{name}request".lower(), f"{name}response".lower()}
     return [message for message in all_messages() if message.__name__.lower() in wanted]
 
 
 def all_messages() -> list[type[Message]]:
-    """Every message, in the order of the files' names and in the files' own order."""
+    """Return all messages, by file name, and in the order of each file."""
     modules = [import_module(f"{messages.__name__}.{each.name}") for each in iter_modules(messages.__path__)]
     found = [each for module in [*modules, headers] for each in vars(module).values()]
     return [each for each in found if isclass(each) and issubclass(each, Message) and each is not Message]
 
 
 def field_rows(message: type[Message], version: int) -> list[FieldRow]:
-    """The fields of a version in wire order, nested ones after the field that holds them.
+    """Return the fields of a version in wire order. Nested fields follow the field that contains them.
 
     Raises ValueError for a version that the message does not have.
     """
@@ -63,19 +62,19 @@ def field_rows(message: type[Message], version: int) -> list[FieldRow]:
 
 
 def reader_text(message: type[Message], version: int) -> str:
-    """The Python that reads a version. Raises ValueError for a version that the message does not have."""
+    """Return the Python that reads a version. Raises ValueError for a version that the message does not have."""
     message.check_version(version)
     return "\n".join(reading(message, version, version in message.flexible).lines)
 
 
 def writer_text(message: type[Message], version: int) -> str:
-    """The Python that writes a version. Raises ValueError for a version that the message does not have."""
+    """Return the Python that writes a version. Raises ValueError for a version that the message does not have."""
     message.check_version(version)
     return "\n".join(writing(message, version, version in message.flexible).lines)
 
 
 def versions_text(versions: range, newest: int) -> str:
-    """A range of versions in Kafka's notation, of a message whose newest version is given: "3+", "0-8", "none"."""
+    """Return a range of versions in Kafka's notation: "3+", "0-8", "none". `newest` is the message's newest version."""
     if not versions or versions.start > newest:
         return "none"
     if versions[-1] >= newest:

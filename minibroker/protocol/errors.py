@@ -1,8 +1,4 @@
-"""Kafka's error codes, and the one exception that carries a code to the wire.
-
-A code lives here with its number; the sentence that explains a case belongs to the place that finds it, as the message
-of its `KafkaError`.
-"""
+"""Kafka's error codes, and the exceptions that carry a code and a message to a response."""
 
 from __future__ import annotations
 
@@ -13,7 +9,7 @@ from minibroker.protocol.legible import MESSAGE_CHARACTERS, cut
 
 
 class ErrorCode(IntEnum):
-    """Kafka's error codes (org.apache.kafka.common.protocol.Errors of Kafka 4.3), as int16 on the wire."""
+    """Kafka's error codes (org.apache.kafka.common.protocol.Errors of Kafka 4.4), as int16 on the wire."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -150,17 +146,20 @@ class ErrorCode(IntEnum):
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131
     STREAMS_TOPOLOGY_FENCED = 132
     SHARE_SESSION_LIMIT_REACHED = 133
+    GROUP_DELETION_FAILED = 134
+    STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135
+    CONTROLLER_ID_NOT_REGISTERED = 136
 
 
-# Called with each KafkaError that is made: for a journal that is to tell why something was refused.
+# Called with each new KafkaError: a journal uses this to record why a request was refused.
 witnesses: list[Callable[[KafkaError], None]] = []
 
 
 class KafkaError(Exception):
-    """A request, or a part of one, that Kafka answers with an error code.
+    """The failure of a request, or of a part of one.
 
-    `code` goes into the answer's error_code, `message` (or None) into its error_message where the version has one.
-    A message that echoes long names is cut: whole, it may be longer than any string of the protocol.
+    `code` becomes the response's error_code, `message` its error_message in versions that have one. A message with long
+    names is shortened, as it could exceed the longest string of the protocol.
     """
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
@@ -176,7 +175,7 @@ class KafkaError(Exception):
 class CorruptBatch(KafkaError):
     """Bytes that are not a whole and sound record batch: CORRUPT_MESSAGE.
 
-    `position` is the byte at which the bad batch starts, counted from the start of the data that was looked at.
+    `position` is the byte at which the bad batch begins in the data.
     """
 
     def __init__(self, message: str, position: int = 0) -> None:
@@ -185,9 +184,9 @@ class CorruptBatch(KafkaError):
 
 
 class InvalidRecords(KafkaError):
-    """A batch refused for what its records say: INVALID_RECORD, or INVALID_TIMESTAMP.
+    """A batch whose records are refused: INVALID_RECORD, or INVALID_TIMESTAMP.
 
-    `record_errors` lists (index of the record within its batch, message), for Produce 8 and newer (KIP-467).
+    `record_errors` lists (index of a record in its batch, message), for Produce 8 and newer (KIP-467).
     """
 
     def __init__(

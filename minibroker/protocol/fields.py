@@ -1,6 +1,6 @@
-"""What a declaration says of a field: its type, the versions that carry it, and its default.
+"""The declaration of a field: its type, the versions that have it, and its default.
 
-The notation for versions and the names of types are Kafka's own. Which fields one version has is in `layout.py`.
+The notation for versions and the names of types are Kafka's.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 
 from minibroker.protocol.primitives import ZERO_UUID, Region
 
-int8 = Annotated[int, "b"]  # the letter is how Python's struct module spells this size
+int8 = Annotated[int, "b"]  # the letter of Python's struct module
 int16 = Annotated[int, "h"]
 uint16 = Annotated[int, "H"]
 int32 = Annotated[int, "i"]
@@ -21,8 +21,8 @@ uint32 = Annotated[int, "I"]
 int64 = Annotated[int, "q"]
 float64 = Annotated[float, "d"]
 Uuid = Annotated[bytes, "16s"]  # 16 raw bytes: a UUID object would cost 1.5 us on the hot path
-Records = Annotated[memoryview, "records"]  # a slice of the input, never a copy; what is inside is not known here
-RecordsOrRegion = Annotated[memoryview | bytes | bytearray | Region, "records"]  # where a writer may pass a region
+Records = Annotated[memoryview, "records"]  # record batches, as a slice of the input, never a copy
+RecordsOrRegion = Annotated[memoryview | bytes | bytearray | Region, "records"]  # a writer may pass a region
 
 _LETTERS = {bool: "?", str: "string", bytes: "bytes"}
 _EMPTY: dict[str, Any] = {"?": False, "d": 0.0, "16s": ZERO_UUID, "string": "", "bytes": b"", "records": None}
@@ -30,8 +30,11 @@ _VERSIONS_END = 1 << 15
 
 
 class Kind(NamedTuple):
-    """A field's type. `code` is a letter of the struct module for a fixed size, else one of "string", "bytes",
-    "records", "array" (of `item`) and "struct" (of class `struct`)."""
+    """A field's type.
+
+    `code` is a letter of the struct module for a fixed size, else "string", "bytes", "records", "array" (of `item`) or
+    "struct" (of class `struct`).
+    """
 
     code: str
     item: Kind | None = None
@@ -43,7 +46,7 @@ class Kind(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes every value of a fixed size takes."""
+        """The size of a value, for types of fixed size."""
         return _SIZES[self.code]
 
 
@@ -51,8 +54,7 @@ _SIZES = {"?": 1, "b": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "d": 8, "16s":
 
 
 class Facts(NamedTuple):
-    """Facts about a field, from `field()`; with `flexible` None the message's own versions decide on compact
-    lengths."""
+    """The arguments of `field()`. If `flexible` is None, lengths are compact in the message's flexible versions."""
 
     present: range
     nullable: range
@@ -63,7 +65,7 @@ class Facts(NamedTuple):
 
 
 class Field(NamedTuple):
-    """One field of a struct. `optional` is whether its Python type includes None."""
+    """A field of a struct. `optional` says whether its Python type includes None."""
 
     name: str
     kind: Kind
@@ -73,7 +75,7 @@ class Field(NamedTuple):
 
 @cache
 def versions(text: str) -> range:
-    """Kafka's notation for versions: "3", "0-12", "9+" or "none"."""
+    """Parse Kafka's notation for versions: "3", "0-12", "9+" or "none"."""
     if text == "none":
         return range(0)
     first, _, last = text.removesuffix("+").partition("-")
@@ -89,14 +91,14 @@ def field(
     flexible: str | None = None,
     default: Any = ...,
 ) -> Any:
-    """Declares a field.
+    """Declare a field.
 
-    present: the versions that carry it; all others leave it at its default.
-    nullable: of these, the versions in which it may be null (only looked at where the type includes None).
-    tag, tagged: its number, and the versions in which it is a tagged field (KIP-482); all present ones unless said.
-    flexible: the versions in which its length is compact, where that is not the message's own rule.
-    default: as in Kafka, zero, the empty value or a new struct unless said. A tagged struct that cannot be null is
-        None in Python when it is not on the wire, which saves making one for every partition of an answer.
+    present: the versions that have it; in all others it has its default.
+    nullable: the versions in which it may be null, if its type includes None.
+    tag, tagged: its tag, and the versions in which it is a tagged field (KIP-482); by default all present ones.
+    flexible: the versions in which its length is compact, if not those of the message.
+    default: by default, as in Kafka, zero, an empty value or a new struct. A tagged struct that cannot be null is None
+        in Python if it is not on the wire, which saves creating one for every partition of a response.
     """
     in_tags = tagged if tagged is not None else present if tag >= 0 else "none"
     own_rule = None if flexible is None else versions(flexible)
@@ -105,7 +107,7 @@ def field(
 
 @cache
 def fields(struct: type) -> tuple[Field, ...]:
-    """A struct's fields in wire order. Types are looked up on the first call, so a struct may name a later one."""
+    """Return a struct's fields in wire order. Types are resolved on the first call, so a struct may use later ones."""
     declared: dict[str, Facts] = struct.__dict__["__fields__"]
     texts: dict[str, str] = struct.__annotations__  # texts, as every file of messages postpones their evaluation
     names, own_names = vars(sys.modules[struct.__module__]), dict(vars(struct))
@@ -114,7 +116,7 @@ def fields(struct: type) -> tuple[Field, ...]:
 
 
 def _without_null(annotation: Any) -> tuple[Kind, bool]:
-    """`str | None` is the kind of str, and True."""
+    """Return the kind of a type without None, and whether None was in it."""
     if get_origin(annotation) in (Union, UnionType):
         (inner,) = (each for each in get_args(annotation) if each is not NoneType)
         return _kind(inner), True
@@ -130,11 +132,11 @@ def _kind(annotation: Any) -> Kind:
         return Kind(_LETTERS[annotation])
     if "__fields__" in annotation.__dict__:
         return Kind("struct", struct=annotation)
-    raise TypeError(f"{annotation!r} is no type of the Kafka protocol")
+    raise TypeError(f"{annotation!r} is not a type of the Kafka protocol")
 
 
 def default_maker(field: Field) -> Callable[[], Any] | None:
-    """Return what makes a field's default where each instance needs its own (a list, a struct), else None."""
+    """Return the factory of a field's default if each instance needs its own (a list, a struct), else None."""
     if field.facts.default is not ... or field.kind.code not in ("array", "struct"):
         return None
     if field.kind.code == "array":
@@ -143,7 +145,7 @@ def default_maker(field: Field) -> Callable[[], Any] | None:
 
 
 def default_value(field: Field) -> Any:
-    """A field's default, where all instances can share it."""
+    """Return a field's default if all instances can share it."""
     if field.facts.default is not ...:
         return field.facts.default
     return None if _absent_is_none(field) else _EMPTY.get(field.kind.code, 0)

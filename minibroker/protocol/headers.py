@@ -1,8 +1,4 @@
-"""The headers before every request and response, and which version of them goes with which version of an API.
-
-The length before a header belongs to the connection. Exceptions to the rules are facts of the declarations, here and in
-`messages/`; no code knows them.
-"""
+"""The headers of requests and responses, and the header version for each version of an API."""
 
 from __future__ import annotations
 
@@ -13,9 +9,9 @@ from minibroker.protocol.declare import Message, field, int16, int32
 
 
 class RequestHeader(Message, versions="0-2", flexible="2+"):
-    """Says what the request is and to which response it leads.
+    """The header of every request.
 
-    The client's name keeps its old form in all versions, so that a broker can read it whatever version follows.
+    The client id has the old encoding in all versions, so that a broker can read it before it knows the version.
     """
 
     request_api_key: int16 = field()
@@ -25,18 +21,18 @@ class RequestHeader(Message, versions="0-2", flexible="2+"):
 
 
 class ResponseHeader(Message, versions="0-1", flexible="1+"):
-    """Says which request is answered."""
+    """The header of every response, which names the request by its correlation id."""
 
     correlation_id: int32 = field()
 
 
 @cache
 def request_header_version(api_key: int, version: int) -> int:
-    """Which version of RequestHeader stands before a version of a request. Raises ValueError for an unknown key."""
+    """Return the RequestHeader version for a version of a request. Raises ValueError for an unknown key."""
     return 2 if version in request_class(api_key).flexible_header else 1
 
 
 @cache
 def response_header_version(api_key: int, version: int) -> int:
-    """Which version of ResponseHeader stands before a version of a response. Raises ValueError for an unknown key."""
+    """Return the ResponseHeader version for a version of a response. Raises ValueError for an unknown key."""
     return 1 if version in response_class(api_key).flexible_header else 0

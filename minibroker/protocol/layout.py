@@ -1,7 +1,4 @@
-"""What one version of a struct looks like on the wire: which fields, in which order, how small at least.
-
-Says nothing of Python code: `reading.py` and `writing.py` make that from here.
-"""
+"""The layout of a version of a struct on the wire: its fields, their order, and its smallest size."""
 
 from __future__ import annotations
 
@@ -12,8 +9,7 @@ from minibroker.protocol.fields import Field, Kind, fields
 
 
 class Place(NamedTuple):
-    """A field in one version. `nullable` is whether it may be null here, `compact` whether its length is a varint,
-    `tagged` whether it is in the tagged section."""
+    """A field in one version: whether it may be null, whether its length is a varint, and whether it is tagged."""
 
     field: Field
     nullable: bool
@@ -34,7 +30,7 @@ class Place(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """The fields of a version: those in its body, those in its tagged section by tag, and those it lacks."""
+    """The fields of a version: those in its body, those in its tagged section by tag, and those it does not have."""
 
     body: tuple[Place, ...]
     tagged: tuple[Place, ...]
@@ -59,7 +55,7 @@ def layout(struct: type, version: int, flexible: bool) -> Layout:
 
 
 def least_bytes(struct: type, version: int, flexible: bool) -> int:
-    """The fewest bytes that a struct takes in a version: what bounds how many of them the data can hold."""
+    """Return the smallest size of a struct in a version, which bounds how many the data can contain."""
     body = layout(struct, version, flexible).body
     return sum(_least_bytes(place, version, flexible) for place in body) + (1 if flexible else 0)
 
@@ -76,7 +72,7 @@ def _least_bytes(place: Place, version: int, flexible: bool) -> int:
 
 
 def least_item_bytes(item: Kind, version: int, compact: bool) -> int:
-    """The fewest bytes that one item of an array takes, never less than 1, so that a count is always bounded."""
+    """Return the smallest size of an array's item, at least 1, so that the data bounds the count."""
     if item.is_fixed:
         return item.size_bytes
     if item.struct is not None:
@@ -85,7 +81,7 @@ def least_item_bytes(item: Kind, version: int, compact: bool) -> int:
 
 
 def item_cost_bytes(item: Kind, version: int, flexible: bool) -> int:
-    """The memory that one empty item of a request's array takes: its objects, and about what its answer takes."""
+    """Return the memory of an empty item in a request's array, with about the memory of its part of the response."""
     return _POINTER_BYTES + _object_bytes(item, version, flexible) + _ANSWERED_BYTES
 
 
@@ -102,7 +98,7 @@ def _object_bytes(kind: Kind, version: int, flexible: bool) -> int:
     return _HEAD_BYTES + slots + sum(_object_bytes(each, version, flexible) for each in nested)
 
 
-# As CPython 3.11 takes them on a 64-bit machine, with what its collector adds.
+# The sizes of CPython 3.11 on a 64-bit machine, with the overhead of its garbage collector.
 _POINTER_BYTES = 8
 _HEAD_BYTES = 32
 _LIST_BYTES = 72

@@ -1,7 +1,4 @@
-"""The smallest pieces of messages: varints, UUID texts, the writer's target, and the one error of readers.
-
-What a message consists of is said in `messages/`; how a struct becomes code is in `source.py`.
-"""
+"""The basic parts of messages: varints, UUIDs, the output of writers, and the error of readers."""
 
 from __future__ import annotations
 
@@ -9,8 +6,8 @@ from base64 import b64decode, urlsafe_b64encode
 from typing import Protocol
 
 ZERO_UUID = bytes(16)
-MAX_TAGS = 10_000  # of one tagged section, as Kafka 4.4 has it
-MAX_STRING_BYTES = 32767  # Kafka refuses longer strings in every version, also where the length is a varint
+MAX_TAGS = 10_000  # in one tagged section, as in Kafka 4.4
+MAX_STRING_BYTES = 32767  # Kafka refuses longer strings in every version, even if the length is a varint
 
 ONE_BYTE = tuple(bytes([value]) for value in range(128))
 
@@ -18,8 +15,8 @@ ONE_BYTE = tuple(bytes([value]) for value in range(128))
 class MalformedMessage(ValueError):
     """Bytes that are not the message they should be.
 
-    `message` is the struct's name, `version` its version, `field` the path of the innermost field that failed
-    ("topics.partitions.leader_id"; empty where no field is to blame, as for trailing bytes).
+    `message` is the struct's name, `version` its version, `field` the path of the innermost field that is wrong
+    ("topics.partitions.leader_id"; empty if there is none, as for trailing bytes).
     """
 
     def __init__(self, message: str, version: int, field: str, reason: str) -> None:
@@ -31,29 +28,29 @@ class MalformedMessage(ValueError):
 
 
 class Region(Protocol):
-    """Bytes that lie elsewhere, for example in a file: all the writer wants to know is how many."""
+    """Bytes outside of memory, for example in a file. A writer only needs their number."""
 
     @property
     def size_bytes(self) -> int: ...
 
 
 class Output(bytearray):
-    """The bytes of a message that is written, and where in them a region belongs that is not copied in.
+    """The bytes of a written message, and the places of regions, which are not copied.
 
-    `regions` holds (position, region) in the order of the positions.
+    `regions` are (position, region) in the order of the positions.
     """
 
     __slots__ = ("regions",)
 
-    def __init__(self) -> None:  # without the parent's, which adds nothing to an empty bytearray but 0.15 us
+    def __init__(self) -> None:  # does not call the parent's, which only takes 0.15 us for an empty bytearray
         self.regions: list[tuple[int, Region]] = []
 
     def cut(self, region: Region) -> None:
-        """Notes that a region's bytes come next. Its length has been written already."""
+        """Put a region here. Its length has been written before."""
         self.regions.append((len(self), region))
 
     def parts(self) -> list[bytes | Region]:
-        """All bytes in the order they go to the wire, as runs of bytes and regions. Empty runs are left out."""
+        """Return all bytes in wire order, as runs of bytes and regions. Empty runs are left out."""
         parts: list[bytes | Region] = []
         start = 0
         with memoryview(self) as view:
@@ -68,23 +65,23 @@ class Output(bytearray):
 
 
 def uuid_text(raw: bytes) -> str:
-    """A UUID's 16 bytes as Kafka prints them: URL-safe base64, 22 characters, no padding."""
+    """Return a UUID's 16 bytes as Kafka prints them: URL-safe base64, 22 characters, no padding."""
     return urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
 def uuid_from_text(text: str) -> bytes:
-    """The 16 bytes of a UUID that Kafka printed. Raises ValueError for anything else."""
+    """Return the 16 bytes of a UUID in Kafka's notation. Raises ValueError for anything else."""
     raw = b64decode(text + "=" * (-len(text) % 4), altchars="-_", validate=True)
     if len(raw) != 16:
         raise ValueError(f"{text!r} is not the base64 text of 16 bytes")
     return raw
 
 
-# --- Unsigned varints (KIP-482): 7 bits a byte, lowest first, the high bit says that more follow; 5 bytes at most ---
+# --- Unsigned varints (KIP-482): 7 bits in a byte, lowest first; the high bit says that more follow; up to 5 bytes ---
 
 
 def read_varint(data: bytes | bytearray | memoryview, position: int) -> tuple[int, int]:
-    """The value and the position after it. Raises IndexError at the end of the data, ValueError after five bytes."""
+    """Return the value and the position after it. Raises IndexError at the end of data, ValueError after five bytes."""
     value = shift = 0
     while (byte := data[position]) > 127:
         value |= (byte & 127) << shift
@@ -96,7 +93,7 @@ def read_varint(data: bytes | bytearray | memoryview, position: int) -> tuple[in
 
 
 def varint(value: int) -> bytes:
-    """The shortest spelling of a value that is not negative."""
+    """Encode a value that is not negative, in as few bytes as possible."""
     if value < 128:
         return ONE_BYTE[value]
     out = bytearray()
@@ -107,11 +104,11 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
-# --- What generated readers call outside the straight line ---
+# --- Called by generated readers in rarer cases ---
 
 
 def read_string_length(data: bytes | bytearray | memoryview, position: int) -> tuple[int, int]:
-    """The varint of a compact string's length (plus 1), where it takes more than one byte."""
+    """Read the varint of a compact string's length (plus 1) that takes more than one byte."""
     length, position = read_varint(data, position)
     if length > MAX_STRING_BYTES + 1:
         raise ValueError(f"a string of {length - 1} bytes, and {MAX_STRING_BYTES} is the most")
@@ -119,7 +116,7 @@ def read_string_length(data: bytes | bytearray | memoryview, position: int) -> t
 
 
 def read_tag(data: bytes | bytearray | memoryview, position: int, end: int, last: int) -> tuple[int, int, int]:
-    """A tagged field's tag, where it ends, and where it begins. Tags must rise, so none comes twice."""
+    """Return a tagged field's tag, its end and its beginning. Tags must increase, so that none comes twice."""
     tag, position = read_varint(data, position)
     if tag <= last:
         raise ValueError(f"tag {tag} after tag {last}")
@@ -130,7 +127,7 @@ def read_tag(data: bytes | bytearray | memoryview, position: int, end: int, last
 
 
 def skip_tags(data: bytes | bytearray | memoryview, position: int, end: int, count: int) -> int:
-    """The position after `count` tagged fields that no version we know has. Each takes two bytes at least."""
+    """Return the position after `count` unknown tagged fields. Each takes at least two bytes."""
     if count > MAX_TAGS:
         raise too_many(count, MAX_TAGS)
     last = -1
@@ -140,44 +137,44 @@ def skip_tags(data: bytes | bytearray | memoryview, position: int, end: int, cou
 
 
 def read_uuids(data: bytes | bytearray | memoryview, position: int, count: int) -> list[bytes]:
-    """`count` UUIDs of 16 bytes each; the caller has checked that they are there."""
+    """Read `count` UUIDs of 16 bytes each. The caller has checked that the data contains them."""
     return [bytes(data[start : start + 16]) for start in range(position, position + 16 * count, 16)]
 
 
 def bad_length(length: int, left: int) -> ValueError:
-    """The error for a length or a count that is negative where null is not allowed, or more than the data can hold."""
+    """Return the error for a length or count that is negative where null is not allowed, or larger than the data."""
     if length < 0:
         return ValueError(f"length {length}, but null is not allowed")
     return ValueError(f"length {length}, but only {left} bytes are left")
 
 
 def bad_tag_size(tag: int, position: int, stop: int) -> ValueError:
-    """The error for a tagged field whose value takes more or fewer bytes than it announced."""
+    """Return the error for a tagged field whose value does not have the announced size."""
     return ValueError(
         f"tagged field {tag} ends {abs(position - stop)} bytes {'after' if position > stop else 'before'} its size"
     )
 
 
 def too_many(count: int, most: int) -> ValueError:
-    """The error for more items than Kafka takes."""
+    """Return the error for more items than Kafka accepts."""
     return ValueError(f"{count} items, and {most} are the most")
 
 
 def too_costly(count: int) -> ValueError:
-    """The error for items whose objects would take memory out of proportion to their bytes."""
+    """Return the error for items whose objects would take far more memory than their bytes."""
     return ValueError(f"{count} items, which would take too much memory for a request of this size")
 
 
 def answer_too_large(size_bytes: int) -> ValueError:
-    """The error for an answer that no client would take."""
+    """Return the error for a response that no client would accept."""
     return ValueError(f"the answer has more than {size_bytes} bytes")
 
 
-# --- What generated writers call outside the straight line ---
+# --- Called by generated writers in rarer cases ---
 
 
 def string_length(length: int) -> bytes:
-    """The varint of a compact string's length (plus 1). Raises ValueError for a string that Kafka would refuse."""
+    """Encode a compact string's length (plus 1) as a varint. Raises ValueError for a string that Kafka would refuse."""
     if length > MAX_STRING_BYTES + 1:
         raise ValueError(f"a string of {length - 1} bytes, and {MAX_STRING_BYTES} is the most")
     return varint(length)

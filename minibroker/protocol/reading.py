@@ -1,12 +1,12 @@
-"""Writes the Python that reads one version of one message: a straight line, nested as the wire nests.
+"""Generates the Python that reads one version of one message: straight code, nested like the message.
 
-The function it writes is `read(data, pos, end)`, which returns the message and the position after it. Neighbours of
-fixed size, with the length that follows them, are read by one struct call. Every length is compared with what is left
-before anything is taken. How the text becomes a function is in `source.py`.
+The generated function is `read(data, pos, end)`, which returns the message and the position after it. Neighbouring
+fields of fixed size, with the length that follows them, are read by one struct call. Every length is compared with the
+rest of the data before it is used. `source.py` compiles the text into a function.
 
-`read(data, pos, end, allowance)` of a large request is written with `in_steps`: a generator that yields after every
-thousand items, and also returns the arrays that are long. It refuses a count that Kafka would refuse, and one whose
-objects would take more than the allowance, before it makes any of them.
+With `in_steps`, for large requests, it is `read(data, pos, end, allowance)`: a generator that yields after every
+thousand items, and also returns the long arrays. It refuses a count that Kafka would refuse, or whose objects would
+take more than the allowance, before it creates any of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from minibroker.protocol.layout import Layout, Place, item_cost_bytes, layout, l
 from minibroker.protocol.primitives import MAX_TAGS
 from minibroker.protocol.source import FEW, READ_ITEMS, Source, free_name, snake_case
 
-MAX_ITEMS = 1_000_000  # of one array, as Kafka 4.4 has it
+MAX_ITEMS = 1_000_000  # in one array, as in Kafka 4.4
 
 _NAMES: dict[str, Any] = {
     "new": object.__new__,
@@ -39,12 +39,12 @@ _NAMES: dict[str, Any] = {
 _SLICES = {
     "string": 'str(data[pos:stop], "utf-8")',
     "bytes": "bytes(data[pos:stop])",
-    "records": "memoryview(data)[pos:stop]",  # no copy, whatever the data is
+    "records": "memoryview(data)[pos:stop]",  # never a copy
 }
 
 
 def reading(struct: type, version: int, flexible: bool, *, in_steps: bool = False) -> Source:
-    """The function that reads a version of a struct, whole or in steps."""
+    """Generate the function that reads a version of a struct, at once or in steps."""
     source = Source(dict(_NAMES))
     with source.block(f"def read(data, pos, end{', allowance' if in_steps else ''}):"):
         if in_steps:
@@ -53,16 +53,16 @@ def reading(struct: type, version: int, flexible: bool, *, in_steps: bool = Fals
         name = reader.struct(struct, ())
         reader.flush()
         if in_steps:
-            with source.block("if end < 0:"):  # never: it makes a generator of structs without arrays, too
+            with source.block("if end < 0:"):  # never true: the yield makes every function a generator
                 source.add("yield")
         source.add(f"return {name}, pos{', long_arrays' if in_steps else ''}")
     return source
 
 
 class _Reading:
-    """Adds the lines for one kind after the other. `_run` holds fixed-size fields that wait for a common struct call.
+    """Adds the lines for each field. `_run` collects fixed-size fields for a common struct call.
 
-    `scope` is the names of the Python variables that enclosing loops still need.
+    `scope` has the names of the variables that enclosing loops still need.
     """
 
     def __init__(self, source: Source, version: int, flexible: bool, in_steps: bool) -> None:
@@ -75,7 +75,7 @@ class _Reading:
     # --- structs ---
 
     def struct(self, struct: type, scope: tuple[str, ...]) -> str:
-        """Lines that read a struct into a new variable, whose name is returned."""
+        """Add the lines that read a struct into a new variable. Return its name."""
         waiting = tuple(target.partition(".")[0] for target, *_ in self._run)
         name = free_name(snake_case(struct.__name__), (*scope, *waiting))
         self.source.add(f"{name} = new({self.source.named(struct.__name__, struct)})")
@@ -133,12 +133,12 @@ class _Reading:
         self._run.append((target, kind.code, self.source.path, kind.size_bytes))
 
     def _length(self, letter: str) -> None:
-        """Reads a length (or a count, or a null mark) into `n`, together with the fixed fields before it."""
+        """Add the line that reads a length, a count or a null marker into `n`, with the fixed fields before it."""
         self._run.append(("n", letter, self.source.path, {"B": 1, "b": 1, "h": 2, "i": 4}[letter]))
         self.flush()
 
     def flush(self) -> None:
-        """Reads the fields that wait."""
+        """Add the lines that read the collected fields."""
         run, self._run = self._run, []
         if not run:
             return
@@ -176,7 +176,7 @@ class _Reading:
             self.source.add(f"{target} = {name}")
 
     def _counted(self, kind: Kind, target: str, compact: bool, nullable: bool, scope: tuple[str, ...]) -> None:
-        """A value with its length, or an array with its count, before it."""
+        """Add the lines for a value after its length, or an array after its count."""
         self._length("B" if compact else "h" if kind.code == "string" else "i")
         if compact:
             self._long_length("read_string_length" if kind.code == "string" else "read_varint")
@@ -233,7 +233,7 @@ class _Reading:
             self._item(item, items, compact, (*scope, items))
 
     def _spend(self, item: Kind) -> None:
-        """Lines that book what `n` items will take, and refuse more than is allowed."""
+        """Add the lines that subtract the memory of `n` items from the allowance, and refuse too many."""
         with self.source.block(f"if n > {MAX_ITEMS}:"):
             self.source.add(f"raise too_many(n, {MAX_ITEMS})")
         self.source.add(f"allowance -= n * {item_cost_bytes(item, self.version, self.flexible)}")

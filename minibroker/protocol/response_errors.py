@@ -1,7 +1,4 @@
-"""The error codes in a response, wherever its message has them: at the top, of a topic, of a partition.
-
-What is done with them is the caller's business.
-"""
+"""Finds the error codes in a response, of the request, of topics and of partitions."""
 
 from __future__ import annotations
 
@@ -15,14 +12,14 @@ ERROR_FIELDS = ("error_code", "partition_error_code")  # AddPartitionsToTxn has 
 
 
 def error_codes(response: Message) -> list[int]:
-    """All codes but 0 that the response has, each as often as it is there."""
+    """Return all error codes in the response except 0, with repetitions."""
     codes: list[int] = []
     _collect(response, _places(type(response)), codes)
     return codes
 
 
 class _Places(NamedTuple):
-    """The field with a struct's own code, and its fields that lead to others."""
+    """The error code field of a struct ("" for none), and the fields that contain structs with error codes."""
 
     here: str
     below: tuple[tuple[str, _Places], ...]

@@ -1,8 +1,7 @@
-"""Python that is being written, and the functions made of it: lines, and the field that each line is about.
+"""Generated Python: its lines, the field of each line, and compiling it into functions.
 
-Knows nothing of versions; what the Python says is in `reading.py`, `writing.py` and `declare.py`. A function is
-made on first use, so a process pays only for the versions that its clients speak. The field of a line is how an error
-in running code is traced to a field at no cost.
+`reading.py`, `writing.py` and `declare.py` generate the lines. A function is compiled on first use, so a process pays
+only for the versions that its clients use. By the field of a line, an error in running code names the field at no cost.
 """
 
 from __future__ import annotations
@@ -18,22 +17,22 @@ from typing import Any
 
 from minibroker.protocol.primitives import ZERO_UUID, MalformedMessage
 
-READ_ITEMS = 1000  # so many items of arrays are read in a step,
-WRITTEN_ITEMS = 250  # and so many written, some of which are only made then
-FEW = 17  # arrays of fewer fixed-size items are packed and unpacked by codecs made beforehand
+READ_ITEMS = 1000  # items of arrays that are read in one step
+WRITTEN_ITEMS = 250  # items that are written in one step; some are only created then
+FEW = 17  # precompiled codecs pack and unpack arrays of fewer fixed-size items
 
 _RESERVED = frozenset(
     {"data", "pos", "end", "n", "stop", "view", "new", "out", "raw", "value", "message", "count"}
 ) | frozenset({"allowance", "left", "long_arrays"})
-READ_FAILURES = (ValueError, IndexError, structs.error)  # all that generated readers raise; ValueError covers bad UTF-8
+READ_FAILURES = (ValueError, IndexError, structs.error)  # raised by generated readers; ValueError also for bad UTF-8
 _PLACES: dict[CodeType, list[tuple[tuple[str, int], ...]]] = {}
 
 
 class Source:
-    """The text of one function while it is written.
+    """The text of one generated function.
 
-    `lines` is the text; `places` has, for every line, the fields it is about in wire order, each with the bytes it
-    takes; `names` are the objects that the lines refer to.
+    `lines` is the text; `places` has for every line its fields in wire order, each with its size in bytes; `names` are
+    the objects that the lines use.
     """
 
     def __init__(self, names: dict[str, Any]) -> None:
@@ -44,13 +43,13 @@ class Source:
         self._path: tuple[str, ...] = ()
 
     def add(self, text: str, *places: tuple[str, int]) -> None:
-        """Adds a line; it is about the current field unless said otherwise."""
+        """Add a line for the given fields, by default for the current one."""
         self.lines.append("    " * self._depth + text)
         self.places.append(places or ((self.path, 0),))
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """Adds a line that opens a block, and indents what follows inside the `with`."""
+        """Add a line that opens a block, and indent the lines added inside the `with`."""
         self.add(head)
         self._depth += 1
         yield
@@ -58,7 +57,7 @@ class Source:
 
     @contextmanager
     def about(self, field: str) -> Iterator[None]:
-        """Lines added inside the `with` are about this field of the current one."""
+        """Make this field of the current one the current field inside the `with`."""
         before = self._path
         self._path = (*before, field)
         yield
@@ -69,26 +68,26 @@ class Source:
         return ".".join(self._path)
 
     def named(self, name: str, value: Any) -> str:
-        """Lets the lines use an object, and returns its name there: the one proposed unless that is taken."""
+        """Make an object available to the lines. Return its name there: `name`, or another if that is taken."""
         while self.names.setdefault(name, value) is not value:
             name += "_"
         return name
 
     def constant(self, value: Any) -> str:
-        """An expression for a default."""
+        """Return an expression for a default."""
         if value == ZERO_UUID:
             return self.named("ZERO_UUID", ZERO_UUID)
         return repr(value)
 
     def codec(self, verb: str, letters: str) -> str:
-        """The name of a bound method of a precompiled codec; verb is "pack" or "unpack_from"."""
+        """Return the name of a precompiled codec's method `verb`: "pack" or "unpack_from"."""
         name = f"{verb.removesuffix('_from')}_{letters.replace('?', 't')}"
         if name not in self.names:
             self.names[name] = getattr(_codec(letters), verb)
         return name
 
     def few(self, verb: str, letter: str) -> str:
-        """The name of a tuple of such methods: the n-th is for n items of the letter."""
+        """Return the name of a tuple of such methods, of which the n-th is for n items of the letter."""
         name = f"{verb.removesuffix('_from')}_few_{letter.replace('?', 't')}"
         if name not in self.names:
             self.names[name] = tuple(getattr(_codec(letter * count), verb) for count in range(FEW))
@@ -100,19 +99,19 @@ def _codec(letters: str) -> Codec:
 
 
 def free_name(name: str, taken: tuple[str, ...]) -> str:
-    """A variable's name, changed where the written code or an enclosing loop already uses it."""
+    """Return a name for a variable, changed if the generated code or an enclosing loop already uses it."""
     while name in _RESERVED or name in taken or iskeyword(name):
         name += "_"
     return name
 
 
 def snake_case(name: str) -> str:
-    """TopicProduceData is topic_produce_data."""
+    """Convert TopicProduceData to topic_produce_data."""
     return "".join("_" + letter.lower() if letter.isupper() else letter for letter in name).lstrip("_")
 
 
 def compiled(source: Source, title: str) -> Callable[..., Any]:
-    """The function that a source defines. Its text is shown in tracebacks and by debuggers, under the title."""
+    """Compile a source into its function. Tracebacks and debuggers show its text under the title."""
     text = "\n".join(source.lines) + "\n"
     file = f"<{title}>"
     scope = dict(source.names)
@@ -124,7 +123,7 @@ def compiled(source: Source, title: str) -> Callable[..., Any]:
 
 
 def malformed(message: str, version: int, problem: Exception) -> MalformedMessage:
-    """Return the error for a failure of a generated reader, with the field that the failing line was about."""
+    """Return the error for a failure of a generated reader, with the field of the failing line."""
     trace = problem.__traceback__
     while trace is not None and trace.tb_frame.f_code not in _PLACES:
         trace = trace.tb_next
@@ -134,7 +133,7 @@ def malformed(message: str, version: int, problem: Exception) -> MalformedMessag
 
 
 def _field(trace: TracebackType) -> str:
-    """The field of the failing line; of several that one struct call reads, the first that is not whole."""
+    """Return the field of the failing line. If one struct call reads several, it is the first incomplete one."""
     places = _PLACES[trace.tb_frame.f_code][trace.tb_lineno - 1]
     local = trace.tb_frame.f_locals
     left = local["end"] - local["pos"]

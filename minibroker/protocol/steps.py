@@ -1,8 +1,8 @@
-"""Work in steps: a generator that yields wherever others may have their turn, and returns its result at the end.
+"""Work in steps: a generator that yields where other work may run, and returns its result at the end.
 
-Between two yields a step takes a millisecond at most, and state is consistent at each of them. Who runs the steps
-decides whether others run in between: `at_once` here, a slice of time after the other in the broker's `slices.py`.
-`yield WAITING` says that there is nothing to do before others have had their turn.
+A step takes a millisecond at most, and state is consistent at each yield. `at_once` runs all steps without a pause; the
+broker's `slices.py` runs them in slices of time. `yield WAITING` says that there is nothing to do until other work has
+run.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 COUNTED_ITEMS = 1000
-RELEASED_ITEMS = 50  # each of which may hold arrays of its own that are not long
+RELEASED_ITEMS = 50  # each may contain arrays that are not long
 CHUNK_ITEMS = 100
-FEW_ITEMS = 200  # a tenth of what a slice of 2 ms has room for, and more
+FEW_ITEMS = 200  # they take less than a slice of 2 ms
 
 WAITING = True
 
@@ -25,21 +25,21 @@ Steps = Generator[Any, None, Result]
 
 
 def at_once(steps: Steps[Result]) -> Result:
-    """Run all steps without a pause and return their result; what they raise is raised.
+    """Run all steps without a pause and return their result. Raises what they raise.
 
-    Raises RuntimeError for steps that wait for others.
+    Raises RuntimeError for steps that wait for other work.
     """
     while True:
         try:
             if next(steps) is WAITING:
-                raise RuntimeError("nobody else can have a turn")
+                raise RuntimeError("steps that wait for other work cannot run at once")
         except StopIteration as end:
             result: Result = end.value
             return result
 
 
 def are_few(portions: Iterable[Sequence[Any]]) -> bool:
-    """Return whether the items of these portions, and the portions, are so few that no steps are needed for them."""
+    """Return whether the portions and their items are so few that they need no steps."""
     count = 0
     for portion in portions:
         count += 1 + len(portion)
@@ -49,7 +49,7 @@ def are_few(portions: Iterable[Sequence[Any]]) -> bool:
 
 
 def each(make: Callable[[Item], Result], items: Iterable[Item]) -> Steps[list[Result]]:
-    """Return what `make` gives for each of the items, a step an item."""
+    """Return `make(item)` for each item, one in each step."""
     made: list[Result] = []
     for item in items:
         made.append(make(item))
@@ -58,7 +58,7 @@ def each(make: Callable[[Item], Result], items: Iterable[Item]) -> Steps[list[Re
 
 
 def each_once(make: Callable[[Item], Result], items: Iterable[Item]) -> Steps[list[Result]]:
-    """Make a result for each item, as `each` does; an item that stands several times gets the same object each time."""
+    """Make a result for each item as `each` does, but only once for equal items, which share the object."""
     wanted = list(items)
     made: dict[Item, Result] = {}
     for item in wanted:
@@ -69,7 +69,7 @@ def each_once(make: Callable[[Item], Result], items: Iterable[Item]) -> Steps[li
 
 
 def counted(items: Sequence[Item]) -> Steps[Counter[Item]]:
-    """Return how often each item is there."""
+    """Count the items, in steps."""
     counts: Counter[Item] = Counter()
     for portion in chunks(items, COUNTED_ITEMS):
         counts.update(portion)
@@ -78,9 +78,9 @@ def counted(items: Sequence[Item]) -> Steps[Counter[Item]]:
 
 
 def released(arrays: Sequence[list[Any]]) -> Steps[None]:
-    """Empty the arrays in steps: to free a million objects at once takes a tenth of a second.
+    """Empty the arrays in steps, as freeing a million objects at once takes a tenth of a second.
 
-    Those within others, which stand behind these, come first.
+    Inner arrays, which follow the outer ones, are emptied first.
     """
     for items in reversed(arrays):
         while items:
@@ -89,7 +89,7 @@ def released(arrays: Sequence[list[Any]]) -> Steps[None]:
 
 
 def each_in_steps(make: Callable[[Item], Steps[Result]], items: Iterable[Item]) -> Steps[list[Result]]:
-    """Make a result for each item, as `each` does, where one takes steps of its own."""
+    """Make a result for each item as `each` does, if `make` itself works in steps."""
     made: list[Result] = []
     for item in items:
         made.append((yield from make(item)))
@@ -98,12 +98,12 @@ def each_in_steps(make: Callable[[Item], Steps[Result]], items: Iterable[Item]) 
 
 
 def chunks(items: Sequence[Item], size: int = CHUNK_ITEMS) -> Iterator[Sequence[Item]]:
-    """The items in portions that are handled in one step, with nobody else in between."""
+    """Yield the items in portions for one step each."""
     return (items[start : start + size] for start in range(0, len(items), size))
 
 
 def taken(items: list[Item], size: int = CHUNK_ITEMS) -> Iterator[list[Item]]:
-    """Take the items out of the list, from the first to the last, in portions that are handled in one step."""
+    """Remove the items from the list, from the first to the last, and yield them in portions for one step each."""
     items.reverse()
     while items:
         portion = items[-size:]

@@ -1,7 +1,4 @@
-"""A message as plain Python values, for people and for JSON: dictionaries, lists, numbers and texts.
-
-The way back does not exist here. How the values are printed is the command line's business.
-"""
+"""Converts a message to plain Python values, for people and for JSON: dicts, lists, numbers and strings."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from minibroker.protocol.primitives import uuid_text
 
 
 def plain(message: Message, version: int) -> dict[str, Any]:
-    """The fields that a version has, in wire order. Bytes are base64, UUIDs as Kafka prints them."""
+    """Return the fields of a version in wire order. Bytes are base64, UUIDs as Kafka prints them."""
     return _struct(message, version, version in message.flexible)
 
 

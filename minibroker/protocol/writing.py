@@ -1,11 +1,11 @@
-"""Writes the Python that writes one version of one message: a straight line, nested as the wire nests.
+"""Generates the Python that writes one version of one message: straight code, nested like the message.
 
-The function it writes is `write(message, out)`. Neighbours of fixed size, with the length that follows them, are packed
-by one struct call. Records that lie elsewhere are noted with `out.cut`, not copied. How the text becomes a function is
-in `source.py`.
+The generated function is `write(message, out)`. Neighbouring fields of fixed size, with the length that follows them,
+are packed by one struct call. Regions of records are put in with `out.cut`, not copied. `source.py` compiles the text
+into a function.
 
-`write(message, out, limit)` of a long answer is written with `in_steps`: a generator that yields after some hundred
-items each time, and returns the arrays that are long. It raises when the answer grows beyond the limit.
+With `in_steps`, for long responses, it is `write(message, out, limit)`: a generator that yields after every some
+hundred items, and returns the long arrays. It raises if the response grows beyond the limit.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NAMES: dict[str, Any] = {
 
 
 def writing(struct: type, version: int, flexible: bool, *, in_steps: bool = False) -> Source:
-    """The function that writes a version of a struct, whole or in steps."""
+    """Generate the function that writes a version of a struct, at once or in steps."""
     source = Source(dict(_NAMES))
     with source.block(f"def write(message, out{', limit' if in_steps else ''}):"):
         if in_steps:
@@ -38,7 +38,7 @@ def writing(struct: type, version: int, flexible: bool, *, in_steps: bool = Fals
         writer.struct(struct, "message", ())
         writer.flush()
         if in_steps:
-            with source.block("if limit < 0:"):  # never: it makes a generator of structs without arrays, too
+            with source.block("if limit < 0:"):  # never true: the yield makes every function a generator
                 source.add("yield")
             source.add("return long_arrays")
         elif len(source.lines) == 1:
@@ -47,9 +47,9 @@ def writing(struct: type, version: int, flexible: bool, *, in_steps: bool = Fals
 
 
 class _Writing:
-    """Adds the lines for one kind after the other. `_run` holds fixed-size fields that wait for a common struct call.
+    """Adds the lines for each field. `_run` collects fixed-size fields for a common struct call.
 
-    `scope` is the names of the Python variables that enclosing loops still need.
+    `scope` has the names of the variables that enclosing loops still need.
     """
 
     def __init__(self, source: Source, version: int, flexible: bool, in_steps: bool) -> None:
@@ -63,7 +63,7 @@ class _Writing:
     # --- structs ---
 
     def struct(self, struct: type, name: str, scope: tuple[str, ...]) -> None:
-        """Lines that write the struct that a variable holds."""
+        """Add the lines that write the struct in a variable."""
         shape = layout(struct, self.version, self.flexible)
         scope = (*scope, name)
         for place in shape.body:
@@ -94,7 +94,7 @@ class _Writing:
         self.out = outer
 
     def _differs(self, field: Field, value: str) -> str:
-        """The test whether a tagged field has to be written: a default is left out."""
+        """Return the condition under which a tagged field is written: it does not have its default."""
         maker = default_maker(field)
         if maker is list:
             return f"{value} != []"
@@ -113,23 +113,23 @@ class _Writing:
     # --- runs of fixed size ---
 
     def _prefix(self, letter: str, length: str, function: str = "varint") -> None:
-        """Writes a length (or a count, or a null mark) together with the fixed fields before it."""
+        """Add the line that writes a length, a count or a null marker, with the fixed fields before it."""
         if letter != "B":
             self._run.append((length, letter))
             self.flush()
             return
         run, self._run = self._run, []
-        # A length below 128 is what nearly always comes, and a call costs more than all else here.
+        # The length is nearly always below 128, and a call would cost more than all else here.
         short = self._packed([*run, (length, "B")]) if run else f"ONE_BYTE[{length}]"
         long = f"{self._packed(run)} + " if run else ""
         self.source.add(f"{self.out} += {short} if {length} < 128 else {long}{function}({length})")
 
     def _run_names(self) -> tuple[str, ...]:
-        """The variables whose fields wait."""
+        """Return the variables of the collected fields."""
         return tuple(value.partition(".")[0] for value, _ in self._run)
 
     def flush(self) -> None:
-        """Writes the fields that wait."""
+        """Add the line that writes the collected fields."""
         run, self._run = self._run, []
         if run == [("", "x")]:
             self.source.add(f"{self.out}.append(0)")
@@ -165,7 +165,7 @@ class _Writing:
             self.flush()
 
     def _counted(self, kind: Kind, value: str, compact: bool, nullable: bool, scope: tuple[str, ...]) -> None:
-        """A value with its length, or an array with its count, before it."""
+        """Add the lines for a value after its length, or an array after its count."""
         if kind.item is not None:
             self._array(kind.item, value, compact, nullable, scope)
         elif kind.code == "records":

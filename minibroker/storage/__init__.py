@@ -1,1 +1,1 @@
-"""The log on disk, in Apache Kafka's own files. Speaks offsets, batches and time, never requests."""
+"""The log on disk, in Apache Kafka's own files. Its interface is offsets, batches and time, never requests."""

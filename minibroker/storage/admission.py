@@ -1,7 +1,7 @@
-"""What a produced batch must be before it is appended, and what the topic's settings change in it.
+"""Checks a produced batch before it is appended, and changes in it what the topic's settings say.
 
 The rules and the error codes are those of Kafka's broker (ProduceRequest.validateRecords, LogValidator, UnifiedLog).
-What concerns the records alone is in the protocol's `validation.py`, a producer's sequences in `ProducerStates.check`.
+The checks of single records are in the protocol's `validation.py`, those of sequences in `ProducerStates.check`.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ from minibroker.storage.log_settings import CODECS, LogSettings
 
 _PRODUCER = "producer"
 _NOT_PLAIN = ENCODING_MASK | CONTROL_BIT
-_PLAIN = frozenset({_PRODUCER, "uncompressed"})  # the codecs under which a plain batch stays one
+_PLAIN = frozenset({_PRODUCER, "uncompressed"})  # the values of compression.type that leave a plain batch as it is
 
 
 def is_plain(records: Bytes) -> bool:
-    """Whether these are up to 64 KiB of format 2, neither compressed nor control records: what most often comes."""
+    """Return whether these are up to 64 KiB of format 2, neither compressed nor control records: the common case."""
     return (
         HEADER_BYTES <= len(records) <= SMALL_BYTES
         and records[MAGIC_POSITION] == MAGIC
@@ -65,7 +65,7 @@ def is_plain(records: Bytes) -> bool:
 
 
 def admit_plain(log: Log, records: memoryview, now_ms: int) -> Admitted | None:
-    """Admit a batch that `is_plain`, as `admit` does; return None, and do nothing, if the log wants other batches."""
+    """Admit a batch that `is_plain`, as `admit` does. Return None if the log's settings need more than that."""
     settings = log.settings
     if (
         settings.compression_type not in _PLAIN
@@ -83,11 +83,11 @@ def admit_plain(log: Log, records: memoryview, now_ms: int) -> Admitted | None:
 
 
 def admit(log: Log, records: memoryview, *, api_version: int, now_ms: int) -> Admitted:
-    """The batch to append, and its header: `records` itself, changed in place, or a recompressed copy of it.
+    """Return the batch to append, and its header: `records` itself, changed in place, or a recompressed copy.
 
-    `records` is what a Produce request of `api_version` brings for one partition; where formats 0 and 1 come into it,
-    see `format_admission.py`, which gives a header a message. Raises `KafkaError`: CORRUPT_MESSAGE (length, magic,
-    checksum), INVALID_RECORD and INVALID_TIMESTAMP (`InvalidRecords`, with the records they are about),
+    `records` is what a Produce request of `api_version` contains for one partition. For formats 0 and 1 see
+    `format_admission.py`, which returns a header for each message. Raises `KafkaError`: CORRUPT_MESSAGE (length,
+    magic, checksum), INVALID_RECORD and INVALID_TIMESTAMP (`InvalidRecords`, which lists the records),
     MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE.
     """
     admitted = admit_plain(log, records, now_ms) if is_plain(records) else None
@@ -95,9 +95,9 @@ def admit(log: Log, records: memoryview, *, api_version: int, now_ms: int) -> Ad
 
 
 def admit_in_steps(log: Log, records: memoryview, *, api_version: int, now_ms: int) -> Steps[Admitted]:
-    """Admit records as `admit` does, in steps of some milliseconds at most. The log's settings at its begin count.
+    """Admit records as `admit` does, in steps of a few milliseconds at most, by the log's settings at the first step.
 
-    The result is to be appended at once: messages of formats 0 and 1 have the offsets from the log's end on.
+    The caller must append the result at once, as messages of formats 0 and 1 have their final offsets.
     """
     settings = log.settings
     if settings.message_format_version != MAGIC:
@@ -133,7 +133,7 @@ def admit_in_steps(log: Log, records: memoryview, *, api_version: int, now_ms: i
 
 
 def _check_header(header: BatchHeader, size_bytes: int, settings: LogSettings, api_version: int) -> None:
-    """Check what is known before the records are looked at."""
+    """Check what the header says, before the records are read. Raises `KafkaError`."""
     if header.base_offset:
         raise InvalidRecords(f"The baseOffset of the record batch should be 0, but it is {header.base_offset}")
     if size_bytes > settings.max_message_bytes or size_bytes > settings.segment_bytes:
@@ -148,13 +148,13 @@ def _rules(settings: LogSettings, now_ms: int, *, any_offsets: bool) -> Rules:
     if settings.message_timestamp_type == LOG_APPEND_TIME:
         return Rules(keys_required, any_offsets=any_offsets)
     times = settings.create_times(now_ms)
-    return tuple.__new__(Rules, (keys_required, *times, any_offsets))  # half the time of `Rules()`
+    return tuple.__new__(Rules, (keys_required, *times, any_offsets))  # takes half the time of `Rules()`
 
 
 def _with_times(
     records: memoryview, header: BatchHeader, settings: LogSettings, largest: int, now_ms: int
 ) -> BatchHeader:
-    """The header, with the times that the topic wants in it; `largest` is the records' largest."""
+    """Set the batch's timestamps by the topic's timestamp type, and return its header. `largest` is of the records."""
     if settings.message_timestamp_type == LOG_APPEND_TIME:
         return _stamped(records, header, now_ms)
     if largest != header.max_timestamp or header.attributes & TIMESTAMP_TYPE_BIT:
@@ -165,10 +165,10 @@ def _with_times(
 def _as_produced(
     records: memoryview, header: BatchHeader, settings: LogSettings
 ) -> Steps[tuple[memoryview, BatchHeader]]:
-    """A batch whose bit 7 is set, with the attributes of its records.
+    """Return a batch with bit 7 set, with the attributes of its records put in again.
 
-    Only to a topic that has ever stored batches without them does the bit mean that they are missing; elsewhere it has
-    no meaning, as in Kafka, and is cleared.
+    The bit says that they are missing only if the topic has ever stored batches without them. Otherwise it has no
+    meaning, as in Kafka, and is cleared.
     """
     if settings.record_attributes_elide is None:
         batch = assemble(header._replace(attributes=header.attributes & ~ELIDED_BIT), records[HEADER_BYTES:])
@@ -181,14 +181,14 @@ def _as_produced(
 def _without_attributes(
     records: memoryview, header: BatchHeader, settings: LogSettings
 ) -> Steps[tuple[memoryview, BatchHeader]]:
-    """The batch as a topic with `record.attributes.elide` stores it."""
+    """Return the batch as a topic with `record.attributes.elide` stores it."""
     level = settings.compression_level(header.compression)
     batch = yield from without_attributes_in_steps(records, header, level)
     return (records, header) if batch is None else (memoryview(batch), read_header(batch))
 
 
 def _only_batch(records: memoryview, header: BatchHeader) -> memoryview:
-    """The first batch, if no other follows. As in Kafka, an incomplete one after it is dropped without a word."""
+    """Return the first batch, if no other follows. As in Kafka, an incomplete one behind it is silently dropped."""
     rest = records[header.size_bytes :]
     try:
         check_batch(rest)
@@ -214,7 +214,7 @@ def _too_large(size_bytes: int, settings: LogSettings) -> KafkaError:
 
 
 def _stamped(records: memoryview, header: BatchHeader, now_ms: int) -> BatchHeader:
-    """The header after the topic's LogAppendTime was put in, which a producer must not do itself."""
+    """Set LogAppendTime in the batch and return its header. Raises `InvalidRecords` if the producer has set it."""
     if header.timestamp_type == LOG_APPEND_TIME:
         raise stamped_by_producer(range(header.record_count))
     set_log_append_time(records, 0, now_ms)
@@ -222,7 +222,7 @@ def _stamped(records: memoryview, header: BatchHeader, now_ms: int) -> BatchHead
 
 
 def _timed(records: memoryview, header: BatchHeader, largest: int) -> BatchHeader:
-    """The header of a topic with CreateTime, corrected in what it says of the records' timestamps."""
+    """Set CreateTime and the largest timestamp in the batch, and return its header. Raises `InvalidRecords`."""
     if header.timestamp_type == LOG_APPEND_TIME and largest < 0:
         raise stamped_by_producer(range(header.record_count))
     set_max_timestamp(records, 0, CREATE_TIME, largest)
@@ -232,7 +232,7 @@ def _timed(records: memoryview, header: BatchHeader, largest: int) -> BatchHeade
 def _recompressed(
     records: memoryview, header: BatchHeader, settings: LogSettings, *, renumbers: bool = False
 ) -> Steps[tuple[memoryview, BatchHeader]]:
-    """The batch under the topic's own codec, and with `renumbers` with offset deltas from 0 on, as Kafka writes it."""
+    """Return the batch in the topic's codec, and with `renumbers` with offset deltas from 0 on, as Kafka writes it."""
     codec = CODECS[settings.compression_type]
     batch = yield from recompress_in_steps(
         records,

@@ -1,7 +1,7 @@
-"""Walking through the batches of a `.log` file, of whatever formats, header by header, a block at a time.
+"""Reads the headers of the batches in a `.log` file, of all formats, a block at a time.
 
-A message of format 0 or 1 comes as the batch of one that `message.py` makes of it, a wrapper with the last offset only.
-Nothing is cut or repaired here; a batch that cannot be is reported by file and position.
+A message of format 0 or 1 appears as a batch of one record (see `message.py`), a wrapper with its last offset only.
+Nothing is truncated or repaired here. Errors name the file and the position of an invalid batch.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from minibroker.storage.files import File
 
 SCAN_BLOCK_BYTES = 8 << 10
 RECOVERY_BLOCK_BYTES = 1 << 20
-HEADERS_AT_ONCE = 512  # how many batches are passed in one step
+HEADERS_AT_ONCE = 512  # batches in one step
 
 # base_offset, batch_length, magic, last_offset_delta
 _SPAN = Struct(">qi4xb6xi")
@@ -37,15 +37,15 @@ _SPAN = Struct(">qi4xb6xi")
 def headers(
     file: File, position: int, end: int, block_bytes: int = SCAN_BLOCK_BYTES
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of each batch from `position` to `end`, checksums left unread.
+    """Yield (position, header) of each batch from `position` to `end`. Checksums are not verified.
 
-    Raises `CorruptBatch`, whose position is one in the file, at a batch that is not whole or has an impossible header.
+    Raises `CorruptBatch`, with its position in the file, at a batch that is incomplete or has an impossible header.
     """
     block, start, length = b"", position, 0
     while position < end:
         at = position - start
         if at + HEADER_BYTES > len(block):
-            # Where batches are larger than blocks, the next one will be too: its header alone is read.
+            # If batches are larger than blocks, the next one probably is too: read only its header.
             size = block_bytes if length < block_bytes else HEADER_BYTES
             block, start, at = _block(file, position, end, size), position, 0
         header = BatchHeader._make(HEADER.unpack_from(block, at))
@@ -56,7 +56,7 @@ def headers(
 
 
 def spans(file: File, position: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """(position, size, base offset, last offset) of each batch from `position` to `end`: a cheaper `headers`."""
+    """Yield (position, size, base offset, last offset) of each batch from `position` to `end`: a cheaper `headers`."""
     block, start, length = b"", position, 0
     while position < end:
         at = position - start
@@ -72,9 +72,9 @@ def spans(file: File, position: int, end: int) -> Iterator[tuple[int, int, int, 
 
 
 def sound_batches(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of each batch from `position` to `end`, each with its checksum verified.
+    """Yield (position, header) of each batch from `position` to `end`, once its checksum is verified.
 
-    Raises `CorruptBatch`, whose position is one in the file, at the first batch that is torn or corrupt.
+    Raises `CorruptBatch`, with its position in the file, at the first batch that is incomplete or corrupt.
     """
     block, start = memoryview(b""), position
     while position < end:
@@ -84,22 +84,22 @@ def sound_batches(file: File, position: int, end: int) -> Iterator[tuple[int, Ba
         header = BatchHeader._make(HEADER.unpack_from(block, at))
         size = header.batch_length + LOG_OVERHEAD_BYTES
         if at and at + size > len(block):
-            block = memoryview(b"")  # read on from this batch, so that it lies in the block if it is no larger
+            block = memoryview(b"")  # read the next block from this batch on, so that it contains all of it, if it can
             continue
         body = block[at + CRC_START : max(at + size, at + CRC_START)]
         crc = crc32c(body)
         if crc != header.crc or header.magic != MAGIC or not HEADER_BYTES <= size == CRC_START + len(body):
-            header = _checked_closely(file, header, (block[at:], position, end), crc, len(body))
+            header = _check_large_or_old(file, header, (block[at:], position, end), crc, len(body))
         yield position, header
         position += size
 
 
-def _checked_closely(
+def _check_large_or_old(
     file: File, header: BatchHeader, place: tuple[memoryview, int, int], crc: int, checked_bytes: int
 ) -> BatchHeader:
-    """The header of a batch that is larger than a block, or of an old format; or else what is wrong with it.
+    """Return the header of a batch that is larger than a block, or of an old format. Raises `CorruptBatch`.
 
-    `place` is block, position and end.
+    `place` is (block, position, end).
     """
     block, position, end = place
     _check(file, header.batch_length, header.magic, position, end)
@@ -113,9 +113,9 @@ def _checked_closely(
 
 
 def stored_batch(file: File, position: int, header: BatchHeader) -> bytes | bytearray:
-    """A batch that is about to be looked into, as it lies at `position`; its header was read there before.
+    """Return the bytes of the batch at `position`, whose header was read before.
 
-    Raises `CorruptBatch`, which says where, if its checksum is not right.
+    Raises `CorruptBatch`, which says where, if its checksum is wrong.
     """
     return at_once(stored_batch_in_steps(file, position, header))
 
@@ -143,12 +143,12 @@ def stored_batch_in_steps(file: File, position: int, header: BatchHeader) -> Ste
 
 
 def is_blank(file: File, position: int) -> bool:
-    """Whether there are zeros where the header of a batch must be: nothing was written there yet."""
+    """Return whether there are only zeros in place of a batch's header: nothing was written there yet."""
     return not any(file.read(position, HEADER_BYTES))
 
 
 def misplaced(file: File, position: int, header: BatchHeader, next_offset: int) -> CorruptBatch:
-    """Return the error for a batch whose offsets cannot be, where `next_offset` or a somewhat larger one must come."""
+    """Return the error for a batch with invalid offsets: its base offset must be `next_offset` or larger."""
     return CorruptBatch(
         f"{file.path}: the batch at {position} has the offset {header.base_offset}, "
         f"the one before it ends at {next_offset}",
@@ -159,7 +159,10 @@ def misplaced(file: File, position: int, header: BatchHeader, next_offset: int) 
 def _check_crc(
     file: File, header: BatchHeader, position: int, known: tuple[Callable[[bytes, int], int], int, int]
 ) -> None:
-    """`known` is the checksum's function, its value up to here, and where that is: large batches are read in pieces."""
+    """Read the rest of a batch in pieces, and raise `CorruptBatch` if its checksum is wrong.
+
+    `known` is (checksum function, its value so far, the position in the file up to which it is computed).
+    """
     function, crc, at = known
     end = position + header.size_bytes
     while at < end:
@@ -173,7 +176,7 @@ def _check_crc(
 
 
 def _block(file: File, position: int, end: int, block_bytes: int) -> bytes:
-    """Return what lies at `position`, enough for a header; a message that is shorter than one has zeros after it."""
+    """Read a block that contains the header at `position`. A message shorter than a header is padded with zeros."""
     block = file.read(position, min(block_bytes, end - position))
     if len(block) < HEADER_BYTES:
         if len(block) < MIN_MESSAGE_BYTES[0] or not is_old(block):

@@ -1,7 +1,4 @@
-"""What the storage is given from outside: the disk, time, other threads, chance. Tests replace all of it.
-
-What is done with them stands where it is done.
-"""
+"""What the storage gets from outside: the disk, time, other threads, and random numbers. Tests replace them."""
 
 from __future__ import annotations
 
@@ -17,12 +14,12 @@ RunAside = Callable[[Callable[[], None], Done], None]
 
 
 def run_at_once(work: Callable[[], None], done: Done) -> None:
-    """Do the work here and now, where there is no other thread, and no loop that must not wait."""
+    """Run the work here and now, where there is no other thread, and no event loop to block."""
     done(attempt(work))
 
 
 def attempt(work: Callable[[], None]) -> Exception | None:
-    """Do the work; what it raised, or None."""
+    """Run the work, and return what it raised, or None."""
     try:
         work()
     except Exception as error:
@@ -33,8 +30,8 @@ def attempt(work: Callable[[], None]) -> Exception | None:
 class Environment(NamedTuple):
     """The environment of every log: the disk, the clock, timers, another thread, and random numbers.
 
-    `now_ms()` is the wall clock, ms since 1970; `schedule(delay_ms, callback)` calls `callback()` after a while;
-    `run_aside(work, done)` does the slow work of a flush in another thread; `random` is for the jitter of segments.
+    `now_ms()` is the wall clock, ms since 1970; `schedule(delay_ms, callback)` calls `callback()` after the delay;
+    `run_aside(work, done)` runs slow work in another thread; `random` is for the jitter of segments.
     """
 
     disk: Disk

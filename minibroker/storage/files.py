@@ -1,6 +1,6 @@
-"""The one door to the disk: every byte that the broker stores or looks up passes through `Disk` and `File`.
+"""The only access to the disk: all that the broker stores and reads goes through `Disk` and `File`.
 
-What the files mean is not known here. Tests replace the two classes by ones that fail on demand.
+Tests replace the two classes by ones that fail on demand.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ import errno
 import fcntl
 import os
 
-# What the system says where a process, or the machine, has too many files open. No fsync ends so, only an open.
+# The errors for too many open files of a process, or of the machine. Only open() fails with them, never fsync().
 TOO_MANY_FILES = frozenset({errno.EMFILE, errno.ENFILE})
 
 Bytes = bytes | bytearray | memoryview
 
-# The files we read whole are checkpoints, snapshots and indexes; an index has at most `segment.index.bytes`.
+# Checkpoints, snapshots and indexes are read whole; an index has at most `segment.index.bytes`.
 MAX_WHOLE_FILE_BYTES = 1 << 30
 
 
 class File:
-    """One open file. Its descriptor is closed by `close()`, or when the last reference to it goes.
+    """An open file. Its descriptor is closed by `close()`, or with the last reference to the object.
 
-    So a region of a segment that waits in a connection's queue stays readable after the segment was deleted.
+    So a region of a segment in a connection's queue stays readable after the segment was deleted.
     Every method raises `OSError` as the system does.
     """
 
@@ -32,7 +32,7 @@ class File:
         self._fd = fd
 
     def read(self, position: int, size: int) -> bytes:
-        """The `size` bytes from `position` on, fewer only if the file ends before."""
+        """Return `size` bytes from `position` on, fewer only if the file ends before."""
         data = os.pread(self._fd, size, position)
         if len(data) == size or not data:
             return data
@@ -53,23 +53,23 @@ class File:
             data = data[written:]
 
     def sendfile(self, socket_fd: int, position: int, size: int) -> int:
-        """Send up to `size` bytes from `position` to a socket without copying them; how many went out."""
+        """Send up to `size` bytes from `position` to a socket without copying them. Return how many were sent."""
         return os.sendfile(socket_fd, self._fd, position, size)
 
     def truncate(self, size: int) -> None:
-        """Cut, or extend by zeros, to `size` bytes."""
+        """Truncate to `size` bytes, or extend with zeros."""
         os.ftruncate(self._fd, size)
 
     def sync(self) -> None:
-        """Return once all that was written is on the disk itself. Slow: never in the event loop's thread."""
+        """Wait until all that was written is on the disk (fsync). Slow: not for the event loop's thread."""
         os.fsync(self._fd)
 
     def size_bytes(self) -> int:
-        """The size of the file as the file system has it."""
+        """Return the size of the file."""
         return os.fstat(self._fd).st_size
 
     def close(self) -> None:
-        """Give the descriptor back. A second call does nothing."""
+        """Close the descriptor. A second call does nothing."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
@@ -82,83 +82,83 @@ class Disk:
     """The operations on names: files and directories. Every method raises `OSError` as the system does."""
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """Open for reading and writing, made empty first if it is not there and `create` is set.
+        """Open a file for reading and writing. With `create`, create it if it does not exist.
 
-        On a file system that has become read-only what is there can still be read: then only writing fails.
+        On a file system that has become read-only, the file can still be read, and only writing fails.
         """
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         try:
-            return self.opened(path, os.open(path, flags, 0o644))
+            return self.make_file(path, os.open(path, flags, 0o644))
         except OSError as error:
             if create or error.errno != errno.EROFS:
                 raise
             return self.open_to_read(path)
 
     def open_to_read(self, path: str) -> File:
-        """Open a file for reading only, by those who must not change it."""
-        return self.opened(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        """Open a file for reading only."""
+        return self.make_file(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
 
-    def opened(self, path: str, fd: int) -> File:
-        """Return what `open` gives for a descriptor; a disk with a kind of files of its own overrides it."""
+    def make_file(self, path: str, fd: int) -> File:
+        """Return the file of a descriptor. Subclasses with their own kind of files override this."""
         return File(path, fd)
 
     def exists(self, path: str) -> bool:
-        """Whether anything has this name."""
+        """Return whether the path exists."""
         return os.path.exists(path)
 
     def is_directory(self, path: str) -> bool:
-        """Whether the name is a directory's."""
+        """Return whether the path is a directory."""
         return os.path.isdir(path)
 
     def size_bytes(self, path: str) -> int:
-        """The size of the file of this name."""
+        """Return the size of a file."""
         return os.stat(path).st_size
 
     def modified_ms(self, path: str) -> int:
-        """When the file was written last, in ms since 1970."""
+        """Return when the file was last written, in ms since 1970."""
         return os.stat(path).st_mtime_ns // 1_000_000
 
     def set_modified_ms(self, path: str, time_ms: int) -> None:
-        """Set the time at which the file counts as written last, in ms since 1970."""
+        """Set the file's modification time, in ms since 1970."""
         os.utime(path, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
 
     def space_bytes(self, path: str) -> tuple[int, int]:
-        """(size, free for us) of the file system that the path is on."""
+        """Return (size, free for us) of the path's file system."""
         found = os.statvfs(path)
         return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
 
     def names(self, directory: str) -> list[str]:
-        """The names in a directory, sorted."""
+        """Return the names in a directory, sorted."""
         return sorted(os.listdir(directory))
 
     def parent(self, path: str) -> str:
-        """The directory that the name is in."""
+        """Return the directory that contains the path."""
         return os.path.dirname(path.rstrip("/")) or ("/" if path.startswith("/") else ".")
 
     def missing(self, path: str) -> list[str]:
-        """The directories that `make_directory` would make, the last one first."""
+        """Return the directories that `make_directory` would create, the innermost first."""
         if self.exists(path):
             return []
         return [path, *self.missing(self.parent(path))]
 
     def make_directory(self, path: str) -> None:
-        """Make a directory and those above it, unless it is there."""
+        """Create a directory and its parents, as far as they do not exist."""
         os.makedirs(path, exist_ok=True)
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file or directory another name; a file of that name is replaced at the same instant."""
+        """Rename a file or directory. It atomically replaces a file that has the new name."""
         os.replace(old, new)
 
     def remove(self, path: str) -> None:
-        """Remove a file. One that is not there is well."""
+        """Remove a file, if it exists."""
         try:
             os.unlink(path)
         except FileNotFoundError:
             return
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory with all that is in it. One that is not there is well."""
-        import shutil  # it imports every archive format, which a start need not wait for
+        """Remove a directory and all that is in it, if it exists."""
+        import shutil  # here, as it imports every archive format, which would slow down the start
 
         try:
             shutil.rmtree(path)
@@ -166,7 +166,7 @@ class Disk:
             return
 
     def read_whole(self, path: str) -> bytes:
-        """All bytes of a small file. Raises `OSError` (EFBIG) rather than take more than 1 GiB of memory."""
+        """Return all bytes of a small file. Raises `OSError` (EFBIG) above 1 GiB."""
         file = self.open(path)
         try:
             size = file.size_bytes()
@@ -177,9 +177,9 @@ class Disk:
             file.close()
 
     def write_whole(self, path: str, data: Bytes, *, sync: bool) -> None:
-        """Put `data` in place of the file's content at one instant: a reader or a crash sees the old or the new.
+        """Replace the file's content atomically: readers, also after a crash, see either the old or the new content.
 
-        With `sync`, the new content is on the disk itself on return; without, a power cut may bring the old one back.
+        With `sync`, the new content is synced on return. Without, a power cut may bring the old one back.
         """
         temporary = f"{path}.tmp"
         file = self.open(temporary, create=True)
@@ -195,7 +195,7 @@ class Disk:
             self.sync_directory(os.path.dirname(path))
 
     def sync_directory(self, path: str) -> None:
-        """Return once names made, changed or removed in the directory are so on the disk itself."""
+        """Wait until the names created, changed or removed in the directory are on the disk (fsync)."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
@@ -203,10 +203,10 @@ class Disk:
             os.close(fd)
 
     def lock(self, path: str) -> File | None:
-        """Take the lock that the file of this name stands for, until the `File` is closed; None if another has it.
+        """Lock the file until the returned `File` is closed. Return None if somebody else has the lock.
 
-        Two kinds of lock are taken: POSIX record locks are what a Java broker takes and what holds against one, but
-        a process never conflicts with itself there; flock() tells two brokers in one process from each other.
+        It takes two locks: a POSIX record lock, as Java brokers do, and flock(), as a record lock does not exclude
+        another broker in the same process.
         """
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:

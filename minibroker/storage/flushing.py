@@ -1,10 +1,10 @@
-"""Bringing a log to the disk itself: one flush at a time, and who waits for it (group commit).
+"""Syncing a log (fsync): one flush at a time, on which several requests can wait (group commit).
 
-    event loop            begin: what must be synced -----> finish: the recovery point moves, waiters are told
+    event loop            begin: what must be synced -----> finish: move the recovery point, call the waiters
     another thread                               sync ---/
 
-While a flush is on its way, all who ask for one wait for the next, together. What a flush consists of, and what follows
-from it, is decided by the log.
+Requests during a flush wait for the next one together. The log decides which files to sync, and moves the recovery
+point.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("minibroker.storage")
 
-# Is told once all that had been appended when it asked is on the disk itself, or why it is not.
+# Called when all that was appended before the request is synced, with None, or with the error.
 Waiter = Callable[[KafkaError | None], None]
 
 
 class Flush(NamedTuple):
-    """The files to sync so that nothing below `end_offset` can be lost any more; they stay open until then.
+    """The files to sync so that nothing below `end_offset` can be lost. They stay open until then.
 
     `active_base_offset` and `truncation_generation` are those of the log when the flush began. With `whole`, the
     indexes of the active segment are among the files.
@@ -44,7 +44,7 @@ class Flush(NamedTuple):
     sync_directory: Callable[[str], None]
 
     def sync(self) -> None:
-        """Return once all is on the disk itself. May run in any thread, as it changes nothing. Raises `OSError`."""
+        """Sync all files and directories. May run in any thread, as it changes no state. Raises `OSError`."""
         for file in self.files:
             file.sync()
         for path in self.directories:
@@ -68,13 +68,13 @@ class Flusher:
 
     @property
     def is_needed(self) -> bool:
-        """Whether what the log holds may be acknowledged only after a flush: one is due (flush.messages), or begun."""
+        """Whether acknowledgements must wait for a flush: one is due (`flush.messages`), or has begun."""
         log = self._log
         begun = self._on_its_way is not None and log.settings.flush_messages != MAX_LONG
         return begun or log.next_offset >= log.flush_at
 
     def request(self, waiter: Waiter | None = None) -> None:
-        """Bring all that the log holds now to the disk itself, and then call `waiter`."""
+        """Sync all that the log contains now, and then call `waiter`."""
         if self._successor is not None:
             self._successor.request(waiter)
             return
@@ -88,18 +88,18 @@ class Flusher:
             self._again = True
 
     def hold(self) -> bool:
-        """Begin no further flush until `release`; whether none is on its way any more."""
+        """Begin no flush until `release`. Return whether none is running."""
         self._held = True
         return self._on_its_way is None
 
     def release(self) -> None:
-        """Go on, with what was asked for meanwhile."""
+        """Allow flushes again, and begin the one that was requested since `hold`."""
         self._held = False
         if self._again and self._on_its_way is None:
             self._begin()
 
     def hand_over(self, successor: Flusher) -> None:
-        """Let another log's flusher do what is asked of this one, which is held, from now on and since it is held."""
+        """Pass all requests since `hold`, and all later ones, to another log's flusher. This one must be held."""
         self._successor = successor
         waiters, self._next_waiters = self._next_waiters, []
         for waiter in waiters:
@@ -107,7 +107,7 @@ class Flusher:
         successor.request()
 
     def _covers(self, flush: Flush) -> bool:
-        """Whether nothing has happened to the log since the flush began."""
+        """Return whether the log has not changed since the flush began."""
         log = self._log
         begun = flush.end_offset, flush.active_base_offset, flush.truncation_generation
         return begun == (log.log_end_offset, log.segments[-1].base_offset, log.truncation_generation)
@@ -118,10 +118,10 @@ class Flusher:
         try:
             flush = self._log.begin_flush()
         except KafkaError as error:
-            tell_each(waiters, error)
+            call_each(waiters, error)
             return
         if flush is None:
-            tell_each(waiters, None)
+            call_each(waiters, None)
             return
         self._on_its_way, self._waiters = flush, waiters
         self._run_aside(flush.sync, partial(self._finish, flush))
@@ -131,14 +131,14 @@ class Flusher:
         waiters = self._waiters
         failure = self._log.finish_flush(flush, error)
         if self._again and not self._held:
-            self._begin()  # before anybody is told, as the disk need not wait for that
-        tell_each(waiters, failure)
+            self._begin()  # before calling the waiters, for which the disk need not wait
+        call_each(waiters, failure)
 
 
-def tell_each(waiters: Iterable[Callable[..., None]], *told: Any) -> None:
-    """Call each waiter with `told`. One that raises is a mistake in it alone, and goes to the log."""
+def call_each(waiters: Iterable[Callable[..., None]], *arguments: Any) -> None:
+    """Call each waiter with `arguments`. An exception in one is logged, and does not affect the others."""
     for waiter in waiters:
         try:
-            waiter(*told)
+            waiter(*arguments)
         except Exception:
-            logger.exception("somebody who waited could not be told; the others are")
+            logger.exception("a callback after a flush has failed; the others are called")

@@ -1,14 +1,13 @@
-"""What becomes of produced records where their format, or that of the log (`message.format.version`), is 0 or 1.
+"""Admits produced records if their format, or that of the log (`message.format.version`), is 0 or 1.
 
-The rules are those of Kafka's LogValidator. Where both formats are 2, nothing of this is asked: see `admission.py`. The
-formats themselves are the protocol's business.
+The rules are those of Kafka's LogValidator. If both formats are 2, `admission.py` does all, and calls nothing here.
 
-    came            log     what is done, but for checks
-    0 or 1 plain    same    the offset of each message is set, and in format 1 its timestamp: in place
-    1 wrapped       same    the wrapper's offset and timestamp are set, if the inner offsets count from 0: in place
-    all others              the records are written anew, with offsets from the log's end on, in one batch or wrapper
+    produced        log     besides the checks
+    0 or 1 plain    same    sets the offset of each message, and in format 1 its timestamp, in place
+    1 wrapped       same    sets the wrapper's offset and timestamp in place, if the inner offsets begin at 0
+    all others              writes the records anew, with offsets from the log's end on, in one batch or wrapper
 
-A log of another codec (`compression.type`) has them written anew as well, plain messages together in one wrapper.
+Records for a log with another codec (`compression.type`) are also written anew, plain messages in one wrapper.
 """
 
 from __future__ import annotations
@@ -59,14 +58,14 @@ FIRST_VERSION_WITH_FORMAT_2 = 3
 FIRST_VERSION_WITH_ZSTD = 7
 _MESSAGES_AT_ONCE = 256
 _ATTEMPTS = 3
-ZSTD = int(Compression.ZSTD)  # comparing with a member of an enumeration takes three times as long
+ZSTD = int(Compression.ZSTD)  # a comparison with an enumeration's member takes three times as long
 
 
 class Source(NamedTuple):
-    """Records as they came: the format and codec of all of them, how many there are, and they themselves, repeatedly.
+    """Produced records: their format, codec and number, and an iterable over them that can be used repeatedly.
 
-    `counts_from_0` says that the offsets in a wrapper do; `largest_timestamp` is -1 if no record has one. `places`
-    are the positions and headers of the messages of a set, wrappers as one.
+    `counts_from_0` says that the offsets in a wrapper count from 0; `largest_timestamp` is -1 if no record has one.
+    `places` are the positions and headers of the messages of a set, in which a wrapper is one message.
     """
 
     magic: int
@@ -83,8 +82,8 @@ def admit_formats(
 ) -> Steps[Admitted]:
     """Return what to append, with its offsets, and its headers: `records` itself, changed in place, or new bytes.
 
-    Raises `KafkaError` as `admit` does, and UNSUPPORTED_FOR_MESSAGE_FORMAT for the records of a producer with an id
-    where the log's format has no place for it.
+    Raises `KafkaError` as `admit` does, and UNSUPPORTED_FOR_MESSAGE_FORMAT for records with a producer id if the log's
+    format has no field for it.
     """
     if len(records) > MAGIC_POSITION and records[MAGIC_POSITION] == MAGIC:
         source = yield from _batch(records, settings, api_version, now_ms)
@@ -101,7 +100,7 @@ def admit_formats(
         admitted = yield from _admitted(records, source, offset, settings, now_ms)
         if log.next_offset == offset:
             break
-    else:  # others have appended each time: no pause any more
+    else:  # there were other appends each time, so do it without a pause
         admitted = at_once(_admitted(records, source, log.next_offset, settings, now_ms))
     if len(admitted[0]) > settings.segment_bytes:
         raise KafkaError(
@@ -113,7 +112,7 @@ def admit_formats(
 
 
 def _admitted(records: memoryview, source: Source, offset: int, settings: LogSettings, now_ms: int) -> Steps[Admitted]:
-    """Return what is to be appended at `offset`."""
+    """Return the bytes and headers to append at `offset`."""
     codec = CODECS.get(settings.compression_type, source.codec)
     same = source.magic == settings.message_format_version and codec == source.codec
     if same and source.codec == 0:
@@ -123,11 +122,11 @@ def _admitted(records: memoryview, source: Source, offset: int, settings: LogSet
     return (yield from _rewritten(source, codec, offset, settings, now_ms))
 
 
-# --- what came ----------------------------------------------------------------------------------
+# --- reading the produced records ---------------------------------------------------------------
 
 
 def _batch(records: memoryview, settings: LogSettings, api_version: int, now_ms: int) -> Steps[Source]:
-    """A batch of format 2 for a log of format 0 or 1."""
+    """Check a batch of format 2 for a log of format 0 or 1."""
     header = yield from check_batch_in_steps(records)
     if header.size_bytes != len(records):
         raise InvalidRecords("Produce requests must contain exactly one record batch")
@@ -151,7 +150,7 @@ def _batch(records: memoryview, settings: LogSettings, api_version: int, now_ms:
 
 
 class _Replayed:
-    """The records of a batch, as often as they are asked for."""
+    """The records of a batch. Each iteration begins again."""
 
     def __init__(self, batch: memoryview) -> None:
         self._batch = batch
@@ -161,7 +160,7 @@ class _Replayed:
 
 
 def _messages(records: memoryview, settings: LogSettings, now_ms: int) -> Steps[Source]:
-    """A set of messages of format 0 or 1, once each of them has been looked at."""
+    """Check each message of a set of format 0 or 1."""
     places = []
     for place in headers_of_set(records):
         places.append(place)
@@ -191,7 +190,7 @@ def _messages(records: memoryview, settings: LogSettings, now_ms: int) -> Steps[
 
 
 class _Messages:
-    """The messages of a set, which have passed `check_message`: those in its one wrapper, or all of it."""
+    """The messages of a set that have passed `check_message`: those in its only wrapper, or the messages of the set."""
 
     def __init__(self, records: memoryview, codec: int) -> None:
         self._data = bytes(records)
@@ -202,7 +201,7 @@ class _Messages:
             self.timestamp_type = self._wrapper.timestamp_type
 
     def messages(self) -> Iterator[Message | None]:
-        """One by one, None where others may have their turn. Raises what `read_message` and `messages_in` raise."""
+        """Yield the messages, and None where other work may run. Raises as `read_message` and `messages_in` do."""
         if self._wrapper is not None:
             return messages_in_steps(self._wrapper)
         return self._plain_messages()
@@ -225,7 +224,7 @@ class _Messages:
 
 
 class _Checking:
-    """The rules for single messages, and what is learnt of them on the way."""
+    """Checks single messages, and collects their number and largest timestamp."""
 
     def __init__(self, settings: LogSettings, now_ms: int, wrapper_timestamp_type: int) -> None:
         self.count = 0
@@ -240,7 +239,7 @@ class _Checking:
         self._stamped.code = ErrorCode.INVALID_TIMESTAMP
 
     def take(self, message: Message) -> None:
-        """Look at the next message."""
+        """Check the next message."""
         index = self.count
         self.count += 1
         timestamp = message.timestamp
@@ -263,7 +262,7 @@ class _Checking:
 
 
 def _rules(settings: LogSettings, now_ms: int) -> tuple[bool, tuple[int, int]]:
-    """Whether keys are required, and between which times create times must lie."""
+    """Return whether keys are required, and the first and last allowed create time, in ms."""
     keys_required = "compact" in settings.cleanup_policy
     if settings.message_timestamp_type == LOG_APPEND_TIME:
         return keys_required, (INT64_MIN, INT64_MAX)
@@ -287,11 +286,11 @@ def zstd_too_early(api_version: int) -> KafkaError:
     )
 
 
-# --- what is appended ---------------------------------------------------------------------------
+# --- making the bytes to append -----------------------------------------------------------------
 
 
 def _numbered(records: memoryview, source: Source, offset: int, settings: LogSettings, now_ms: int) -> Steps[Admitted]:
-    """Plain messages, changed in place."""
+    """Set offsets and times of plain messages in place."""
     headers = []
     stamped = settings.message_timestamp_type == LOG_APPEND_TIME
     for position, header in source.places:
@@ -310,7 +309,7 @@ def _numbered(records: memoryview, source: Source, offset: int, settings: LogSet
 
 
 def _moved(records: memoryview, source: Source, offset: int, settings: LogSettings, now_ms: int) -> Admitted:
-    """A wrapper of format 1, changed in place, so that what is compressed in it stays as it is."""
+    """Set offset and time of a wrapper of format 1 in place. Its compressed content stays as it is."""
     set_message_offset(records, 0, offset + source.record_count - 1)
     if settings.message_timestamp_type == LOG_APPEND_TIME:
         set_message_time(records, 0, LOG_APPEND_TIME, now_ms)
@@ -321,13 +320,13 @@ def _moved(records: memoryview, source: Source, offset: int, settings: LogSettin
 
 
 def _counted(header: BatchHeader, count: int) -> BatchHeader:
-    """The header of a wrapper that has its offset, with what is known of the messages in it."""
+    """Return the header of a wrapper with the offsets and the number of its messages."""
     first_offset = header.base_offset - count + 1
     return header._replace(base_offset=first_offset, last_offset_delta=count - 1, record_count=count)
 
 
 def _rewritten(source: Source, codec: int, offset: int, settings: LogSettings, now_ms: int) -> Steps[Admitted]:
-    """The records in the log's format and codec."""
+    """Write the records anew in the log's format and codec."""
     stamp_ms = now_ms if settings.message_timestamp_type == LOG_APPEND_TIME else None
     data = yield from build_in_steps(
         _renumbered(source.records, offset, stamp_ms),

@@ -1,7 +1,4 @@
-"""One partition's log: its segments in order, and reading, finding, flushing and cutting by offset.
-
-Appending is in `log_end.py`; a log is opened, and recovered, by `recovery.py`.
-"""
+"""A partition's log: reading, searching, flushing and truncating. `log_end.py` appends, `recovery.py` opens a log."""
 
 from __future__ import annotations
 
@@ -29,17 +26,18 @@ logger = logging.getLogger(__name__)
 class Log(LogEnd):
     """The log of (`topic`, `partition`) in `directory`. `topic_id` has 16 bytes, zeros if it is not known.
 
-    Offsets: `log_start_offset` is the first that may be read, `log_end_offset` the next to be given out; consumers see
-    what is below `high_watermark`, or below `last_stable_offset` if they read committed records only. What is below
-    `recovery_point` is known to be on the disk itself. What is below `clean_offset` has been compacted.
+    Offsets: `log_start_offset` is the first that may be read, `log_end_offset` is that of the next record. Consumers
+    read below `high_watermark`, or below `last_stable_offset` with read_committed. Everything below `recovery_point` is
+    synced. Everything below `clean_offset` has been compacted.
 
-    `truncation_generation` counts how often the log was truncated or let go; what was planned for it before is void.
+    `truncation_generation` counts how often the log was truncated or closed. A change makes flushes and cleanings void
+    that began before.
 
-    An append by which the log reaches `flush_at` should be acknowledged only when a flush has covered it
-    (`flush.messages`). `offline` says why the log is of no use until the next start, and is empty as long as it is one:
-    after a sync that failed, nobody knows what is on the disk, and a second one would not tell.
+    An append that reaches `flush_at` should be acknowledged only after a flush (`flush.messages`). `offline` says why
+    the log cannot be used until the next start, and is empty while it can: after a failed sync, what is on the disk is
+    unknown, and a second sync would not show it.
 
-    Methods raise `KafkaError`: KAFKA_STORAGE_ERROR when the disk fails, and CORRUPT_MESSAGE when it holds nonsense.
+    Methods raise `KafkaError`: KAFKA_STORAGE_ERROR if the disk fails, and CORRUPT_MESSAGE for corrupt data.
     """
 
     __slots__ = ()
@@ -61,16 +59,16 @@ class Log(LogEnd):
 
     @property
     def size_bytes(self) -> int:
-        """The size of all segments' batches."""
+        """The size of the batches in all segments."""
         return self._segments.size_bytes
 
     def read(
         self, offset: int, max_bytes: int, *, limit_offset: int | None = None, minimum_one: bool = True
     ) -> Region | None:
-        """Whole batches from the one on that contains `offset`, of one segment, below `limit_offset`.
+        """Return whole batches of one segment, from the one that contains `offset` on, below `limit_offset`.
 
-        At most `max_bytes`, except that with `minimum_one` the first batch is given whatever its size. None if nothing
-        is there. Raises `KafkaError` OFFSET_OUT_OF_RANGE below the log start offset and above the log end offset.
+        They have at most `max_bytes`, but with `minimum_one` the first batch may be larger. None if there is nothing to
+        read. Raises `KafkaError` OFFSET_OUT_OF_RANGE below the log start offset and above the log end offset.
         """
         end_offset = self.log_end_offset
         if offset >= end_offset or offset < self.log_start_offset:
@@ -89,15 +87,15 @@ class Log(LogEnd):
             raise self._failure(f"read offset {offset}", error) from error
 
     def offset_for_timestamp_in_steps(self, timestamp: int) -> Finding:
-        """The first record whose timestamp is at least `timestamp`, in ms since 1970; the log may change between."""
+        """Find the first record whose timestamp is at least `timestamp`, in ms. The log may change between steps."""
         return self._found(f"find timestamp {timestamp}", lambda start: self._segments.first_at(timestamp, start))
 
     def offset_of_max_timestamp_in_steps(self) -> Finding:
-        """The first record with the largest timestamp of all (KIP-734), or None; the log may change between."""
+        """Find the first record with the largest timestamp (KIP-734), or None. The log may change between the steps."""
         return self._found("find the largest timestamp", self._segments.first_of_largest_timestamp)
 
     def _found(self, what: str, find: Callable[[int], Finding]) -> Finding:
-        while True:  # it is looked for anew where only the log's own change kept it from being read
+        while True:  # search again if the error is only due to a change of the log
             generation, segments = self.truncation_generation, list(self.segments)
             try:
                 return (yield from find(self.log_start_offset))
@@ -106,7 +104,7 @@ class Log(LogEnd):
                     raise self._failure(what, error) from error
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(the largest epoch at or below `epoch`, where it ends), or (-1, -1) if that is not known (KIP-101)."""
+        """Return (the largest epoch at or below `epoch`, its end offset), or (-1, -1) if that is unknown (KIP-101)."""
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> Sequence[AbortedTransaction]:
@@ -114,11 +112,11 @@ class Log(LogEnd):
         return self._aborted.between(start_offset, end_offset)
 
     def flush_soon(self, waiter: Waiter | None = None) -> None:
-        """Bring all that was appended to the disk itself, and call `waiter` when it is there, or with why it is not."""
+        """Sync all that was appended, and then call `waiter`, with None or the error."""
         self.flusher.request(waiter)
 
     def flush(self) -> None:
-        """Return once everything is on the disk itself, indexes and all. Slow: never in the event loop's thread."""
+        """Sync everything, with all indexes. Slow: not for the event loop's thread."""
         self._settle()
         self._flush_now(name=True)
 
@@ -130,12 +128,12 @@ class Log(LogEnd):
             raise failure
 
     def begin_flush(self, *, whole: bool = False) -> Flush | None:
-        """Return what must be synced so that a start after a crash finds all that the log holds now; None if nothing.
+        """Return what must be synced so that a start after a crash finds all present records; None for nothing.
 
-        Such a start makes the indexes of the segment with the recovery point anew: only with `whole` they are synced.
+        Such a start rebuilds the indexes of the segment with the recovery point. They are synced only with `whole`.
         """
         if not self._closed:
-            self.write_pending()  # if that fails, those are told who wait for it, and no flush was promised to them
+            self.write_pending()  # a failure goes to those who wait for this write, not for the flush
         if self._closed or (self.recovery_point == self.log_end_offset and not whole):
             return None
         with self._disk_work("flush"):
@@ -143,17 +141,17 @@ class Log(LogEnd):
             files, directories = self._beside.collect()
             for segment in self._segments.since(self.recovery_point):
                 files += segment.files_to_sync(indexes=whole or segment is not self._active)
-        self._beside.note_synced()
+        self._beside.mark_synced()
         self.flush_at = self.log_end_offset + self.settings.flush_messages
         self.flushed_ms = self._environment.now_ms()
         ends = self.log_end_offset, self._active.base_offset
         return Flush(*ends, self.truncation_generation, whole, files, directories, self._disk.sync_directory)
 
     def finish_flush(self, flush: Flush, error: Exception | None) -> KafkaError | None:
-        """Move the recovery point now that the flush was synced; what to tell those who waited for it.
+        """Move the recovery point after the sync of a flush. Return the error for those who wait, or None.
 
-        If it was not (`error`), the log goes offline; but where only a directory could not be opened to be synced, the
-        next flush does it.
+        If the sync has failed (`error`), the log goes offline. But if only a directory could not be opened, as too many
+        files were open, the next flush syncs it.
         """
         if self._closed:
             return None
@@ -171,21 +169,21 @@ class Log(LogEnd):
         return None
 
     def sync_failed(self, error: Exception) -> KafkaError:
-        """Go offline, as somebody else's sync of a segment has failed; what to tell whoever asks."""
+        """Go offline, as a sync of a segment outside of a flush has failed. Return the error."""
         return self._go_offline("flush", error)
 
     def distrust_disk(self) -> None:
-        """Take nothing that is there for synced."""
+        """Treat nothing that is on the disk as synced."""
         self._synced_to = -1
         self._beside.names_change()
 
     def close(self) -> None:
-        """Write down what makes the next start cheap, flush, and let go of the files. Raises if it is offline.
+        """Write what makes the next start fast, flush, and close the files. Raises if the log is offline.
 
-        The name of the log's own directory is not synced: who closes thousands of logs does that once for all. Nor is
-        a file that the next start makes anew if a power cut has spoilt it.
+        The name of the log's directory is not synced: a caller with thousands of logs syncs the parent once. Files that
+        the next start can rebuild after a power cut are not synced, either.
         """
-        self.write_pending()  # if that fails, those are told who wait for it
+        self.write_pending()  # a failure goes to those who wait for this write
         with self._disk_work("close"):
             self._check_online()
             self._trim()
@@ -196,7 +194,7 @@ class Log(LogEnd):
         self.abandon()
 
     def abandon(self) -> None:
-        """Let go of the files and leave them as they are."""
+        """Close the files as they are. What is pending fails."""
         lost, self.pending = self.pending, Pending()
         lost.end(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic}-{self.partition} is closed."))
         self.truncation_generation += 1
@@ -205,22 +203,23 @@ class Log(LogEnd):
             segment.close()
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the batch that contains `offset` and all after it, from the disk itself. Slow.
+        """Remove the batch that contains `offset` and all after it, and sync that. Slow.
 
-        Before, the recovery point checkpoint must have been written with an offset below that batch's: a start after a
-        crash looks at nothing before the segment with that offset.
+        Before this call, write a recovery point below that batch's offset into the checkpoint: a start after a crash
+        reads only from the segment of the recovery point on.
         """
         self._settle()
         if offset < self.log_end_offset:
             try:
                 self._truncate(max(offset, self._segments.base_offsets[0]))
-            except OSError as error:  # half of it may be done
+            except OSError as error:  # it may be half done
                 raise self._go_offline("truncate", error) from error
 
     def delete_before(self, offset: int) -> None:
-        """Let the log begin at `offset`, and remove the segments that lie wholly before.
+        """Move the log start offset to `offset`, and remove the segments before it.
 
-        Raises `KafkaError` OFFSET_OUT_OF_RANGE beyond the high watermark. An offset that is gone already is well.
+        An offset below the log start offset changes nothing. Raises `KafkaError` OFFSET_OUT_OF_RANGE above the high
+        watermark.
         """
         if offset > self.high_watermark:
             raise self._out_of_range(offset)
@@ -230,7 +229,7 @@ class Log(LogEnd):
                 self._begin_at(offset)
 
     def delete_old_segments(self) -> int:
-        """Remove the segments whose time is over, as `retention.py` has it; how many. The log start offset follows."""
+        """Remove the segments that retention expires (`retention.py`), and return how many."""
         self._settle()
         with self._disk_work("delete old segments"):
             extent = Extent(self.log_start_offset, self.high_watermark, self.log_end_offset)
@@ -254,10 +253,10 @@ class Log(LogEnd):
     def replace_segments(
         self, old: Sequence[Segment], new: Segment, aborted: Sequence[AbortedTransaction] = ()
     ) -> None:
-        """Let one segment stand for some neighbours, the active one excluded, whose records it holds after compaction.
+        """Replace neighbouring segments, of which none is active, by the one that compaction made of them.
 
-        `aborted` is what its transaction index lists. Its files are whole, on the disk itself, and end in `.cleaned`;
-        once they all end in `.swap`, a start completes the rest. Raises `ValueError` if the old ones are gone.
+        `aborted` is what the new transaction index lists. The new files are synced, and end in `.cleaned`. Once all end
+        in `.swap`, a start after a crash completes the replacement. Raises `ValueError` if an old segment is gone.
         """
         if self._active in old:
             raise ValueError(f"{self} is still written to in a segment that is to be replaced")
@@ -272,13 +271,13 @@ class Log(LogEnd):
                 segment.close()
             new.change_suffix(SWAP_SUFFIX, "")
             new.close()
-            self._beside.keep_of(self._segments.base_offsets)
+            self._beside.remove_strays(self._segments.base_offsets)
         except OSError as error:
-            new.index_anew(f"they may have the names of others: {error}")
+            new.rebuild_indexes(f"the files may be those of another segment: {error}")
             raise self._failure("replace segments", error) from error
 
     def update_settings(self, settings: LogSettings) -> None:
-        """Run under other settings from now on."""
+        """Use new settings from now on."""
         self.flush_at += settings.flush_messages - self.settings.flush_messages
         self.settings = settings
         for segment in self.segments:
@@ -289,9 +288,9 @@ class Log(LogEnd):
         segment, *_ = self._segments.since(offset)
         position, offset = segment.batch_of(offset)  # a batch is removed whole
         _, *later = self._segments.since(offset)
-        self._remove_segments(later[::-1])  # the last one first: a crash between must leave no hole
+        self._remove_segments(later[::-1])  # the last one first, so that a crash leaves no gap
         segment.truncate(position, offset)
-        segment.file.sync()  # or a power cut may bring back what follows, after what will be appended
+        segment.file.sync()  # otherwise a power cut may bring removed batches back, behind new ones
         self._disk.sync_directory(self.directory)
         self._active = segment
         self.truncation_generation += 1
@@ -303,7 +302,7 @@ class Log(LogEnd):
         self.last_stable_offset = self.producers.stable_offset(self.log_start_offset, self.log_end_offset)
 
     def _remove_segments(self, segments: Sequence[Segment]) -> None:
-        """Take segments off the log, in this order, and remove their files after `file.delete.delay.ms`."""
+        """Remove segments from the log in this order, and their files after `file.delete.delay.ms`."""
         self._beside.names_change()
         self._synced_to = -1
         for segment in list(segments):

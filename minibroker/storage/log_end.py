@@ -1,7 +1,4 @@
-"""The end of a log: the offsets it gives out, what is appended and written there, and where another segment begins.
-
-What may be appended is decided in `admission.py`. `Log` reads, flushes and removes.
-"""
+"""Appending to a log: offsets, pending batches, writes, and new segments. `admission.py` checks batches before."""
 
 from __future__ import annotations
 
@@ -28,9 +25,9 @@ logger = logging.getLogger("minibroker.storage.log")
 
 
 class LogEnd:
-    """The part of a log that appends; see `Log` for what its attributes mean.
+    """The part of a log that appends. `Log` documents the attributes.
 
-    A failed append leaves the log as it was. `failures` counts how often a log of this process went offline.
+    A failed append leaves the log as it was. `failures` counts how often logs of this process went offline.
     """
 
     failures: ClassVar[int] = 0
@@ -99,23 +96,23 @@ class LogEnd:
         self.flush_at = self.recovery_point + settings.flush_messages
         self.flushed_ms = environment.now_ms()  # when the last flush began
         self.offline = ""
-        self._torn = False  # bytes of a failed append, or a file of a failed roll, may lie beyond the end
+        self._torn = False  # a failed append may have left bytes behind the end, or a failed roll a file
         self._closed = False
-        self._synced_to = self.log_end_offset if contents.synced else -1  # with all indexes; -1: begin anew
+        self._synced_to = self.log_end_offset if contents.synced else -1  # with all indexes; -1: unknown
 
     @property
     def leader_epoch(self) -> int:
-        """The epoch of the newest batch, -1 if the log has never had one."""
+        """The epoch of the newest batch, -1 if there has never been one."""
         return self.epochs.latest
 
     @property
     def next_offset(self) -> int:
-        """The next offset to be given out: behind what is pending."""
+        """The offset of the next record, behind pending batches."""
         return self.pending.next_offset if self.pending.headers else self.log_end_offset
 
     @property
     def unwritten(self) -> Pending | None:
-        """Return what is pending, or None if all that was appended is written."""
+        """The pending batches, None if all is written."""
         return self.pending if self.pending.headers else None
 
     @property
@@ -125,27 +122,27 @@ class LogEnd:
 
     @property
     def environment(self) -> Environment:
-        """Return what the log was given from outside."""
+        """The log's environment."""
         return self._environment
 
     @property
     def segments(self) -> Sequence[Segment]:
-        """The segments, oldest first; the last one is the one being appended to."""
+        """The segments, oldest first. The last one is the active one."""
         return self._segments.all
 
     def append(self, records: memoryview | bytearray, batches: Sequence[BatchHeader], leader_epoch: int) -> int:
-        """Give the batches in `records` their offsets, in place, and write them; return the first offset.
+        """Set the offsets of the batches in `records`, in place, and write them. Return the first offset.
 
-        They must be admitted: sound, and in sequence if they have a producer id. `batches` are their headers. Messages
-        of formats 0 and 1 have their offsets already, from `log_end_offset` on; a wrapper's header counts those in it.
-        What is pending is written first.
+        They must be sound, and in sequence if they have a producer id (`admission.py`). `batches` are their headers.
+        Messages of formats 0 and 1 already have their offsets, from `log_end_offset` on; a wrapper's header covers the
+        messages in it. Pending batches are written first.
         """
         self._settle()
         first_offset = next_offset = self.log_end_offset
         max_timestamp = -1
         position = 0
         for header in batches:
-            if header.magic == MAGIC:  # older ones had to be given their offsets before their checksums were computed
+            if header.magic == MAGIC:  # the checksums of older formats cover the offsets, which are set already
                 assign(records, position, next_offset, leader_epoch)
             position += header.batch_length + LOG_OVERHEAD_BYTES
             next_offset += header.last_offset_delta + 1
@@ -177,10 +174,10 @@ class LogEnd:
             self.last_stable_offset = self.producers.stable_offset(self.log_start_offset, next_offset)
 
     def append_soon(self, records: memoryview | bytearray, header: BatchHeader, leader_epoch: int) -> int:
-        """Append a batch as `append` does, but keep it until `write_pending`; return its offset.
+        """Append a batch as `append` does, but leave writing it to `write_pending`. Return its offset.
 
-        Return -1, and append nothing, for a batch that is to be appended at once: one that begins a segment or an
-        epoch, or ends a transaction. Raises `KafkaError` if there was too much pending, and writing that failed.
+        Return -1, and append nothing, for a batch that needs `append`: one that begins a segment or an epoch, or ends a
+        transaction. Raises `KafkaError` if too much was pending, and writing it has failed.
         """
         size_bytes = len(records)
         if len(self.pending.data) + size_bytes > MAX_PENDING_BYTES:
@@ -213,7 +210,7 @@ class LogEnd:
         return first_offset
 
     def write_pending(self) -> KafkaError | None:
-        """Write the pending batches, in one go. If that fails, all of them are lost: return why."""
+        """Write the pending batches in one write. If it fails, all are lost; return the error."""
         pending = self.pending
         if not pending.headers:
             return None
@@ -242,12 +239,12 @@ class LogEnd:
             self._active.append(data, first_offset, batches)
         except OSError:
             with suppress(OSError):
-                self._trim()  # now, as whole batches may be left: a start after a crash would take them for good ones
+                self._trim()  # at once: a start after a crash would accept whole batches that are left
             raise
         self._torn = False
 
     def _lose(self, pending: Pending) -> None:
-        """Forget batches; what is known of the producers, which was ahead, is read from the log again."""
+        """Forget batches, and read the producer states from the log again, as they included these batches."""
         self.producers.end_offset = self.log_end_offset
         if pending.has_producers:
             try:
@@ -257,7 +254,7 @@ class LogEnd:
         self._end_at(self.log_end_offset)
 
     def _settle(self) -> None:
-        """Write what is pending before something else happens to the log. Raises KafkaError if that fails."""
+        """Write pending batches before another change of the log. Raises `KafkaError` if it fails."""
         failure = self.write_pending()
         if failure is not None:
             raise failure
@@ -268,7 +265,7 @@ class LogEnd:
             self._aborted.add(self._active.path, aborted)
 
     def roll(self) -> None:
-        """Begin another segment, unless the present one is still empty."""
+        """Begin a new segment, unless the active one is empty."""
         self._settle()
         with self._disk_work("roll"):
             self._trim()
@@ -279,17 +276,17 @@ class LogEnd:
         failure = self._failure(what, error)
         failed_sync.remember(self._disk, self.directory)
         self.take_offline(f"it could not {what}: {error}")
-        self._torn = True  # so that the next append looks closer
+        self._torn = True  # so that the next append checks `offline`
         return failure
 
     def take_offline(self, reason: str) -> None:
-        """Let nobody use the log until the next start, and say so in the log of the process."""
+        """Make the log unusable until the next start, and log why."""
         LogEnd.failures += 1
         self.offline = f"{self.topic}-{self.partition} is offline until the next start: {reason}"
         logger.critical("%s", self.offline)
 
     def _make_room(self, size_bytes: int, last_offset: int, max_timestamp: int) -> None:
-        """Make room in the active segment for batches of this size, last offset and timestamp, or begin another one."""
+        """Begin a new segment unless batches of this size, last offset and timestamp fit into the active one."""
         if self._torn:
             self._trim()
         active = self._active
@@ -298,7 +295,7 @@ class LogEnd:
             self._roll()
 
     def _trim(self) -> None:
-        """Remove what a failed append or roll has left, so that the next start does not take it for damage."""
+        """Remove what a failed append or roll has left, which the next start would take for damage."""
         if self._torn:
             self._check_online()
             if self._active.base_offset != self.log_end_offset:
@@ -312,30 +309,30 @@ class LogEnd:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
 
     def _roll(self) -> None:
-        """Begin another segment; the one that ends is brought to the disk itself, as in Kafka."""
+        """Begin a new segment, and sync the old one, as Kafka does."""
         self._active.finish()
         self._beside.finish_segment(self._segments.base_offsets)
         base_offset = self.log_end_offset
         self._beside.names_change()
-        self._torn = True  # a new file that does not become a segment must not stay beside the next appends
+        self._torn = True  # if this fails, the new file must be removed before the next append
         segment = Segment.create(self._disk, self.directory, base_offset, self.settings, self._environment.now_ms())
         self._torn = False
         self._segments.add(segment)
         self._activate(segment)
-        # Until its indexes are on the disk itself, a start after a crash has to read the old segment.
+        # Until the old segment's indexes are synced, a start after a crash must read it.
         self.recovery_point = min(self.recovery_point, base_offset - 1)
         self.flusher.request()
         self._check_online()
 
     def _activate(self, segment: Segment) -> None:
-        """Append to this segment, which ends earlier than others by a random part of `segment.jitter.ms`."""
+        """Append to this segment from now on. It rolls earlier by a random part of `segment.jitter.ms`."""
         self._active = segment
         jitter_ms = min(self.settings.segment_jitter_ms, self.settings.max_segment_ms)
         segment.jitter_ms = self._environment.random.randrange(jitter_ms) if jitter_ms else 0
 
     @contextmanager
     def _disk_work(self, what: str) -> Iterator[None]:
-        """Let what the disk fails with be told, and be a `KafkaError`; where speed matters, the same is written out."""
+        """Log errors of the disk, and raise them as `KafkaError`. Fast paths do the same by hand."""
         try:
             yield
         except (OSError, CorruptBatch) as error:

@@ -1,7 +1,4 @@
-"""The settings one log runs under: Kafka's topic configs, dots as underscores, with Kafka's defaults.
-
-Where the values come from, and how text becomes a value, is the business of the layer above.
-"""
+"""The settings of a log: Kafka's topic configs with Kafka's defaults; dots become underscores."""
 
 from __future__ import annotations
 
@@ -12,16 +9,16 @@ from minibroker.protocol.records.batch import CREATE_TIME, MAGIC
 MAX_LONG = (1 << 63) - 1
 DAY_MS = 24 * 60 * 60 * 1000
 
-# `compression.type` but for "producer", which leaves the codec to producers.
+# The values of `compression.type` besides "producer", which leaves the codec to producers.
 CODECS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 COMPACT: Final = "compact"
 
 
 class LogSettings(NamedTuple):
-    """Units are in the names: bytes, milliseconds. An instance never changes; a log is given another one.
+    """The settings of a log, whose names say their units. A log gets a new instance when they change.
 
-    `message_format_version` is the magic byte that the version stands for: 0, 1 or 2.
-    `record_attributes_elide` is None as long as the topic never had the setting: then it holds no such batches.
+    `message_format_version` is the magic byte of the version: 0, 1 or 2. `record_attributes_elide` is None if the topic
+    has never had the setting, and so has no such batches.
     """
 
     segment_bytes: int = 1 << 30
@@ -52,14 +49,14 @@ class LogSettings(NamedTuple):
     preallocate: bool = False
 
     def compression_level(self, codec: int) -> int | None:
-        """The level that the topic has for a codec; None if that has none."""
+        """Return the topic's compression level for a codec, None if the codec has none."""
         levels = {1: self.compression_gzip_level, 3: self.compression_lz4_level, 4: self.compression_zstd_level}
         return levels.get(codec)
 
     def create_times(self, now_ms: int) -> tuple[int, int]:
-        """Between which times, ms since 1970, a topic with CreateTime wants those of records.
+        """Return the first and the last timestamp, ms since 1970, that a topic with CreateTime accepts.
 
-        Without bounds it takes any int64, also those that lie further back from now than an int64 can say.
+        Without limits it accepts any int64, although the distance from now may exceed an int64.
         """
         before_ms, after_ms = self.message_timestamp_before_max_ms, self.message_timestamp_after_max_ms
         if after_ms == before_ms == MAX_LONG:
@@ -68,7 +65,7 @@ class LogSettings(NamedTuple):
 
     @property
     def max_segment_ms(self) -> int:
-        """How long a segment is appended to: a compacted log's ends in time for `max.compaction.lag.ms`, too."""
+        """How long a segment may be active. In a compacted log, `max.compaction.lag.ms` also limits it."""
         if COMPACT in self.cleanup_policy:
             return min(self.segment_ms, self.max_compaction_lag_ms)
         return self.segment_ms

@@ -1,7 +1,7 @@
-"""Small batches that have their offsets already, and wait to be written together.
+"""Small batches that have their offsets, and wait to be written together.
 
-So fifty clients that write in one turn of the event loop cost one write, not fifty. A log gives the batches their
-offsets in `Log.append_soon`, and writes them in `Log.write_pending`; no reader sees them before that.
+Fifty clients that produce in one turn of the event loop then cost one write, not fifty. `Log.append_soon` sets the
+offsets, `Log.write_pending` writes the batches; readers do not see them before that.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import BatchHeader, assign
 
-MAX_PENDING_BYTES = 1 << 20  # then they are written, although the turn goes on
+MAX_PENDING_BYTES = 1 << 20  # more are written before the end of the turn
 
 
 class Pending:
-    """Batches of one log that are written, or lost, together: `data` as it will be written, a header for each batch.
+    """Batches of one log that are written, or lost, together: their `data` and a header for each.
 
-    `next_offset` follows the last batch. Once they are written or lost, there are no `headers` any more, and `failure`
-    says why they were lost; whoever waits for one of the batches keeps this object to ask it.
+    `next_offset` follows the last batch. Once they are written or lost, `headers` is empty, and `failure` says why they
+    were lost. Whoever waits for a batch keeps this object.
     """
 
     __slots__ = ("data", "failure", "has_producers", "headers", "next_offset")
@@ -29,7 +29,7 @@ class Pending:
         self.failure: KafkaError | None = None
 
     def add(self, records: memoryview | bytearray, header: BatchHeader, first_offset: int, leader_epoch: int) -> None:
-        """Copy a batch, and give it its offset."""
+        """Copy a batch, and set its offset in the copy."""
         data = self.data
         position = len(data)
         data += records
@@ -38,7 +38,7 @@ class Pending:
         self.next_offset = first_offset + header.last_offset_delta + 1
 
     def end(self, failure: KafkaError | None) -> None:
-        """Note that the batches are written or, with a `failure`, lost; give their memory back."""
+        """Mark the batches as written or, with a `failure`, as lost, and free their memory."""
         self.failure = failure
-        self.data = bytearray()  # not emptied: whoever writes it may still look at it
+        self.data = bytearray()  # a new one, as the write may still use the old one
         self.headers = []

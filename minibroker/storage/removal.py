@@ -1,7 +1,4 @@
-"""Removing segments and logs: they get another name at once, and are unlinked after `file.delete.delay.ms`.
-
-Which segments go is decided by the log and by `retention.py`, which logs by whoever deletes topics.
-"""
+"""Removes the files of deleted segments and logs after `file.delete.delay.ms`. They were renamed before."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 def unlink_later(environment: Environment, paths: Sequence[str], delay_ms: int) -> None:
-    """Remove the files after a while. Somebody who reads in one of them then still has it open."""
+    """Remove files after a delay. Readers that have one of them open can go on."""
     if paths:
         environment.schedule(delay_ms, partial(_unlink, environment.disk, paths))
 
@@ -33,7 +30,7 @@ def _unlink(disk: Disk, paths: Sequence[str]) -> None:
 class TreeRemoval:
     """Removes whole directories in another thread, one after the other.
 
-    A topic of a thousand partitions takes seconds to remove: clients must not wait for that, nor a flush for a thread.
+    Removing a topic of a thousand partitions takes seconds. It must not block clients, or all threads.
     """
 
     def __init__(self, environment: Environment) -> None:
@@ -41,11 +38,11 @@ class TreeRemoval:
         self._due: deque[str] = deque()
 
     def later(self, path: str, delay_ms: int) -> None:
-        """Remove the directory after a while."""
+        """Remove the directory after a delay."""
         self._environment.schedule(delay_ms, partial(self._add, path))
 
     def now(self, path: str) -> None:
-        """Remove the directory here, unless it is gone already."""
+        """Remove the directory in this thread, if it exists."""
         self._report(path, attempt(partial(self._environment.disk.remove_tree, path)))
 
     def _add(self, path: str) -> None:

@@ -1,15 +1,13 @@
-"""Which of a log's oldest segments have to go: the rules of Kafka's UnifiedLog.deleteOldSegments, as a pure function.
+"""Which of a log's oldest segments to delete: the rules of Kafka's UnifiedLog.deleteOldSegments, as a pure function.
 
-Nothing is removed here; that, and how often it is asked, is decided elsewhere.
+Whole segments are deleted, the oldest first, for one of three reasons, which are checked in this order:
 
-A segment goes whole or not at all, the oldest first, for one of three reasons, looked at in this order:
-
-    START  all of it lies below the log start offset: also in a log that is only compacted
-    SIZE   without it the log is still no smaller than `retention.bytes`
+    START  all of it lies below the log start offset; this also applies to logs that are only compacted
+    SIZE   without it, the log is still at least as large as `retention.bytes`
     TIME   its largest timestamp (its file's time, if no record has one: KIP-33) is older than `retention.ms`
 
-Nothing at or above the high watermark goes, and neither does an empty last segment. The active segment may go like
-any other: another one is begun in its place.
+Segments at or above the high watermark stay, and so does an empty last segment. The active segment may be deleted;
+then a new one begins.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ DELETE = "delete"
 
 
 class Reason(Enum):
-    """Why a segment goes."""
+    """Why a segment is deleted."""
 
     START = "it lies below the log start offset"
     SIZE = "the log is larger than retention.bytes"
@@ -32,7 +30,7 @@ class Reason(Enum):
 
 
 class AgedSegment(Protocol):
-    """A segment as retention sees it."""
+    """What retention needs of a segment."""
 
     @property
     def base_offset(self) -> int: ...
@@ -41,11 +39,11 @@ class AgedSegment(Protocol):
     def size_bytes(self) -> int: ...
 
     def largest_timestamp(self) -> int:
-        """Return it in ms since 1970. It is asked for only where it matters, as it may have to be read."""
+        """Return it in ms since 1970. This may read the file, so it is only called if necessary."""
 
 
 class Extent(NamedTuple):
-    """The offsets of a log that decide."""
+    """The offsets of a log that matter for retention."""
 
     log_start_offset: int
     high_watermark: int
@@ -53,7 +51,7 @@ class Extent(NamedTuple):
 
 
 def expired(segments: Sequence[AgedSegment], extent: Extent, settings: LogSettings, now_ms: int) -> list[Reason]:
-    """A reason for each of the oldest segments that have to go; of `segments`, oldest first, the last is active.
+    """Return a reason for each of the oldest segments to delete. `segments` are oldest first; the last one is active.
 
     Raises what `largest_timestamp` raises.
     """
@@ -66,7 +64,7 @@ def expired(segments: Sequence[AgedSegment], extent: Extent, settings: LogSettin
 
 
 def _removable(segments: Sequence[AgedSegment], extent: Extent) -> int:
-    """How many of the segments may go at all."""
+    """Return how many of the segments may be deleted at all."""
     ends = [*(segment.base_offset for segment in segments[1:]), extent.log_end_offset]
     count = sum(end <= extent.high_watermark for end in ends)
     return count - (count == len(segments) and segments[-1].size_bytes == 0)

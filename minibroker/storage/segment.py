@@ -1,7 +1,4 @@
-"""One segment of a log: a `.log` file, its indexes, and where in it an offset or a timestamp is found.
-
-When to begin another segment, and what offsets a batch gets, is the log's business.
-"""
+"""A segment of a log: its `.log` file and its indexes, and finding offsets and timestamps in it."""
 
 from __future__ import annotations
 
@@ -34,14 +31,14 @@ from minibroker.storage.segment_indexes import NO_TIMESTAMP, CorruptIndex, Offse
 
 logger = logging.getLogger(__name__)
 
-# What sequential readers come back for, offset -> position. It saves a look-up and a scan; more would only cost memory.
+# Positions by offset, to which sequential readers come back. They save a lookup and a scan; more would cost memory.
 REMEMBERED_POSITIONS = 256
 
 
 class Region(NamedTuple):
-    """Whole batches as they lie in a file: what a Fetch answer sends without copying.
+    """Whole batches in a file, which a Fetch response sends without copying.
 
-    `next_offset` is where to read on after them. The region stays readable after its segment was deleted.
+    `next_offset` is that of the next read. The region stays readable after its segment was deleted.
     """
 
     file: File
@@ -50,12 +47,12 @@ class Region(NamedTuple):
     next_offset: int
 
     def read(self) -> bytes:
-        """The batches themselves. Raises `OSError`."""
+        """Return the bytes of the batches. Raises `OSError`."""
         return self.file.read(self.position, self.size_bytes)
 
 
 class TimestampOffset(NamedTuple):
-    """A record found by its time: `offset`, `timestamp` in ms since 1970, and the leader epoch of its batch."""
+    """A record found by its timestamp: its offset, its timestamp in ms since 1970, and its batch's leader epoch."""
 
     offset: int
     timestamp: int
@@ -68,9 +65,9 @@ Finding = Steps[TimestampOffset | None]
 class Segment:
     """The batches from `base_offset` on, up to `size_bytes` of the `.log` file.
 
-    `first_timestamp` is the largest of the first batch (-1 if there is none), which decides when the segment has
-    lasted `segment.ms`; `indexes` know about the others. Both are to be trusted once `load()` has run. All methods
-    that read or write raise `OSError`, and those that read the file also `CorruptBatch`.
+    `first_timestamp` is the largest one of the first batch (-1: none), from which `segment.ms` counts. It and `indexes`
+    are valid after `load()`. All methods that read or write raise `OSError`, and those that read the file also
+    `CorruptBatch`.
     """
 
     __slots__ = (
@@ -110,11 +107,11 @@ class Segment:
         self._remembered: dict[int, int] = {}
         self._not_newer: dict[int, tuple[int, int]] = {}
         self._readable: tuple[int, int] | None = None
-        self._has_own_indexes = True  # and not files of another segment under their names
+        self._has_own_indexes = True  # false: the files under the names of the indexes may be another segment's
 
     @classmethod
     def create(cls, disk: Disk, directory: str, base_offset: int, settings: LogSettings, now_ms: int) -> Segment:
-        """An empty segment, whose `.log` file is made; with `preallocate`, zeros fill it up to `segment.bytes`."""
+        """Create an empty segment and its `.log` file; with `preallocate`, fill it with zeros up to `segment.bytes`."""
         segment = cls(disk, directory, base_offset, settings, now_ms)
         segment._file = disk.open(segment.path + LOG_SUFFIX, create=True)
         segment._file.truncate(0)
@@ -125,7 +122,7 @@ class Segment:
 
     @classmethod
     def open(cls, disk: Disk, directory: str, base_offset: int, settings: LogSettings, now_ms: int) -> Segment:
-        """A segment that is on the disk, of which nothing is read yet."""
+        """Return a segment that is on the disk. Nothing is read yet but its size."""
         segment = cls(disk, directory, base_offset, settings, now_ms)
         segment.size_bytes = disk.size_bytes(segment.path + LOG_SUFFIX)
         segment._loaded = False
@@ -135,7 +132,7 @@ class Segment:
     def of_file(
         cls, disk: Disk, directory: str, base_offset: int, settings: LogSettings, now_ms: int, file: File
     ) -> Segment:
-        """A segment whose batches are in `file`, which, like its indexes, does not bear its name yet."""
+        """Return a segment whose batches are in `file`. The file and its indexes do not have their final names yet."""
         segment = cls(disk, directory, base_offset, settings, now_ms)
         segment.size_bytes = file.size_bytes()
         segment._file = file
@@ -143,7 +140,7 @@ class Segment:
         return segment
 
     def load(self) -> None:
-        """Read the first batch's header and the last index entries; bad indexes are made anew."""
+        """Read the first batch's header and the last index entries. Rebuild damaged indexes."""
         if self._loaded:
             return
         for _, header in headers(self.file, 0, self.size_bytes):
@@ -166,11 +163,11 @@ class Segment:
 
     @property
     def settings(self) -> LogSettings:
-        """Return the settings that the segment is written under."""
+        """The settings under which the segment is written."""
         return self._settings
 
     def append(self, data: Bytes, first_offset: int, batches: Sequence[BatchHeader]) -> None:
-        """Write batches whose offsets run on from `first_offset`. When it raises, the segment has not changed."""
+        """Write batches with offsets from `first_offset` on. If this raises, the segment has not changed."""
         position = self.size_bytes
         self.file.write(position, data)
         for header in batches:
@@ -181,23 +178,23 @@ class Segment:
         self.size_bytes = position
 
     def note(self, position: int, last_offset: int, max_timestamp: int) -> None:
-        """Take in the batch at `position`, as is done after each append and in recovery."""
+        """Update the indexes by the batch at `position`, after an append or in recovery."""
         if position == 0:
             self.first_timestamp = max_timestamp
         self.indexes.note(position, last_offset, max_timestamp)
 
     def forget(self) -> None:
-        """Begin anew with what is known of the batches: each must be noted again."""
+        """Clear the indexes and other state. The caller must `note` each batch again."""
         self.indexes = SegmentIndexes(self._disk, self.path, self.base_offset, self._settings)
         self.indexes.distrust_files()
         self.first_timestamp = NO_TIMESTAMP
         self._remembered.clear()
-        self._not_newer = {}  # another one: who is at it in steps knows only what was
+        self._not_newer = {}  # a new one, as `has_newer_format` may be using the old one between two steps
         self._readable = None
         self._loaded = True
 
     def accepts(self, size_bytes: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
-        """Whether batches may still be added, or another segment must begin. An empty one takes what it can name."""
+        """Return whether batches may be appended, or a new segment must begin. An empty one has no size limit."""
         if not self.indexes.can_name(last_offset):
             return False
         if self.size_bytes == 0:
@@ -208,9 +205,9 @@ class Segment:
         return waited_ms <= self._max_segment_ms - self.jitter_ms
 
     def read(self, offset: int, max_bytes: int, end: tuple[int, int], minimum_one: bool) -> Region | None:
-        """Whole batches from the one on that contains `offset`, up to `end` (position, offset).
+        """Return whole batches from the one that contains `offset` on, up to `end` (position, offset).
 
-        None if there is no such batch before `end`, or if it is larger than `max_bytes` and `minimum_one` is not set.
+        Return None if there is no such batch before `end`, or if it is larger than `max_bytes`, without `minimum_one`.
         """
         end_position, end_offset = end
         start = self._remembered.get(offset, -1)
@@ -224,16 +221,16 @@ class Segment:
         return Region(self.file, start, end_position - start, end_offset)
 
     def readable(self, next_base_offset: int, *, gaps: bool) -> tuple[int, int]:
-        """Return the (position, offset) up to which a segment that is followed by another can be read.
+        """Return the (position, offset) up to which a closed segment can be read.
 
-        That is its size and the other's base offset, unless its end is damaged or gone, which is logged. It is looked
-        at once, from the last index entry on. `gaps` says that compaction may have taken its last records.
+        That is its size and the next segment's base offset, unless its end is damaged or missing, which is logged. This
+        is checked once, from the last index entry on. `gaps` says that compaction may have removed its last records.
         """
         if self._readable is None:
             known = self.noted_last_offset() if self._has_own_indexes else -1
             position, end_offset, problem = self._sound_end(next_base_offset)
             if end_offset <= known:
-                problem = problem or f"its time index knows offset {known}"
+                problem = problem or f"its time index has offset {known}"
             elif end_offset != next_base_offset and not gaps:
                 problem = problem or f"the next segment begins at offset {next_base_offset}"
             self._readable = (position, end_offset) if problem else (self.size_bytes, next_base_offset)
@@ -248,16 +245,16 @@ class Segment:
         return self._readable
 
     def noted_last_offset(self) -> int:
-        """The last offset that the file of the time index has; -1 if there is none, or it is of no use."""
+        """Return the last offset in the time index's file; -1 if it is empty, missing or damaged."""
         times = TimeIndex(self._disk, self.path + TIME_INDEX_SUFFIX, self.base_offset)
         try:
             times.open()
         except (FileNotFoundError, CorruptIndex):
             return -1
-        return times.last_offset if times.last_timestamp > 0 else -1  # zeros are the room that Kafka makes
+        return times.last_offset if times.last_timestamp > 0 else -1  # Kafka preallocates the file with zeros
 
-    def has_room_of_kafka(self) -> bool:
-        """Whether the file of the offset index ends with zeros: a Kafka that is writing makes room there."""
+    def is_preallocated_by_kafka(self) -> bool:
+        """Return whether the offset index's file ends with zeros, as Kafka preallocates those of active segments."""
         try:
             file = self._disk.open_to_read(self.path + INDEX_SUFFIX)
         except FileNotFoundError:
@@ -266,17 +263,17 @@ class Segment:
         return size >= entry and not any(file.read(size - entry, entry))
 
     def _sound_end(self, next_base_offset: int) -> tuple[int, int, str]:
-        """Where the whole batches at the end of the file end: position, offset, and what is wrong behind them."""
+        """Return where the sound batches end: position, offset, and what is wrong behind them ("": nothing)."""
         end, problem = self.size_bytes, ""
         try:
             self._loaded_indexes()
-        except CorruptBatch as error:  # the indexes, made anew, know what lies before
+        except CorruptBatch as error:  # the rebuilt indexes have what lies before
             end, problem = error.position, str(error.message)
         position, end_offset, other = self._walked(self.indexes.offsets.last_position, end, next_base_offset)
         return position, end_offset, problem or other
 
     def _walked(self, start: int, end: int, next_base_offset: int) -> tuple[int, int, str]:
-        """Find the sound end between two positions, as `_sound_end`; begin at 0 if there is no batch at `start`."""
+        """Find the sound end between two positions, as `_sound_end`. Begin at 0 if there is no batch at `start`."""
         position, end_offset = start, self.base_offset
         try:
             for at, size, base_offset, last_offset in spans(self.file, start, end):
@@ -290,15 +287,15 @@ class Segment:
         return position, end_offset, ""
 
     def remember(self, offset: int, position: int) -> None:
-        """Remember the position of `offset`, as a reader will come back there."""
+        """Remember the position of `offset` for the next read there."""
         if len(self._remembered) >= REMEMBERED_POSITIONS:
             self._remembered.clear()
         self._remembered[offset] = position
 
     def has_newer_format(self, magic: int, position: int, end: int) -> Steps[bool]:
-        """Whether a batch from `position` to `end` is of a newer format than `magic`, or without record attributes.
+        """Return, in steps, whether a batch between two positions has a format above `magic`, or elided attributes.
 
-        In steps. What was found out is remembered: a reader goes on where it ended, and no header is read twice for it.
+        The result is remembered for the next read, so that no header is read twice.
         """
         known = self._not_newer
         known_from, known_to = known.get(magic, (position, position))
@@ -314,7 +311,7 @@ class Segment:
         return False
 
     def position_of(self, offset: int) -> int:
-        """Where the first batch begins that ends at or after `offset`; `size_bytes` if there is none."""
+        """Return the position of the first batch that ends at or after `offset`, `size_bytes` if there is none."""
         if offset <= self.base_offset:
             return 0
         found = self._remembered.get(offset, -1)
@@ -327,14 +324,14 @@ class Segment:
         return found
 
     def batch_of(self, offset: int) -> tuple[int, int]:
-        """(position, base offset) of the first batch that ends at or after `offset`; if there is none, of the end."""
+        """Return (position, base offset) of the first batch that ends at or after `offset`, or of the end."""
         position = self.position_of(offset)
         for _, _, base_offset, _ in spans(self.file, position, self.size_bytes):
             return position, min(base_offset, offset)
         return position, offset
 
     def next_offset(self) -> int:
-        """The offset after the last batch, found from the last index entry on."""
+        """Return the offset after the last batch. It is searched from the last index entry on."""
         self.load()
         end_offset = self.base_offset
         for _, _, _, last_offset in spans(self.file, self.indexes.offsets.last_position, self.size_bytes):
@@ -342,9 +339,9 @@ class Segment:
         return end_offset
 
     def find_timestamp(self, timestamp: int, start_offset: int) -> Finding:
-        """The first record at or after `start_offset` whose timestamp is at least `timestamp`, in steps.
+        """Find, in steps, the first record at or after `start_offset` whose timestamp is at least `timestamp`.
 
-        What is appended or removed meanwhile does not count.
+        Batches that are appended or removed meanwhile are ignored.
         """
         indexes = self._loaded_indexes()
         file = self.file
@@ -363,10 +360,10 @@ class Segment:
         return None
 
     def truncate(self, position: int, end_offset: int) -> None:
-        """Cut the segment to `position`, where the batch after `end_offset` - 1 begins."""
+        """Truncate the segment to `position`, where the batch of `end_offset` begins."""
         uncertain = self._loaded_indexes().truncate(position, end_offset)
         self._remembered.clear()
-        self._not_newer = {}  # another one: who is at it in steps knows only what was
+        self._not_newer = {}  # a new one, see `forget`
         self._readable = None
         self.file.truncate(position)
         self.size_bytes = position
@@ -376,7 +373,7 @@ class Segment:
             self.forget()
 
     def finish(self) -> None:
-        """Complete the indexes and bring their files up to date, unless nobody has looked at them."""
+        """Complete the indexes and write their files, if they were loaded."""
         if self._preallocated:
             self.file.truncate(self.size_bytes)
             self._preallocated = False
@@ -384,31 +381,25 @@ class Segment:
             self.indexes.finish(self.size_bytes)
 
     def files_to_sync(self, *, indexes: bool) -> list[File]:
-        """Return the files to sync, brought up to date; the indexes' only if they have been looked at."""
+        """Write the indexes, and return the files to sync. Indexes that were not loaded are left out."""
         if not indexes or not self._loaded:
             return [self.file]
         return [self.file, *self.indexes.files_to_sync(self._disk, self.first_timestamp)]
 
-    def sync(self) -> None:
-        """Return once all is on the disk itself."""
-        self.file.sync()
-        if self._loaded:
-            self.indexes.sync()
-
     def update_settings(self, settings: LogSettings) -> None:
-        """Write under the new settings from now on."""
+        """Use new settings from now on."""
         self._settings = settings
         self._max_segment_ms = settings.max_segment_ms
         self.indexes.update_settings(settings)
 
     def close(self) -> None:
-        """Let go of the file until it is needed again. Regions that are still being sent keep it open."""
+        """Close the file until it is needed again. Regions that are being sent keep it open."""
         self._file = None
 
     def mark_deleted(self) -> list[str]:
-        """Rename the files of the segment, so that no start takes them for one; their new names.
+        """Rename the files of the segment, so that a start removes them. Return the new paths.
 
-        When it raises, the segment is still there. Once the `.log` file is gone, a start removes the others anyway.
+        If this raises, the segment is still there. Once the `.log` file is renamed, a start also removes the others.
         """
         log_path = self.path + LOG_SUFFIX
         self._disk.rename(log_path, log_path + DELETED_SUFFIX)
@@ -416,32 +407,32 @@ class Segment:
         try:
             renamed += self.change_suffix("", DELETED_SUFFIX)
         except OSError as error:
-            logger.warning("%s: an index stays until the next start: %s", self.path, error)
+            logger.warning("%s: an index is not removed before the next start: %s", self.path, error)
         return renamed
 
     def change_suffix(self, old: str, new: str) -> list[str]:
-        """Rename the files of the segment that end in `old`, the `.log` file first; their new names."""
+        """Rename the files of the segment that end in `old`, the `.log` file first. Return the new paths."""
         paths = [self.path + kind for kind in SEGMENT_SUFFIXES if self._disk.exists(self.path + kind + old)]
         for path in paths:
             self._disk.rename(path + old, path + new)
         return [path + new for path in paths]
 
     def largest_timestamp(self) -> int:
-        """The largest timestamp of a record, in ms; when the file was written last if no record has one."""
+        """Return the largest timestamp of a record, in ms, or the file's modification time if no record has one."""
         self.load()
         if self.indexes.max_timestamp >= 0:
             return self.indexes.max_timestamp
         return self.modified_ms()
 
     def modified_ms(self) -> int:
-        """When the file was written last, in ms: the time of records that have none (KIP-33)."""
+        """Return the file's modification time, in ms, which retention uses for records without timestamps (KIP-33)."""
         return self._disk.modified_ms(self.path + LOG_SUFFIX)
 
     def _cut(self, start: int, end: int, max_bytes: int, minimum_one: bool) -> tuple[int, int]:
-        """Return the (position, offset) at which to stop, so that at most `max_bytes` of whole batches lie before it.
+        """Return the (position, offset) of the end of the whole batches that fit into `max_bytes`.
 
-        If the index knows a batch in the second half, the region ends before that one: no headers are read to win a few
-        batches more.
+        If the index has a batch in the second half, the region ends before that one, as reading headers would only gain
+        a few batches.
         """
         limit = start + max_bytes
         at = self._loaded_indexes().offsets.position_floor(limit)
@@ -450,12 +441,12 @@ class Segment:
         stop = start, 0
         for position, size, base_offset, last_offset in spans(self.file, max(at, start), end):
             if position + size > limit and (position > start or not minimum_one):
-                return position, base_offset  # a batch that the index led to may end the region as well
+                return position, base_offset  # this may be the batch that the index has found
             stop = position + size, last_offset + 1
         return stop
 
     def _loaded_indexes(self) -> SegmentIndexes:
-        """The indexes with all their entries, made anew if they turn out bad."""
+        """Return the indexes with all entries in memory, rebuilt if they are damaged."""
         self.load()
         try:
             self.indexes.load()
@@ -463,13 +454,13 @@ class Segment:
             self._rebuild_indexes(error)
         return self.indexes
 
-    def index_anew(self, reason: str) -> None:
-        """Read all batches instead of the index files, which may be those of another segment until the next start."""
+    def rebuild_indexes(self, reason: str) -> None:
+        """Read all batches instead of the index files, which may be another segment's until the next start."""
         self._has_own_indexes = False
         self._rebuild_indexes(CorruptIndex(reason))
 
     def _rebuild_indexes(self, problem: CorruptIndex) -> None:
-        logger.info("%s: the indexes are made anew: %s", self.path, problem)
+        logger.info("%s: the indexes are rebuilt: %s", self.path, problem)
         self.forget()
         next_offset = self.base_offset
         for position, header in headers(self.file, 0, self.size_bytes):

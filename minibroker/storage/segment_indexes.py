@@ -1,7 +1,7 @@
-"""The two sparse indexes of a segment: where offsets are found, and where timestamps are, without reading batches.
+"""The two sparse indexes of a segment, by offset and by timestamp.
 
-One entry for about every `index.interval.bytes`, in both at once. They are in memory from the first look-up on, and are
-made anew by `segment.py`, which reads the batches, when the files cannot be believed.
+Both get an entry about every `index.interval.bytes`. They are in memory from the first lookup on. `segment.py` rebuilds
+them from the batches if the files are damaged.
 
     byte  size  field of an entry of the `.index` file, 8 bytes
        0     4  last offset of a batch, minus the segment's base offset
@@ -9,7 +9,7 @@ made anew by `segment.py`, which reads the batches, when the files cannot be bel
 
     byte  size  field of an entry of the `.timeindex` file, 12 bytes
        0     8  the largest timestamp so far, ms since 1970
-       8     4  last offset of the batch that holds it, minus the segment's base offset
+       8     4  last offset of the batch that contains it, minus the segment's base offset
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from minibroker.storage.names import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 
 NO_TIMESTAMP = -1
 MAX_RELATIVE_OFFSET = 0x7FFFFFFF
-# A log that is this much larger than `index.interval.bytes` has an entry, whatever the size of its batches.
+# A log that is twice this much larger than `index.interval.bytes` has an entry, unless its batches are even larger.
 LARGE_BATCH_BYTES = 1 << 20
 
 
 class CorruptIndex(ValueError):
-    """An index that contradicts itself or its log. It is rebuilt; nobody outside the storage layer sees this."""
+    """An index that contradicts itself or its log. The storage rebuilds it; this is not raised to callers."""
 
 
 class SparseIndex(ABC):
-    """Two columns of numbers, neither ever falling. New entries are kept in memory until `write_out()`.
+    """Two columns of numbers that never decrease. New entries stay in memory until `write_out()`.
 
-    `count` is the number of entries, in memory or not yet. `is_changed` says that the file was written to or cut.
-    `is_short` says that it never had more than one entry: a power cut before a sync leaves that one, or none, or zeros.
-    Methods raise `OSError` where they reach for the file.
+    `count` is the number of all entries. `is_changed` says that the file was written or truncated. `is_short` says that
+    it has never had more than one entry: a power cut before a sync leaves that one, or none, or zeros. Methods that use
+    the file raise `OSError`.
     """
 
     __slots__ = (
@@ -70,11 +70,11 @@ class SparseIndex(ABC):
         self._first = array(self.FIRST_TYPE)
         self._second = array(self.SECOND_TYPE)
         self._unread = 0  # entries that are in the file, but not yet in memory
-        self._written: int | None = None  # entries of the file that are as they should be; None: there is no file yet
-        self._note_last(None)
+        self._written: int | None = None  # valid entries in the file; None: no file yet
+        self._set_last(None)
 
     def open(self) -> None:
-        """Learn the last entry from the file, reading no other. Raises `CorruptIndex`."""
+        """Read only the last entry of the file. Raises `CorruptIndex`."""
         file = self._disk.open(self.path)
         size, entry = file.size_bytes(), self.ENTRY.size
         if size % entry:
@@ -83,11 +83,11 @@ class SparseIndex(ABC):
             last: tuple[int, int] = self.ENTRY.unpack(_exactly(file, size - entry, entry))
             if min(last) < 0:
                 raise CorruptIndex("its last entry is negative")
-            self._note_last(last)
+            self._set_last(last)
         self.count = self._unread = self._written = size // entry
 
     def is_there(self) -> bool:
-        """Whether there is a file."""
+        """Return whether there is a file."""
         return self._written is not None or self._disk.exists(self.path)
 
     def load(self) -> None:
@@ -102,7 +102,7 @@ class SparseIndex(ABC):
         self._unread = 0
 
     def write_out(self, *, sync: bool = False) -> None:
-        """Bring the file to what is in memory."""
+        """Write the entries in memory to the file."""
         if self._written == self.count and not sync:
             return
         file = self._disk.open(self.path, create=True)
@@ -119,14 +119,14 @@ class SparseIndex(ABC):
             file.sync()
 
     def _keep(self, count: int) -> None:
-        """Drop all entries after the first `count`; the index must have been loaded."""
+        """Remove all entries after the first `count`. The index must be loaded."""
         del self._first[count:], self._second[count:]
         self.count = count
         if self._written is not None and self._written > count:
             self.is_changed, self.is_short = True, False
             self._disk.open(self.path).truncate(count * self.ENTRY.size)
             self._written = count
-        self._note_last((self._first[-1], self._second[-1]) if count else None)
+        self._set_last((self._first[-1], self._second[-1]) if count else None)
 
     def _columns(self, data: bytes) -> tuple[array[int], array[int]]:
         first, second = array(self.FIRST_TYPE), array(self.SECOND_TYPE)
@@ -140,11 +140,11 @@ class SparseIndex(ABC):
 
     @abstractmethod
     def _increasing(self, first: memoryview, second: memoryview) -> bool:
-        """Whether the columns rise as they must."""
+        """Return whether the columns increase as they must."""
 
     @abstractmethod
-    def _note_last(self, last: tuple[int, int] | None) -> None:
-        """Take over the last entry, or that there is none."""
+    def _set_last(self, last: tuple[int, int] | None) -> None:
+        """Set the attributes that come from the last entry, None if there is none."""
 
 
 def _exactly(file: File, position: int, size: int) -> bytes:
@@ -158,7 +158,7 @@ class TimeIndex(SparseIndex):
     """The entries of one segment's time index.
 
     `last_timestamp` and `last_offset` are those of the last entry (-1 and the base offset if there is none).
-    `floor`, `entries` and `truncate` need `load()` before.
+    Call `load()` before `floor`, `entries` and `truncate`.
     """
 
     __slots__ = ("last_timestamp", "last_offset")
@@ -170,7 +170,7 @@ class TimeIndex(SparseIndex):
     FIRST_TYPE = "q"
 
     def append(self, timestamp: int, offset: int) -> None:
-        """Add an entry, unless its timestamp is no larger than the last one's."""
+        """Add an entry, if its timestamp is larger than the last one's."""
         if timestamp <= self.last_timestamp:
             return
         self._first.append(timestamp)
@@ -180,31 +180,31 @@ class TimeIndex(SparseIndex):
         self.last_offset = offset
 
     def floor(self, timestamp: int) -> int:
-        """An offset such that all batches that end before it are older than `timestamp`."""
+        """Return an offset such that all batches that end before it are older than `timestamp`."""
         at = bisect_left(self._first, timestamp)
         return self.base_offset + (self._second[at - 1] if at else 0)
 
     def truncate(self, offset: int) -> None:
-        """Remove the entries of `offset` and later ones."""
+        """Remove the entries for `offset` and later ones."""
         self._keep(bisect_left(self._second, offset - self.base_offset))
 
     def entries(self) -> list[tuple[int, int]]:
-        """(timestamp, offset) of all entries."""
+        """Return (timestamp, offset) of all entries."""
         return [(t, self.base_offset + o) for t, o in zip(self._first, self._second, strict=True)]
 
     def _increasing(self, first: memoryview, second: memoryview) -> bool:
         return all(map(lt, first, first[1:])) and all(map(le, second, second[1:]))
 
-    def _note_last(self, last: tuple[int, int] | None) -> None:
+    def _set_last(self, last: tuple[int, int] | None) -> None:
         timestamp, relative_offset = last or (NO_TIMESTAMP, 0)
         self.last_timestamp = timestamp
         self.last_offset = self.base_offset + relative_offset
 
 
 class OffsetIndex(SparseIndex):
-    """The entries of one segment's index; `last_position` is that of the last one, 0 if there is none.
+    """The entries of one segment's offset index. `last_position` is that of the last one, 0 if there is none.
 
-    `floor`, `position_floor`, `entries` and `truncate` need `load()` before.
+    Call `load()` before `floor`, `position_floor`, `entries` and `truncate`.
     """
 
     __slots__ = ("last_position",)
@@ -215,19 +215,19 @@ class OffsetIndex(SparseIndex):
     FIRST_TYPE = "i"
 
     def append(self, offset: int, position: int) -> None:
-        """Add an entry, which must be beyond the last one."""
+        """Add an entry, which must follow the last one."""
         self._first.append(offset - self.base_offset)
         self._second.append(position)
         self.count += 1
         self.last_position = position
 
     def floor(self, offset: int) -> int:
-        """The largest known position whose batch ends at or before `offset`; 0 if none does."""
+        """Return the largest known position whose batch ends at or before `offset`, 0 if there is none."""
         at = bisect_right(self._first, offset - self.base_offset)
         return self._second[at - 1] if at else 0
 
     def position_floor(self, position: int) -> int:
-        """The largest known start of a batch at or before `position`; 0 if there is none."""
+        """Return the largest known start of a batch at or before `position`, 0 if there is none."""
         at = bisect_right(self._second, position)
         return self._second[at - 1] if at else 0
 
@@ -236,11 +236,11 @@ class OffsetIndex(SparseIndex):
         self._keep(bisect_right(self._second, position - 1))
 
     def entries(self) -> list[tuple[int, int]]:
-        """(offset, position) of all entries."""
+        """Return (offset, position) of all entries."""
         return [(self.base_offset + o, p) for o, p in zip(self._first, self._second, strict=True)]
 
     def _columns(self, data: bytes) -> tuple[array[int], array[int]]:
-        """All at once in C: a full index has more than a million entries."""
+        """Unpack all entries at once in C, as a full index has more than a million."""
         both = array("i", data)
         if sys.byteorder == "little":
             both.byteswap()
@@ -249,21 +249,21 @@ class OffsetIndex(SparseIndex):
     def _increasing(self, first: memoryview, second: memoryview) -> bool:
         return all(map(lt, first, first[1:])) and all(map(lt, second, second[1:]))
 
-    def _note_last(self, last: tuple[int, int] | None) -> None:
+    def _set_last(self, last: tuple[int, int] | None) -> None:
         self.last_position = last[1] if last else 0
 
 
 class SegmentIndexes:
-    """Indexes of one segment: what is known of its batches without reading them.
+    """The indexes of one segment.
 
-    `max_timestamp` is the largest of any batch, -1 if none has one, and `offset_of_max_timestamp` the last offset of
-    that batch. `is_full` says that no further entry would find room (`segment.index.bytes`).
+    `max_timestamp` is the largest of all batches, -1 if none has one, and `offset_of_max_timestamp` the last offset of
+    that batch. `is_full` says that there is no room for another entry (`segment.index.bytes`).
     """
 
     __slots__ = ("offsets", "times", "max_timestamp", "offset_of_max_timestamp", "is_full", "_settings")
 
     def __init__(self, disk: Disk, path: str, base_offset: int, settings: LogSettings) -> None:
-        """`path` is that of the files, without suffix."""
+        """Take the path of the files without suffix."""
         self._settings = settings
         self.offsets = OffsetIndex(disk, path + INDEX_SUFFIX, base_offset)
         self.times = TimeIndex(disk, path + TIME_INDEX_SUFFIX, base_offset)
@@ -272,9 +272,9 @@ class SegmentIndexes:
         self.is_full = False
 
     def open(self, log_size_bytes: int, first_timestamp: int) -> None:
-        """Learn the last entries from the files. `first_timestamp` is that of the first batch, -1 if it has none.
+        """Read the last entries of the files. `first_timestamp` is that of the first batch, -1 if it has none.
 
-        Raises `CorruptIndex`, also if one is missing; `OSError`.
+        Raises `CorruptIndex`, also for a missing file, and `OSError`.
         """
         try:
             self.offsets.open()
@@ -283,7 +283,7 @@ class SegmentIndexes:
         except FileNotFoundError as error:
             raise CorruptIndex(f"{error.filename} is missing") from None
         if self.offsets.count and self.offsets.last_position >= log_size_bytes:
-            raise CorruptIndex(f"{self.offsets.path} goes beyond the end of the log")
+            raise CorruptIndex(f"{self.offsets.path} has positions behind the end of the log")
         if self.times.last_timestamp < first_timestamp:
             raise CorruptIndex(f"{self.times.path} ends before the first timestamp of the log")
         if not self.offsets.count and log_size_bytes > self._settings.index_interval_bytes + 2 * LARGE_BATCH_BYTES:
@@ -298,7 +298,7 @@ class SegmentIndexes:
         self.times.load()
 
     def note(self, position: int, last_offset: int, max_timestamp: int) -> None:
-        """Take in the batch at `position`, which follows all that were taken in before."""
+        """Update the indexes by the batch at `position`, which follows all batches before."""
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.offset_of_max_timestamp = last_offset
@@ -308,21 +308,21 @@ class SegmentIndexes:
             self._note_room()
 
     def can_name(self, offset: int) -> bool:
-        """Whether entries can hold the offset, which they do as 31 bits above the base offset."""
+        """Return whether entries can contain the offset, as 31 bits above the base offset."""
         return offset - self.offsets.base_offset <= MAX_RELATIVE_OFFSET
 
     def has_room_for(self, size_bytes: int) -> bool:
-        """Whether there is room for the entries of so many bytes of small batches."""
+        """Return whether there is room for the entries of `size_bytes` of small batches."""
         room_bytes = self._settings.segment_index_bytes
         entries = size_bytes // (self._settings.index_interval_bytes + 1) + 2
         larger = max(self.offsets.ENTRY.size, self.times.ENTRY.size)
         return (max(self.offsets.count, self.times.count) + entries) * larger < room_bytes
 
     def truncate(self, position: int, end_offset: int) -> int:
-        """Drop the entries for batches from `position`, or `end_offset`, on; they must have been loaded.
+        """Remove the entries for batches from `position`, or `end_offset`, on. All entries must be loaded.
 
-        Returns the position from which on the remaining batches may have larger timestamps than `max_timestamp`, and
-        must be noted again.
+        Return the position from which on the remaining batches may have larger timestamps than `max_timestamp`, so that
+        the caller must `note` them again.
         """
         self.offsets.truncate(position)
         self.times.truncate(end_offset)
@@ -332,9 +332,9 @@ class SegmentIndexes:
         return self.offsets.floor(self.times.last_offset)
 
     def finish(self, log_size_bytes: int) -> None:
-        """Add the closing entry of the time index, and bring the files to what is in memory. Raises `OSError`.
+        """Add the last entry of the time index, and write the files. Raises `OSError`.
 
-        An empty log needs no time index: Kafka makes an empty one without a word, unlike an offset index.
+        An empty log needs no time index: Kafka silently creates a missing one, unlike an offset index.
         """
         self.times.append(self.max_timestamp, self.offset_of_max_timestamp)
         self.offsets.write_out()
@@ -342,15 +342,15 @@ class SegmentIndexes:
             self.times.write_out()
 
     def distrust_files(self) -> None:
-        """Take it that there are files with something else in them, which a power cut may bring back."""
+        """Assume that there are files with other content, which a power cut may bring back."""
         for index in (self.offsets, self.times):
             index.is_changed, index.is_short = True, False
 
     def files_to_sync(self, disk: Disk, first_timestamp: int) -> list[File]:
-        """Bring the files to what is in memory, and return those that need a sync. Raises `OSError`.
+        """Write the files, and return those that need a sync. Raises `OSError`.
 
-        What a power cut leaves of a file with one entry can be believed, or is not (`open`), if the first batch has a
-        timestamp: those need none.
+        A file with one entry needs none if the first batch has a timestamp: after a power cut it is either right, or
+        `open` recognises it as wrong.
         """
         for index in (self.offsets, self.times):
             index.write_out()
@@ -358,17 +358,17 @@ class SegmentIndexes:
         return [disk.open(index.path) for index, is_seen in needed if index.is_changed and not is_seen]
 
     def sync(self) -> None:
-        """Bring both to the disk itself. Raises `OSError`."""
+        """Write and sync both files. Raises `OSError`."""
         self.offsets.write_out(sync=True)
         self.times.write_out(sync=True)
 
     def update_settings(self, settings: LogSettings) -> None:
-        """Entries follow the new settings from now on."""
+        """Use new settings from now on."""
         self._settings = settings
         self._note_room()
 
     def _note_room(self) -> None:
-        """Note whether there is room. As in Kafka, the time index keeps some for its closing entry."""
+        """Update `is_full`. As in Kafka, the time index reserves room for its last entry."""
         room = self._settings.segment_index_bytes
         offsets_full = self.offsets.count >= room // self.offsets.ENTRY.size
         self.is_full = offsets_full or self.times.count >= room // self.times.ENTRY.size - 1

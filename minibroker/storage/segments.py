@@ -1,7 +1,4 @@
-"""The segments of one log in their order: which one an offset belongs to, and reading and finding across them.
-
-What one segment holds is its own business; when segments come and go is decided by the log.
-"""
+"""The segments of a log in order: reading and searching across them."""
 
 from __future__ import annotations
 
@@ -14,9 +11,9 @@ from minibroker.storage.segment import Finding, Region, Segment
 
 
 class Segments:
-    """At least one segment; `all` has them oldest first, the last one is the one being appended to.
+    """At least one segment. `all` has them oldest first; the last one is active.
 
-    `base_offsets` are theirs. Methods that read raise `OSError`, `CorruptBatch`.
+    `base_offsets` has their base offsets. Methods that read raise `OSError`, `CorruptBatch`.
     """
 
     __slots__ = ("all", "base_offsets")
@@ -27,51 +24,51 @@ class Segments:
 
     @property
     def size_bytes(self) -> int:
-        """The size of all their batches."""
+        """The size of the batches in all segments."""
         return sum(segment.size_bytes for segment in self.all)
 
     def index_of(self, offset: int) -> int:
-        """The index of the segment that `offset` belongs to, the first one for what lies before all."""
+        """Return the index of the segment of `offset`, 0 for an offset before all segments."""
         return max(bisect_right(self.base_offsets, offset) - 1, 0)
 
     def before(self, offset: int) -> list[Segment]:
-        """Return the segments that lie wholly before `offset`."""
+        """Return the segments that end at or before `offset`."""
         return self.all[: self.index_of(offset)]
 
     def since(self, offset: int) -> list[Segment]:
-        """The one that `offset` belongs to, and all after it."""
+        """Return the segment of `offset`, and all after it."""
         return self.all[self.index_of(offset) :]
 
     def add(self, segment: Segment) -> None:
-        """Put one at the end."""
+        """Append a segment."""
         self.all.append(segment)
         self.base_offsets.append(segment.base_offset)
 
     def remove(self, segment: Segment) -> None:
-        """Take one out."""
+        """Remove a segment."""
         index = self.all.index(segment)
         del self.all[index], self.base_offsets[index]
 
     def place_of(self, neighbours: Sequence[Segment]) -> slice:
-        """Where these stand, one after the other. Raises `ValueError` if they do not, or no longer."""
+        """Return the slice of `all` that these are. Raises `ValueError` if they are not neighbours, or are gone."""
         index = self.all.index(neighbours[0])
         place = slice(index, index + len(neighbours))
         if self.all[place] != list(neighbours):
-            raise ValueError(f"there are not, or no longer, such segments from {neighbours[0].path} on")
+            raise ValueError(f"the segments from {neighbours[0].path} on have changed")
         return place
 
     def replace(self, place: slice, new: Segment) -> None:
-        """Put one in the place of others."""
+        """Replace segments by a new one."""
         self.all[place] = [new]
         self.base_offsets[place] = [new.base_offset]
 
     def read(
         self, offset: int, max_bytes: int, limits: tuple[int, int], minimum_one: bool, clean_offset: int
     ) -> Region | None:
-        """Read from the segment that has `offset`, or from a later one, as compaction may have left none at `offset`.
+        """Read from the segment of `offset`, or from a later one, as compaction may have removed batches.
 
-        `limits` are the offset up to which is read, and the one at which the last segment ends. What is below
-        `clean_offset` has been compacted. Raises `KafkaError` KAFKA_STORAGE_ERROR where a segment has lost its end.
+        `limits` are (the offset up to which to read, the log end offset). Segments below `clean_offset` have been
+        compacted. Raises `KafkaError` KAFKA_STORAGE_ERROR if the end of a segment is lost.
         """
         limit, log_end_offset = limits
         index = self.index_of(offset)
@@ -92,9 +89,10 @@ class Segments:
         return None
 
     def first_at(self, timestamp: int, start_offset: int) -> Finding:
-        """The first record at or after `start_offset` whose timestamp is at least `timestamp`, in steps.
+        """Find, in steps, the first record at or after `start_offset` whose timestamp is at least `timestamp`.
 
-        Segments may come, go and stand for others meanwhile: where one ended, the one with that offset is gone on with.
+        Segments may be added, removed or replaced between the steps. The search goes on with the segment of the offset
+        at which the last one ended.
         """
         offset = self.base_offsets[0]
         while True:
@@ -111,7 +109,7 @@ class Segments:
             yield
 
     def first_of_largest_timestamp(self, start_offset: int) -> Finding:
-        """The first record with the largest timestamp of all, in steps; None if no record has one."""
+        """Find, in steps, the first record with the largest timestamp; None if no record has one."""
         for segment in list(self.all):
             segment.load()
             yield
@@ -124,5 +122,5 @@ class Segments:
 def _lost(segment: Segment, offset: int, end_offset: int) -> KafkaError:
     return KafkaError(
         ErrorCode.KAFKA_STORAGE_ERROR,
-        f"{segment.path}{LOG_SUFFIX} is damaged: what it had from offset {offset} to {end_offset - 1} cannot be read",
+        f"{segment.path}{LOG_SUFFIX} is damaged: offsets {offset} to {end_offset - 1} cannot be read",
     )

@@ -1,8 +1,6 @@
-"""What a log keeps in files beside its segments: snapshots of producers, aborted transactions, leader epochs.
+"""The files of a log beside its segments: producer snapshots, aborted transactions, leader epochs.
 
-They follow the segments, which come and go as the log decides, and become part of its next flush, as the names in its
-directory do. What each kind of file holds is in its own module; finding all of it on the disk is `recovery.py`'s
-business.
+They change with the segments, and are synced by the next flush, together with the names in the log's directory.
 """
 
 from __future__ import annotations
@@ -20,10 +18,9 @@ from minibroker.storage.segment import Segment
 
 
 class LogContents(NamedTuple):
-    """The parts of a log, found on the disk by `recovery.py`. There is at least one segment, oldest first.
+    """The parts of a log that `recovery.py` has found on the disk. There is at least one segment; the oldest is first.
 
-    `synced` says that all of it, the indexes included, is known to be on the disk itself; `is_new` that there was
-    nothing of it before.
+    `synced` says that all of it, with the indexes, is synced; `is_new` that the log was just created.
     """
 
     segments: list[Segment]
@@ -38,51 +35,54 @@ class LogContents(NamedTuple):
     is_new: bool = False
 
 
-class KeptFiles(Protocol):
-    """Files that somebody else writes."""
+class SyncedFiles(Protocol):
+    """Files whose owner keeps track of which may not be synced."""
 
     def unsynced_paths(self) -> Sequence[str]:
-        """The paths of those that may not be on the disk itself. Raises `OSError`."""
+        """Write what is out of date, and return the paths of the files that may not be synced. Raises `OSError`."""
 
-    def note_synced(self) -> None:
-        """The caller sees to the sync of what `unsynced_paths` gave."""
+    def mark_synced(self) -> None:
+        """Mark them as synced. The caller syncs what `unsynced_paths` has returned."""
 
 
 class Unsynced:
-    """The files in a log's `directory` that may not be on the disk itself, `kept` by several.
+    """The files in a log's `directory` that may not be synced, of several `owners`.
 
-    Nor may be the names in it, nor its own, before the first flush unless `names_synced`, and after `names_change()`.
+    Before the first flush, unless `names_synced`, and after `names_change()`, the names in the directory and its own
+    name may not be synced, either.
     """
 
-    __slots__ = ("_disk", "_directory", "_kept", "_names_synced")
+    __slots__ = ("_disk", "_directory", "_owners", "_names_synced")
 
-    def __init__(self, disk: Disk, directory: str, kept: Sequence[KeptFiles], *, names_synced: bool = False) -> None:
+    def __init__(
+        self, disk: Disk, directory: str, owners: Sequence[SyncedFiles], *, names_synced: bool = False
+    ) -> None:
         self._disk = disk
         self._directory = directory
-        self._kept = kept
+        self._owners = owners
         self._names_synced = names_synced
 
     def names_change(self) -> None:
-        """A file is made, renamed or removed."""
+        """Record that a file was created, renamed or removed."""
         self._names_synced = False
 
     def collect(self) -> tuple[list[File], list[str]]:
-        """The files and the directories to sync, files first. Raises `OSError`."""
-        paths = [path for kept in self._kept for path in kept.unsynced_paths()]
+        """Return the files and the directories to sync, in this order. Raises `OSError`."""
+        paths = [path for owner in self._owners for path in owner.unsynced_paths()]
         files = [self._disk.open(path) for path in paths]
         if self._names_synced and not paths:
             return files, []
         return files, [self._directory, os.path.dirname(self._directory)]
 
-    def note_synced(self) -> None:
-        """The caller sees to the sync of what `collect()` gave."""
-        for kept in self._kept:
-            kept.note_synced()
+    def mark_synced(self) -> None:
+        """Mark all as synced. The caller syncs what `collect()` has returned."""
+        for owner in self._owners:
+            owner.mark_synced()
         self._names_synced = True
 
 
 class SideFiles(Unsynced):
-    """The files in a log's `directory`, which tell of its producers and its epochs. Methods raise `OSError`."""
+    """The files of a log's producers and leader epochs in its `directory`. Methods raise `OSError`."""
 
     __slots__ = ("aborted", "epoch_file", "_epochs", "_producers", "_snapshots")
 
@@ -94,44 +94,44 @@ class SideFiles(Unsynced):
         self._epochs = contents.epochs
         self._producers = contents.producers
         self._snapshots = contents.snapshots
-        # A stop syncs nothing of a log that never had records.
+        # Closing a log that never had records syncs nothing.
         names_synced = contents.synced and contents.segments[-1].size_bytes > 0
         super().__init__(disk, directory, (self._snapshots, self.epoch_file, self.aborted), names_synced=names_synced)
 
     def collect(self) -> tuple[list[File], list[str]]:
-        """The files and the directories to sync, files first, with all that could not be written before."""
+        """Write what could not be written before, and return the files and directories to sync."""
         self.aborted.catch_up()
         return super().collect()
 
     def finish_segment(self, base_offsets: Sequence[int], *, last: bool = False) -> None:
-        """Write what must be there before another segment begins; the segments have these base offsets.
+        """Write the files before a new segment begins. `base_offsets` are those of the segments so far.
 
-        Or, with `last`, before the log is closed. Its last snapshot only spares a start reading, so it is not synced.
+        With `last`, the log is being closed. Its last snapshot is not synced, as it only saves time at a start.
         """
         self.aborted.catch_up()
         self.epoch_file.write()
         if self._snapshots.take(self._producers, base_offsets[0], sync=not last):
-            self.names_change()  # or an older snapshot, cut off since, may come back under this name
+            self.names_change()  # otherwise an older snapshot of this name may come back after a power cut
         self.aborted.count(base_offsets[-1])
         self.aborted.write_counts(self._directory, base_offsets)
 
     def begin_at(self, first_base_offset: int) -> None:
-        """Remove what was of segments before the one that is now the first.
+        """Remove what belongs to segments before the first one.
 
-        The epochs are written with the next flush, or at the end: a start cuts off what lies before the log's itself.
+        The epochs are written by the next flush or `close`: a start removes those before the log start offset.
         """
         self._snapshots.remove_before(first_base_offset)
         self.aborted.remove_before(first_base_offset)
 
-    def keep_of(self, base_offsets: Sequence[int]) -> None:
-        """Remove the snapshots that are of none of these segments, which are the log's."""
+    def remove_strays(self, base_offsets: Sequence[int]) -> None:
+        """Remove the snapshots that belong to none of the log's segments."""
         self._snapshots.remove_strays(base_offsets)
         self.aborted.write_counts(self._directory, base_offsets)
 
     def end_at(self, end_offset: int, segments: Sequence[Segment]) -> None:
-        """Follow the log, which now ends there in the last of these segments; restore the producers' states of then.
+        """Truncate the files to `end_offset`, where the log now ends, and restore the producer states at that offset.
 
-        Raises `CorruptBatch`, too, as the batches may have to be read for it.
+        Raises `CorruptBatch`, too, as it may read batches.
         """
         self._epochs.truncate_from_end(end_offset)
         self.epoch_file.write()
@@ -140,7 +140,7 @@ class SideFiles(Unsynced):
         self.restore_producers(end_offset, segments)
 
     def restore_producers(self, end_offset: int, segments: Sequence[Segment]) -> None:
-        """Read the producers' states at `end_offset`, where the log ends, from the last snapshot and the batches.
+        """Restore the producer states at `end_offset`, the log's end, from the last snapshot and the batches after it.
 
         Raises `CorruptBatch`, too.
         """

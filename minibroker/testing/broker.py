@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from minibroker.broker.metadata.image import BROKER_RESOURCE
+from minibroker.broker.configs.client_metrics import validate_client_metrics
+from minibroker.broker.metadata.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE
 from minibroker.quantities import Duration, milliseconds
 from minibroker.testing.embedded_broker import EmbeddedBroker
 from minibroker.testing.group_verbs import GroupVerbs
@@ -16,6 +17,13 @@ from minibroker.testing.moving_clock import JUMPS, MovingClock
 from minibroker.testing.node_verbs import NodeVerbs
 from minibroker.testing.record_verbs import RecordVerbs
 from minibroker.testing.security import AclVerbs, QuotaVerbs, Users, certificate_for, config_for
+from minibroker.testing.token_verbs import Token, TokenVerbs, config_with_token
+
+if TYPE_CHECKING:
+    from minibroker.testing.issuer import Issuer
+
+if TYPE_CHECKING:
+    from minibroker.broker.client_telemetry import ClientMetric
 
 SETTLE_SECONDS = 10.0  # how long to wait after a move for other threads: compaction, removal of files
 
@@ -105,13 +113,51 @@ class Broker(RecordVerbs, GroupVerbs, NodeVerbs):
         """Return the quotas: `set` them."""
         return QuotaVerbs(self)
 
-    def client_config(self, library: str, *, user: str | None = None, mechanism: str | None = None) -> Any:
+    @property
+    def issuer(self) -> Issuer:
+        """Return the issuer of OAuth tokens: `token` makes one. Raises RuntimeError without SASL."""
+        issuer = self.security.issuer
+        if issuer is None:
+            raise RuntimeError(f"with {self.security.protocol} there is no issuer: nobody logs in")
+        return issuer
+
+    @cached_property
+    def tokens(self) -> TokenVerbs:
+        """Return the delegation tokens: `create`, `renew` and `expire` them."""
+        _ = self.security
+        return TokenVerbs(self)
+
+    def client_config(
+        self, library: str, *, user: str | None = None, mechanism: str | None = None, token: Token | None = None
+    ) -> Any:
         """Return what a client needs to connect, as its library takes it: addresses, certificates, name and password.
 
         `library` is "confluent", "aiokafka", "kafka-python", "java", "franz-go", "kafkajs" or "librdkafka.properties".
-        A user that does not exist is added. `mechanism` is SCRAM-SHA-512 unless it is given. Raises ValueError.
+        A user that does not exist is added. `mechanism` is SCRAM-SHA-512 unless it is given. With a delegation `token`,
+        the client logs in as its owner; only "java" and "franz-go" can. Raises ValueError.
         """
+        if token is not None:
+            return config_with_token(self, library, token, mechanism)
         return config_for(self, library, user, mechanism)
+
+    @immediate
+    def collect_client_metrics(self, *names: str, interval: Duration = "1 s") -> None:
+        """Ask clients that connect from now on for their metrics: those whose names begin with one of `names`, or all.
+
+        `interval` is how often they push. It is from 100 ms to an hour. Raises KafkaError.
+        """
+        texts = {"metrics": ",".join(names or ("*",)), "interval.ms": str(round(milliseconds(interval)))}
+        controller = self.running.cluster.controller
+        controller.change_config(CLIENT_METRICS_RESOURCE, "testing", dict(validate_client_metrics(texts)))
+        controller.change_config(BROKER_RESOURCE, "", {"client.telemetry.enable": "true"})
+
+    @immediate
+    def client_metrics(self, client_id: str | None = None) -> list[ClientMetric]:
+        """Return the metrics that clients with this id, or all, have pushed; those of clients that have left, too.
+
+        Clients push what `collect_client_metrics` asks for, and once more when they close.
+        """
+        return list(self.running.cluster.telemetry.metrics(client_id))
 
     @immediate
     def use_certificate(self, kind: str) -> None:

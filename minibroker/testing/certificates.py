@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ipaddress
+import ssl
+import tempfile
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from cryptography import x509
@@ -20,6 +23,14 @@ class Certified(NamedTuple):
 
     key: str
     certificate: str
+
+    def load_into(self, context: ssl.SSLContext) -> None:
+        """Let a TLS context present the certificate."""
+        with tempfile.TemporaryDirectory() as directory:  # the library reads files only
+            file = Path(directory) / "certified.pem"
+            file.touch(mode=0o600)
+            file.write_text(self.key + self.certificate)
+            context.load_cert_chain(file)
 
 
 class Authority:
@@ -47,6 +58,12 @@ class Authority:
             built = built.add_extension(x509.SubjectAlternativeName([_host(each) for each in hosts]), critical=False)
         private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
         return Certified(private, _pem(built.sign(self._key, hashes.SHA256())))
+
+    def server_context(self, hosts: tuple[str, ...]) -> ssl.SSLContext:
+        """Return the TLS context of a server at these names and addresses."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.issue(hosts[0], hosts).load_into(context)
+        return context
 
 
 def _name(common_name: str) -> x509.Name:

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import ssl
-import tempfile
 from collections.abc import Callable, Mapping
-from pathlib import Path
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from minibroker.testing.certificates import Certified
 
-LOGIN_MODULES: Final = {"PLAIN": "plain.PlainLoginModule"}
+MODULES: Final = {"PLAIN": "plain.PlainLoginModule", "OAUTHBEARER": "oauthbearer.OAuthBearerLoginModule"}
 SCRAM_MODULE: Final = "scram.ScramLoginModule"
+SECURITY: Final = "org.apache.kafka.common.security."
 JAAS_ESCAPES: Final = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"}
+
+
+class TokenAccess(NamedTuple):
+    """How one client gets tokens: at an endpoint, or in this process from `token`."""
+
+    endpoint: str
+    scope: str
+    token: Callable[[], str]
 
 
 class Access(NamedTuple):
@@ -26,6 +34,7 @@ class Access(NamedTuple):
     mechanism: str | None
     user: str | None
     password: str | None
+    tokens: TokenAccess | None = None  # with OAUTHBEARER, where user and password are the client's id and secret
 
     def __repr__(self) -> str:
         return f"Access(servers={self.servers!r}, protocol={self.protocol!r}, user={self.user!r})"  # no secrets
@@ -36,11 +45,7 @@ class Access(NamedTuple):
             return None
         context = ssl.create_default_context(cadata=self.authority)
         if self.certified is not None:
-            with tempfile.TemporaryDirectory() as directory:  # the library reads files only
-                file = Path(directory) / "client.pem"
-                file.touch(mode=0o600)
-                file.write_text(self.certified.key + self.certified.certificate)
-                context.load_cert_chain(file)
+            self.certified.load_into(context)
         return context
 
 
@@ -50,7 +55,16 @@ def _librdkafka(access: Access) -> dict[str, Any]:
         config["ssl.ca.pem"] = access.authority
     if access.certified is not None:
         config |= {"ssl.key.pem": access.certified.key, "ssl.certificate.pem": access.certified.certificate}
-    if access.mechanism is not None:
+    if access.tokens is not None:
+        config |= {"sasl.mechanism": access.mechanism, "sasl.oauthbearer.method": "oidc"}
+        config |= _named("sasl.oauthbearer.client.id", "sasl.oauthbearer.client.secret", access)
+        config |= {
+            "sasl.oauthbearer.token.endpoint.url": access.tokens.endpoint,
+            "sasl.oauthbearer.scope": access.tokens.scope,
+        }
+        if access.authority is not None:
+            config["https.ca.pem"] = access.authority
+    elif access.mechanism is not None:
         config |= {"sasl.mechanism": access.mechanism, **_named("sasl.username", "sasl.password", access)}
     return config
 
@@ -66,8 +80,33 @@ def _python(access: Access) -> dict[str, Any]:
         config["ssl_context"] = access.ssl_context()
     if access.mechanism is not None:
         config["sasl_mechanism"] = access.mechanism
-        config |= _named("sasl_plain_username", "sasl_plain_password", access)
+        if access.tokens is None:
+            config |= _named("sasl_plain_username", "sasl_plain_password", access)
     return config
+
+
+def _aiokafka(access: Access) -> dict[str, Any]:
+    config, tokens = _python(access), access.tokens
+    if tokens is not None:
+
+        async def token(_: object) -> str:
+            return tokens.token()
+
+        config["sasl_oauth_token_provider"] = _token_provider("aiokafka.abc", token)
+    return config
+
+
+def _kafka_python(access: Access) -> dict[str, Any]:
+    config, tokens = _python(access), access.tokens
+    if tokens is not None:
+        config["sasl_oauth_token_provider"] = _token_provider("kafka.net.sasl.oauth", lambda _: tokens.token())
+    return config
+
+
+def _token_provider(module: str, token: Callable[[object], Any]) -> Any:
+    """Return an object of the class from which a library wants it to be derived."""
+    base = import_module(module).AbstractTokenProvider
+    return type("TokenProvider", (base,), {"token": token})()
 
 
 def _java(access: Access) -> dict[str, Any]:
@@ -81,12 +120,17 @@ def _java(access: Access) -> dict[str, Any]:
             "ssl.keystore.certificate.chain": access.certified.certificate,
         }
     if access.mechanism is not None:
-        module = LOGIN_MODULES.get(access.mechanism, SCRAM_MODULE)
-        user, password = quoted(access.user or ""), quoted(access.password or "")
         config["sasl.mechanism"] = access.mechanism
-        config["sasl.jaas.config"] = (
-            f"org.apache.kafka.common.security.{module} required username={user} password={password};"
-        )
+        options = _named("username", "password", access)
+    if access.tokens is not None:
+        config["sasl.login.callback.handler.class"] = f"{SECURITY}oauthbearer.OAuthBearerLoginCallbackHandler"
+        config["sasl.oauthbearer.token.endpoint.url"] = access.tokens.endpoint
+        options = {**_named("clientId", "clientSecret", access), "scope": access.tokens.scope}
+        if access.authority is not None:
+            options |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": access.authority}
+    if access.mechanism is not None:
+        words = "".join(f" {name}={quoted(value or '')}" for name, value in options.items())
+        config["sasl.jaas.config"] = f"{SECURITY}{MODULES.get(access.mechanism, SCRAM_MODULE)} required{words};"
     return config
 
 
@@ -97,7 +141,8 @@ def _kafkajs(access: Access) -> dict[str, Any]:
         if access.certified is not None:
             config["ssl"] |= {"key": access.certified.key, "cert": access.certified.certificate}
     if access.mechanism is not None:
-        config["sasl"] = {"mechanism": access.mechanism.lower(), **_named("username", "password", access)}
+        named = _named("username", "password", access) if access.tokens is None else _token_options(access)
+        config["sasl"] = {"mechanism": access.mechanism.lower(), **named}
     return config
 
 
@@ -108,8 +153,17 @@ def _franz_go(access: Access) -> dict[str, Any]:
         if access.certified is not None:
             config["tls"] |= {"key_pem": access.certified.key, "certificate_pem": access.certified.certificate}
     if access.mechanism is not None:
-        config["sasl"] = {"mechanism": access.mechanism, **_named("user", "pass", access)}
+        named = _named("user", "pass", access) if access.tokens is None else _token_options(access)
+        config["sasl"] = {"mechanism": access.mechanism, **named}
     return config
+
+
+def _token_options(access: Access) -> dict[str, str | None]:
+    """Return a token for a library that takes a function, and what a function needs to get others."""
+    assert access.tokens is not None
+    endpoint, scope, token = access.tokens
+    own = _named("client_id", "client_secret", access)
+    return {"token": token(), "token_endpoint": endpoint, "scope": scope, **own}
 
 
 def _named(user: str, password: str, access: Access) -> dict[str, str | None]:
@@ -124,8 +178,8 @@ def quoted(text: str) -> str:
 LIBRARIES: Final[Mapping[str, Callable[[Access], Any]]] = {
     "confluent": _librdkafka,
     "librdkafka.properties": _properties,
-    "aiokafka": _python,
-    "kafka-python": _python,
+    "aiokafka": _aiokafka,
+    "kafka-python": _kafka_python,
     "java": _java,
     "kafkajs": _kafkajs,
     "franz-go": _franz_go,

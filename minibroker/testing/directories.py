@@ -54,7 +54,7 @@ class UnsyncedFile(File):
 class UnsyncedDisk(Disk):
     """A disk for temporary data, without syncs: they take most of the time of a start, a reset or a stop."""
 
-    def opened(self, path: str, fd: int) -> File:
+    def make_file(self, path: str, fd: int) -> File:
         """Return a file that is not synced."""
         return UnsyncedFile(path, fd)
 

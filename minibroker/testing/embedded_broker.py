@@ -45,6 +45,7 @@ from minibroker.testing.ports import Ports, close_all
 if TYPE_CHECKING:
     from minibroker.broker.monitoring.measuring import Measurements
     from minibroker.protocol.declare import Message
+    from minibroker.testing.issuer import Issuer
     from minibroker.testing.security import Security
 
 log = logging.getLogger("minibroker")
@@ -81,7 +82,7 @@ class EmbeddedBroker:
 
         The logs are in `directory`, or else in a temporary one that is removed at the end. `auto_create` is
         `auto.create.topics.enable`. `seed` makes ids and leaders the same in every run. `emulate` is a release of
-        Apache Kafka from "0.8.2" to "4.3"; the broker answers as that release did. `security` is "PLAINTEXT", "SSL",
+        Apache Kafka from "0.8.2" to "4.4"; the broker answers as that release did. `security` is "PLAINTEXT", "SSL",
         "SASL_PLAINTEXT" or "SASL_SSL": the broker makes certificates, knows `users` by their passwords, and obeys ACLs.
         Raises SettingsError, and ValueError for an unknown release or security and for too few or too many nodes.
         """
@@ -238,6 +239,10 @@ class EmbeddedBroker:
         return self._security
 
     @property
+    def _issuer(self) -> Issuer | None:
+        return None if self._security is None else self._security.issuer
+
+    @property
     def ports(self) -> Ports:
         """Return the addresses that the broker keeps. Raises NotRunning."""
         if self._ports is None:
@@ -293,21 +298,26 @@ class EmbeddedBroker:
         self._loop = loop
 
     async def _serve(self) -> None:
+        if self._clock is None:
+            self._clock = MovingClock(SystemClock(asyncio.get_running_loop()))
+        if self._issuer is not None:
+            await self._issuer.start(self.loop, self._clock.wall_ms)
         settings = self._settings()
         if self._ports is None:
             self._ports = Ports(settings, self.nodes)
-        if self._clock is None:
-            self._clock = MovingClock(SystemClock(asyncio.get_running_loop()))
         bound = self._ports.listen()
         try:
             self._running = BrokerLifecycle(settings, bound, self._seams())
             await self._running.serve(self.measured)
+            if self._security is not None:
+                self._security.complete(self._running.cluster)
         except BaseException:
             close_all(bound)
             raise
 
     def _settings(self) -> Settings:
-        return Settings(self._texts | {"log.dirs": str(self.directory)})
+        found = {} if self._security is None else self._security.issuer_settings
+        return Settings(found | self._texts | {"log.dirs": str(self.directory)})
 
     def _seams(self) -> Seams:
         """End the timers of the last life, and return the seams of the next."""
@@ -339,6 +349,8 @@ class EmbeddedBroker:
             returning = {node_id: self.ports.listen_for(node_id) for node_id in away}
             running.replace(self._settings(), self._seams(), cluster_id=cluster_id, returning=returning)
             self.moving_clock.reset()
+            if self._issuer is not None:
+                self._issuer.reset()
             for callback in self.when_reset:
                 callback()
         except BaseException:
@@ -355,6 +367,8 @@ class EmbeddedBroker:
             self._ports.close()
             self._ports = None
         loop, self._loop = self._loop, None
+        if self._issuer is not None and loop is not None:
+            loop.call(self._issuer.stop)
         if loop is not None:
             loop.close()  # before the clock is dropped, as the tasks that this cancels use it
         self._clock = self._life = None

@@ -10,7 +10,7 @@ from minibroker.broker.configs.settings import broker_setting
 from minibroker.broker.configs.settings_table import ConfigType
 from minibroker.protocol.apis import ApiKey, api_name, request_class, response_class
 from minibroker.protocol.declare import Message, Struct
-from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.fields import fields
 from minibroker.protocol.headers import (
     RequestHeader,
@@ -19,12 +19,20 @@ from minibroker.protocol.headers import (
     response_header_version,
 )
 from minibroker.protocol.legible import legible
+from minibroker.protocol.otlp import DataPoint, MalformedMetrics, data_points
 from minibroker.protocol.primitives import MalformedMessage, uuid_text
+from minibroker.protocol.records.compression import MAX_UNCOMPRESSED_BYTES, decompress
 from minibroker.protocol.response_errors import error_codes
 
 # Of these only the header is kept, as they contain passwords or the like.
 SECRET: Final = (ApiKey.SASL_AUTHENTICATE, ApiKey.ALTER_USER_SCRAM_CREDENTIALS)
 CHANGES: Final = (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS)  # of passwords and keys, too
+TOKENS: Final = (  # with the secrets of delegation tokens
+    ApiKey.CREATE_DELEGATION_TOKEN,
+    ApiKey.RENEW_DELEGATION_TOKEN,
+    ApiKey.EXPIRE_DELEGATION_TOKEN,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN,
+)
 HIDDEN = "[hidden]"
 SIZE_BYTES = 4
 LINE_CHARACTERS = 900
@@ -85,6 +93,17 @@ class Exchange:
         except MalformedMessage:
             return None
 
+    @property
+    def client_metrics(self) -> list[DataPoint]:
+        """Return the numbers that a PushTelemetry has; of other requests, and of bytes that are no OTLP, none."""
+        if self.api_key is not ApiKey.PUSH_TELEMETRY:
+            return []
+        try:
+            data = bytes(decompress(self.request.compression_type, self.request.metrics, MAX_UNCOMPRESSED_BYTES))
+            return [point for point in data_points(data) if point is not None]
+        except (KafkaError, MalformedMetrics):
+            return []
+
     def as_json(self) -> dict[str, Any]:
         """Return everything as plain values, without empty ones."""
         told = {
@@ -102,6 +121,7 @@ class Exchange:
             "refusals": list(self.refusals),
             "faults": list(self.faults),
             "request": plain(self.request),
+            "client_metrics": [point._asdict() for point in self.client_metrics],
             "answer": plain(self.answer),
             "request_hex": self.request_bytes.hex(),
             "answer_hex": self.answer_bytes.hex(),
@@ -121,17 +141,38 @@ class Exchange:
 
 def kept_frame(api_key: ApiKey, version: int, frame: memoryview) -> bytes:
     """Return the frame of a request for the journal: without the secrets in it."""
-    if api_key not in SECRET and api_key not in CHANGES:
+    hides = _hides_passwords if api_key in CHANGES else _hides_tokens if api_key in TOKENS else None
+    if api_key not in SECRET and hides is None:
         return bytes(frame)
     _, position = RequestHeader.decode_from(frame, request_header_version(api_key, version))
     request: Any = request_class(api_key)()
-    if api_key in CHANGES:
+    if hides is not None:
         with suppress(MalformedMessage):
             request, _ = request_class(api_key).decode_from(frame, version, position)
-            if not _hides_passwords(request):
+            if not hides(request):
                 return bytes(frame)
     body: bytes = request.encode(version)
     return bytes(frame[:position]) + body
+
+
+def kept_answer(api_key: ApiKey, version: int, frame: bytes) -> bytes:
+    """Return the frame of an answer for the journal: without the secrets in it."""
+    if api_key not in TOKENS or not frame:
+        return frame
+    _, position = ResponseHeader.decode_from(frame, response_header_version(api_key, version))
+    try:
+        answer = response_class(api_key).decode_from(frame, version, position)[0]
+    except MalformedMessage:  # as a fault has made it
+        return frame[:position]
+    return frame[:position] + bytes(answer.encode(version)) if _hides_tokens(answer) else frame
+
+
+def _hides_tokens(message: Any) -> bool:
+    """Hide the HMACs in a request or an answer; return whether there are any."""
+    found = [part for part in (message, *getattr(message, "tokens", ())) if getattr(part, "hmac", b"")]
+    for part in found:
+        part.hmac = HIDDEN.encode()
+    return bool(found)
 
 
 def _hides_passwords(request: Any) -> bool:

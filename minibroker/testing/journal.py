@@ -18,7 +18,7 @@ from minibroker.broker.requests.interceptors import Call, Interceptor
 from minibroker.protocol import errors
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.testing.exchange import SIZE_BYTES, Exchange, api_key_of, kept_frame, names_of
+from minibroker.testing.exchange import SIZE_BYTES, Exchange, api_key_of, kept_answer, kept_frame, names_of
 
 if TYPE_CHECKING:
     from minibroker.testing.embedded_broker import EmbeddedBroker
@@ -195,7 +195,8 @@ class Journal(Interceptor):
         if exchange is not None:
             end = items.index(CLOSE) if CLOSE in items else len(items)
             parts = [item if item.__class__ in BYTES else item.read() for item in items[:end]]
-            exchange.answer_bytes = b"".join(parts)[SIZE_BYTES:]
+            answer = b"".join(parts)[SIZE_BYTES:]
+            exchange.answer_bytes = kept_answer(exchange.api_key, exchange.version, answer)
             if exchange.is_kept:
                 self._grown(len(exchange.answer_bytes))
         return items

@@ -48,6 +48,10 @@ class MovingClock:
         """Run `work` in another thread, then `done` on the loop."""
         self._system.run_aside(work, lambda error: self._told(done, error))
 
+    def run_detached(self, work: Work, done: Done) -> None:
+        """Run `work` in a thread of its own, then `done` on the loop, unless the process ends before."""
+        self._system.run_detached(work, lambda error: self._told(done, error))
+
     def _told(self, done: Done, error: Exception | None) -> None:
         done(error)
         if self.after is not None:

@@ -14,13 +14,15 @@ from minibroker.broker.metadata.image import BROKER_RESOURCE, QuotaEntity
 from minibroker.broker.quotas.client_quotas import CLIENT_ID, IP, USER, Limit, check_value, checked_entity, quota_record
 from minibroker.broker.security.acls import Acl, PatternType, Permission, check_new
 from minibroker.broker.security.authorizer import STANDARD_AUTHORIZER
-from minibroker.broker.security.operations import CLUSTER_NAME, Operation, ResourceType
+from minibroker.broker.security.delegation import SECRET_KEY
+from minibroker.broker.security.mechanisms import HANDLER, MODULES, SIGNED, URL
+from minibroker.broker.security.operations import CLUSTER_NAME, Operation, ResourceType, user_resource
 from minibroker.broker.security.scram import BY_NAME, credential, salted_password
 from minibroker.protocol.messages.metadata_records import (
     RemoveAccessControlEntryRecord,
     RemoveUserScramCredentialRecord,
 )
-from minibroker.testing.client_configs import LIBRARIES, Access, quoted
+from minibroker.testing.client_configs import LIBRARIES, Access, TokenAccess, quoted
 from minibroker.testing.loops import Loop, immediate
 
 if TYPE_CHECKING:
@@ -28,12 +30,13 @@ if TYPE_CHECKING:
     from minibroker.protocol.declare import Message
     from minibroker.testing.certificates import Authority, Certified
     from minibroker.testing.embedded_broker import EmbeddedBroker
+    from minibroker.testing.issuer import Issuer
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN")
+MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER")
 LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "::1")
+AUDIENCE: Final = "kafka"  # of the issuer's tokens
 ITERATIONS: Final = 4096  # the fewest that Kafka allows
-PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 
 class Security:
@@ -46,6 +49,8 @@ class Security:
         self.protocol = protocol
         self.passwords: dict[str, str] = dict(users)
         self.authority = _authority() if protocol.endswith("SSL") else None
+        self._token_key = secrets.token_urlsafe(32)
+        self.issuer = _issuer(self.passwords, self.authority) if protocol.startswith("SASL") else None
         self._records = {name: _credentials(name, password) for name, password in users.items()}
 
     @property
@@ -56,6 +61,7 @@ class Security:
             "listeners": f"{self.protocol}://127.0.0.1:0",
             "authorizer.class.name": STANDARD_AUTHORIZER,
             "allow.everyone.if.no.acl.found": "true",
+            SECRET_KEY: self._token_key,
         }
         if self.authority is not None:
             texts |= {
@@ -71,12 +77,36 @@ class Security:
         if self.protocol.startswith("SASL"):
             texts["sasl.enabled.mechanisms"] = ",".join(MECHANISMS)
             texts[f"{own}plain.sasl.jaas.config"] = self._plain_users()
+            texts[f"{own}oauthbearer.sasl.jaas.config"] = f"{MODULES['OAUTHBEARER']} required;"
         return texts
 
     @property
-    def first_records(self) -> list[Message]:
+    def issuer_settings(self) -> dict[str, str]:
+        """Return the settings that make the broker trust its issuer, which has been started; none without one."""
+        if self.issuer is None:
+            return {}
+        wanted = {
+            HANDLER: SIGNED[0],
+            URL: self.issuer.jwks_url,
+            "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": "0",  # a key may be rotated at any time
+            "sasl.oauthbearer.expected.audience": AUDIENCE,
+            "sasl.oauthbearer.expected.issuer": self.issuer.url,
+            "sasl.oauthbearer.clock.skew.seconds": "0",
+        }
+        own = f"listener.name.{self.protocol.lower()}.oauthbearer."
+        return {own + name: value for name, value in wanted.items()}
+
+    @property
+    def first_records(self) -> list[Any]:
         """Return the records of the users in each new cluster."""
         return [record for records in self._records.values() for record in records]
+
+    def complete(self, cluster: Cluster) -> None:
+        """Let the users of an older cluster have the passwords that they are to have."""
+        known = cluster.image.scram_credentials
+        missing = [record for record in self.first_records if known.get((record.name, record.mechanism)) != record]
+        if missing:
+            cluster.commit(missing)
 
     def change_user(self, cluster: Cluster | None, name: str, password: str | None) -> None:
         """Add a user, or remove it without a password; also in `cluster`, if the broker runs."""
@@ -97,13 +127,19 @@ class Security:
 
     def _plain_users(self) -> str:
         users = "".join(f" {quoted('user_' + name)}={quoted(password)}" for name, password in self.passwords.items())
-        return f"{PLAIN_MODULE} required{users};"
+        return f"{MODULES['PLAIN']} required{users};"
 
 
 def _authority() -> Authority:
     from minibroker.testing.certificates import Authority  # cryptography takes some time to import
 
     return Authority()
+
+
+def _issuer(passwords: Mapping[str, str], authority: Authority | None) -> Issuer:
+    from minibroker.testing.issuer import Issuer  # which a broker without SASL does not need
+
+    return Issuer(passwords, authority)
 
 
 def key_store(certified: Certified) -> dict[str, str]:
@@ -124,7 +160,9 @@ def _credentials(name: str, password: str) -> list[Any]:
     return made
 
 
-class _OnBroker:
+class OnBroker:
+    """Verbs that run on the loop of a broker."""
+
     def __init__(self, broker: EmbeddedBroker) -> None:
         self._broker = broker
 
@@ -138,7 +176,7 @@ class _OnBroker:
         return self._broker.running.cluster
 
 
-class Users(_OnBroker):
+class Users(OnBroker):
     """The users, each with PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512. They survive a reset."""
 
     def add(self, name: str, password: str | None = None) -> str:
@@ -156,7 +194,7 @@ class Users(_OnBroker):
         self._broker.security.change_user(cluster, name, password)
 
 
-class AclVerbs(_OnBroker):
+class AclVerbs(OnBroker):
     """The ACLs. While a resource has none, everyone may do everything with it."""
 
     @immediate
@@ -168,14 +206,19 @@ class AclVerbs(_OnBroker):
         topic: str | None = None,
         group: str | None = None,
         transactional_id: str | None = None,
+        delegation_token: str | None = None,
+        user_principal: str | None = None,
         host: str = "*",
     ) -> None:
         """Allow a user ("*" for all) an operation such as "read" on a topic, group or transactional id, or the cluster.
 
-        A name that ends with "*" is a prefix, and "*" matches all names. `host` is an address or a range of addresses.
+        `delegation_token` is the id of a token to describe, `user_principal` a user for "create_tokens" and
+        "describe_tokens". A name that ends with "*" is a prefix, and "*" matches all names. `host` is an address or a
+        range of addresses.
         Raises ValueError for an unknown operation, and KafkaError(INVALID_REQUEST).
         """
-        self._add(Permission.ALLOW, user, operation, _resource(topic, group, transactional_id), host)
+        where = _resource(topic, group, transactional_id, delegation_token, user_principal)
+        self._add(Permission.ALLOW, user, operation, where, host)
 
     @immediate
     def deny(
@@ -186,10 +229,13 @@ class AclVerbs(_OnBroker):
         topic: str | None = None,
         group: str | None = None,
         transactional_id: str | None = None,
+        delegation_token: str | None = None,
+        user_principal: str | None = None,
         host: str = "*",
     ) -> None:
         """Deny what `allow` allows, with the same arguments. A denial takes precedence."""
-        self._add(Permission.DENY, user, operation, _resource(topic, group, transactional_id), host)
+        where = _resource(topic, group, transactional_id, delegation_token, user_principal)
+        self._add(Permission.DENY, user, operation, where, host)
 
     @immediate
     def clear(self) -> None:
@@ -214,16 +260,20 @@ class AclVerbs(_OnBroker):
             self._cluster.commit([acl.record(self._cluster.new_uuid())])
 
 
-def _resource(topic: str | None, group: str | None, transactional_id: str | None) -> tuple[int, str]:
+def _resource(
+    topic: str | None, group: str | None, transactional_id: str | None, token: str | None, user: str | None
+) -> tuple[int, str]:
     """Return the type and name of a resource. Raises ValueError for more than one."""
     named = {
         ResourceType.TOPIC: topic,
         ResourceType.GROUP: group,
         ResourceType.TRANSACTIONAL_ID: transactional_id,
+        ResourceType.DELEGATION_TOKEN: token,
+        ResourceType.USER: None if user is None else user_resource(user),
     }
     found = [(kind, name) for kind, name in named.items() if name is not None]
     if len(found) > 1:
-        raise ValueError("an ACL is about a topic, a group, a transactional id, or the cluster, and not about several")
+        raise ValueError("an ACL is about a topic, a group, a transactional id, ..., or the cluster, not about several")
     return found[0] if found else (ResourceType.CLUSTER, CLUSTER_NAME)
 
 
@@ -234,7 +284,7 @@ def _operation(name: str) -> int:
     return known[name]
 
 
-class QuotaVerbs(_OnBroker):
+class QuotaVerbs(OnBroker):
     """The quotas of users, client ids and addresses, on the broker's clock."""
 
     @immediate
@@ -286,12 +336,14 @@ def config_for(broker: EmbeddedBroker, library: str, user: str | None, mechanism
         raise ValueError(f"a library is one of {', '.join(LIBRARIES)}, and cannot be {library!r}")
     security = broker.security if broker.is_secured else None
     protocol = "PLAINTEXT" if security is None else security.protocol
-    password = authority = certified = None
+    password = authority = certified = tokens = None
     if security is not None and protocol.startswith("SASL"):
         mechanism, user = mechanism or "SCRAM-SHA-512", user or "user"
         if mechanism not in MECHANISMS:
             raise ValueError(f"a mechanism is one of {', '.join(MECHANISMS)}, and cannot be {mechanism!r}")
         password = security.passwords.get(user) or Users(broker).add(user)
+        if mechanism == "OAUTHBEARER":
+            tokens = _tokens(security, user, password)
     elif mechanism is not None:
         raise ValueError(f"with {protocol} nobody logs in by {mechanism}")
     if security is not None and security.authority is not None:
@@ -299,7 +351,13 @@ def config_for(broker: EmbeddedBroker, library: str, user: str | None, mechanism
         if user is not None and protocol == "SSL":
             certified = security.authority.issue(user)
     servers = broker.bootstrap_servers
-    return LIBRARIES[library](Access(servers, protocol, authority, certified, mechanism, user, password))
+    return LIBRARIES[library](Access(servers, protocol, authority, certified, mechanism, user, password, tokens))
+
+
+def _tokens(security: Security, user: str, password: str) -> TokenAccess:
+    issuer = security.issuer
+    assert issuer is not None  # with SASL
+    return TokenAccess(issuer.token_endpoint, AUDIENCE, lambda: issuer.token_for(user, password))
 
 
 def certificate_for(security: Security, kind: str) -> Mapping[str, str]:

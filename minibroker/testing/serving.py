@@ -1,4 +1,4 @@
-"""A process that serves the test kit's broker until a signal: `serve --control`, `--faults` and `--emulate`.
+"""A process that serves the test kit's broker until a signal: `serve --control`, `--faults`, `--emulate`, `--security`.
 
 `broker/process` serves a plain broker; this one can be reset, frozen and made to fail.
 """
@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 from minibroker.broker.clock import SystemClock
 from minibroker.broker.configs.settings import Settings
@@ -20,6 +21,8 @@ from minibroker.protocol.declare import Message
 from minibroker.testing.broker import Broker
 from minibroker.testing.embedded_broker import DEFAULTS
 
+PLAIN_LISTENER: Final = re.compile(r"(?<![^,])PLAINTEXT(?=://)", re.IGNORECASE)
+
 
 class Wishes(NamedTuple):
     """The options of a user for the process."""
@@ -28,6 +31,8 @@ class Wishes(NamedTuple):
     token: str | None = None
     faults: Path | None = None
     emulate: str | None = None
+    security: str | None = None
+    users: Mapping[str, str] | None = None
     metrics_port: int | None = None
     first_records: Sequence[Message] = ()
 
@@ -39,21 +44,12 @@ def run(settings: Settings, *, nodes: int, announce: Callable[[str], None], wish
 
 async def _run(settings: Settings, nodes: int, announce: Callable[[str], None], wishes: Wishes) -> None:
     stop = stop_signal()
-    if len(settings.log_directories) > 1:
-        raise StartError("--control and --faults need a single log directory, and log.dirs names several")
-    directory = Path(settings.log_directories[0])
     address = None
     if wishes.control is not None:
         from minibroker.testing.control.control_server import address_of, controlled
 
         address = address_of(wishes.control, wishes.token)
-    # The defaults are those of a plain process, not those of tests.
-    texts = {name: settings[name] for name in DEFAULTS} | settings.given
-    auto_create = settings["auto.create.topics.enable"]
-    broker = Broker(texts, nodes=nodes, auto_create=auto_create, directory=directory, emulate=wishes.emulate)
-    broker.first_records = wishes.first_records
-    if wishes.faults is not None:
-        broker.faults.load(wishes.faults)
+    broker = _broker(settings, nodes, wishes)
     async with contextlib.AsyncExitStack() as serving:
         clock = SystemClock(asyncio.get_running_loop())  # the machine's time, which the control cannot move
         measured = serving.enter_context(bound_metrics(settings, wishes.metrics_port, clock.wall_ms))
@@ -71,3 +67,34 @@ async def _run(settings: Settings, nodes: int, announce: Callable[[str], None], 
         if url is not None:
             announce(f"minibroker is controlled at {url}")
         await serve_until(stop)
+
+
+def _broker(settings: Settings, nodes: int, wishes: Wishes) -> Broker:
+    """Return the broker, not started yet. Raises StartError."""
+    if len(settings.log_directories) > 1:
+        raise StartError("--control and --faults need a single log directory, and log.dirs names several")
+    # The defaults are those of a plain process, not those of tests.
+    texts: dict[str, Any] = {name: settings[name] for name in DEFAULTS} | settings.given
+    if wishes.security is not None:
+        texts |= _secured(settings, wishes.security)
+    broker = Broker(
+        texts,
+        nodes=nodes,
+        auto_create=settings["auto.create.topics.enable"],
+        directory=Path(settings.log_directories[0]),
+        emulate=wishes.emulate,
+        security=wishes.security,
+        users=wishes.users,
+    )
+    broker.first_records = wishes.first_records
+    if wishes.faults is not None:
+        broker.faults.load(wishes.faults)
+    return broker
+
+
+def _secured(settings: Settings, protocol: str) -> dict[str, str]:
+    """Return the listeners, with this protocol instead of plaintext. Raises StartError if there is none to change."""
+    found = {name: ",".join(settings[name] or ()) for name in ("listeners", "advertised.listeners")}
+    if not PLAIN_LISTENER.search(found["listeners"]):
+        raise StartError(f"--security makes the listener PLAINTEXT a {protocol} one, and there is none")
+    return {name: PLAIN_LISTENER.sub(protocol, text) for name, text in found.items() if text}

@@ -107,6 +107,26 @@ async def test_the_system_clock_has_work_done_in_another_thread_and_reported_on_
     clock.wait_for_aside()
 
 
+async def test_work_that_waits_for_another_machine_delays_neither_other_work_nor_the_end() -> None:
+    clock = SystemClock(asyncio.get_running_loop(), aside_threads=1)
+    may_go_on = threading.Event()
+    ends: asyncio.Queue[Exception | None] = asyncio.Queue()
+    clock.run_detached(lambda: may_go_on.wait() and None, ends.put_nowait)
+    clock.run_aside(lambda: None, ends.put_nowait)
+    assert await ends.get() is None and not clock.busy
+    clock.wait_for_aside()
+    assert ends.empty()
+    may_go_on.set()
+    assert await ends.get() is None
+    failure = ValueError("no")
+
+    def fail() -> None:
+        raise failure
+
+    clock.run_detached(fail, ends.put_nowait)
+    assert await ends.get() is failure
+
+
 def test_the_end_of_the_process_waits_for_what_is_done_aside_and_hears_of_it_once() -> None:
     loop = asyncio.new_event_loop()
     clock = SystemClock(loop)

@@ -343,7 +343,7 @@ def test_a_directory_id_that_is_none_is_refused_in_a_line(harness: Harness, wron
     properties = harness.directory / "data" / "meta.properties"
     lines = properties.read_text().splitlines()
     properties.write_text("\n".join(f"directory.id={wrong}" if "directory.id" in line else line for line in lines))
-    with pytest.raises(LogDirectoryError, match=f"meta.properties says directory.id={wrong}, which is no id of 22"):
+    with pytest.raises(LogDirectoryError, match=f"meta.properties says directory.id={wrong}, which is not an id of 22"):
         harness.start()
     properties.write_text("\n".join(line for line in lines if "directory.id" not in line))
     harness.start()

@@ -16,6 +16,7 @@ SUBCOMMANDS = {
     "topics": ("list", "create", "describe", "alter", "config", "delete"),
     "groups": ("list", "describe", "reset-offsets", "delete"),
     "transactions": ("list", "describe", "abort", "find-hanging"),
+    "tokens": ("create", "renew", "expire", "describe"),
     "pipeline": JOBS,
 }
 ALL = [*([name] for name in COMMANDS), *([group, name] for group, names in SUBCOMMANDS.items() for name in names)]

@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-import socket
+from datetime import timedelta
 
+import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.cli.shared import assignment_of, readable, servers_of
-from tests.cli.conftest import Run
-
-
-@pytest.mark.parametrize("text", ["localhost:9092", "a:1,b:2", "[::1]:9092", "10.0.0.1:65535"])
-def test_servers_stay_as_they_are_given(text: str) -> None:
-    assert servers_of(text) == text
+from minibroker.cli.shared import assignment_of, duration_of, readable
 
 
 def test_an_assignment_is_split_at_its_first_equals_sign() -> None:
     assert assignment_of("a=b=c") == ("a", "b=c")
     assert assignment_of("a=") == ("a", "")
-
-
-def test_a_server_that_is_not_there_is_said_at_once(run: Run) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-        result = run("topics", "list", "--bootstrap-server", f"{address},{address}")
-    refused = f"{address}: Connection refused"
-    assert (result.exit_code, result.stderr) == (1, f"minibroker: cannot connect to {refused}; {refused}\n")
 
 
 @pytest.mark.parametrize(
@@ -51,3 +37,23 @@ def test_any_bytes_are_one_printable_line(data: bytes) -> None:
     shown = readable(data).replace("\t", "")
     assert shown.isprintable()
     assert shown.encode("utf-8").decode("utf-8") == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("P1D", timedelta(days=1)),
+        ("PT30M", timedelta(minutes=30)),
+        ("PT1.5S", timedelta(seconds=1.5)),
+        ("P2DT3H4M5S", timedelta(days=2, hours=3, minutes=4, seconds=5)),
+        ("PT0S", timedelta()),
+    ],
+)
+def test_a_period_is_days_hours_minutes_and_seconds(text: str, expected: timedelta) -> None:
+    assert duration_of(text) == round(expected.total_seconds() * 1000)
+
+
+@pytest.mark.parametrize("text", ["", "P", "PT", "1D", "P1H", "PT1D", "P1DT", "-P1D", "P1Y", "PT1,5S"])
+def test_anything_else_is_no_period(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="is no period like"):
+        duration_of(text)

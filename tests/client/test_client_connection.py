@@ -115,7 +115,7 @@ def test_an_answer_that_is_none_is_refused(data: bytes, message: str) -> None:
 
 
 def test_an_answer_that_nobody_asked_for_is_refused() -> None:
-    with pytest.raises(ProtocolError, match="nobody asked for"):
+    with pytest.raises(ProtocolError, match="an answer without a request"):
         give(connection(), answer(HeartbeatResponse(), 4, 0))
 
 
@@ -132,9 +132,9 @@ def test_the_newest_version_that_both_know_is_taken() -> None:
     assert made.version(MetadataRequest, highest=3) == 3
     assert made.version(FetchRequest) == FetchRequest.versions[-1]
     for request, lowest, highest, words in (
-        (MetadataRequest, 8, 100, "the broker knows versions 0 to 7 of Metadata, and from 8 on"),
-        (HeartbeatRequest, 0, 2, "the broker knows versions 3 to 4 of Heartbeat"),
-        (ApiVersionsRequest, 0, 100, "the broker knows no version of ApiVersions"),
+        (MetadataRequest, 8, 100, "the broker supports versions 0 to 7 of Metadata, but we need 8 or newer"),
+        (HeartbeatRequest, 0, 2, "the broker supports versions 3 to 4 of Heartbeat"),
+        (ApiVersionsRequest, 0, 100, "the broker supports no version of ApiVersions"),
     ):
         with pytest.raises(UnsupportedVersion, match=words):
             made.version(request, lowest, highest)

@@ -37,7 +37,7 @@ def test_librdkafkas_name_of_the_timeout_counts_where_javas_is_not_given() -> No
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("request.timeout", "1", r"request\.timeout is not known: is request\.timeout\.ms( or .*)? meant\?"),
+        ("request.timeout", "1", r"request\.timeout is not known; did you mean request\.timeout\.ms( or .*)?\?"),
         ("colour", "1", "colour is not known$"),
         ("security.protocol", "TLS", "security.protocol must be one of PLAINTEXT, SSL, .*, not 'TLS'"),
         ("client.dns.lookup", "default", "client.dns.lookup must be one of use_all_dns_ips, .*, not 'default'"),

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import socket
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -224,37 +226,59 @@ async def test_aiokafka_logs_in_with_a_token(broker: RunningBroker, topic_name: 
         assert (await producer.send_and_wait(topic_name, b"hello")).offset == 0
 
 
-def test_a_signed_token_is_checked_by_the_keys_of_its_issuer(tmp_path: Path) -> None:
-    private = ec.generate_private_key(ec.SECP256R1())
-    keys = tmp_path / "jwks.json"
-    keys.write_text(json.dumps({"keys": [ECAlgorithm.to_jwk(private.public_key(), as_dict=True)]}))
+def settings_for_tokens(keys: str) -> tuple[str, ...]:
+    """The settings of a broker that takes tokens signed by the keys at this URL."""
     prefix = "listener.name.sasl_plaintext.oauthbearer."
     oauth = "org.apache.kafka.common.security.oauthbearer"
-    settings = (
+    return (
         "listeners=SASL_PLAINTEXT://127.0.0.1:0",
         "sasl.enabled.mechanisms=OAUTHBEARER",
         f"{prefix}sasl.jaas.config={oauth}.OAuthBearerLoginModule required;",
         f"{prefix}sasl.server.callback.handler.class={oauth}.OAuthBearerValidatorCallbackHandler",
-        f"{prefix}sasl.oauthbearer.jwks.endpoint.url={keys.as_uri()}",
+        f"{prefix}sasl.oauthbearer.jwks.endpoint.url={keys}",
         f"{prefix}sasl.oauthbearer.expected.audience=kafka",
     )
+
+
+def client_with_token(running: RunningBroker, file: Path, signed_by: Any) -> OwnClient:
     now_s = int(time.time())
+    claims = {"sub": "alice", "iat": now_s, "exp": now_s + 60, "aud": "kafka"}
+    file.write_text(jwt.encode(claims, signed_by, algorithm="ES256"))
+    login = {
+        "bootstrap.servers": running.bootstrap_servers,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.token.endpoint.url": file.as_uri(),
+    }
+    return OwnClient(ClientSettings(login))
 
-    def client(running: RunningBroker, signed_by: Any) -> OwnClient:
-        claims = {"sub": "alice", "iat": now_s, "exp": now_s + 60, "aud": "kafka"}
-        file = tmp_path / "token"
-        file.write_text(jwt.encode(claims, signed_by, algorithm="ES256"))
-        login = {
-            "bootstrap.servers": running.bootstrap_servers,
-            "security.protocol": "SASL_PLAINTEXT",
-            "sasl.mechanism": "OAUTHBEARER",
-            "sasl.oauthbearer.token.endpoint.url": file.as_uri(),
-        }
-        return OwnClient(ClientSettings(login))
 
-    with running_broker(tmp_path, *settings) as running:
-        with client(running, private) as accepted:
+def test_a_signed_token_is_checked_by_the_keys_of_its_issuer(tmp_path: Path) -> None:
+    private = ec.generate_private_key(ec.SECP256R1())
+    keys, token = tmp_path / "jwks.json", tmp_path / "token"
+    keys.write_text(json.dumps({"keys": [ECAlgorithm.to_jwk(private.public_key(), as_dict=True)]}))
+    with running_broker(tmp_path, *settings_for_tokens(keys.as_uri())) as running:
+        with client_with_token(running, token, private) as accepted:
             assert len(accepted.request(MetadataRequest(topics=[])).brokers) == 1
         other = ec.generate_private_key(ec.SECP256R1())
-        with client(running, other) as refused, pytest.raises(ClientError, match="refuses the token|invalid_token"):
+        with (
+            client_with_token(running, token, other) as refused,
+            pytest.raises(ClientError, match="refuses the token|invalid_token"),
+        ):
             refused.request(MetadataRequest(topics=[]))
+
+
+def test_a_broker_stops_while_the_issuer_of_tokens_does_not_answer(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/keys"
+        with running_broker(tmp_path, *settings_for_tokens(url)) as running:
+            key = ec.generate_private_key(ec.SECP256R1())
+            with client_with_token(running, tmp_path / "token", key) as client, ThreadPoolExecutor(1) as other:
+                waiting = other.submit(client.request, MetadataRequest(topics=[]), timeout_ms=3000)
+                silent.settimeout(PATIENCE_S)
+                asking, _ = silent.accept()
+                assert running.stop() == 0
+                with pytest.raises(ClientError):
+                    waiting.result(PATIENCE_S)
+        assert "cannot be read" not in running.log  # as it would be if the broker had waited for it
+        asking.close()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from minibroker.pipeline.log_source import DataLoss, OptionError
-from minibroker.pipeline.plain_errors import rows_told_plainly, told_plainly
+from minibroker.pipeline.plain_errors import rows_with_plain_errors, with_plain_errors
 
 
 def deep(error: Exception) -> int:
@@ -18,7 +18,7 @@ def deep(error: Exception) -> int:
         raise error  # noqa: B904 - what was being handled shall not be shown either
 
 
-@told_plainly
+@with_plain_errors
 def called(error: Exception) -> int:
     return deep(error)
 
@@ -41,7 +41,7 @@ def test_an_error_of_ours_is_shown_without_the_way_to_it() -> None:
 def test_so_are_those_of_rows_after_the_rows_before_them() -> None:
     given = []
     with pytest.raises(DataLoss) as caught:
-        for row in rows_told_plainly(rows(DataLoss("gone"))):
+        for row in rows_with_plain_errors(rows(DataLoss("gone"))):
             given.append(row)
     assert given == [1]
     assert "deep" not in shown(caught.value) and "KeyError" not in shown(caught.value)

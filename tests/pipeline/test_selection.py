@@ -41,7 +41,7 @@ def test_partitions_are_selected_one_by_one() -> None:
     [
         (TopicSelection(topics=("orders", "order")), "subscribe: there is no order"),
         (TopicSelection(assigned=(TopicPartition("orders", 1),)), "assign: there is no orders-1"),
-        (TopicSelection(pattern="("), r"subscribePattern: '\(' is no regular expression"),
+        (TopicSelection(pattern="("), r"subscribePattern: '\(' is not a regular expression"),
     ],
 )
 def test_what_cannot_be_is_an_error_of_the_option(selection: TopicSelection, message: str) -> None:

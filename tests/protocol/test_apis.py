@@ -9,16 +9,16 @@ import pytest
 
 from minibroker.protocol.apis import ApiKey, api_name, request_class, response_class
 
-# The newest version of every API of Kafka 4.3's broker listener. The oldest is 0 for all of them.
+# The newest version of every API of Kafka 4.4's broker listener. The oldest is 0 for all of them.
 NEWEST = {
     "Produce": 13, "Fetch": 18, "ListOffsets": 11, "Metadata": 13, "OffsetCommit": 10, "OffsetFetch": 10,
     "FindCoordinator": 6, "JoinGroup": 9, "Heartbeat": 4, "LeaveGroup": 5, "SyncGroup": 5, "DescribeGroups": 6,
-    "ListGroups": 5, "SaslHandshake": 1, "ApiVersions": 4, "CreateTopics": 7, "DeleteTopics": 6, "DeleteRecords": 2,
-    "InitProducerId": 5, "OffsetForLeaderEpoch": 4, "AddPartitionsToTxn": 5, "AddOffsetsToTxn": 4, "EndTxn": 5,
-    "WriteTxnMarkers": 2, "TxnOffsetCommit": 5, "DescribeAcls": 3, "CreateAcls": 3, "DeleteAcls": 3,
+    "ListGroups": 5, "SaslHandshake": 1, "ApiVersions": 5, "CreateTopics": 7, "DeleteTopics": 6, "DeleteRecords": 2,
+    "InitProducerId": 6, "OffsetForLeaderEpoch": 4, "AddPartitionsToTxn": 5, "AddOffsetsToTxn": 4, "EndTxn": 5,
+    "WriteTxnMarkers": 2, "TxnOffsetCommit": 6, "DescribeAcls": 3, "CreateAcls": 3, "DeleteAcls": 3,
     "DescribeConfigs": 4, "AlterConfigs": 2, "AlterReplicaLogDirs": 2, "DescribeLogDirs": 5, "SaslAuthenticate": 2,
     "CreatePartitions": 3, "CreateDelegationToken": 3, "RenewDelegationToken": 2, "ExpireDelegationToken": 2,
-    "DescribeDelegationToken": 3, "DeleteGroups": 2, "ElectLeaders": 2, "IncrementalAlterConfigs": 1,
+    "DescribeDelegationToken": 3, "DeleteGroups": 3, "ElectLeaders": 2, "IncrementalAlterConfigs": 1,
     "AlterPartitionReassignments": 1, "ListPartitionReassignments": 0, "OffsetDelete": 0, "DescribeClientQuotas": 1,
     "AlterClientQuotas": 1, "DescribeUserScramCredentials": 0, "AlterUserScramCredentials": 0, "DescribeQuorum": 2,
     "UpdateFeatures": 2, "DescribeCluster": 2, "DescribeProducers": 0, "UnregisterBroker": 0,
@@ -26,8 +26,9 @@ NEWEST = {
     "GetTelemetrySubscriptions": 0, "PushTelemetry": 0, "ListConfigResources": 1, "DescribeTopicPartitions": 0,
     "ShareGroupHeartbeat": 1, "ShareGroupDescribe": 1, "ShareFetch": 2, "ShareAcknowledge": 2, "AddRaftVoter": 1,
     "RemoveRaftVoter": 0, "InitializeShareGroupState": 0, "ReadShareGroupState": 0, "WriteShareGroupState": 1,
-    "DeleteShareGroupState": 0, "ReadShareGroupStateSummary": 1, "StreamsGroupHeartbeat": 0, "StreamsGroupDescribe": 0,
+    "DeleteShareGroupState": 0, "ReadShareGroupStateSummary": 1, "StreamsGroupHeartbeat": 1, "StreamsGroupDescribe": 1,
     "DescribeShareGroupOffsets": 1, "AlterShareGroupOffsets": 0, "DeleteShareGroupOffsets": 0,
+    "StreamsGroupTopologyDescriptionUpdate": 0, "UnregisterController": 0,
 }  # fmt: skip
 
 
@@ -46,7 +47,7 @@ def test_request_and_response_agree(key: ApiKey) -> None:
     assert request.flexible == response.flexible
 
 
-@pytest.mark.parametrize("key", [-1, 4, 7, 93, 32767])
+@pytest.mark.parametrize("key", [-1, 4, 7, 95, 32767])
 def test_an_unknown_key_is_an_error(key: int) -> None:
     for look_up in (request_class, response_class, api_name):
         with pytest.raises(ValueError):

@@ -64,5 +64,5 @@ def test_steps_that_wait_for_others_cannot_be_run_at_once():
     def waiting() -> Steps[None]:
         yield WAITING
 
-    with pytest.raises(RuntimeError, match="nobody else can have a turn"):
+    with pytest.raises(RuntimeError, match="steps that wait for other work cannot run at once"):
         at_once(waiting())

@@ -199,7 +199,7 @@ class FailingDisk(Disk):
         self.ask("create" if create else "open", path)
         return super().open(path, create=create)
 
-    def opened(self, path: str, fd: int) -> File:
+    def make_file(self, path: str, fd: int) -> File:
         file = FailingFile(path, fd)
         file.disk = self
         return file

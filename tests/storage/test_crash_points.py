@@ -59,7 +59,7 @@ class MortalDisk(Disk):
             self.live()
         return super().open(path, create=create)
 
-    def opened(self, path: str, fd: int) -> File:
+    def make_file(self, path: str, fd: int) -> File:
         file = MortalFile(path, fd)
         file.disk = self
         return file

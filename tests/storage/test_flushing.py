@@ -45,7 +45,7 @@ class NotingDisk(Disk):
             raise OSError(self.code, os.strerror(self.code), path)
         self.synced.append(name)
 
-    def opened(self, path: str, fd: int) -> File:
+    def make_file(self, path: str, fd: int) -> File:
         file = NotedFile(path, fd)
         file.disk = self
         return file

@@ -265,7 +265,7 @@ def test_a_transaction_index_that_is_not_as_it_was_is_made_anew(
     log = open_at(tmp_path)
     assert aborted(log) == known
     assert file.read_bytes() == sound
-    assert [record.getMessage().split(": ")[0] for record in caplog.records] == [f"{file} is made anew from the log"]
+    assert [record.getMessage().split(": ")[0] for record in caplog.records] == [f"{file} is rebuilt from the log"]
 
 
 def test_a_transaction_index_before_the_recovery_point_is_made_anew_after_a_crash(tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_a_recovery_says_that_a_compacted_segment_lost_its_end(
     file, first, third = second_segment(tmp_path)
     file.write_bytes(b"")
     open_at(tmp_path, COMPACT, clean=False)
-    assert told(caplog) == [f"{file} ends at offset {first}, and had reached {third}: what followed is lost"]
+    assert told(caplog) == [f"{file} ends at offset {first}, but had reached {third}: what followed is lost"]
 
 
 def test_a_recovery_says_that_leader_epochs_fall(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -132,7 +132,7 @@ def test_a_log_that_ends_before_what_was_synced_is_told_of(
     log.close()
     (tmp_path / f"{0:020d}.log").write_bytes(b"")
     open_at(tmp_path, clean=clean, recovery_point=3)
-    assert told(caplog)[-1] == f"the log in {tmp_path} ends at offset 0, and had reached 3: what followed is lost"
+    assert told(caplog)[-1] == f"the log in {tmp_path} ends at offset 0, but had reached 3: what followed is lost"
 
 
 EPOCH_AT_THE_END = b"0\n1\n0 0\n"  # as Kafka notes it when a broker becomes the leader
@@ -148,7 +148,7 @@ def test_a_recovery_believes_an_epoch_at_the_end_unless_a_kafka_has_noted_it(
         (tmp_path / f"{0:020d}.index").write_bytes(index)
     open_at(tmp_path, clean=False)
     lines = told(caplog)
-    assert ["leader epoch 0 is noted from 0 on" in line for line in lines] == ([] if index else [True])
+    assert ["leader epoch 0 began at 0" in line for line in lines] == ([] if index else [True])
 
 
 def test_an_epoch_that_a_stopped_kafka_noted_at_the_end_is_no_loss_after_a_crash(

@@ -92,5 +92,5 @@ def test_what_was_beyond_the_log_s_new_end_is_cut_off(made: Made) -> None:
 
 
 def test_snapshots_of_segments_that_compaction_has_joined_go_but_the_newest(made: Made) -> None:
-    made.files.keep_of([0])
+    made.files.remove_strays([0])
     assert made.names() == ["00000000000000000040.snapshot", "leader-epoch-checkpoint"]

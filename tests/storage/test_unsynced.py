@@ -40,25 +40,25 @@ def made() -> Made:
 
 def test_a_new_log_s_names_are_synced_once(made: Made) -> None:
     assert made.collected() == ([], DIRECTORIES)
-    made.unsynced.note_synced()
+    made.unsynced.mark_synced()
     assert made.collected() == ([], [])
 
 
 def test_changed_names_are_synced_without_any_file(made: Made) -> None:
-    made.unsynced.note_synced()
+    made.unsynced.mark_synced()
     made.unsynced.names_change()
     assert made.collected() == ([], DIRECTORIES)
 
 
 def test_files_are_synced_once_with_their_names(made: Made) -> None:
-    made.unsynced.note_synced()
+    made.unsynced.mark_synced()
     made.epochs.assign(3, 0)
     states = ProducerStates()
     states.end_offset = 5
     made.snapshots.take(states, 0)
     files = ["00000000000000000005.snapshot", "leader-epoch-checkpoint"]
     assert made.collected() == (files, DIRECTORIES)
-    made.unsynced.note_synced()
+    made.unsynced.mark_synced()
     assert made.collected() == ([], [])
 
 

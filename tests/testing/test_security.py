@@ -89,9 +89,9 @@ def test_acls_and_quotas_go_with_a_reset_and_users_stay(broker: Broker) -> None:
 @pytest.mark.parametrize("protocol", SASL)
 def test_a_user_has_one_password_for_all_mechanisms(protocol: str) -> None:
     with Broker(security=protocol, users=USERS) as broker:
-        assert [produced(broker, user="alice", mechanism=each) for each in MECHANISMS] == [[], [], []]
+        assert [produced(broker, user="alice", mechanism=each) for each in MECHANISMS] == [[]] * len(MECHANISMS)
         broker.users.add("alice", "another")
-        assert [produced(broker, user="alice", mechanism=each) for each in MECHANISMS] == [[], [], []]
+        assert [produced(broker, user="alice", mechanism=each) for each in MECHANISMS] == [[]] * len(MECHANISMS)
         before = broker.client_config("confluent", user="bob")
         broker.users.remove("bob")
         errors: list[str] = []
@@ -105,9 +105,9 @@ def test_a_user_has_one_password_for_all_mechanisms(protocol: str) -> None:
 @pytest.mark.parametrize("name", ["alice@example.com", 'a "quoted" name', "9-to-5"])
 def test_names_and_passwords_may_have_any_characters(name: str) -> None:
     with Broker(security="SASL_PLAINTEXT", users={name: "two\nlines"}) as broker:
-        assert [produced(broker, user=name, mechanism=each) for each in MECHANISMS] == [[], [], []]
+        assert [produced(broker, user=name, mechanism=each) for each in MECHANISMS] == [[]] * len(MECHANISMS)
         broker.users.add(f"{name}, too", "x\r\n\\n")  # librdkafka cuts off blanks at the start
-        assert [produced(broker, user=f"{name}, too", mechanism=each) for each in MECHANISMS] == [[], [], []]
+        assert [produced(broker, user=f"{name}, too", mechanism=each) for each in MECHANISMS] == [[]] * len(MECHANISMS)
 
 
 @pytest.mark.parametrize("protocol", TLS)

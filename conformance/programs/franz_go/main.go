@@ -1,9 +1,10 @@
 // franz-go: writes or reads the records of a specification, or exercises the admin API or transactions, or belongs to a
-// group.
+// group, or logs in.
 //
 //	franz-go write|read BOOTSTRAP PREFIX SPEC
 //	franz-go admin|transact BOOTSTRAP PREFIX
 //	franz-go member BOOTSTRAP GROUP TOPIC ASSIGNOR [INSTANCE]
+//	franz-go secured
 //
 // Exits 0 and prints one line, or prints what differed and exits 1.
 package main
@@ -58,6 +59,9 @@ func run(ctx context.Context, args []string) error {
 	}
 	if len(args) >= 5 && args[0] == "member" {
 		return belong(args[1], args[2], args[3], args[4], args[5:])
+	}
+	if len(args) == 1 && args[0] == "secured" {
+		return secured(os.Stdin)
 	}
 	if len(args) != 4 {
 		return fmt.Errorf("usage: franz-go write|read BOOTSTRAP PREFIX SPEC, or admin|transact BOOTSTRAP PREFIX, or member")

@@ -3,6 +3,7 @@
 //   node main.js write BOOTSTRAP PREFIX SPEC
 //   node main.js read BOOTSTRAP PREFIX SPEC
 //   node main.js admin BOOTSTRAP PREFIX
+//   node main.js secured
 //
 // Exits 0 and prints one line, or prints what differed and exits 1.
 'use strict'
@@ -11,6 +12,7 @@ const { Kafka, logLevel } = require('kafkajs')
 const { administer } = require('./admin')
 const codecs = require('./codecs')
 const reader = require('./reader')
+const secured = require('./secured')
 const { readSpec } = require('./spec')
 
 const PARTITIONS = 3
@@ -85,6 +87,7 @@ async function compareEnds(admin, prefix, records) {
 }
 
 async function main([action, bootstrap, prefix, spec]) {
+  if (action === 'secured') return secured.run()
   const kafka = new Kafka({ clientId: 'conformance', brokers: bootstrap.split(','), logLevel: logLevel.NOTHING })
   if (action === 'admin') return administer(kafka, `${prefix}-admin`)
   const records = readSpec(spec)

@@ -1,12 +1,10 @@
 """Client metrics subscriptions (KIP-714): the configs of the CLIENT_METRICS resource and their rules.
 
-They are stored and described, but no client sends metrics: like a Kafka without a plugin for them, this broker does
-not announce GetTelemetrySubscriptions.
+`broker/client_telemetry.py` asks clients for metrics by them, with client.telemetry.enable.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -28,14 +26,14 @@ PARAMETERS = frozenset(
 )
 
 CLIENT_METRICS_SETTINGS: Final = {
-    INTERVAL_MS: Setting(INTERVAL_MS, INT, 300_000, "How often clients send their metrics.", acts=False),
-    MATCH: Setting(MATCH, LIST, (), "The clients of the subscription, as name=regular expression pairs.", acts=False),
-    METRICS: Setting(METRICS, LIST, (), "The prefixes of metric names; * for all.", acts=False),
+    INTERVAL_MS: Setting(INTERVAL_MS, INT, 300_000, "How often clients send their metrics."),
+    MATCH: Setting(MATCH, LIST, (), "The clients of the subscription, as name=regular expression pairs."),
+    METRICS: Setting(METRICS, LIST, (), "The prefixes of metric names; * for all."),
 }
 
 
 def validate_client_metrics(overrides: Mapping[str, str]) -> dict[str, str]:
-    """Validate the configs of a subscription together, and return them normalized.
+    """Validate the configs of a subscription together, except for the expressions; return them normalized.
 
     Raise KafkaError: INVALID_REQUEST, INVALID_CONFIG.
     """
@@ -48,9 +46,7 @@ def validate_client_metrics(overrides: Mapping[str, str]) -> dict[str, str]:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
     if INTERVAL_MS in texts:
         _check_interval(texts[INTERVAL_MS])
-    for pattern in texts.get(MATCH, "").split(","):
-        if pattern:
-            _check_pattern(pattern)
+    pattern_texts(texts.get(MATCH, ""))
     return texts
 
 
@@ -61,12 +57,17 @@ def _check_interval(text: str) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Invalid value {text} for {INTERVAL_MS}, {bounds}")
 
 
-def _check_pattern(pattern: str) -> None:
-    parameter, _, expression = pattern.partition("=")
-    try:
-        valid = parameter.strip() in PARAMETERS and bool(expression) and "=" not in expression
-        re.compile(expression.strip())
-    except re.error:
-        valid = False
-    if not valid:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {pattern}")
+def pattern_texts(text: str) -> dict[str, str]:
+    """Return the expressions of `match` by their parameters. Raise KafkaError(INVALID_CONFIG)."""
+    found = {}
+    for pattern in filter(None, text.split(",")):
+        parameter, _, expression = pattern.partition("=")
+        if parameter.strip() not in PARAMETERS or not expression or "=" in expression:
+            raise illegal_pattern(pattern)
+        found[parameter.strip()] = expression.strip()
+    return found
+
+
+def illegal_pattern(text: str) -> KafkaError:
+    """Return the error for a pattern, in Kafka's words."""
+    return KafkaError(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {text}")

@@ -70,10 +70,6 @@ _ROWS: Final[tuple[Setting, ...]] = (
     _kept("controller.socket.timeout.ms", INT, 30_000),
     _kept("cordoned.log.dirs", LIST, (), update=PER_BROKER),
     _kept("create.topic.policy.class.name", CLASS, None),
-    _kept("delegation.token.expiry.check.interval.ms", LONG, 3_600_000, FROM_ONE),
-    _kept("delegation.token.expiry.time.ms", LONG, 86_400_000, FROM_ONE),
-    _kept("delegation.token.max.lifetime.ms", LONG, 604_800_000, FROM_ONE),
-    _kept("delegation.token.secret.key", PASSWORD, None),
     _kept("delete.records.purgatory.purge.interval.requests", INT, 1),
     _kept("early.start.listeners", LIST, None),
     _kept("fetch.purgatory.purge.interval.requests", INT, 1000),
@@ -253,10 +249,7 @@ _ROWS: Final[tuple[Setting, ...]] = (
     _kept("ssl.provider", STRING, None, update=PER_BROKER),
     _kept("ssl.secure.random.implementation", STRING, None, update=PER_BROKER),
     _kept("ssl.trustmanager.algorithm", STRING, "PKIX", update=PER_BROKER),
-    _kept("telemetry.max.bytes", INT, 1_048_576, FROM_ONE),
-    _kept("transaction.two.phase.commit.enable", BOOLEAN, False),
     _kept("unclean.leader.election.interval.ms", LONG, 300_000, FROM_ONE, internal=True),
-    _kept("unstable.api.versions.enable", BOOLEAN, False, internal=True),
     _kept("unstable.feature.versions.enable", BOOLEAN, False, internal=True),
 )
 # fmt: on

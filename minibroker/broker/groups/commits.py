@@ -115,7 +115,7 @@ def _record(
         for topic, partition, committed in offsets:
             shard.pend(producer[0], group_id, topic, partition, committed)
         return
-    group = coordinator.groups.get(group_id) or coordinator.classic_group(group_id)
+    group = coordinator.groups.get(group_id) or coordinator.classic_group_or_new(group_id)
     group.offsets.apply_all(offsets)
 
 

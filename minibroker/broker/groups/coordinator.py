@@ -93,7 +93,7 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         return self.groups[group_id]
 
-    def classic(self, group_id: str) -> ClassicGroup:
+    def classic_group(self, group_id: str) -> ClassicGroup:
         """Return the classic group of this id. Raises KafkaError(GROUP_ID_NOT_FOUND)."""
         group = self.found(group_id)
         if not isinstance(group, ClassicGroup):
@@ -107,14 +107,14 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
         return group
 
-    def classic_group(self, group_id: str) -> ClassicGroup:
+    def classic_group_or_new(self, group_id: str) -> ClassicGroup:
         """Return the classic group of this id; if there is no group, make one without members and protocol type.
 
         Raises KafkaError(GROUP_ID_NOT_FOUND) for a group of another type.
         """
         if group_id not in self.groups:
             self.groups[group_id] = ClassicGroup(self, group_id, CommittedOffsets())
-        return self.classic(group_id)
+        return self.classic_group(group_id)
 
     def to_join(self, group_id: str, *, create: bool) -> Group:
         """Return the group that a classic member joins; with `create`, make it, also in place of an empty one.
@@ -188,7 +188,7 @@ class GroupShard:
 
     def pend(self, producer_id: int, group_id: str, topic: str, partition: int, committed: CommittedOffset) -> None:
         """Fold in an offset that an open transaction commits; it holds once the transaction has committed (KIP-98)."""
-        group = self._coordinator.groups.get(group_id) or self._coordinator.classic_group(group_id)
+        group = self._coordinator.groups.get(group_id) or self._coordinator.classic_group_or_new(group_id)
         group.offsets.pending.setdefault(producer_id, {})[topic, partition] = committed
         self._transactional.setdefault(producer_id, set()).add(group_id)
 
@@ -229,7 +229,7 @@ def replay_offset(coordinator: GroupCoordinator, key: records.OffsetKey, value: 
         if key.group in coordinator.groups:
             coordinator.groups[key.group].offsets.apply(key.topic, key.partition, None)
         return
-    group = coordinator.groups.get(key.group) or coordinator.classic_group(key.group)
+    group = coordinator.groups.get(key.group) or coordinator.classic_group_or_new(key.group)
     group.offsets.apply(key.topic, key.partition, records.committed_offset(value))
 
 

@@ -1,9 +1,9 @@
-"""DescribeAcls, CreateAcls and DeleteAcls: who may do what (KIP-140).
+"""DescribeAcls, CreateAcls and DeleteAcls: access rules (KIP-140).
 
-Behaviour: ACLs are records of the metadata log, each with a random id. What is created twice is there once; what a
-request deletes is deleted in one commit, and with more than 10,000 ACLs nothing is. Without `authorizer.class.name`
-every question is answered with SECURITY_DISABLED. A type of 0, which is UNKNOWN, closes the connection, as with Kafka.
-A host may be a range such as 10.0.0.0/8, which Kafka takes from 4.4 on.
+Behaviour: ACLs are records of the metadata log, each with a random id. An ACL that is created twice exists once. A
+request creates or deletes all of its ACLs in one commit; a request for more than 10,000 changes nothing. Without
+`authorizer.class.name` every request is answered with SECURITY_DISABLED. A type of 0 (UNKNOWN) closes the connection,
+as in Kafka. A host may be a range such as 10.0.0.0/8, which Kafka accepts from 4.4 on.
 
 Versions: 1 brought pattern types, 2 flexible fields, 3 the resource type for users.
 
@@ -33,9 +33,9 @@ from minibroker.protocol.messages.security import (
 )
 from minibroker.protocol.steps import WAITING, Steps, chunks, each
 
-UNKNOWN = 0  # of each kind of type
+UNKNOWN = 0  # in each enumeration: resource types, pattern types, operations and permission types
 MAX_CHANGES = 10_000  # in one request, as in Kafka
-MAX_TOLD = 100_000  # of ACLs that an answer names because several filters match them
+MAX_MATCHES = 100_000  # in one answer; an ACL that matches several filters counts several times
 
 Created = CreateAclsResponse.AclCreationResult
 Deleted = DeleteAclsResponse.DeleteAclsFilterResult
@@ -72,31 +72,35 @@ def create_acls(context: RequestContext, request: CreateAclsRequest) -> Steps[Cr
             creation.resource_type, creation.resource_pattern_type, creation.operation, creation.permission_type
         )
         yield
-    try:
-        _check_may_alter(context)
-        results = yield from _alone(context, _create(context, request.creations))
-    except KafkaError as error:
-        results = yield from _all_refused(Created, error, len(request.creations))
-    return CreateAclsResponse(results=results)
+    change = _create(context, request.creations)
+    return CreateAclsResponse(results=(yield from _made(context, change, Created, len(request.creations))))
 
 
-def _alone(context: RequestContext, change: Results[Result]) -> Results[Result]:
-    """Make a change once no other one is under way.
+def _made(context: RequestContext, change: Results[Result], shape: type[Result], asked: int) -> Results[Result]:
+    """Run a change of ACLs after those that have begun before it. Return its results, or one refusal for each.
 
-    Others see it while it is made: what denies comes first and goes last, so that nothing is allowed in between.
+    Requests in between see a part of the change. So rules that deny are added first and removed last: what the whole
+    change denies is never allowed in between.
     """
     acls = context.cluster.image.acls
-    while acls.is_changing:
-        yield WAITING
-    acls.is_changing = True
     try:
-        return (yield from change)
-    finally:
-        acls.is_changing = False
+        context.authorize(ALTER_CLUSTER)
+        if context.cluster.authorizer is None:
+            raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
+        while acls.is_changing:
+            yield WAITING
+        acls.is_changing = True
+        try:
+            return (yield from change)
+        finally:
+            acls.is_changing = False
+    except KafkaError as error:
+        refused = error
+    return (yield from each(lambda _: _refused(shape, refused), range(asked)))
 
 
 def _create(context: RequestContext, creations: list[CreateAclsRequest.AclCreation]) -> Steps[list[Created]]:
-    """Commit all valid ACLs that do not exist yet. Raise KafkaError(POLICY_VIOLATION) for too many of them."""
+    """Commit all valid ACLs that do not exist yet. Raise KafkaError(POLICY_VIOLATION) if there are too many."""
     results: list[Created] = []
     wanted: dict[Acl, None] = {}
     for creation in creations:
@@ -128,18 +132,14 @@ def _create(context: RequestContext, creations: list[CreateAclsRequest.AclCreati
 @handles(ApiKey.DELETE_ACLS, durable=True)
 def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> Steps[DeleteAclsResponse]:
     wanted = yield from each(_filter, request.filters)
-    try:
-        _check_may_alter(context)
-        results = yield from _alone(context, _delete(context, wanted))
-    except KafkaError as error:
-        results = yield from _all_refused(Deleted, error, len(request.filters))
-    return DeleteAclsResponse(filter_results=results)
+    change = _delete(context, wanted)
+    return DeleteAclsResponse(filter_results=(yield from _made(context, change, Deleted, len(wanted))))
 
 
 def _delete(context: RequestContext, wanted: list[AclFilter]) -> Steps[list[Deleted]]:
-    """Delete what matches; an ACL that matches several filters stands in the result of each.
+    """Delete the ACLs that match. The result of each filter lists all that match it.
 
-    Raise KafkaError(INVALID_REQUEST) for too many.
+    Raise KafkaError(INVALID_REQUEST) if there are too many.
     """
     found: dict[bytes, Acl] = {}
     results: list[Deleted] = []
@@ -154,7 +154,7 @@ def _delete(context: RequestContext, wanted: list[AclFilter]) -> Steps[list[Dele
         for id, acl in (yield from _matching(context, each_filter)):
             found[id] = acl
             count += 1
-            if len(found) > MAX_CHANGES or count > MAX_TOLD:
+            if len(found) > MAX_CHANGES or count > MAX_MATCHES:
                 message = f"Cannot remove more than {MAX_CHANGES} acls in a single delete operation."
                 raise KafkaError(ErrorCode.INVALID_REQUEST, message)
             result.matching_acls.append(_matching_acl(acl))
@@ -179,19 +179,8 @@ def _matching_acl(acl: Acl) -> Deleted.DeleteAclsMatchingAcl:
     )
 
 
-def _check_may_alter(context: RequestContext) -> None:
-    """Raise KafkaError: CLUSTER_AUTHORIZATION_FAILED, SECURITY_DISABLED."""
-    context.authorize(ALTER_CLUSTER)
-    if context.cluster.authorizer is None:
-        raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
-
-
 def _refused(shape: type[Result], error: KafkaError) -> Result:
     return shape(error_code=error.code, error_message=error.message)
-
-
-def _all_refused(shape: type[Result], error: KafkaError, count: int) -> Steps[list[Result]]:
-    return (yield from each(lambda _: _refused(shape, error), range(count)))
 
 
 def _matching(context: RequestContext, wanted: AclFilter) -> Steps[list[tuple[bytes, Acl]]]:
@@ -203,7 +192,7 @@ def _matching(context: RequestContext, wanted: AclFilter) -> Steps[list[tuple[by
 
 
 def _filter(asked: AnyFilter) -> AclFilter:
-    """Raise Unanswerable."""
+    """Return the filter of a request. Raise Unanswerable if one of its types is UNKNOWN."""
     _check_known(asked.resource_type_filter, asked.pattern_type_filter, asked.operation, asked.permission_type)
     return AclFilter(
         asked.resource_type_filter,
@@ -217,6 +206,6 @@ def _filter(asked: AnyFilter) -> AclFilter:
 
 
 def _check_known(*types: int) -> None:
-    """Raise Unanswerable."""
+    """Raise Unanswerable if one of the types is UNKNOWN."""
     if UNKNOWN in types:
-        raise Unanswerable("a request about ACLs with a type that is UNKNOWN")
+        raise Unanswerable("a request about ACLs with an UNKNOWN type")

@@ -1,11 +1,10 @@
-"""AlterConfigs: all settings of topics and brokers at once, as clients set them before IncrementalAlterConfigs.
+"""AlterConfigs: replaces all settings of a resource. Clients used it before IncrementalAlterConfigs existed.
 
-Behaviour: what a request names is set, and everything else that was set on the resource is removed. The rest is as in
-IncrementalAlterConfigs, whose change this is made into: see `incremental_configs`.
+Behaviour: the settings in the request are set; all other settings of the resource are removed. The request is turned
+into the changes of an IncrementalAlterConfigs: see `incremental_configs`. Levels of loggers can only be changed by
+that one, as in Kafka.
 
-Versions: 1 and 2 say the same as 0; 2 has flexible fields.
-
-Not implemented: what IncrementalAlterConfigs does not do either. The levels of loggers are its alone, as in Kafka.
+Versions: 1 and 2 are like 0; 2 has flexible fields.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ def alter_configs(context: RequestContext, request: AlterConfigsRequest) -> Step
 
 
 def _changed(context: RequestContext, resource: AlterConfigsRequest.AlterConfigsResource) -> Changed:
-    """The change that leaves a resource with what is named and nothing else."""
+    """Return the change after which a resource has exactly the settings in the request."""
     named = {config.name for config in resource.configs}
     current = context.cluster.image.configs.get((resource.resource_type, resource.resource_name), {})
     lines = [

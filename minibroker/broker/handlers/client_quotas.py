@@ -1,11 +1,11 @@
 """DescribeClientQuotas and AlterClientQuotas: limits for users, client ids and addresses (KIP-546, KIP-612).
 
-Behaviour: a quota is checked, recorded in the metadata log, and found again by filters. Each entity of a request stands
-alone; one that stands twice, or has a key twice, is refused.
+Behaviour: quotas are checked and recorded in the metadata log, and found by filters. Each entity of a request succeeds
+or fails by itself. An entity that is listed twice, or has a key twice, is refused.
 
 Versions: 1 of both has flexible fields.
 
-Not implemented: names of hosts for an ip, which would have to be looked up.
+Not implemented: host names for the entity type ip, which would need name resolution.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def describe_client_quotas(
         return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
     entries = []
     for entity in list(found):
-        if entity in quotas:  # else it was taken back in between
+        if entity in quotas:  # another request may have removed it since the step before
             entries.append(_described(entity, quotas[entity]))
         yield
     return DescribeClientQuotasResponse(entries=entries)
@@ -89,7 +89,7 @@ def _named(part: tuple[str, str | None]) -> Altered.EntityData:
 
 
 def _parts(entry: Asked) -> QuotaEntity:
-    """Whom an entry names, whether there is such a one or not; of a type that stands twice the last is meant."""
+    """Return the entity of an entry, which need not exist. If a type is listed twice, the last one counts."""
     return frozenset({part.entity_type: part.entity_name for part in entry.entity}.items())
 
 
@@ -98,7 +98,7 @@ def _text(entity: QuotaEntity) -> str:
 
 
 def _decided(context: RequestContext, entry: Asked) -> list[ClientQuotaRecord]:
-    """Return what is to be recorded. Raises KafkaError(INVALID_REQUEST)."""
+    """Return the records for the metadata log. Raise KafkaError(INVALID_REQUEST)."""
     entity, limits = checked_entity((part.entity_type, part.entity_name) for part in entry.entity)
     keys = Counter(change.key for change in entry.ops)
     repeated = next((key for key, count in keys.items() if count > 1), None)

@@ -1,8 +1,8 @@
 """DescribeCluster: the nodes and the controller, for admin clients (KIP-700).
 
-Behaviour: a node is listed with the address of the listener that the client came by. Fenced are the brokers that are
-registered and not there; they are listed with the address they had, if they are asked for. The controller is no
-endpoint of its own: a client that asks for controllers has come to a broker, and gets MISMATCHED_ENDPOINT_TYPE.
+Behaviour: nodes are listed with their address at the listener that the client uses. Brokers that are registered but
+not running are fenced; on request they are listed too, with their last address. The controller has no endpoint of its
+own: a client that asks for controllers gets MISMATCHED_ENDPOINT_TYPE.
 
 Versions: 1 brought the kind of endpoint (KIP-919), 2 fenced brokers (KIP-1073).
 """
@@ -20,7 +20,7 @@ from minibroker.protocol.messages.cluster import DescribeClusterRequest, Describ
 
 
 class EndpointType(IntEnum):
-    """The kind of node that a client wants to talk to."""
+    """The kind of node to which a client wants to talk."""
 
     BROKER = 1
     CONTROLLER = 2
@@ -42,7 +42,7 @@ def describe_cluster(context: RequestContext, request: DescribeClusterRequest) -
 
 
 def cluster_operations(context: RequestContext, asked: bool) -> int:
-    """Return what the client may do with the cluster, if that is asked for: nothing, if it may not describe it."""
+    """Return the operations that the client may do on the cluster, if `asked`; 0 if it may not describe it."""
     if not asked:
         return NOT_ASKED
     return context.allowed_operations(ResourceType.CLUSTER) if context.allows(DESCRIBE_CLUSTER) else 0
@@ -62,7 +62,7 @@ def _brokers(context: RequestContext) -> list[DescribeClusterResponse.DescribeCl
 
 
 def _fenced(context: RequestContext) -> list[DescribeClusterResponse.DescribeClusterBroker]:
-    """The registered brokers that are away, as far as they had a listener of that name."""
+    """Return the registered brokers that are not running, if they had a listener of the client's listener's name."""
     cluster = context.cluster
     return [
         DescribeClusterResponse.DescribeClusterBroker(

@@ -1,19 +1,19 @@
-"""OffsetCommit and OffsetFetch: how far a group has come.
+"""OffsetCommit and OffsetFetch: the offsets that a group has committed.
 
-Behaviour: a commit is one batch in `__consumer_offsets`, so that all of it is there after a crash or nothing, and is
-answered once it is as safe as that topic asks for. Partitions that there are not are refused one by one, and so is
-metadata of more than `offset.metadata.max.bytes` characters; whatever else is wrong, a generation or a member, is
-answered for all that are left. Whoever is no member (a consumer by assign, an administrator: no member id, generation
--1) may commit for a group without members, which is made if there is none. A fetch for a group or partition that is not
-known answers -1 and no error. The empty group id is taken, as by Kafka. With `require_stable`, a partition of which a
-transaction is still to commit an offset is answered with UNSTABLE_OFFSET_COMMIT.
+Behaviour: a commit is one batch in `__consumer_offsets`, so a crash keeps all of it or nothing. It is answered when
+the batch is as durable as that topic's settings ask for. Unknown partitions are refused one by one, and so is metadata
+of more than `offset.metadata.max.bytes` characters. Any other error, such as an unknown member or a wrong generation,
+concerns all remaining partitions. A client that is no member (a consumer with manual assignment or an admin client: no
+member id, generation -1) may commit for a group without members, and the commit creates the group if need be. A fetch
+for an unknown group or partition is answered with -1 and no error. The empty group id is allowed, as in Kafka. With
+`require_stable`, partitions with an offset in an open transaction are answered with UNSTABLE_OFFSET_COMMIT.
 
-Versions of OffsetCommit: 1 brought members and, alone, the time of the commit, 2 to 4 how long to keep it, 6 leader
-epochs, 7 static members, 9 member epochs, 10 topic ids. Versions of OffsetFetch: 0 answers UNKNOWN_TOPIC_OR_PARTITION
-where nothing is committed, 2 brought an error of the whole answer and "all topics", 5 leader epochs, 7 require_stable,
-8 several groups, 9 members, 10 topic ids. Version 0 of both was Kafka's way into ZooKeeper: every node takes it,
-whoever coordinates the group, and here it sees the same offsets as the others. OffsetFetch is served from 0 also
-because librdkafka 2.16 sends it without looking whether it is announced.
+Versions of OffsetCommit: 1 brought members; only 1 has the time of the commit, and only 2 to 4 its retention time; 6
+brought leader epochs, 7 static members, 9 member epochs, 10 topic ids. Versions of OffsetFetch: 0 answers
+UNKNOWN_TOPIC_OR_PARTITION where nothing is committed, 2 brought an error for the whole answer and "all topics", 5
+leader epochs, 7 require_stable, 8 several groups, 9 members, 10 topic ids. In version 0 of both, Kafka used ZooKeeper:
+every node accepts it, also one that does not coordinate the group; here it sees the same offsets as later versions.
+OffsetFetch 0 is needed also because librdkafka 2.16 sends it without looking whether it is supported.
 
 Not implemented: nothing.
 """
@@ -62,9 +62,9 @@ OldTopic = OffsetFetchResponse.OffsetFetchResponseTopic
 OldPartition = OldTopic.OffsetFetchResponsePartition
 
 NO_OFFSET = -1
-COUNTED_AT_ONCE = 1000  # partitions, of which there are offsets
-LATEST_MS = (1 << 63) - 1  # int64: how long to keep an offset is said by clients, and may be beyond all time
-NOT_SAID = -1  # a timestamp or a retention that the client left to the broker
+COUNTED_AT_ONCE = 1000  # partitions with offsets, in one step
+LATEST_MS = (1 << 63) - 1  # int64: the retention time of a client may lead beyond it
+NOT_SAID = -1  # the client leaves the timestamp or the retention time to the broker
 FIRST_WITH_COORDINATORS = 1
 FIRST_WITH_ERROR = 2
 FIRST_WITH_SEVERAL_GROUPS = 8
@@ -82,7 +82,7 @@ def offset_commit(
 
 @cache
 def _commits() -> ModuleType:
-    from minibroker.broker.groups import commits  # no start is to wait for it
+    from minibroker.broker.groups import commits  # imported late, for a fast start
 
     return commits
 
@@ -95,7 +95,7 @@ def _known_commit() -> ModuleType:
 
 
 class Commit:
-    """One OffsetCommit. `_asked` answers for the partitions that there are, `_accepted` for what is to be recorded."""
+    """One OffsetCommit. `_asked` has the answers for partitions that exist, `_accepted` those for valid offsets."""
 
     __slots__ = ("_accepted", "_asked", "_context", "_offsets", "_request", "_response", "_topics")
 
@@ -140,7 +140,7 @@ class Commit:
         return self._response
 
     def _found(self, topic: CommitTopic) -> tuple[Topic | None, ErrorCode, CommitTopicAnswer]:
-        """The topic, or what is to be said of its partitions instead, and its place in the answer."""
+        """Return the topic, or None with the error for its partitions, and the topic's part of the answer."""
         context = self._context
         key = topic.topic_id if context.version >= FIRST_WITH_TOPIC_IDS else topic.name
         known, unknown = None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -151,7 +151,7 @@ class Commit:
         except KafkaError as error:
             unknown = error.code
         answer = CommitTopicAnswer(name=topic.name, topic_id=topic.topic_id)
-        if topic.partitions or known is None:  # as Kafka, which says nothing of a topic of which nothing is asked
+        if topic.partitions or known is None:  # as in Kafka, a topic without partitions is left out of the answer
             self._response.topics.append(answer)
         if known is not None:
             self._topics.setdefault(known.name, known)
@@ -164,7 +164,7 @@ class Commit:
         answers: CommitTopicAnswer,
         partitions: Iterable[CommitPartition],
     ) -> None:
-        """Take in what is asked for partitions of a topic. All are in the answer, some with what is wrong."""
+        """Collect the valid offsets for partitions of a topic. Put all partitions into the answer, some with errors."""
         name, count = ("", 0) if known is None else (known.name, len(known.partitions))
         cluster, retention_ms = self._context.cluster, self._request.retention_time_ms
         limit, now_ms = cluster.settings["offset.metadata.max.bytes"], cluster.clock.wall_ms()
@@ -185,17 +185,17 @@ class Commit:
             commit_ms = now_ms if said_ms == NOT_SAID else said_ms
             offset, epoch = partition.committed_offset, partition.committed_leader_epoch
             said = offset, epoch, metadata, commit_ms, expire_ms, answers.topic_id
-            self._offsets.append((name, index, tuple.__new__(CommittedOffset, said)))  # half the time of calling it
+            self._offsets.append((name, index, tuple.__new__(CommittedOffset, said)))  # twice as fast as calling it
 
     def _coordinators(self) -> GroupCoordinator:
-        """The coordinators of groups; version 0 has their topic created. Raises KafkaError."""
+        """Return the coordinator of groups. Version 0 creates its topic if need be. Raise KafkaError."""
         groups = self._context.cluster.groups
         if self._context.version < FIRST_WITH_COORDINATORS:
             coordinator_of(groups, self._request.group_id)
         return groups
 
     def _check(self) -> None:
-        """Raises KafkaError if nothing may be committed now."""
+        """Raise KafkaError if nothing may be committed now."""
         context, group_id = self._context, self._request.group_id
         if context.version >= FIRST_WITH_COORDINATORS:
             context.cluster.groups.check(context.node, group_id)
@@ -212,9 +212,9 @@ def _refuse(answers: Iterable[CommitAnswer], error: KafkaError) -> None:
 
 
 def wait_for_offsets(context: RequestContext, group_id: str, refuse: Refuse) -> None:
-    """Let a request be answered once what was appended for a group is kept. Raises KafkaError.
+    """Answer a request when the records appended for a group are durable. Raise KafkaError.
 
-    After `offsets.commit.timeout.ms` it is refused with COORDINATOR_NOT_AVAILABLE, as nobody knows yet.
+    After `offsets.commit.timeout.ms` answer COORDINATOR_NOT_AVAILABLE: whether they will be durable is unknown then.
     """
     wait = context.cluster.groups.wait(group_id)
     context.wait_for(wait, refuse)
@@ -224,7 +224,7 @@ def wait_for_offsets(context: RequestContext, group_id: str, refuse: Refuse) -> 
 
 
 def check_topics(context: RequestContext, topics: Iterable[Topic]) -> None:
-    """Raises KafkaError(COORDINATOR_LOAD_IN_PROGRESS), so that the client asks again, if one has been deleted."""
+    """Raise KafkaError(COORDINATOR_LOAD_IN_PROGRESS) if a topic has been deleted, so that the client asks again."""
     known = context.cluster.image.topics_by_id
     for topic in topics:
         if topic.topic_id not in known:
@@ -232,12 +232,12 @@ def check_topics(context: RequestContext, topics: Iterable[Topic]) -> None:
 
 
 def java_length(text: str) -> int:
-    """The length as Java counts it: in UTF-16 code units."""
+    """Return the length of a text in UTF-16 code units, as Java counts it."""
     return len(text.encode("utf-16-le")) // 2
 
 
 def _check_committer(context: RequestContext, request: OffsetCommitRequest) -> CheckPartition | None:
-    """Whether who asks may commit; what is to be checked of each partition. Raises KafkaError."""
+    """Check that the client may commit. Return the check for each partition, or None. Raise KafkaError."""
     group = context.cluster.groups.groups.get(request.group_id)
     epoch = request.generation_id_or_member_epoch
     if group is not None:
@@ -275,7 +275,7 @@ def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Steps[
 
 
 def _wait_for_written(context: RequestContext, group: Group, refuse: Refuse) -> None:
-    """Let the answer leave once what it tells is written: a client must never see an offset go back after a crash."""
+    """Send the answer once its offsets are written: a client must not see an offset go back after a crash."""
     groups = context.cluster.groups
     if group.error_code == ErrorCode.NONE and groups.log.topic is not None:
         try:
@@ -290,13 +290,13 @@ def _refuse_group(group: Group, error: KafkaError) -> None:
 
 def _refuse_only_group(answer: OffsetFetchResponse, error: KafkaError) -> None:
     answer.error_code = error.code
-    for topic in answer.topics:  # versions 0 and 1 have no place for an error of the whole
+    for topic in answer.topics:  # versions 0 and 1 have no error for the whole answer
         for one in topic.partitions:
             one.committed_offset, one.error_code = NO_OFFSET, error.code
 
 
 def _as_group(request: OffsetFetchRequest) -> AskedGroup:
-    """Return the question of a request for one group in the form of one for several."""
+    """Return a request for one group (before version 8) in the form of a request for several."""
     topics = None
     if request.topics is not None:
         topics = [AskedTopic(name=each.name, partition_indexes=each.partition_indexes) for each in request.topics]
@@ -304,7 +304,7 @@ def _as_group(request: OffsetFetchRequest) -> AskedGroup:
 
 
 def _only_group(group: Group, request: OffsetFetchRequest, version: int) -> Steps[OffsetFetchResponse]:
-    """The answer for one group. Without a place for an error of the whole, each partition has it."""
+    """Return the answer for one group. If the version has no error for the whole answer, put it into each partition."""
     topics = group.topics
     if group.error_code != ErrorCode.NONE and version < FIRST_WITH_ERROR:
         topics = yield from each_in_steps(partial(_refused_topic, code=group.error_code), request.topics or ())
@@ -356,7 +356,7 @@ def _group(context: RequestContext, request: OffsetFetchRequest, asked: AskedGro
     else:
         topics = yield from each_in_steps(fetch.asked, asked.topics)
     now = groups.groups.get(asked.group_id)
-    if group is not None and (now is None or now.offsets is not offsets):  # deleted meanwhile, or loaded again
+    if group is not None and (now is None or now.offsets is not offsets):  # deleted or reloaded in the meantime
         return Group(group_id=asked.group_id, error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     return Group(group_id=asked.group_id, topics=topics)
 
@@ -371,7 +371,7 @@ class Fetching:
         self._by_id = context.version >= FIRST_WITH_TOPIC_IDS
 
     def all(self) -> Steps[list[FetchedTopic]]:
-        """Every topic of which there is an offset; where topics have ids, those that still exist."""
+        """Return all topics with offsets. In versions with topic ids, return only topics that still exist."""
         indexes: dict[str, list[int]] = {}
         for portion in chunks(list(self._offsets.by_partition), COUNTED_AT_ONCE):
             for name, index in portion:
@@ -390,7 +390,7 @@ class Fetching:
         return answers
 
     def asked(self, topic: AskedTopic) -> Steps[FetchedTopic]:
-        """The partitions that were asked for."""
+        """Return the partitions that were asked for."""
         key, expected_id = (topic.topic_id, topic.topic_id) if self._by_id else (topic.name, ZERO_UUID)
         try:
             self._context.authorize_topic(DESCRIBE_TOPIC, key)

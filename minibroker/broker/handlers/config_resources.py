@@ -1,8 +1,8 @@
-"""ListConfigResources: what there is whose settings can be asked for (KIP-1000, KIP-1142).
+"""ListConfigResources: the resources that have settings (KIP-1000, KIP-1142).
 
-Behaviour: all topics, all nodes of the process, once for their settings and once for their loggers, and the groups and
-subscriptions to metrics that have settings of their own; or those of the types that are asked for. A type that does not
-exist is UNSUPPORTED_VERSION for the whole request.
+Behaviour: the answer lists all topics, all nodes of the process (once for their settings, once for their loggers), and
+the groups and metrics subscriptions with settings of their own; or only resources of the types that are asked for. An
+unknown type is answered with UNSUPPORTED_VERSION for the whole request.
 
 Versions: 0 knows client metrics only; 1 brought the types.
 """

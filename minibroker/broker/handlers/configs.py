@@ -1,9 +1,9 @@
-"""DescribeConfigs: the settings of topics, brokers, groups and subscriptions to metrics, and the levels of loggers.
+"""DescribeConfigs: the settings of topics, brokers, groups and metrics subscriptions, and the levels of loggers.
 
-Behaviour: a resource is described with all its settings, or with those that are named and exist. Settings that Kafka 4
-has no more, or not yet, are described where they are set, or when they are named. The broker without a name stands for
-all brokers; any other, and its loggers, are asked at its own node. A group or a subscription that has never been heard
-of is described with the defaults it would have.
+Behaviour: a resource is described with all its settings, or with the ones that are asked for and exist. Settings that
+Kafka 4 no longer has, or does not have yet, are described if they are set or asked for. The empty broker name means
+all brokers. The settings and loggers of one broker are described by its own node only. An unknown group or
+subscription is described with the defaults that it would have.
 
 Versions: 1 brought synonyms and the source of a value in place of "is default" (KIP-226), 3 types and documentation
 (KIP-569), 4 flexible fields.
@@ -57,8 +57,8 @@ TO_DESCRIBE: dict[int, Right] = {
     ResourceType.CLIENT_METRICS: DESCRIBE_CLUSTER_CONFIGS,
     ResourceType.GROUP: DESCRIBE_GROUP_CONFIGS,
 }
-NAMED = (ResourceType.TOPIC, ResourceType.GROUP)  # whose configs are rights of their own, not of the cluster
-UNTYPED = 0  # of loggers, Kafka tells no type
+NAMED = (ResourceType.TOPIC, ResourceType.GROUP)  # rights to configs are per name here; for other types, on the cluster
+UNTYPED = 0  # Kafka does not give a type for loggers
 
 
 @handles(ApiKey.DESCRIBE_CONFIGS)
@@ -89,14 +89,14 @@ def _described(
 
 
 def authorize(context: RequestContext, rights: Mapping[int, Right], kind: int, name: str) -> None:
-    """Check the one of the rights that is for resources of this type, if such a type is known. Raises KafkaError."""
+    """Check the right for resources of this type, if the type is known. Raise KafkaError."""
     right = rights.get(kind)
     if right is not None:
         context.authorize(right, name if kind in NAMED else CLUSTER_NAME)
 
 
 def _entries(context: RequestContext, resource_type: int, name: str) -> list[ConfigEntry]:
-    """Return the entries of a resource. Raises KafkaError."""
+    """Return the entries of a resource. Raise KafkaError."""
     describe = DESCRIBE.get(resource_type)
     if describe is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}")
@@ -116,7 +116,7 @@ def _broker(context: RequestContext, name: str) -> list[ConfigEntry]:
 
 
 def _settings(context: RequestContext) -> Settings:
-    """Return the settings of the node that is asked."""
+    """Return the settings of the node that handles the request."""
     return context.cluster.settings_of(context.node.node_id)
 
 
@@ -153,7 +153,7 @@ DESCRIBE: dict[int, Callable[[RequestContext, str], list[ConfigEntry]]] = {
 
 
 def check_broker(context: RequestContext, name: str, kind: str, alternative: str = ",") -> None:
-    """Raises KafkaError(INVALID_REQUEST), in Kafka's words, unless `name` is the id of the node that is asked."""
+    """Raise KafkaError(INVALID_REQUEST) unless `name` is the id of the node that handles the request."""
     if not INTEGER.fullmatch(name):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{kind} must be an integer, but it is: {name}")
     expected = context.node.node_id

@@ -1,15 +1,15 @@
-"""ConsumerGroupHeartbeat and ConsumerGroupDescribe: consumer groups whose assignment the broker makes (KIP-848).
+"""ConsumerGroupHeartbeat and ConsumerGroupDescribe: consumer groups that the broker assigns (KIP-848).
 
-Behaviour: a heartbeat joins, stays in and leaves a group, and is answered with the partitions that the member has now,
-if they are others than before. What it has changed is recorded in `__consumer_offsets` before it is answered: after a
-restart of the broker members go on in their epochs. A pattern of topics is matched when it comes and whenever topics
-have come or gone, before the answer, while Kafka does so in the background and tells the member later. Both APIs need
-the feature group.version, and `consumer` in `group.coordinator.rebalance.protocols`.
+Behaviour: members join, stay and leave by heartbeats. The answer has the member's partitions if they have changed.
+Changes are recorded in `__consumer_offsets` before the answer, so members keep their epochs when the broker restarts.
+Topic patterns are matched before the answer, when a member sends one and after topics were created or deleted; Kafka
+matches them in the background and informs the member later. Both APIs need the feature group.version, and `consumer`
+in `group.coordinator.rebalance.protocols`.
 
-Versions: 1 of the heartbeat brought patterns in RE2's syntax, and member ids that the client makes (KIP-1082); 1 of the
-description the protocol that a member speaks.
+Versions: ConsumerGroupHeartbeat 1 brought patterns in RE2's syntax and member ids made by the client (KIP-1082);
+ConsumerGroupDescribe 1 brought the type of a member.
 
-Not implemented: racks, which Kafka's own assignors do not look at either.
+Not implemented: racks, which Kafka's own assignors do not use either.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from minibroker.protocol.steps import Steps, each, each_once
 
 Described = ConsumerGroupDescribeResponse.DescribedGroup
 
-FEW = 100  # topics, whose rights are checked in one step
+FEW = 100  # topics whose rights are checked in one step
 FIRST_WITH_CONSUMER_GROUPS = 1  # level of group.version
 
 
 def _check_served(context: RequestContext) -> None:
-    """Raises KafkaError(UNSUPPORTED_VERSION) if the cluster is not to have consumer groups."""
+    """Raise KafkaError(UNSUPPORTED_VERSION) if consumer groups are disabled in this cluster."""
     cluster = context.cluster
     level = cluster.image.features.get(GROUP_VERSION, 0)
     if (
@@ -73,7 +73,7 @@ def _heartbeat_with_many_topics(
 
 
 def _heartbeat(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
-    # Imported by the first one that comes: many a broker never has a group, and is not to pay for them when it starts.
+    # Imported late, for a fast start: many brokers never have a group.
     from minibroker.broker.groups.consumer.heartbeat import heartbeat
     from minibroker.broker.groups.consumer.validation import check_request
 
@@ -122,7 +122,7 @@ def _described(context: RequestContext, group_id: str) -> Described:
 
 
 def _topics(group: Described) -> dict[str, None]:
-    """The topics of the members' assignments, each once."""
+    """Return the topics of the members' assignments, each once."""
     return {
         part.topic_name: None
         for member in group.members

@@ -1,15 +1,13 @@
-"""DeleteRecords: the log of a partition begins at a later offset, and what lies before is gone for every reader.
+"""DeleteRecords: moves the log start offset of partitions. Records before it can no longer be read.
 
-Behaviour: -1 stands for the high watermark. An offset at or below the log's start changes nothing and is well. The
-answer has the low watermark, the smallest log start offset of all replicas, which here share one log: so the timeout
-has nothing to wait for. A fetch that waits below the new start is answered with OFFSET_OUT_OF_RANGE. Whole segments
-before the start go with their files; where the start lies within one, fetches begin at the batch that contains it, and
-consumers pass over what is before. Refused: an offset beyond the high watermark (OFFSET_OUT_OF_RANGE), a topic that is
-only compacted (POLICY_VIOLATION), an internal one (INVALID_TOPIC_EXCEPTION).
+Behaviour: -1 means the high watermark. An offset at or below the log start offset changes nothing and is no error. The
+answer has the low watermark: the smallest log start offset of all replicas. All replicas share one log here, so there
+is no need to wait for the timeout. A fetch that waits below the new start is answered with OFFSET_OUT_OF_RANGE. The
+files of segments that end before the start are deleted. If the start lies within a segment, fetches begin at the batch
+that contains it, and consumers skip the records before. Refused are offsets beyond the high watermark
+(OFFSET_OUT_OF_RANGE), topics that are only compacted (POLICY_VIOLATION) and internal topics (INVALID_TOPIC_EXCEPTION).
 
-Versions: 1 says the same as 0, 2 with flexible fields.
-
-Not implemented: nothing.
+Versions: 1 and 2 are like 0; 2 has flexible fields.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ import logging
 
 from minibroker.broker.metadata.partitions import INTERNAL_TOPICS
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.refusals import refused, tell_refusals
+from minibroker.broker.requests.refusals import log_refusals, refused
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import DELETE_TOPIC
 from minibroker.protocol.apis import ApiKey
@@ -37,7 +35,7 @@ NO_WATERMARK = -1
 
 @handles(ApiKey.DELETE_RECORDS)
 def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> Steps[DeleteRecordsResponse]:
-    asked: dict[str, dict[int, int]] = {}  # as in Kafka, of a partition that stands twice the last offset counts
+    asked: dict[str, dict[int, int]] = {}  # if a partition is listed twice, the last offset counts, as in Kafka
     for topic in request.topics:
         asked.setdefault(topic.name, {}).update({each.partition_index: each.offset for each in topic.partitions})
         yield
@@ -49,7 +47,7 @@ def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> St
             answer.partitions.append(_deleted(context, name, index, offset))
             yield
         yield
-    tell_refusals(context, log, ApiKey.DELETE_RECORDS)
+    log_refusals(context, log, ApiKey.DELETE_RECORDS)
     return response
 
 
@@ -63,7 +61,7 @@ def _deleted(context: RequestContext, name: str, index: int, offset: int) -> Par
 
 
 def _delete(context: RequestContext, name: str, index: int, offset: int) -> int:
-    """The log start offset then. Raises KafkaError."""
+    """Delete the records before `offset`, and return the new log start offset. Raise KafkaError."""
     context.authorize(DELETE_TOPIC, name)
     if name in INTERNAL_TOPICS and context.find_partition(name, index) is not None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {name}")

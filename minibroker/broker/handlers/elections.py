@@ -1,9 +1,9 @@
-"""ElectLeaders: the preferred leader back in its place, or one at all where no replica in sync is there (KIP-183, 460).
+"""ElectLeaders: elects preferred leaders, or any leader where no in-sync replica is alive (KIP-183, KIP-460).
 
-Behaviour: null partitions stand for all, and the answer lists those that needed an election. A preferred replica
-is elected only if its node is there and it is in sync. An unclean election takes whichever replica is there, and is
-needed only where nobody leads; records that only the others have are then lost to readers. All nodes of the process
-share one log, so that no record is lost by it here.
+Behaviour: null partitions mean all, and the answer then lists only those that needed an election. A preferred replica
+is elected only if its node is alive and it is in sync. An unclean election takes any replica that is alive; it is
+needed only for partitions without a leader. In Kafka it may lose records that only the other replicas have; here all
+nodes share one log, and nothing is lost.
 
 Versions: 0 elects preferred leaders; 1 brought the type of election and an error for the whole request, 2 flexible
 fields.
@@ -58,7 +58,7 @@ def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -> Step
 
 
 def _elected(context: RequestContext, name: str, indexes: Sequence[int], kind: Election) -> list[PartitionResult]:
-    """Elect leaders for some partitions of a topic, and answer for each. Raises KafkaError if nothing can be done."""
+    """Elect leaders for some partitions of a topic, and return a result for each. Raise KafkaError if all fail."""
     changes: list[PartitionChangeRecord] = []
     results = [_result(context, name, index, kind, changes) for index in indexes]
     apply_changes(context.cluster, changes)
@@ -67,7 +67,7 @@ def _elected(context: RequestContext, name: str, indexes: Sequence[int], kind: E
 
 
 def _refused(request: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:
-    """The answer where nothing at all can be done; who asks for no partition gets none, as in Kafka."""
+    """Return the answer with this error for all partitions; without one if no partition is listed, as in Kafka."""
     code, message = error.code, error.message
     return ElectLeadersResponse(
         error_code=ErrorCode.NONE if request.topic_partitions == [] else code,
@@ -85,7 +85,7 @@ def _refused(request: ElectLeadersRequest, error: KafkaError) -> ElectLeadersRes
 
 
 def _asked(context: RequestContext, request: ElectLeadersRequest) -> Iterator[tuple[str, Sequence[int]]]:
-    """(topic, its partitions) of what leaders are to be elected for."""
+    """Yield (topic, partition indexes) of the partitions that need leaders."""
     if request.topic_partitions is None:
         topics = list(context.cluster.image.topics.values())
         yield from ((topic.name, range(len(topic.partitions))) for topic in topics)
@@ -96,7 +96,7 @@ def _asked(context: RequestContext, request: ElectLeadersRequest) -> Iterator[tu
 def _result(
     context: RequestContext, name: str, index: int, kind: Election, changes: list[PartitionChangeRecord]
 ) -> PartitionResult:
-    """Answer for a partition, and add its change to `changes`."""
+    """Return the result for a partition, and add its change to `changes`."""
     result = PartitionResult(partition_id=index, error_message=None)
     try:
         changes.append(election(context.cluster, _existing(context, name, index), kind))

@@ -1,12 +1,12 @@
-"""UpdateFeatures: the levels of features, such as metadata.version, raised and lowered (KIP-584, KIP-1022).
+"""UpdateFeatures: raises and lowers the levels of features such as metadata.version (KIP-584, KIP-1022).
 
-Behaviour: all updates of a request are made, or none, and then the answer names the first that cannot be. A level must
-be supported by all registered brokers, also by those that are away. Nothing goes down unless the client says so, and
-metadata.version never behind a level in which the records have another form. That of kraft.version stays as a Kafka
-has left it. Which features there are is in `broker/features`.
+Behaviour: a request makes all of its updates or none; the answer names the first one that fails. A level must be
+supported by all registered brokers, also by those that are not running. A level is lowered only if the client allows a
+downgrade. metadata.version is never lowered below a level at which records have another form. kraft.version cannot be
+changed. `broker/metadata/features` has the list of features.
 
-Versions: 0 cannot lower a level here, as in Kafka, whatever its allow_downgrade says; 1 brought the type of an upgrade
-and validate_only, 2 one answer for all features.
+Versions: 0 cannot lower a level, as in Kafka, even with allow_downgrade; 1 brought the type of an upgrade and
+validate_only, 2 one answer for all features.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def update_features(context: RequestContext, request: UpdateFeaturesRequest) -> 
     context.authorize(ALTER_CLUSTER)
     asked = request.feature_updates
     updates = [Update(update.feature, update.max_version_level, update.upgrade_type) for update in asked]
-    latest = {update.name: update for update in updates}  # of a feature that stands twice the last is meant
+    latest = {update.name: update for update in updates}  # if a feature is listed twice, the last one counts
     try:
         validate_only = request.validate_only
         yield from context.cluster.controller.update_features_in_steps(
@@ -39,8 +39,8 @@ def update_features(context: RequestContext, request: UpdateFeaturesRequest) -> 
     except KafkaError as error:
         reason = f"The update failed for all features since the following feature had an error: {error.message}"
         raise KafkaError(error.code, reason) from error
-    told = updates if context.version <= LAST_WITH_RESULTS else []
+    listed = updates if context.version <= LAST_WITH_RESULTS else []
     return UpdateFeaturesResponse(
         error_message=None,
-        results=[Result(feature=update.name, error_message=ErrorCode.NONE.name) for update in told],
+        results=[Result(feature=update.name, error_message=ErrorCode.NONE.name) for update in listed],
     )

@@ -1,23 +1,23 @@
-"""Fetch: whole batches out of partitions, by file region; a request for more than there is waits for it.
+"""Fetch: sends whole batches from partitions as file regions, and waits if there is less than the client wants.
 
-Behaviour: the batch that contains the asked offset comes first, and the first partition with records gets one batch at
-least, whatever the limits. Below min_bytes the request is parked until an append, or max_wait. Sessions as in KIP-227:
-see `fetch_sessions`. An error concerns its partition only, but for errors of the session. The id of a deleted topic is
-unknown at once, also in a session that knew it.
+Behaviour: the first batch of an answer is the one that contains the requested offset. The first partition with records
+gets at least one batch, even beyond the limits. With less than min_bytes the request waits for an append, or until
+max_wait. Sessions are as in KIP-227: see `fetch_sessions`. An error concerns its partition only, except for errors of
+the session. The id of a deleted topic is unknown at once, also in a session that has used it.
 
-Versions: clients of 0 and 1 know message format 0, of 2 and 3 format 1: what is stored in a newer one is converted for
-them, without control batches. 1 brought the throttle time, 3 max_bytes (before, each partition with records gets one
-batch at least, as its clients ask for partitions in the same order for ever), 4 format 2 and isolation levels, 5 the
-log start offset, 7 sessions, 9 leader epochs (KIP-320), 10 zstd (a topic that compresses with it is refused before), 12
-diverging epochs and the current leader, 13 topic ids, 16 where leaders are, 17 and 18 fields for followers.
+Versions: 0 and 1 read message format 0, 2 and 3 format 1; newer formats are converted for them, without control
+batches. 1 brought the throttle time, 3 max_bytes (before, each partition with records gets at least one batch, as
+those clients always list the partitions in the same order), 4 format 2 and isolation levels, 5 the log start offset,
+7 sessions, 9 leader epochs (KIP-320), 10 zstd (before, topics with compression.type=zstd are refused), 12 diverging
+epochs and the current leader, 13 topic ids, 16 the addresses of leaders, 17 and 18 fields for followers.
 
-Records without attributes (`record.attributes.elide`, KIP-931) get them back for all clients but those that say, in
-the tagged field 10000 of version 12 and newer, that they understand them.
+If records are stored without attributes (`record.attributes.elide`, KIP-931), they are sent with attributes, except to
+clients that announce support for records without them in the tagged field 10000 (version 12 and newer).
 
-A follower serves consumers of version 11 and newer; a leader tells them of one in their own rack, if
-`replica.selector.class` wants it (KIP-392).
+Followers serve consumers from version 11 on. A leader sends consumers to a follower in their own rack if
+`replica.selector.class` is set (KIP-392).
 
-Not implemented: fetching as a follower (a replica id is taken for a consumer).
+Not implemented: fetching as a follower (a replica id is treated as a consumer).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.protocol.steps import Steps, at_once, chunks, taken
 
-FEW = 100  # partitions, that are looked at in one step
+FEW = 100  # partitions that are read in one step
 
 Item = TypeVar("Item")
 
@@ -67,7 +67,7 @@ def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Par
 
 
 def _asks_much(context: RequestContext, request: FetchRequest) -> bool:
-    """Whether it is about so many partitions that others should not wait for all of them."""
+    """Return whether the request is for so many partitions that it must be handled in steps."""
     named = len(request.topics) + len(request.forgotten_topics_data)
     for topic in request.topics:
         named += len(topic.partitions)
@@ -98,7 +98,7 @@ def _read_in_steps(reading: LongReading) -> Steps[FetchResponse | Parked]:
 def _wanted(
     context: RequestContext, request: FetchRequest
 ) -> Steps[tuple[FetchSession | None, list[FetchedPartition]]]:
-    """The session that is used or is made, if any, and the partitions to read. Raises KafkaError."""
+    """Return the session that is used or begun, if any, and the partitions to read. Raise KafkaError."""
     sessions = context.node.sessions
     uses_topic_ids = context.version >= FIRST_WITH_TOPIC_IDS
     now_ms = context.cluster.clock.monotonic_ms()
@@ -110,7 +110,7 @@ def _wanted(
             return None, wanted
         return (yield from _begun(context, wanted)), wanted
     session = sessions.resume(request.session_id, request.session_epoch, uses_topic_ids, now_ms)
-    session.next_epoch()  # first of all: no second request of this epoch is to change the session, too
+    session.next_epoch()  # first of all, so that a second request with this epoch cannot change the session
     yield from _update(context, session, request)
     sessions.settle(session, now_ms)
     if not session.partitions:
@@ -120,7 +120,7 @@ def _wanted(
 
 
 def _begun(context: RequestContext, wanted: list[FetchedPartition]) -> Steps[FetchSession | None]:
-    """A session that holds these partitions, or None if there is no room for it."""
+    """Return a new session with these partitions, or None if there is no room for it."""
     sessions = context.node.sessions
     now_ms = context.cluster.clock.monotonic_ms()
     session = sessions.create(len(wanted), context.version >= FIRST_WITH_TOPIC_IDS, now_ms)
@@ -157,7 +157,7 @@ def _named_in_steps(context: RequestContext, request: FetchRequest) -> Steps[lis
 
 
 def _portions(context: RequestContext, items: list[Item]) -> Iterator[Sequence[Item]]:
-    """Return the items in portions. What was looked at is let go of if nobody else needs it."""
+    """Yield the items in portions. Free them as they are used, unless others need them."""
     return taken(items) if context.may_take_apart else chunks(items)
 
 

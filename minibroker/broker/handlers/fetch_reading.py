@@ -1,7 +1,7 @@
-"""One pass over the partitions of a Fetch: what is there to read, whether that is enough, and the answer.
+"""One pass over the partitions of a Fetch: read them, decide whether that is enough, and build the answer.
 
-`Reading` looks at a few partitions at once. `LongReading` looks at many, or at records that are to be converted, in
-steps. What is asked is `fetch`'s business, and waiting that of `waiting_fetches`.
+`Reading` reads a few partitions at once. `LongReading` works in steps, for many partitions or for records that must be
+converted. `fetch` decides what to read, `waiting_fetches` how to wait.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ FIRST_WITH_ZSTD = 10
 FIRST_WITH_TOPIC_IDS = 13
 FIRST_WITH_LEADERS = 16
 READ_COMMITTED = 1
-ANSWER_BYTES, PARTITION_BYTES = 20, 60  # about what an answer, and each partition in it, has beside records
-UNREADABLE = frozenset(  # what is found before a log is looked at; the others of a request are waited for
+ANSWER_BYTES, PARTITION_BYTES = 20, 60  # roughly, of an answer and of each partition in it, without records
+UNREADABLE = frozenset(  # errors found before a log is read; the request still waits for its other partitions
     {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 )
 LEADER_IS_ANOTHER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 Topics = dict[str | bytes, TopicAnswer]
-Answered = tuple[FetchedPartition, PartitionAnswer, int]  # the last is how many bytes of records it carries
+Answered = tuple[FetchedPartition, PartitionAnswer, int]  # the last is the size of its records in bytes
 
 
 class Reading:
-    """One pass over a few partitions: `answers` holds each with its answer, `size_bytes` what they carry.
+    """One pass over a few partitions: `answers` has the answer of each, `size_bytes` the size of all records.
 
-    `unreadable` counts the partitions that are not there, or not for this client, `leaders` has the leaders to turn to
-    by their nodes, and `urgent` says that the client must hear at once. As in Kafka, `min_bytes` is no more than the
-    answer may hold: nobody waits for what cannot come.
+    `unreadable` counts the partitions that do not exist or may not be read, `leaders` has the current leaders by node
+    id, and `urgent` means that the answer must be sent at once. As in Kafka, `min_bytes` is at most `max_bytes`, as a
+    fetch would else wait for more than its answer can hold.
     """
 
     __slots__ = (
@@ -88,7 +88,7 @@ class Reading:
         self.min_bytes = min(request.min_bytes, self.max_bytes)
 
     def in_steps(self) -> LongReading:
-        """Return a pass over the same partitions that goes in steps."""
+        """Return a pass over the same partitions that works in steps."""
         return LongReading(self.context, self.request, self.session, self.wanted)
 
     def _begin(self) -> None:
@@ -99,7 +99,7 @@ class Reading:
         self.answers: list[Answered] = []
 
     def read(self) -> None:
-        """Look at all partitions, now. Raises Conversion where that is work for more than a step."""
+        """Read all partitions now. Raise Conversion if records must be converted, which takes several steps."""
         self._begin()
         for fetched in self.wanted:
             answer, size_bytes = self._partition(fetched, self._left())
@@ -107,11 +107,11 @@ class Reading:
             self.answers.append((fetched, answer, size_bytes))
 
     def _left(self) -> int:
-        """How many bytes more the answer may hold: less than none only where the client says so, and then no batch."""
+        """Return how many more bytes of records fit. It is negative only if max_bytes is, and then no batch fits."""
         return max(self.max_bytes - self.size_bytes, min(self.max_bytes, 0))
 
     def _partition(self, fetched: FetchedPartition, left: int | None) -> tuple[PartitionAnswer, int]:
-        """Answer with `left` bytes of records at most, and say how many there are; with None nothing is read."""
+        """Return the answer with at most `left` bytes of records, and their size. With None, read nothing."""
         context = self.context
         try:
             context.authorize_topic(READ_TOPIC, fetched.topic)
@@ -122,7 +122,7 @@ class Reading:
             return self._refused(fetched, error.code), 0
 
     def _chosen(self, fetched: FetchedPartition, left: int | None) -> tuple[PartitionAnswer, int]:
-        """Answer as a follower, or as a leader whose client has a rack."""
+        """Return the answer of a follower, or of a leader to a client with a rack; see `_partition`."""
         context = self.context
         partition = context.find_partition(fetched.topic, fetched.index)
         if partition is None or not serves_as_follower(context.node, partition, context.version):
@@ -192,11 +192,11 @@ class Reading:
         limit: int,
         region: Region | Converted | None,
     ) -> tuple[PartitionAnswer, int]:
-        """Return the answer with what was read for it, and how many bytes that is."""
+        """Return the answer with the records that were read, and their size in bytes."""
         if region is None:
             return answer, 0
         if region.next_offset < limit and fetched.fetch_offset < log.segments[-1].base_offset:
-            self.urgent = True  # a read ends with its segment, but what follows is there already: do not wait for it
+            self.urgent = True  # a read ends with its segment, but the next one has more: there is no need to wait
         if answer.aborted_transactions is not None:
             answer.aborted_transactions = [
                 PartitionAnswer.AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
@@ -206,7 +206,7 @@ class Reading:
         return answer, region.size_bytes
 
     def _wanted_of(self, fetched: FetchedPartition, limit: int, left: int) -> Wanted:
-        """Return what is wanted in a format that the client knows, which may not be the one in which it is stored."""
+        """Return what to read. If the client does not know the stored format, it asks for an older one."""
         version = self.context.version
         return Wanted(
             fetched.fetch_offset,
@@ -218,7 +218,10 @@ class Reading:
         )
 
     def _diverges(self, fetched: FetchedPartition, partition: Partition, answer: PartitionAnswer) -> bool:
-        """KIP-320: whether what the client read last is not in this log; then the answer says from where on."""
+        """Return whether the client's last record is not in this log, and put the end of its epoch into the answer.
+
+        Raise KafkaError(OFFSET_OUT_OF_RANGE) if the epoch is unknown (KIP-320).
+        """
         epoch, end_offset = partition.end_offset_for_epoch(fetched.last_fetched_epoch)
         if epoch < 0 or end_offset < 0:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"epoch {fetched.last_fetched_epoch} is unknown")
@@ -231,37 +234,35 @@ class Reading:
     # --- answering ------------------------------------------------------------------------------
 
     def enough(self) -> bool:
-        """Whether there is nothing to wait for.
+        """Return whether the answer can be sent now.
 
-        As in Kafka, an unknown partition does not hurry the known ones: a client that keeps asking for it would spin.
+        As in Kafka, an unknown partition does not end the wait: a client that keeps asking for it would spin.
         """
         return self.urgent or self.size_bytes >= self.min_bytes or self.unreadable == len(self.answers)
 
     def response(self) -> FetchResponse:
-        """The answer; with an incremental session, only of partitions that have news."""
+        """Return the answer. In an incremental session it has only the partitions that have changed."""
         if self._is_throttled(sum(size_bytes > 0 for _, _, size_bytes in self.answers)):
             return self._throttled()
         topics: Topics = {}
         self._put(topics, self.answers)
         return self._assembled(topics)
 
-    def _is_throttled(self, told: int) -> bool:
-        """Charge an answer with the records of so many partitions; return whether its client has to wait for it."""
-        context, size_bytes = self.context, self.size_bytes + ANSWER_BYTES + told * PARTITION_BYTES
-        if context.usage is None or not context.cluster.quotas.charge_bytes(context, FETCHED, size_bytes):
-            return False
-        context.cluster.quotas.take_back(context, FETCHED, size_bytes)
-        return True
+    def _is_throttled(self, partition_count: int) -> bool:
+        """Charge the quota with an answer for this many partitions. Return whether the client is throttled."""
+        context, size_bytes = self.context, self.size_bytes + ANSWER_BYTES + partition_count * PARTITION_BYTES
+        usage = context.usage
+        return usage is not None and not context.cluster.quotas.charge_fetched(context, usage, size_bytes)
 
     def _throttled(self) -> FetchResponse:
-        """Return an empty answer: the client asks again once it may."""
+        """Return an empty answer: the client asks again after the throttle time."""
         if self.session is None or self.request.session_epoch > INITIAL_EPOCH:
             return FetchResponse(session_id=NO_SESSION if self.session is None else self.session.session_id)
         self.context.node.sessions.remove(self.session.session_id)
         return FetchResponse(session_id=NO_SESSION)
 
     def _put(self, topics: Topics, answers: Sequence[Answered]) -> None:
-        """Put the answers that the client is to be told with those of their topics."""
+        """Add the answers to those of their topics."""
         for fetched, answer, _ in answers if self.session is None else self._news(self.session, answers):
             topic = topics.get(fetched.topic)
             if topic is None:
@@ -274,14 +275,14 @@ class Reading:
 
     def _news(self, session: FetchSession, answers: Sequence[Answered]) -> list[Answered]:
         incremental = self.request.session_epoch > INITIAL_EPOCH
-        told = []
+        changed = []
         for fetched, answer, size_bytes in answers:
             news = fetched.news(answer.high_watermark, answer.log_start_offset, answer.error_code, size_bytes)
             if news or not incremental or answer.diverging_epoch is not None:
-                told.append((fetched, answer, size_bytes))
+                changed.append((fetched, answer, size_bytes))
             if size_bytes:
                 session.served(fetched)
-        return told
+        return changed
 
     def _assembled(self, topics: Topics) -> FetchResponse:
         session_id = NO_SESSION if self.session is None else self.session.session_id
@@ -295,24 +296,24 @@ class Reading:
 
 
 class LongReading(Reading):
-    """One pass in steps, over partitions of which there may be many: what is kept of each is as little as possible.
+    """One pass in steps over many partitions. It keeps as little as possible for each.
 
-    `found` has the answers with records, `refused` the errors, and `told` what is news for an incremental session. All
-    else is looked up when the answer is written, which uses `wanted` up.
+    `found` has the answers with records, `refused` the errors, and `changed` the partitions that have changed for an
+    incremental session. Everything else is looked up when the answer is written; that empties `wanted`.
     """
 
-    __slots__ = ("found", "refused", "told")
+    __slots__ = ("found", "refused", "changed")
 
     def _begin(self) -> None:
         super()._begin()
         self.found: dict[FetchedPartition, tuple[PartitionAnswer, int]] = {}
         self.refused: dict[FetchedPartition, ErrorCode] = {}
-        self.told: set[FetchedPartition] | None = None
+        self.changed: set[FetchedPartition] | None = None
         if self.session is not None and self.request.session_epoch > INITIAL_EPOCH:
-            self.told = set()
+            self.changed = set()
 
     def read_in_steps(self) -> Steps[None]:
-        """Look at all partitions, a portion at a time."""
+        """Read all partitions, a portion at a time."""
         self._begin()
         for portion in chunks(self.wanted):
             for fetched in portion:
@@ -320,7 +321,7 @@ class LongReading(Reading):
             yield
 
     def read_again(self, fetched: FetchedPartition) -> Steps[None]:
-        """Look at one partition anew."""
+        """Read one partition again."""
         _, size_bytes = self.found.pop(fetched, (None, 0))
         self.refused.pop(fetched, None)
         self.size_bytes -= size_bytes
@@ -333,21 +334,21 @@ class LongReading(Reading):
             self.found[fetched] = answer, size_bytes
         elif code and code not in UNREADABLE:
             self.refused[fetched] = code
-        if self.told is not None and (
+        if self.changed is not None and (
             size_bytes
             or code
             or answer.diverging_epoch is not None
             or fetched.has_moved(answer.high_watermark, answer.log_start_offset)
         ):
-            self.told.add(fetched)
+            self.changed.add(fetched)
 
     def _partition_in_steps(self, fetched: FetchedPartition) -> Steps[tuple[PartitionAnswer, int]]:
-        """Answer as `_partition` does, also where records are to be converted."""
+        """Return what `_partition` does, also if records must be converted."""
         while True:
             try:
                 return self._partition(fetched, self._left())
             except Conversion as needed:
-                conversion = needed.with_traceback(None)  # which would hold this frame
+                conversion = needed.with_traceback(None)  # the traceback would keep this frame alive
             found: Region | Converted | KafkaError | None
             try:
                 found = yield from read_for_client_in_steps(conversion.log, conversion.wanted)
@@ -362,7 +363,7 @@ class LongReading(Reading):
         if isinstance(found, KafkaError):
             return self._refused(fetched, found.code), 0
         if isinstance(found, Converted) and found.next_offset < conversion.wanted.limit_offset:
-            self.urgent = True  # there is more, of which no more is converted now
+            self.urgent = True  # there is more, which the next fetch converts
         return self._filled(fetched, conversion.answer, conversion.log, conversion.wanted.limit_offset, found)
 
     # --- answering ------------------------------------------------------------------------------
@@ -371,18 +372,18 @@ class LongReading(Reading):
         return self.urgent or self.size_bytes >= self.min_bytes or self.unreadable == len(self.wanted)
 
     def read_for_response(self) -> Steps[FetchResponse]:
-        """Look at all partitions for the last time, and answer."""
+        """Read all partitions for the last time, and return the answer."""
         yield from self.read_in_steps()
         return (yield from self.response_in_steps())
 
     def response_in_steps(self) -> Steps[FetchResponse]:
-        """The answer, put together a portion at a time; with an incremental session, only of partitions with news."""
+        """Return the answer as `response` does, built a portion at a time."""
         if self._is_throttled(len(self.found)):
             return self._throttled()
         by_topic: dict[str | bytes, list[FetchedPartition]] = {}
         for portion in taken(self.wanted):
             for fetched in portion:
-                if self.told is None or fetched in self.told:
+                if self.changed is None or fetched in self.changed:
                     by_topic.setdefault(fetched.topic, []).append(fetched)
             yield
         topics: Topics = {}
@@ -397,7 +398,7 @@ class LongReading(Reading):
         return self._assembled(topics)
 
     def answer(self, fetched: FetchedPartition) -> PartitionAnswer:
-        """Return what the client is told of a partition; its session remembers that."""
+        """Return the answer for a partition, and note it in the session."""
         answer, size_bytes = self.found.pop(fetched, (None, 0))
         if answer is None:
             code = self.refused.get(fetched)
@@ -410,7 +411,7 @@ class LongReading(Reading):
 
 
 class _Answers:
-    """The answers for partitions, each made when it is its turn to be written, and kept by nobody."""
+    """The answers for partitions. Each is built when it is encoded, and not kept."""
 
     def __init__(self, reading: LongReading, partitions: list[FetchedPartition]) -> None:
         self._reading = reading

@@ -1,14 +1,14 @@
-"""FindCoordinator: which node looks after a group or a transactional id.
+"""FindCoordinator: which node coordinates a group or a transactional id.
 
-Behaviour: a group is looked after by the node that leads its partition of `__consumer_offsets`, a transactional id by
-that of its partition of `__transaction_state`; the first such request creates the topic. Kafka answers
-COORDINATOR_NOT_AVAILABLE until it is there, and clients ask again. Where nobody leads the partition, or the topic
-cannot be created, COORDINATOR_NOT_AVAILABLE is the answer here too.
+Behaviour: the coordinator of a group is the leader of its partition of `__consumer_offsets`; that of a transactional
+id leads its partition of `__transaction_state`. The first request creates the topic and is answered at once; Kafka
+answers COORDINATOR_NOT_AVAILABLE until the topic exists, and clients ask again. If the partition has no leader, or the
+topic cannot be created, the answer is COORDINATOR_NOT_AVAILABLE here too.
 
 Versions: 1 brought the kind of key and error messages, 3 flexible fields, 4 several keys in one request (KIP-699), 5
 TRANSACTION_ABORTABLE (never answered here), 6 keys of share groups (KIP-932).
 
-Not implemented: share groups, whose keys are refused with INVALID_REQUEST, as by a Kafka without share groups.
+Not implemented: share groups. Their keys are refused with INVALID_REQUEST, as by Kafka without share groups.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ Coordinator = FindCoordinatorResponse.Coordinator
 
 TO_FIND = {0: DESCRIBE_GROUP, 1: DESCRIBE_TRANSACTIONAL_ID}  # by the type of the key
 FIRST_WITH_SEVERAL_KEYS = 4
-NO_ERROR_TEXT = "NONE"  # what Kafka answers in the versions with one key
+NO_ERROR_TEXT = "NONE"  # Kafka's error message of success in versions with one key
 
 
 @handles(ApiKey.FIND_COORDINATOR, durable=True)
 def find_coordinator(context: RequestContext, request: FindCoordinatorRequest) -> Steps[FindCoordinatorResponse]:
     if context.version < FIRST_WITH_SEVERAL_KEYS or request.coordinator_keys:
-        with contextlib.suppress(KafkaError):  # it is told with each key
+        with contextlib.suppress(KafkaError):  # each key is answered with the error below
             yield from context.cluster.coordinators.of_keys(request.key_type).log.create_in_steps()
     if context.version >= FIRST_WITH_SEVERAL_KEYS:
         coordinators = yield from each(

@@ -1,15 +1,13 @@
-"""DescribeGroups, ListGroups, DeleteGroups: what administrators see of groups, and how they remove them.
+"""DescribeGroups, ListGroups, DeleteGroups: groups as administrators see and delete them.
 
-Behaviour: DescribeGroups tells of classic groups. What their members tell their leader stands there only while the
-group is stable, what they have been assigned also afterwards. ListGroups tells of groups of every kind that the node
-asked looks after, filtered by state and type without regard to case. DeleteGroups removes groups without members, with
-all that they have committed. Each group is answered for itself.
+Behaviour: DescribeGroups describes classic groups. It shows the metadata of members only while the group is stable,
+their assignments also afterwards. ListGroups lists the groups of every kind that the node coordinates; its filters for
+state and type ignore case. DeleteGroups deletes groups without members, with their offsets. Each group succeeds or
+fails by itself.
 
-Versions: DescribeGroups 3 brought authorized operations, 4 instance ids, 6 GROUP_ID_NOT_FOUND (KIP-1043; before, a
-group that is not there is Dead). ListGroups 4 brought states (KIP-518), 5 types (KIP-848). DeleteGroups 2 flexible
-fields.
-
-Not implemented: nothing.
+Versions: DescribeGroups 3 brought authorized operations, 4 instance ids, 6 GROUP_ID_NOT_FOUND (KIP-1043; before, an
+unknown group is described as Dead). ListGroups 4 brought states (KIP-518), 5 types (KIP-848). DeleteGroups 2 has
+flexible fields.
 """
 
 from __future__ import annotations
@@ -58,7 +56,7 @@ def _described(context: RequestContext, group_id: str) -> Described:
     except KafkaError as error:
         return Described(group_id=group_id, error_code=error.code)
     try:
-        return groups.classic(group_id).described()
+        return groups.classic_group(group_id).described()
     except KafkaError as error:
         described = Described(group_id=group_id, group_state=DEAD)
         if context.version >= FIRST_WITH_NOT_FOUND:
@@ -72,12 +70,12 @@ def list_groups(context: RequestContext, request: ListGroupsRequest) -> Steps[Li
     types = {type.lower() for type in request.types_filter}
     groups = context.cluster.groups
     response = ListGroupsResponse()
-    all_are_told = context.allows(DESCRIBE_CLUSTER)
+    may_see_all = context.allows(DESCRIBE_CLUSTER)
     for group in groups.groups.present():
         yield
         if groups.node_of(group.group_id) is not context.node or groups.groups.get(group.group_id) is not group:
             continue
-        if not all_are_told and not context.allows(DESCRIBE_GROUP, group.group_id):
+        if not may_see_all and not context.allows(DESCRIBE_GROUP, group.group_id):
             continue
         if (not states or group.state_name.lower() in states) and (not types or group.type.value in types):
             listed = ListGroupsResponse.ListedGroup(

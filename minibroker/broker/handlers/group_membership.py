@@ -1,16 +1,14 @@
-"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup: how the members of a classic group come, stay and go.
+"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup: how members of a classic group join, stay and leave.
 
-Behaviour: JoinGroup waits until all members have joined or the rebalance timeout is up, SyncGroup until the leader has
-brought the assignment. Who joins without an id and is no static member is given one, and comes again with it (KIP-394).
-A static member that comes back takes its place again, and whoever had it is fenced (KIP-345). What is answered has been
-recorded in `__consumer_offsets`: after a restart of the broker members go on in their generation. A client that goes
-away while it waits is noticed, as in Kafka, only by its session timeout.
+Behaviour: JoinGroup waits until all members have joined or the rebalance timeout is over, SyncGroup until the leader
+has sent the assignment. A dynamic member that joins without an id gets one, and joins again with it (KIP-394). A
+static member that comes back keeps its place, and its old member id is fenced (KIP-345). Answers are sent after their
+records are in `__consumer_offsets`, so members keep their generation when the broker restarts. If a client disconnects
+while it waits, its member leaves only by the session timeout, as in Kafka.
 
-Versions: JoinGroup 1 brought the rebalance timeout (the session's before), 4 the required member id, 5 static members,
-7 the protocol type, 8 a reason (KIP-800), 9 an assignment that is to be skipped (KIP-814). SyncGroup 3, Heartbeat 3
-static members, SyncGroup 5 protocol type and name. LeaveGroup 3 several members at once, 5 reasons.
-
-Not implemented: nothing.
+Versions: JoinGroup 1 brought the rebalance timeout (before, the session timeout is used), 4 the required member id, 5
+static members, 7 the protocol type, 8 a reason (KIP-800), 9 skip_assignment (KIP-814). SyncGroup 3 and Heartbeat 3
+brought static members, SyncGroup 5 protocol type and name, LeaveGroup 3 several members at once, 5 reasons.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ from minibroker.protocol.messages.groups import (
 )
 
 FIRST_JOIN_WITH_REBALANCE_TIMEOUT = 1
-FIRST_JOIN_WITHOUT_PROTOCOL = 7  # from then on there need not be one in an answer
+FIRST_JOIN_WITHOUT_PROTOCOL = 7  # the protocol name may be null from this version on
 FIRST_SYNC_WITH_PROTOCOL = 5
 FIRST_LEAVE_WITH_SEVERAL = 3
 UNKNOWN_MEMBER = ""
@@ -107,7 +105,7 @@ def leave_group(context: RequestContext, request: LeaveGroupRequest) -> LeaveGro
     except KafkaError as error:
         if error.code != ErrorCode.UNKNOWN_MEMBER_ID:
             raise
-        left = [  # there is no such group, and that is told of each
+        left = [  # the group does not exist: each member gets the error
             Left(member_id=each.member_id, group_instance_id=each.group_instance_id, error_code=error.code)
             for each in members
         ]
@@ -115,5 +113,5 @@ def leave_group(context: RequestContext, request: LeaveGroupRequest) -> LeaveGro
 
 
 def caller_of(context: RequestContext) -> Caller:
-    """Return who has sent the request that is being handled."""
+    """Return the sender of the request."""
     return Caller(context.client_id or "", f"/{context.connection.host}", context.version, context.principal)

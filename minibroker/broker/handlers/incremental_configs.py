@@ -1,11 +1,12 @@
-"""IncrementalAlterConfigs: settings of topics, brokers, groups and subscriptions, and levels of loggers, changed.
+"""IncrementalAlterConfigs: changes settings of topics, brokers, groups and metrics subscriptions, and logger levels.
 
-Behaviour: a change is checked with all that is set on its resource, and is made whole or not at all; each resource
-stands alone. It is recorded in the metadata log and in force when the answer is sent; only the levels of loggers are
-not kept. The broker without a name stands for all brokers; any other, and its loggers, are changed at its own node. A
-setting that cannot change while the broker runs is refused. A setting of brokers that has no effect here, and a name
-that nobody knows, is kept, as in Kafka; the log says so. Where several brokers share a process, a log goes by what its
-leader's node has for itself; what the process has but once, such as the cleaner, goes by the node with the lowest id.
+Behaviour: a change is checked together with the other settings of its resource, and made as a whole or not at all.
+Each resource succeeds or fails by itself. The change is recorded in the metadata log and in effect before the answer;
+only levels of loggers are not recorded. The empty broker name means all brokers. The settings and loggers of one
+broker are changed by its own node only. A setting that cannot change while the broker runs is refused. Unknown names,
+and broker settings without effect here, are recorded as in Kafka, with a warning in the log. If several brokers share
+a process, a log uses the settings of its leader's node. The process has only one cleaner, for example; such parts use
+the settings of the node with the lowest id.
 
 Versions: 1 has flexible fields.
 """
@@ -15,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
-from minibroker.broker.configs.client_metrics import CLIENT_METRICS_SETTINGS, validate_client_metrics
+from minibroker.broker.configs.client_metrics import CLIENT_METRICS_SETTINGS, MATCH, validate_client_metrics
 from minibroker.broker.configs.config_changes import Change, ChangeKind, check_sizes, differences, outcome
 from minibroker.broker.configs.group_settings import GROUP_SETTINGS, validate_group_overrides
 from minibroker.broker.configs.logger_levels import change_levels
@@ -66,9 +67,9 @@ def incremental_alter_configs(
 def altered(
     context: RequestContext, resources: Sequence[AskedResource], *, validate_only: bool, loggers: bool
 ) -> Steps[list[Altered]]:
-    """Make the changes of all resources, each alone, unless they are only to be checked; an answer for each.
+    """Check the changes of all resources, make them unless `validate_only`, and return a result for each.
 
-    `loggers` says whether levels of loggers can be among them.
+    `loggers` is whether levels of loggers may be changed.
     """
     counts = yield from counted([(resource.resource_type, resource.resource_name) for resource in resources])
     change = partial(_altered, context, counts, validate_only=validate_only, loggers=loggers)
@@ -103,7 +104,7 @@ def _altered(
 
 
 def _decided(context: RequestContext, resource: AskedResource) -> dict[str, str | None]:
-    """Return what the change comes to: new texts by name, None for what is removed. Raises KafkaError."""
+    """Return the new texts of the changed settings by name; None for those that are removed. Raise KafkaError."""
     _check_form(resource)
     if resource.resource_type == ResourceType.TOPIC:
         return _topic_change(context, resource.resource_name, _changes(resource))
@@ -160,7 +161,7 @@ def _broker_change(context: RequestContext, name: str, changes: Sequence[Change]
     changed = differences(current, texts)
     if name:
         _check_listeners(context, changed, texts)
-    # What is set again to the same value is recorded, too, as by Kafka: it has files of keys read again.
+    # Settings that are set to the same value again are recorded too, as in Kafka: this rereads key store files.
     changed |= {change.name: texts[change.name] for change in changes if change.kind is ChangeKind.SET}
     is_named = any(change.name == MINIMUM_ISR for change in changes)
     if is_named and cluster.image.features.get(ELIGIBLE_LEADER_REPLICAS):
@@ -169,7 +170,7 @@ def _broker_change(context: RequestContext, name: str, changes: Sequence[Change]
 
 
 def _rows_of_lists(changes: Iterable[Change]) -> dict[str, Setting]:
-    """The rows of the brokers' settings that are added to or subtracted from. Raises KafkaError(INVALID_CONFIG)."""
+    """Return the rows of settings with values to append or subtract. Raise KafkaError(INVALID_CONFIG)."""
     changed = [(change, broker_setting(change.name)) for change in changes if change.kind in LIST_CHANGES]
     for change, row in changed:
         if row.type is ConfigType.UNKNOWN:
@@ -181,7 +182,7 @@ def _rows_of_lists(changes: Iterable[Change]) -> dict[str, Setting]:
 
 
 def _check_listeners(context: RequestContext, changed: Iterable[str], texts: Mapping[str, str]) -> None:
-    """Check what is changed for listeners that are open, and the keys of all. Raises KafkaError(INVALID_REQUEST)."""
+    """Check the changes for open listeners, and the key stores of all. Raise KafkaError(INVALID_REQUEST)."""
     node = context.node
     if any(name.startswith("listener.name.") for name in changed):
         from minibroker.broker.configs.settings_without_effect import is_fixed_once_open, listener_of
@@ -204,7 +205,7 @@ def _check_listeners(context: RequestContext, changed: Iterable[str], texts: Map
 
 
 def _check_minimum_isr(name: str, text: str | None) -> None:
-    """KIP-966 has one value for all brokers. Raises KafkaError(INVALID_CONFIG)."""
+    """Raise KafkaError(INVALID_CONFIG) unless one value is set for all brokers, as KIP-966 needs it."""
     if name:
         message = f"Broker-level {MINIMUM_ISR} cannot be altered while ELR is enabled."
         raise KafkaError(ErrorCode.INVALID_CONFIG, message)
@@ -225,11 +226,16 @@ def _client_metrics_change(context: RequestContext, name: str, changes: Iterable
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
     current = context.cluster.image.configs.get((ResourceType.CLIENT_METRICS, name), {})
-    return differences(current, validate_client_metrics(outcome(CLIENT_METRICS_SETTINGS, current, changes)))
+    texts = validate_client_metrics(outcome(CLIENT_METRICS_SETTINGS, current, changes))
+    if MATCH in texts:
+        from minibroker.broker.client_telemetry import compiled_patterns  # which hardly any broker needs
+
+        compiled_patterns(texts[MATCH])
+    return differences(current, texts)
 
 
 def _change_loggers(context: RequestContext, resource: AskedResource, *, validate_only: bool) -> None:
-    """Raises KafkaError: INVALID_REQUEST, INVALID_CONFIG."""
+    """Change the levels of loggers, unless `validate_only`. Raise KafkaError(INVALID_REQUEST or INVALID_CONFIG)."""
     _check_form(resource)
     name, node_id = resource.resource_name, context.node.node_id
     if not INTEGER.fullmatch(name):

@@ -1,9 +1,9 @@
-"""An OffsetCommit like the one before: all is known of it but the offsets and their leader epochs.
+"""A fast path for an OffsetCommit that differs from the one before only in offsets and leader epochs.
 
-A consumer commits for the same partitions again and again, as the same member, and mostly without metadata. If the rest
-of a request is the same bytes as in the one before, and nothing was changed since in the cluster's metadata, then
-neither the request nor its answer goes through the codec, and the records are made by a template. Whether the member
-may commit is asked each time. Whatever is not plain here is left to `offset_commit`: nothing is refused by this way.
+A consumer commits for the same partitions again and again, as the same member, and mostly without metadata. If all
+other bytes of a request are those of the one before, and the cluster's metadata has not changed since, neither the
+request nor its answer goes through the codec, and a template makes the records. The member is checked each time. This
+path refuses nothing: it leaves everything unusual to `offset_commit`.
 
     size  key  version  correlation id | client id ... partition | offset  epoch | metadata ... | offset  epoch | ...
 """
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 START_BYTES = 8  # key, version and correlation id
 SAID = Struct(">qi")  # offset and leader epoch
-FIRST_KNOWN = 6  # which brought leader epochs; the time to keep an offset had gone before
+FIRST_KNOWN = 6  # has leader epochs, and no retention time any more
 
 
 class KnownCommit:
-    """The last OffsetCommit of a connection, and what is known of the next one.
+    """The last OffsetCommit of a connection, and what the next one will have in common with it.
 
-    It holds for one state of the cluster's metadata, configs and rights: `commits` counts their changes.
+    It is valid for one state of the cluster's metadata, configs and rights: `commits` counts their changes.
     """
 
     __slots__ = (
@@ -65,7 +65,7 @@ class KnownCommit:
         offsets: Sequence[Committed],
         response: OffsetCommitResponse,
     ) -> None:
-        """`frame` has the request, `offsets` all that it asked for. Raise ValueError if the next cannot be known."""
+        """Remember the request in `frame`, and all of its `offsets`. Raise ValueError if its encoding is unusual."""
         self.version = context.version
         self._cluster = context.cluster
         self._commits = context.cluster.commits
@@ -78,7 +78,7 @@ class KnownCommit:
         self._around = _around(frame, request, self.version)
         self._layout = Struct(">" + "qi".join(f"{len(piece)}s" for piece in self._around))
         if len(self._around) != len(offsets) + 1 or not self._is_like(frame):
-            raise ValueError("It is not encoded as others are.")
+            raise ValueError("The request is encoded in an unusual way.")
         self._answer = self._encoded(0, response)[START_BYTES:]
 
     def _encoded(self, correlation_id: int, response: OffsetCommitResponse) -> Any:
@@ -86,7 +86,7 @@ class KnownCommit:
         return encoded(response, self.version, start, correlation_id)[0]
 
     def answer(self, correlation_id: int, failure: KafkaError | None) -> Any:
-        """Return the frame of the answer to all that was asked, with what broke the promise, or None."""
+        """Return the frame of the answer, with the error for all partitions if the write has failed."""
         if failure is None:
             return SIZE_AND_CORRELATION_ID.pack(SIZE.size + len(self._answer), correlation_id) + self._answer
         header_bytes = len(answer_start(response_header_version(self.key, self.version))) - START_BYTES
@@ -97,7 +97,7 @@ class KnownCommit:
         return self._encoded(correlation_id, response)
 
     def run(self, cluster: Broker, correlation_id: int, frame: memoryview) -> Any:
-        """Record what is in `frame`, and return its answer; None, and nothing is done, if `offset_commit` is to."""
+        """Commit the offsets in `frame`, and return the answer. Return None if `offset_commit` must handle it."""
         if len(frame) != self._size or cluster.commits != self._commits or cluster is not self._cluster:
             return None
         said = self._layout.unpack_from(frame, START_BYTES)
@@ -128,7 +128,7 @@ def remember(
     offsets: Sequence[Committed],
     response: OffsetCommitResponse,
 ) -> None:
-    """Know the next OffsetCommit of this connection, if this is the second one in a row of its size and group."""
+    """Prepare for the next OffsetCommit if this is the connection's second in a row of the same size and group."""
     connection, frame = context.connection, context.frame
     if frame is None or context.version < FIRST_KNOWN or context.must_sync or context.usage is not None:
         return
@@ -147,7 +147,7 @@ def _known(
 ) -> KnownCommit | None:
     answered = sum(len(topic.partitions) for topic in response.topics)
     if answered > len(offsets) or any(committed.metadata for _, _, committed in offsets):
-        return None  # some were refused, or are more than an offset
+        return None  # some were refused, or have metadata
     try:
         return KnownCommit(context, frame, request, offsets, response)
     except ValueError:
@@ -170,7 +170,7 @@ class DueCommit:
 
 
 def _around(frame: memoryview, request: OffsetCommitRequest, version: int) -> tuple[bytes, ...]:
-    """Return what stands before, between and behind the offsets in a frame."""
+    """Return the bytes of a frame before, between and behind the offsets."""
     body = request.encode(version)
     marked = OffsetCommitRequest.decode(body, version)
     for topic in marked.topics:

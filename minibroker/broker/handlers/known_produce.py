@@ -1,9 +1,9 @@
-"""A Produce like the one before: its connection, partition and answer are known without decoding it.
+"""A fast path for a Produce that differs from an earlier one only in its records, so that it need not be decoded.
 
-What stands between the correlation id and the records of a Produce is mostly the same bytes in one request after the
-other: client id, acks, timeout, topic, partition. If they are, and nothing was changed since that decides what becomes
-of them, only the records differ. Whatever is not plain here is left to `produce`, which decodes: nothing is refused by
-this way.
+The bytes between the correlation id and the records of a Produce (client id, acks, timeout, topic, partition) are
+mostly the same in one request after the other. If they are, and the cluster's metadata, configs and rights have not
+changed since, only the records are new. This path refuses nothing: it leaves everything unusual to `produce`, which
+decodes.
 
     size  key  version  correlation id | head: client id ... partition | length  records | tail: empty tags
 """
@@ -45,14 +45,14 @@ FIRST_WITH_START = 5
 TAIL = bytes(3)  # no tags of the partition, the topic and the request
 LENGTH = Struct(">i")
 SIZE = Struct(">i")
-MAX_KNOWN = 64  # of one connection; each takes about a kilobyte
+MAX_KNOWN = 64  # partitions of a connection; each takes about 1 KB
 
 
 class KnownProduce:
-    """A Produce of a connection that had one batch for one partition, and what is known of the next one.
+    """A Produce with one batch for one partition, and what the next one will have in common with it.
 
-    It holds for one state of the cluster's metadata, configs and rights: `commits` counts their changes. `others` has,
-    by their heads, those that this connection sends to other partitions, itself included.
+    It is valid for one state of the cluster's metadata, configs and rights: `commits` counts their changes. `others`
+    has those of all partitions of the connection by their heads, itself included.
     """
 
     __slots__ = (
@@ -82,7 +82,7 @@ class KnownProduce:
         topic: TopicAnswer,
         others: dict[bytes, KnownProduce],
     ) -> None:
-        """`topic` names the topic as the request did."""
+        """Remember a request. `topic` has the topic's name or id, as in the request."""
         self.version = version = context.version
         self.others = others
         self._cluster = context.cluster
@@ -98,7 +98,7 @@ class KnownProduce:
         self._layout = Struct(f">ii{len(before)}s{'q' * self._values}{len(after)}s")
 
     def _answer_around(self) -> tuple[bytes, bytes]:
-        """Return the bytes of an answer between correlation id and base offset, and behind the last of its values."""
+        """Return the bytes of an answer between correlation id and base offset, and behind its last value."""
         marks = bytes(range(1, 8 * 3 + 1))
         first, time, start = Struct(">qqq").unpack(marks)
         answer = PartitionAnswer(
@@ -114,7 +114,7 @@ class KnownProduce:
         return encoded(ProduceResponse(responses=[topic]), self.version, start, correlation_id)[0]
 
     def answer(self, correlation_id: int, values: tuple[int, ...]) -> bytes:
-        """Return the frame of an answer with as many `values` as its version has: offset, append time, log start."""
+        """Return the frame of an answer. `values` are offset, append time and log start, or those its version has."""
         before, after = self._around
         return self._layout.pack(self._size, correlation_id, before, *values, after)
 
@@ -125,7 +125,7 @@ class KnownProduce:
         return self._encoded(correlation_id, answer)
 
     def run(self, cluster: Broker, correlation_id: int, frame: memoryview) -> Any:
-        """Append what is in `frame`, and return its answer; None, and nothing is done, if `produce` is to do it."""
+        """Append the records in `frame`, and return the answer. Return None if `produce` must handle it."""
         head_end = START_BYTES + len(self._head)
         if frame[START_BYTES:head_end] != self._head:
             other = self.others.get(bytes(frame[START_BYTES:head_end]))
@@ -165,22 +165,22 @@ class KnownProduce:
         return DueProduce(self, correlation_id, log.pending, values)
 
     def _may_join(self, cluster: Broker, records: memoryview) -> bool:
-        """Return whether the batch is in an open transaction, and nothing is to be waited for. Raise KafkaError."""
+        """Return whether the partition is in the batch's transaction already, without a wait. Raise KafkaError."""
         from minibroker.broker.transactions.verification import check_produce  # most producers have no transactions
 
         header, transactional_id = read_header(records), self._transactional_id
         if transactional_id is None or header.producer_id < 0:
             return False
         joined = check_produce(cluster.transactions, self._partition, header, transactional_id, self.version)
-        return joined is None or joined.is_kept
+        return joined is None or joined.is_over
 
     def is_like(self, frame: memoryview) -> bool:
-        """Whether a frame differs from the last one in its records only."""
+        """Return whether a frame differs from the last one only in its records."""
         head_end = START_BYTES + len(self._head)
         return frame[START_BYTES:head_end] == self._head and self._records(frame, head_end) is not None
 
     def _records(self, frame: memoryview, position: int) -> memoryview | None:
-        """The records whose length stands at `position`, if they are followed by what is known and nothing else."""
+        """Return the records whose length is at `position`, or None unless the known bytes follow, and nothing else."""
         if not self._tail:
             (length,) = LENGTH.unpack_from(frame, position)
             return frame[position + LENGTH.size :] if length == len(frame) - position - LENGTH.size else None
@@ -202,7 +202,10 @@ def remember(
     topic: TopicAnswer,
     transactional_id: str | None,
 ) -> None:
-    """Know the next Produce to this partition, if this is the second one of this connection; that had these records."""
+    """Prepare for the next Produce to this partition, if this is the connection's second one.
+
+    `records_bytes` is the size of the records in the present request.
+    """
     connection, frame = context.connection, context.frame
     if frame is None or context.usage is not None:
         return
@@ -221,7 +224,7 @@ def remember(
 
 
 def _head_of(frame: memoryview, version: int, records_bytes: int) -> bytes:
-    """Return what stands before the length of the records."""
+    """Return the bytes of a frame between the correlation id and the length of the records."""
     behind_bytes = records_bytes + LENGTH.size
     if version >= FIRST_FLEXIBLE:
         behind_bytes = records_bytes + 1 + ((records_bytes + 1).bit_length() - 1) // 7 + len(TAIL)
@@ -248,7 +251,7 @@ class DueProduce:
 
 
 def lost(answer: PartitionAnswer, failure: KafkaError) -> None:
-    """Put into an answer that its batch was not written, or not synced, as the topic asks."""
+    """Put an error into an answer whose batch was not written, or not synced as the topic's settings ask."""
     answer.error_code = failure.code
     answer.error_message = failure.message
     answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1

@@ -1,15 +1,14 @@
-"""DescribeLogDirs and AlterReplicaLogDirs: where the node's logs lie, and moving them (KIP-113, KIP-827).
+"""DescribeLogDirs and AlterReplicaLogDirs: list the node's log directories, and move logs (KIP-113, KIP-827).
 
-Behaviour: every directory is listed, also one without a log that was asked for; topics and partitions that are not
-there are passed over, and so is the metadata log, as in Kafka. A node lists the partitions of which it has a replica. A
-log is moved while it is read and appended to, and the answer is sent when the move has been taken on; until it is done,
-the copy is listed too, with how far it is behind. To ask for the directory that the log lies in cancels its move. A log
-that is not there yet is made in the directory that was asked for. The nodes of a process share their logs, and move
-them together.
+Behaviour: all directories are listed, also those without any of the requested logs. Unknown topics and partitions and
+the metadata log are left out, as in Kafka. A node lists the partitions of which it has a replica. Logs can be read and
+appended to while they are moved. The answer is sent when the move has begun; until it ends, the copy is listed too,
+with its lag. A request for the directory in which a log is cancels its move. If a partition does not exist yet, its
+log will be created in the requested directory. The nodes of a process share their logs, and move them together.
 
-Versions: of DescribeLogDirs 1 and 2 say the same as 0, 2 in flexible fields; 3 brought an error for the whole request,
-4 the space of each directory's file system, 5 whether a directory takes no new logs, which none does here. The versions
-of AlterReplicaLogDirs say the same, 2 with flexible fields.
+Versions: DescribeLogDirs 1 and 2 are like 0, 2 with flexible fields; 3 brought an error for the whole request, 4 the
+size and free space of each directory's file system, 5 whether a directory is cordoned, which none is here.
+AlterReplicaLogDirs 1 and 2 are like 0, 2 with flexible fields.
 
 Not implemented: limits on how fast logs are moved.
 """
@@ -22,7 +21,7 @@ from collections import defaultdict
 
 from minibroker.broker.metadata.partitions import METADATA_TOPIC
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.refusals import refused, tell_refusals
+from minibroker.broker.requests.refusals import log_refusals, refused
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import ALTER_CLUSTER, DESCRIBE_CLUSTER
 from minibroker.protocol.apis import ApiKey
@@ -49,7 +48,7 @@ MovedPartition = MovedTopic.AlterReplicaLogDirPartitionResult
 FIRST_WITH_SPACE = 4
 NO_UNIQUE = "0" * 32  # for the length of a name
 
-# Partitions by topic; None stands for all there are.
+# Partition indexes by topic name; None means all.
 Asked = dict[str, set[int]] | None
 
 
@@ -82,12 +81,12 @@ def _result(context: RequestContext, directory: LogDirectory, asked: Asked) -> S
     topics: dict[str, TopicResult] = {}
     for (name, index), kept in list(directory.logs.items()):
         yield
-        if _is_told(context, name, index, asked):
+        if _is_listed(context, name, index, asked):
             topic = topics.setdefault(name, TopicResult(name=name))
             topic.partitions.append(PartitionResult(partition_index=index, partition_size=kept.size_bytes))
     for move in context.cluster.moves.to(directory):
         name, index = move.partition.topic.name, move.partition.index
-        if _is_told(context, name, index, asked):
+        if _is_listed(context, name, index, asked):
             copy = PartitionResult(partition_index=index, partition_size=move.copy.size_bytes)
             copy.offset_lag, copy.is_future_key = move.lag, True
             topics.setdefault(name, TopicResult(name=name)).partitions.append(copy)
@@ -95,7 +94,7 @@ def _result(context: RequestContext, directory: LogDirectory, asked: Asked) -> S
     return result
 
 
-def _is_told(context: RequestContext, name: str, index: int, asked: Asked) -> bool:
+def _is_listed(context: RequestContext, name: str, index: int, asked: Asked) -> bool:
     if name == METADATA_TOPIC or (asked is not None and index not in asked.get(name, ())):
         return False
     partition = context.find_partition(name, index)
@@ -125,12 +124,12 @@ def alter_replica_log_dirs(
             refused(context, error, name, index)
         topics.setdefault(name, MovedTopic(topic_name=name)).partitions.append(moved)
         yield
-    tell_refusals(context, log, ApiKey.ALTER_REPLICA_LOG_DIRS)
+    log_refusals(context, log, ApiKey.ALTER_REPLICA_LOG_DIRS)
     return AlterReplicaLogDirsResponse(results=list(topics.values()))
 
 
 def _move(context: RequestContext, name: str, index: int, path: str) -> None:
-    """Take on the move of a log to the directory of this path. Raises KafkaError."""
+    """Begin to move a log to the directory at this path. Raise KafkaError."""
     context.authorize(ALTER_CLUSTER)
     cluster = context.cluster
     if len(future_log_name(name, index, NO_UNIQUE)) > MAX_NAME_BYTES:
@@ -149,7 +148,7 @@ def _move(context: RequestContext, name: str, index: int, path: str) -> None:
 
 
 def _directory(context: RequestContext, path: str) -> LogDirectory:
-    """The log directory of this absolute path. Raises KafkaError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR."""
+    """Return the log directory at this absolute path. Raise KafkaError(LOG_DIR_NOT_FOUND or KAFKA_STORAGE_ERROR)."""
     logs = context.cluster.logs
     for directory in logs.directories:
         if os.path.abspath(directory.path) == path:

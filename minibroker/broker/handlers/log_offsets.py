@@ -1,9 +1,9 @@
-"""ListOffsets and OffsetForLeaderEpoch: which offsets a log has, by time and by leader epoch.
+"""ListOffsets and OffsetForLeaderEpoch: find offsets by timestamp and by leader epoch.
 
-Behaviour: the first record whose timestamp is the asked one or later, or one of the special timestamps below. With
-read_committed "latest" is the last stable offset, and a record found at or beyond it is none. A partition that stands
-twice in a ListOffsets is refused in it. An epoch ends where the next one begins (KIP-101); one in which nobody led yet
-is answered with -1 and -1, without an error.
+Behaviour: ListOffsets finds the first record with the requested timestamp or a later one, or one of the special
+timestamps below. With read_committed, "latest" is the last stable offset, and records at or beyond it are not found.
+A partition that is listed twice is refused. An epoch ends where the next one begins (KIP-101). An epoch without a
+leader so far is answered with -1 and -1, without an error.
 
     timestamp  since  the offset
         -1         0  latest: high watermark, or last stable offset
@@ -11,15 +11,15 @@ is answered with -1 and -1, without an error.
         -3         7  the first record of those with the largest timestamp (KIP-734)
         -4         8  earliest on the local disk: earliest, as there is no second tier (KIP-405)
         -5         9  latest in the second tier: none
-        -6        11  earliest not yet in the second tier (KIP-1023): none, as Kafka has it for a topic without one
+        -6        11  earliest not yet in the second tier (KIP-1023): none, as in Kafka for a topic without one
 
-Versions: ListOffsets 0 is answered with up to max_num_offsets offsets a partition, the largest first: the log's end and
-where segments begin whose files were last written at the asked time or before, as it is older than timestamps in
-records. 1 brought one offset a partition, by the records' timestamps, which a topic of message format 0 has not
-(UNSUPPORTED_FOR_MESSAGE_FORMAT), 2 isolation levels, 4 leader epochs (KIP-320), 6 flexible fields, 10 a timeout for the
-second tier; OffsetForLeaderEpoch 1 brought the epoch in the answer, 2 the client's current epoch, 3 a replica id.
+Versions: ListOffsets 0 is older than timestamps in records. It answers up to max_num_offsets offsets for a partition,
+the largest first: the end of the log, and the base offsets of segments whose files were last written at the requested
+time or before. 1 brought one offset for a partition, by the records' timestamps (UNSUPPORTED_FOR_MESSAGE_FORMAT for
+message format 0, which has none), 2 isolation levels, 4 leader epochs (KIP-320), 6 flexible fields, 10 a timeout for
+the second tier. OffsetForLeaderEpoch 1 brought the epoch in the answer, 2 the client's current epoch, 3 a replica id.
 
-Not implemented: followers, and debugging consumers that ask a node which does not lead (a replica id says nothing).
+Not implemented: replica ids, of followers and of debugging consumers; they are ignored.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ FIRST_VERSIONS = {
 
 
 class Found(NamedTuple):
-    """An offset with the timestamp and the leader epoch to tell beside it; -1 each where there is none."""
+    """An offset with its timestamp (ms) and leader epoch; each is -1 if there is none."""
 
     offset: int = -1
     timestamp: int = -1
@@ -120,14 +120,14 @@ def _listed(
 
 
 def _led(context: RequestContext, topic: str, index: int, current_leader_epoch: int) -> Partition:
-    """The partition, if this node leads it in the epoch that the client knows."""
+    """Return the partition. Raise KafkaError unless this node leads it in the client's epoch."""
     partition = context.partition(topic, index)
     partition.check_epoch(current_leader_epoch)
     return partition
 
 
 def _offsets_before(partition: Partition, timestamp: int, max_count: int, now_ms: int) -> list[int]:
-    """Where segments begin that were last written at `timestamp` or before, and the end of the log, largest first."""
+    """Return the end of the log and the starts of segments last written by `timestamp` (ms), the largest first."""
     log = partition.log
     try:
         places = [(max(segment.base_offset, log.log_start_offset), segment.modified_ms()) for segment in log.segments]
@@ -163,7 +163,7 @@ def _found(partition: Partition, timestamp: int, committed: bool) -> Steps[Found
 
 
 def _first_epoch(partition: Partition) -> int:
-    """The epoch of the first record, or of the one that will be the first."""
+    """Return the epoch of the first record, or the current epoch if the log is empty."""
     epoch = partition.log.epochs.epoch_at(partition.log.log_start_offset)
     return partition.leader_epoch if epoch == NO_EPOCH else epoch
 

@@ -1,14 +1,14 @@
-"""Metadata: the nodes, the controller, and where the partitions of topics are.
+"""Metadata: the nodes, the controller, and the partitions of topics.
 
-Behaviour: a node is listed with the address of the listener that the client came by. A topic that is not there is made
-when the request and `auto.create.topics.enable` allow it, and is usable from the answer on; but that answer itself says
-UNKNOWN_TOPIC_OR_PARTITION, as in Kafka, and so do the next ones if the topic cannot be made; the reason is in the log.
-The topics of the coordinators are made as these make them, but that of share groups, which are not served. A topic that
-is asked for twice is listed once; where one is asked for by id, those that are asked for by name alone are passed over.
+Behaviour: nodes are listed with their address at the listener that the client uses. A missing topic is created if the
+request and `auto.create.topics.enable` allow it. It is usable after the answer, but that answer still has
+UNKNOWN_TOPIC_OR_PARTITION, as in Kafka. If the topic cannot be created, the log says why. The coordinators' topics are
+created with the coordinators' settings, except that of share groups, which are not served. A topic that is requested
+twice is listed once. If one topic is requested by id, topics requested by name are left out.
 
-Versions: 0 asks for all topics with an empty list, later ones with null; 4 brought the request's flag for creation, 8
-authorized operations, 10 topic ids in the answer, 12 topic ids in the request (in 10 and 11 they stand there too, and
-are refused), 13 an error of the whole answer.
+Versions: 0 requests all topics with an empty list, later ones with null; 4 brought the request's flag for creation, 8
+authorized operations, 10 topic ids in the answer, 12 topic ids in the request (10 and 11 have the field, but refuse
+it), 13 an error for the whole answer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from minibroker.broker.metadata.partitions import (
     check_name,
 )
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.refusals import refused, tell_refusals
+from minibroker.broker.requests.refusals import log_refusals, refused
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC, ResourceType
 from minibroker.protocol.apis import ApiKey
@@ -53,8 +53,8 @@ NEVER_MADE = INTERNAL_TOPICS - {GROUPS_TOPIC, TRANSACTIONS_TOPIC} | {METADATA_TO
 @handles(ApiKey.METADATA, durable=True, lasting=True)
 def metadata(context: RequestContext, request: MetadataRequest) -> Steps[MetadataResponse]:
     topics = yield from _topics(context, request)
-    context.lasts = not any([topic.error_code for topic in topics])  # what is missing may be made by who asks again
-    tell_refusals(context, log, ApiKey.METADATA, logging.WARNING)
+    context.lasts = not any([topic.error_code for topic in topics])  # an error may be gone when the client asks again
+    log_refusals(context, log, ApiKey.METADATA, logging.WARNING)
     if request.include_topic_authorized_operations:
         yield from each(partial(_add_operations, context), topics)
     return MetadataResponse(
@@ -133,7 +133,7 @@ def _by_name(context: RequestContext, name: str, create: bool) -> Steps[TopicAns
 
 
 def _existing(context: RequestContext, name: str, create: bool) -> Steps[Topic]:
-    """The topic, if it is there; else it is made if need be. Raises KafkaError."""
+    """Return the topic. Create it first if it is missing and `create` is set. Raise KafkaError."""
     topic = context.find_topic(name)
     if topic is not None:
         return topic
@@ -143,7 +143,7 @@ def _existing(context: RequestContext, name: str, create: bool) -> Steps[Topic]:
         try:
             yield from _create(context, name)
         except KafkaError as error:
-            if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:  # else somebody makes it already
+            if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:  # another request may be creating it
                 refused(context, error, name)
     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 

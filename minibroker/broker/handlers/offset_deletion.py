@@ -1,12 +1,10 @@
-"""OffsetDelete: takes back what a group has committed for partitions that it no longer reads.
+"""OffsetDelete: deletes a group's offsets of partitions that it no longer reads.
 
-Behaviour: partitions that there are not are refused one by one, and so are topics to which the group is subscribed
-(GROUP_SUBSCRIBED_TO_TOPIC); where nothing is committed there is nothing to do, which is well. A group with members that
-are no consumers keeps all (NON_EMPTY_GROUP for the whole request), as nobody knows what they read.
+Behaviour: unknown partitions are refused one by one, and so are topics to which the group is subscribed
+(GROUP_SUBSCRIBED_TO_TOPIC). A partition without an offset is no error. If the group has members that are no consumers,
+the whole request is refused (NON_EMPTY_GROUP), as the broker cannot know which topics they read.
 
 Versions: there is only 0.
-
-Not implemented: nothing.
 """
 
 from __future__ import annotations
@@ -34,14 +32,14 @@ PartitionAnswer = TopicAnswer.OffsetDeleteResponsePartition
 
 @handles(ApiKey.OFFSET_DELETE)
 def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> Steps[OffsetDeleteResponse]:
-    from minibroker.broker.groups.commits import delete_offsets  # no start is to wait for it
+    from minibroker.broker.groups.commits import delete_offsets  # imported late, for a fast start
 
     group = _group(context, request.group_id)
-    # As Kafka, which says nothing of a topic that there is and of which nothing is asked.
+    # As in Kafka, an existing topic without partitions in the request is left out of the answer.
     asked = [topic for topic in request.topics if topic.partitions or context.find_topic(topic.name) is None]
     topics = yield from each_in_steps(partial(_answer, context, group), asked)
     for wanted in chunks(_deletable(topics)):
-        group = _group(context, request.group_id)  # it may be another one of its name by now
+        group = _group(context, request.group_id)  # it may have been deleted and created again
         committed = group.offsets
         delete_offsets(context.cluster.groups, group, [found for found in wanted if committed.has(*found)])
         yield
@@ -55,7 +53,7 @@ def _refuse(response: OffsetDeleteResponse, error: KafkaError) -> None:
 
 
 def _group(context: RequestContext, group_id: str) -> Group:
-    """The group, if offsets of it may be deleted. Raises KafkaError."""
+    """Return the group. Raise KafkaError if its offsets may not be deleted."""
     context.authorize(DELETE_GROUP, group_id)
     groups = context.cluster.groups
     groups.check_named(context.node, group_id)
@@ -67,7 +65,7 @@ def _group(context: RequestContext, group_id: str) -> Group:
 
 
 def _answer(context: RequestContext, group: Group, asked: AskedTopic) -> Steps[TopicAnswer]:
-    topic, is_allowed = context.find_topic(asked.name), context.allows(READ_TOPIC, asked.name)
+    topic, is_allowed = context.find_topic(asked.name), context.allows(READ_TOPIC, asked.name, is_needed=True)
     subscribed = group.is_subscribed_to(asked.name)
 
     def answer(partition: AskedPartition) -> PartitionAnswer:
@@ -82,7 +80,7 @@ def _answer(context: RequestContext, group: Group, asked: AskedTopic) -> Steps[T
 
 
 def _deletable(topics: list[TopicAnswer]) -> list[tuple[str, int]]:
-    """Each (topic, partition) that nothing is said against, once."""
+    """Return each (topic name, partition index) without an error, once."""
     found = (
         (topic.name, partition.partition_index)
         for topic in topics

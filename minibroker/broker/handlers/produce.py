@@ -1,22 +1,21 @@
-"""Produce: batches in, one partition at a time; each partition's answer stands alone.
+"""Produce: appends batches to partitions. Each partition succeeds or fails by itself.
 
-Behaviour: a partition's batch is checked whole (`storage.admission`), its sequence numbers are checked, and then it is
-appended and readable. acks 1 and all are answered after the append, which with one copy of the log is the same; acks 0
-is not answered, and an error then closes the connection, since that is all such a client can notice. all is refused
-with NOT_ENOUGH_REPLICAS below min.insync.replicas. Where flush.messages has been reached, the answer waits until the
-records are on the disk itself, whatever the acks: Kafka syncs within the append. They can be read before that. So it
-does where the partition has joined a transaction, and `__transaction_state` is flushed so.
+Behaviour: the whole batch is checked (`storage.admission`), then its sequence numbers; then it is appended. acks 1 and
+acks all are both answered after the append, as there is only one copy of the log. acks 0 is not answered; an error
+closes the connection, which is all that such a client can notice. acks all is refused with NOT_ENOUGH_REPLICAS below
+min.insync.replicas. When flush.messages is reached, the answer waits until the records are synced, whatever the acks,
+as Kafka syncs within the append; they can be read before that. The answer also waits if the partition is added to a
+transaction and `__transaction_state` has flush.messages.
 
-Versions: 0 and 1 bring format 0, 2 format 1 (but any of the two is taken in all three), 3 and newer format 2; what the
-topic's `message.format.version` has otherwise is converted. 1 brought the throttle time, 2 the time of the append, 3
-transactional ids, 7 zstd, 8 record errors (KIP-467), 10 the current leader in the answer (KIP-951), 13 topic ids.
+Versions: 0 and 1 have message format 0, 2 format 1 (each of these versions accepts both formats), 3 and newer format 2.
+Batches are converted if the topic's `message.format.version` is another one. 1 brought the throttle time, 2 the append
+time, 3 transactional ids, 7 zstd, 8 record errors (KIP-467), 10 the current leader in the answer (KIP-951), 13 topic
+ids.
 
-A transactional batch must belong to the producer's open transaction, which is looked at before its records. From
-version 12 on its partition is added to the transaction here (KIP-890); before, a client adds it itself, and 11 brought
-TRANSACTION_ABORTABLE where it has not. Without a transactional id, or with batches of several producers, nothing of the
-request is appended. A transactional batch without a producer id is in no transaction, and taken like any other.
-
-Not implemented: nothing.
+A transactional batch must belong to the producer's open transaction; this is checked before its records. From version
+12 on this request adds the partition to the transaction (KIP-890). Before, the client adds it; if it has not, version
+11 answers TRANSACTION_ABORTABLE. Without a transactional id, or with batches of several producers, no batch of the
+request is appended. A transactional batch without a producer id belongs to no transaction, and is treated as any other.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from minibroker.broker.handlers.known_produce import lost, remember
 from minibroker.broker.metadata.leaders import current_leader, leader_endpoints
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.refusals import refused, tell_refusals
+from minibroker.broker.requests.refusals import log_refusals, refused
 from minibroker.broker.requests.routes import Unanswerable
 from minibroker.broker.requests.served import handles
 from minibroker.broker.requests.turn import Wait
@@ -56,8 +55,8 @@ ADMIN_CLIENT = "__admin_client"
 ACKS = (-1, 0, 1)
 DENIED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
-# As in Kafka, a refusal tells where the log starts if the log itself has looked at the batch, not only the request.
-TELL_LOG_START = frozenset(
+# As in Kafka, an error has the log start offset only if the log has checked the batch.
+WITH_LOG_START = frozenset(
     {
         ErrorCode.INVALID_PRODUCER_EPOCH,
         ErrorCode.INVALID_TXN_STATE,
@@ -88,7 +87,7 @@ def produce(context: RequestContext, request: ProduceRequest) -> ProduceResponse
     except KafkaError as error:
         appended = _refused(context, key, asked.index, error)
         failed.append(appended)
-        tell_refusals(context, log, ApiKey.PRODUCE)
+        log_refusals(context, log, ApiKey.PRODUCE)
     answer = TopicAnswer(name=data.name, topic_id=data.topic_id, partition_responses=[appended])
     if not failed and request.acks:
         remember(context, partition, len(asked.records), answer, request.transactional_id)
@@ -97,7 +96,7 @@ def produce(context: RequestContext, request: ProduceRequest) -> ProduceResponse
 
 
 def _in_steps(context: RequestContext, request: ProduceRequest) -> Steps[ProduceResponse | None]:
-    """Produce as `produce` does, for more; keep the records before the first step, which may have to wait."""
+    """Handle a larger request in steps. Keep its records, as the first step may have to wait."""
     if not context.keep_frame():
         for data in request.topic_data:
             for asked in data.partition_data:
@@ -107,7 +106,7 @@ def _in_steps(context: RequestContext, request: ProduceRequest) -> Steps[Produce
 
 
 def _produce_in_steps(context: RequestContext, request: ProduceRequest) -> Steps[ProduceResponse | None]:
-    """The steps: a partition at a time, while others may append to the same ones."""
+    """Append a partition at a time. Other requests may append to the same partitions in between."""
     answers = []
     failed: list[PartitionAnswer] = []
     refusal = yield from _refusal_of_all(context, request)
@@ -120,7 +119,7 @@ def _produce_in_steps(context: RequestContext, request: ProduceRequest) -> Steps
                     raise refusal
                 appended = yield from _admit_and_append(context, request, key, asked)
             except KafkaError as error:
-                error.__traceback__ = None  # which would hold this frame, if it is the refusal
+                error.__traceback__ = None  # `refusal` would else keep this frame alive
                 appended = _refused(context, key, asked.index, error)
                 failed.append(appended)
             answer.partition_responses.append(appended)
@@ -128,7 +127,7 @@ def _produce_in_steps(context: RequestContext, request: ProduceRequest) -> Steps
         answers.append(answer)
         yield
     if failed:
-        tell_refusals(context, log, ApiKey.PRODUCE)
+        log_refusals(context, log, ApiKey.PRODUCE)
     return _answered(context, request, answers, failed)
 
 
@@ -141,9 +140,9 @@ def _admit_and_append(
     if admitted is None:
         admitted_to = partition.log
         admitted = yield from admit_in_steps(admitted_to, records, api_version=context.version, now_ms=now_ms)
-        # Others have had their turn: the partition may have gone, or have another leader, and the transaction an end.
+        # Other requests have run: the partition may be deleted or have a new leader, or the transaction may have ended.
         partition, _, joined = _ready(context, request, key, asked)
-        if partition.log is not admitted_to:  # it has moved, or is a namesake's; the offsets may not be its own
+        if partition.log is not admitted_to:  # the log was moved, or the topic was deleted and created again
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition} has another log now.")
     return _append(context, partition, request, asked.index, admitted, joined, now_ms)
 
@@ -165,7 +164,7 @@ def _answered(
 
 
 def _refusal_of_all(context: RequestContext, request: ProduceRequest) -> Steps[KafkaError | None]:
-    """Return what is wrong with the request as a whole, so that nothing of it is appended or looked at."""
+    """Return the error of the whole request, if any: none of its batches is checked or appended then."""
     producers: set[tuple[int, int]] = set()
     for data in request.topic_data:
         for partition in data.partition_data:
@@ -184,11 +183,11 @@ def _refusal_of_all(context: RequestContext, request: ProduceRequest) -> Steps[K
 
 
 def _check_transactional_id(context: RequestContext, request: ProduceRequest, records: Bytes) -> None:
-    """Raise KafkaError if the records are in a transaction, and the client may not use its id, or names none."""
+    """Raise KafkaError if the records are transactional, and the transactional id is missing or not allowed."""
     if is_transactional(records):
         if request.transactional_id is None:
             raise KafkaError(DENIED, "The request has no transactional id.")
-        if not context.allows(WRITE_TRANSACTIONAL_ID, request.transactional_id):
+        if not context.allows(WRITE_TRANSACTIONAL_ID, request.transactional_id, is_needed=True):
             raise KafkaError(DENIED)
 
 
@@ -202,7 +201,7 @@ def _led(context: RequestContext, key: str | bytes, index: int) -> Partition:
 
 
 def _check_writable(context: RequestContext, request: ProduceRequest, partition: Partition) -> None:
-    """Raises KafkaError unless this request may write to the partition."""
+    """Raise KafkaError unless this request may write to the partition."""
     if request.acks not in ACKS:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
     if partition.topic.internal and context.client_id != ADMIN_CLIENT:
@@ -214,7 +213,10 @@ def _check_writable(context: RequestContext, request: ProduceRequest, partition:
 def _ready(
     context: RequestContext, request: ProduceRequest, key: str | bytes, asked: PartitionData
 ) -> tuple[Partition, memoryview, Wait | None]:
-    """The partition, the records that may be written to it, and the promise that its transaction has it."""
+    """Return the partition, the records to append, and the wait for its transaction's record, if any.
+
+    Raise KafkaError.
+    """
     joined = None
     partition = _led(context, key, asked.index)
     if request.transactional_id is not None and asked.records is not None and is_transactional(asked.records):
@@ -234,13 +236,13 @@ def _append(
     joined: Wait | None,
     now_ms: int,
 ) -> PartitionAnswer:
-    """Append what was admitted, unless it is a repetition; the answer waits until it is written, or also synced."""
+    """Append an admitted batch unless it is a repetition. The answer waits until it is written, or also synced."""
     log = partition.log
     records, headers = admitted
     header = headers[0]
     original = log.producers.check(header) if header.producer_id >= 0 else None
     if original is not None:
-        # As in Kafka, a repetition gets the time of its original even if the topic does not stamp its records.
+        # As in Kafka, a repetition gets the append time of the original, whatever the timestamp type of the topic.
         first_offset, append_time_ms = original
         end_offset = first_offset + header.last_offset_delta + 1
         must_sync = end_offset > log.recovery_point and log.settings.flush_messages != MAX_LONG
@@ -271,7 +273,7 @@ def _wait_for(context: RequestContext, request: ProduceRequest, wait: Wait, answ
 
 
 def _unanswered(context: RequestContext, failure: KafkaError | None) -> None:
-    """Close the connection of a client that wants no answer, which is all that it can notice."""
+    """Close the connection if a Produce with acks=0 has failed: its client can notice nothing else."""
     if failure is not None:
         log.warning("closing %s: a Produce with acks=0 failed: %s", context.connection.peer, failure)
         context.connection.fail()
@@ -297,7 +299,7 @@ def _refused(context: RequestContext, key: str | bytes, index: int, error: Kafka
             RecordError(batch_index=record, batch_index_error_message=message)
             for record, message in error.record_errors
         ]
-    if topic is not None and (isinstance(error, InvalidRecords) or error.code in TELL_LOG_START):
+    if topic is not None and (isinstance(error, InvalidRecords) or error.code in WITH_LOG_START):
         answer.log_start_offset = topic.partitions[index].log.log_start_offset
     if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER and topic is not None:
         answer.current_leader = current_leader(topic.partitions[index], PartitionAnswer.LeaderIdAndEpoch)

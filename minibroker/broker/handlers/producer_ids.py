@@ -1,23 +1,28 @@
 """InitProducerId: an id and an epoch for each idempotent or transactional producer.
 
-Behaviour: without a transactional id every request gets an id that was never given out, with epoch 0, whatever id and
-epoch it brings (KIP-360 bumps epochs on the client's side); id and epoch go together. The right to write to any topic
-is enough for that (KIP-679). With a transactional id the
-producer gets that id's next epoch, which fences whoever had it before; a transaction that is open is aborted first, and
-the client asks again after CONCURRENT_TRANSACTIONS.
+Behaviour: without a transactional id, every request gets a new id with epoch 0. An id and epoch in the request make no
+difference (with KIP-360 the client bumps its epoch itself), but both or none must be given. The right to write to any
+topic is enough (KIP-679). With a transactional id, the producer gets its next epoch, which fences the producer before
+it. An open transaction is aborted first: the client gets CONCURRENT_TRANSACTIONS and asks again.
 
-Versions: 2 brought flexible fields, 3 the producer's present id and epoch, 4 PRODUCER_FENCED (before,
-INVALID_PRODUCER_EPOCH) and 5 the code TRANSACTION_ABORTABLE, which is never answered here.
-
-Not implemented: two-phase commit (KIP-939), which version 6 brings.
+Versions: 2 brought flexible fields, 3 the producer's current id and epoch, 4 PRODUCER_FENCED (before,
+INVALID_PRODUCER_EPOCH), 5 TRANSACTION_ABORTABLE (never answered here), 6 two-phase commit (KIP-939). Kafka has not
+released version 6 yet. With transaction.two.phase.commit.enable, transactions of such a producer never time out. A
+request to keep a prepared transaction is answered with UNSUPPORTED_VERSION, as in Kafka 4.4.
 """
 
 from __future__ import annotations
 
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
-from minibroker.broker.security.operations import IDEMPOTENT_WRITE, WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
+from minibroker.broker.security.operations import (
+    IDEMPOTENT_WRITE,
+    TWO_PHASE_COMMIT_ID,
+    WRITE_TOPIC,
+    WRITE_TRANSACTIONAL_ID,
+)
 from minibroker.broker.transactions.answers import code_for
+from minibroker.broker.transactions.transaction import NEVER_MS
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
@@ -32,6 +37,8 @@ def init_producer_id(context: RequestContext, request: InitProducerIdRequest) ->
     try:
         if request.transactional_id is not None:
             context.authorize(WRITE_TRANSACTIONAL_ID, request.transactional_id)
+            if request.enable2_pc:
+                context.authorize(TWO_PHASE_COMMIT_ID, request.transactional_id)
         elif not (context.allows(IDEMPOTENT_WRITE) or context.allows_some(WRITE_TOPIC)):
             raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         if (request.producer_id == NONE_GIVEN) != (request.producer_epoch == NONE_GIVEN):
@@ -49,9 +56,7 @@ def _transactional(
 ) -> InitProducerIdResponse:
     transactions = context.cluster.transactions
     transactions.check(context.node, transactional_id)
-    timeout_ms = request.transaction_timeout_ms
-    if not 0 < timeout_ms <= context.cluster.settings["transaction.max.timeout.ms"]:
-        raise KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, f"{timeout_ms} ms is no transaction timeout.")
+    timeout_ms = _timeout_ms(context, request)
     expected = None if request.producer_id == NONE_GIVEN else (request.producer_id, request.producer_epoch)
     producer_id, epoch = transactions.initialize(transactional_id, timeout_ms, expected)
     response = InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)
@@ -62,6 +67,21 @@ def _transactional(
 
     context.wait_for(transactions.wait(transactional_id), refuse)
     return response
+
+
+def _timeout_ms(context: RequestContext, request: InitProducerIdRequest) -> int:
+    """Return the time after which the producer's transactions are aborted. Raises KafkaError."""
+    settings = context.cluster.settings
+    if request.enable2_pc and not settings["transaction.two.phase.commit.enable"]:
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "Two-phase commit is disabled.")
+    if request.keep_prepared_txn:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "Prepared transactions cannot be kept.")
+    if request.enable2_pc:
+        return NEVER_MS
+    timeout_ms = request.transaction_timeout_ms
+    if not 0 < timeout_ms <= settings["transaction.max.timeout.ms"]:
+        raise KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, f"{timeout_ms} ms is no transaction timeout.")
+    return timeout_ms
 
 
 def _refused(context: RequestContext, error: KafkaError) -> InitProducerIdResponse:

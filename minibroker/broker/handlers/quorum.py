@@ -1,14 +1,14 @@
-"""DescribeQuorum, AddRaftVoter and RemoveRaftVoter: who keeps the metadata log, and how far each is (KIP-595, KIP-853).
+"""DescribeQuorum, AddRaftVoter and RemoveRaftVoter: the quorum of the metadata log (KIP-595, KIP-853).
 
-Behaviour: the first node leads the quorum, and is its only voter unless a Kafka has left others in the directory; the
-other nodes follow as observers. All of them read the one log, so each is as far as the leader at any time. Only
-partition 0 of `__cluster_metadata` is described. Voters cannot come or go, whatever the level of kraft.version: as in a
-Kafka with level 0, to ask for it is UNSUPPORTED_VERSION, unless the request is wrong in itself.
+Behaviour: the first node leads the quorum, and is its only voter unless Kafka's log directory has others; the other
+nodes are observers. All share one log, so no replica is ever behind. Only partition 0 of `__cluster_metadata` is
+described. Voters cannot be added or removed, whatever the level of kraft.version: a valid request is answered with
+UNSUPPORTED_VERSION, as by Kafka with level 0.
 
-Versions: of DescribeQuorum 1 brought when a replica last fetched, 2 directories of replicas, addresses of voters and
-error messages.
+Versions: DescribeQuorum 1 brought the time of a replica's last fetch, 2 directories of replicas, addresses of voters
+and error messages.
 
-Not implemented: a listener of the controllers' own; a voter's addresses are those of its node.
+Not implemented: controller listeners; a voter's addresses are those of its node.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _partition(context: RequestContext) -> PartitionAnswer:
 
 
 def _state(context: RequestContext, replica_id: int) -> ReplicaState:
-    """How far a replica is. One that is not in this process has never been heard of."""
+    """Return the state of a replica. For one outside this process, nothing is known."""
     cluster = context.cluster
     if replica_id not in cluster.nodes and replica_id != cluster.metadata_log.leader_id:
         return ReplicaState(replica_id=replica_id, log_end_offset=-1)
@@ -85,7 +85,7 @@ def _state(context: RequestContext, replica_id: int) -> ReplicaState:
 
 
 def _voters(context: RequestContext) -> list[DescribeQuorumResponse.Node]:
-    """The voters of this process, with their addresses."""
+    """Return the voters of this process with their addresses."""
     nodes = context.cluster.nodes
     shape = DescribeQuorumResponse.Node
     return [

@@ -1,13 +1,13 @@
-"""AlterPartitionReassignments and ListPartitionReassignments: partitions moved to other nodes (KIP-455, KIP-860).
+"""AlterPartitionReassignments and ListPartitionReassignments: move partitions to other nodes (KIP-455, KIP-860).
 
-Behaviour: a partition whose new replicas' nodes are all there has moved when the answer is sent, with another leader in
-a newer epoch if the old one is no replica any more: the nodes share one log, and there is nothing to copy. Otherwise
-the move is under way, listed, and can be cancelled with null replicas, until the nodes have come. A broker that is not
-registered is an INVALID_REPLICA_ASSIGNMENT.
+Behaviour: if the nodes of all new replicas are alive, the move is complete before the answer: the nodes share one log,
+so there is nothing to copy. If the leader is no longer a replica, another one is elected in a new epoch. Otherwise the
+move goes on until all nodes are alive; until then it is listed, and null replicas cancel it. A broker that is not
+registered is refused with INVALID_REPLICA_ASSIGNMENT.
 
-Versions: AlterPartitionReassignments 1 brought the choice to refuse another number of replicas.
+Versions: AlterPartitionReassignments 1 brought allow_replication_factor_change.
 
-Not implemented: the throttles of replication, as nothing is copied.
+Not implemented: throttles of replication, as nothing is copied.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _all_refused(
 def _altered(
     context: RequestContext, request: AlterPartitionReassignmentsRequest, name: str, portion: Sequence[AskedPartition]
 ) -> list[AlteredPartition]:
-    """Begin or cancel the moves of some partitions, and answer for each. Raises KafkaError if nothing can be done."""
+    """Begin or cancel the moves of some partitions, and return a result for each. Raise KafkaError if all fail."""
     changes: list[PartitionChangeRecord | None] = []
     moved: list[Partition] = []
     results = []
@@ -136,7 +136,7 @@ def list_partition_reassignments(
 def _asked(
     context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> Iterator[tuple[Topic, Sequence[int]]]:
-    """Yield the topics that are asked for and exist, with the partitions that are asked for."""
+    """Yield (topic, partition indexes) of the requested topics that exist."""
     topics = context.cluster.image.topics
     if request.topics is None:
         yield from ((topic, range(len(topic.partitions))) for topic in list(topics.values()))

@@ -1,10 +1,11 @@
-"""SaslHandshake and SaslAuthenticate: a client says by which mechanism it authenticates, and does (KIP-43, KIP-152).
+"""SaslHandshake and SaslAuthenticate: a client chooses a mechanism and authenticates by it (KIP-43, KIP-152).
 
-Behaviour: `Authenticator` keeps the order of the two, and the sessions that follow. On a listener without SASL, and
-once a client has authenticated for as long as it likes, both get ILLEGAL_SASL_STATE, and its connection goes on.
+Behaviour: `Authenticator` enforces the order of the two requests and the lifetime of sessions. Both are answered with
+ILLEGAL_SASL_STATE, and the connection stays open, on a listener without SASL and after an authentication without a
+time limit.
 
-Versions: after a handshake of version 0 tokens come without headers, and SaslAuthenticate is not used. Version 1 of
-that brought how long the session lasts (KIP-368).
+Versions: after a handshake of version 0, tokens are sent without headers, and SaslAuthenticate is not used.
+SaslAuthenticate 1 brought the lifetime of the session (KIP-368).
 
 Not implemented: GSSAPI, which is not enabled.
 """
@@ -31,13 +32,14 @@ from minibroker.protocol.messages.security import (
 def sasl_handshake(context: RequestContext, request: SaslHandshakeRequest) -> Any:
     authenticator = context.connection.authenticator
     if authenticator is not None and authenticator.may_begin():
-        return authenticator.begin(request.mechanism, context.version, _hello)
+        authenticator.client_id = context.client_id
+        return authenticator.begin(request.mechanism, context.version, _handshake_response)
     if context.connection.must_authenticate:
         raise Unanswerable("it authenticates more than once a second")
-    return _hello(ErrorCode.ILLEGAL_SASL_STATE, [])
+    return _handshake_response(ErrorCode.ILLEGAL_SASL_STATE, [])
 
 
-def _hello(error_code: ErrorCode, mechanisms: list[str]) -> SaslHandshakeResponse:
+def _handshake_response(error_code: ErrorCode, mechanisms: list[str]) -> SaslHandshakeResponse:
     return SaslHandshakeResponse(error_code=error_code, mechanisms=mechanisms)
 
 

@@ -1,11 +1,10 @@
-"""DescribeUserScramCredentials and AlterUserScramCredentials: what users authenticate with by SCRAM (KIP-554).
+"""DescribeUserScramCredentials and AlterUserScramCredentials: the SCRAM credentials of users (KIP-554).
 
-Behaviour: of a salted password only the keys that follow from it are recorded in the metadata log (RFC 5802), and only
-its iterations are ever told. Each user stands alone, and is named once in a request.
+Behaviour: the metadata log has the keys that are derived from the salted password (RFC 5802), not the password. An
+answer has only the mechanism and the iterations. Each user succeeds or fails by itself, and may be listed only once in
+a request. `broker/security/scram.py` uses the credentials.
 
 Versions: there is only 0 of both.
-
-Not implemented: nothing. What is done with them is in `broker/security/scram.py`.
 """
 
 from __future__ import annotations
@@ -38,7 +37,11 @@ Deletion = AlterUserScramCredentialsRequest.ScramCredentialDeletion
 def describe_user_scram_credentials(
     context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> Steps[DescribeUserScramCredentialsResponse]:
-    context.authorize(DESCRIBE_CLUSTER)
+    if not context.allows(DESCRIBE_CLUSTER, is_needed=True):
+        denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        # As in Kafka, a result for each user that is named, but without its name.
+        refused = [Described(error_code=denied, error_message=None) for _ in request.users or ()]
+        return DescribeUserScramCredentialsResponse(error_code=denied, error_message=None, results=refused)
     known = context.cluster.image.scram_credentials
     if request.users:
         asked = yield from counted([user.name for user in request.users])
@@ -81,7 +84,7 @@ def alter_user_scram_credentials(
 
 
 def _altered(context: RequestContext, name: str, changes: list[Upsertion | Deletion]) -> Altered:
-    """Make the one change of a user. If there are more, the fault of the first comes before that."""
+    """Make the one change of a user. Of several, refuse all, but report an error of the first one instead."""
     result = Altered(user=name, error_message=None)
     change = changes[0]
     try:
@@ -97,7 +100,7 @@ def _altered(context: RequestContext, name: str, changes: list[Upsertion | Delet
 
 
 def _check(context: RequestContext, change: Upsertion | Deletion) -> None:
-    """Raises KafkaError for a change that cannot be made."""
+    """Raise KafkaError if a change is invalid."""
     if not change.name:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     if change.mechanism not in ScramMechanism.__members__.values():
@@ -115,7 +118,7 @@ def _check(context: RequestContext, change: Upsertion | Deletion) -> None:
 def _record(change: Upsertion | Deletion) -> Message:
     if isinstance(change, Upsertion):
         if not change.salted_password:
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)  # what Kafka makes of a key without bytes
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka's answer to an empty key
         mechanism = ScramMechanism(change.mechanism)
         return credential(change.name, mechanism, change.salt, change.iterations, change.salted_password)
     return RemoveUserScramCredentialRecord(name=change.name, mechanism=change.mechanism)

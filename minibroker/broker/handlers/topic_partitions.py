@@ -1,11 +1,9 @@
 """DescribeTopicPartitions: topics and their partitions, sorted by name, a page at a time (KIP-966).
 
-Behaviour: no topics asked for means all. A page has as many partitions as the client allows, but never more than
-`max.request.partition.size.limit` and never fewer than one; the cursor in the answer, sent back, brings the next page.
-A cursor that names no asked topic, or a negative partition, makes every topic an INVALID_REQUEST.
-
-Eligible leader replicas are listed as the metadata has them. Here none ever come to be, as every replica is in sync,
-but a directory of Kafka's may have some.
+Behaviour: an empty list of topics means all. A page has at least one partition, and at most as many as the client and
+`max.request.partition.size.limit` allow. A request with the answer's cursor gets the next page. If the cursor has a
+topic that is not in the request, or a negative partition, every topic is answered with INVALID_REQUEST. Eligible leader
+replicas are those of the metadata: only Kafka's log directory can have some, as every replica here is in sync.
 """
 
 from __future__ import annotations
@@ -47,9 +45,9 @@ def describe_topic_partitions(
 def _page(
     context: RequestContext, names: list[str], all_topics: bool, cursor: RequestCursor | None, left: int
 ) -> Steps[DescribeTopicPartitionsResponse]:
-    """Answer for the topics `names` from the cursor on, up to `left` partitions.
+    """Return the page of the topics `names` from the cursor on, with up to `left` partitions.
 
-    Where all topics are asked for, those that the client may not describe are not mentioned.
+    With `all_topics`, leave out topics that the client may not describe.
     """
     response = DescribeTopicPartitionsResponse()
     for name in names:
@@ -70,7 +68,7 @@ def _page(
 
 
 def _topic(context: RequestContext, name: str, start: int, limit: int) -> tuple[TopicAnswer, int | None]:
-    """Answer for a topic; return, too, the partition to go on with, if it has more than `limit`."""
+    """Return the answer for a topic, and the partition where the next page begins if it has more than `limit`."""
     answer = TopicAnswer(name=name, is_internal=name in INTERNAL_TOPICS)
     try:
         context.authorize(DESCRIBE_TOPIC, name)

@@ -1,16 +1,14 @@
 """CreateTopics, DeleteTopics and CreatePartitions.
 
-Behaviour: a topic is usable when CreateTopics has answered, and gone when DeleteTopics has answered; the timeouts of
-the requests have nothing to wait for. A name that stands twice in a request is refused everywhere in it, and nothing is
-done about it. Which node is asked does not matter: the controller is in the same process.
+Behaviour: a topic is usable after the answer to CreateTopics, and gone after the answer to DeleteTopics, so the
+timeouts in the requests are not needed. A name that is listed twice is refused, and nothing is done for it. Every node
+takes these requests, as the controller is in the same process.
 
 Versions: CreateTopics 1 brought validate_only and error messages, 5 the settings of the new topic, 7 its id;
 DeleteTopics 3 the code TOPIC_DELETION_DISABLED (INVALID_REQUEST before), 5 error messages, 6 topic ids.
 
-A quota on how many partitions a client creates and deletes (KIP-599) refuses from CreateTopics 6, DeleteTopics 5 and
-CreatePartitions 3 on; older clients wait.
-
-Not implemented: nothing.
+If a client exceeds its quota on created and deleted partitions (KIP-599), it is refused from CreateTopics 6,
+DeleteTopics 5 and CreatePartitions 3 on; older clients are throttled.
 """
 
 from __future__ import annotations
@@ -53,7 +51,7 @@ Grown = CreatePartitionsResponse.CreatePartitionsTopicResult
 
 FIRST_DELETION_BY_ID = 6
 FIRST_WITH_DELETION_DISABLED = 3
-FIRST_STRICT_CREATION, FIRST_STRICT_DELETION, FIRST_STRICT_GROWTH = 6, 5, 3  # which KIP-599 refuses over a quota
+FIRST_STRICT_CREATION, FIRST_STRICT_DELETION, FIRST_STRICT_GROWTH = 6, 5, 3  # refused if over the quota (KIP-599)
 
 
 @handles(ApiKey.CREATE_TOPICS, durable=True)
@@ -83,7 +81,7 @@ def _refused(name: str, error: KafkaError) -> Created:
 
 
 def _repeated(names: list[str]) -> Steps[dict[str, None]]:
-    """The names that stand more than once, each once."""
+    """Return the names that are listed more than once, each once."""
     return {name: None for name, count in (yield from counted(names)).items() if count > 1}
 
 
@@ -94,7 +92,7 @@ def _created(
     told: Callable[[ConfigEntry], CreatedConfig],
 ) -> Steps[Created]:
     try:
-        if topic.name != METADATA_TOPIC and not context.allows(CREATE_CLUSTER):  # to nobody is that one allowed
+        if topic.name != METADATA_TOPIC and not context.allows(CREATE_CLUSTER):  # nobody may create that one
             context.authorize(CREATE_TOPIC, topic.name)
         overrides = {config.name: config.value for config in topic.configs}
         topic_id, replicas = yield from context.cluster.controller.create_topic_in_steps(
@@ -146,7 +144,7 @@ def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> Step
             found[_existing(context, name, topic_id)] += 1
         except KafkaError as error:
             if error.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-                name, topic_id = _told(context, name, topic_id)
+                name, topic_id = _visible_name_and_id(context, name, topic_id)
             refused.append(_not_deleted(name, topic_id, error))
         yield
     deleted = yield from each_in_steps(lambda topic: _deleted(context, topic, found[topic] > 1), found)
@@ -158,12 +156,12 @@ def _not_deleted(name: str | None, topic_id: bytes, error: KafkaError) -> Delete
 
 
 def _deleted(context: RequestContext, topic: Topic, twice: bool) -> Steps[Deleted]:
-    """Delete a topic, unless it is asked for both by its name and by its id."""
+    """Delete a topic, unless the request has both its name and its id."""
     try:
         if twice:
             message = "The provided topic name maps to an ID that was already supplied."
             raise KafkaError(ErrorCode.INVALID_REQUEST, message)
-        _existing(context, None, topic.topic_id)  # somebody else may have deleted it meanwhile
+        _existing(context, None, topic.topic_id)  # another request may have deleted it in the meantime
         context.charge_mutations(len(topic.partitions), strict=context.version >= FIRST_STRICT_DELETION)
         yield from context.cluster.controller.delete_topic_in_steps(topic)
     except KafkaError as error:
@@ -184,7 +182,7 @@ def _check_deletion(context: RequestContext, name: str | None, topic_id: bytes, 
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate topic {which}.")
 
 
-def _told(context: RequestContext, name: str | None, topic_id: bytes) -> tuple[str | None, bytes]:
+def _visible_name_and_id(context: RequestContext, name: str | None, topic_id: bytes) -> tuple[str | None, bytes]:
     """Return name and id for the answer: as in the request, or both to a client that may describe the topic."""
     topic = context.find_topic(topic_id if name is None else name)
     if topic is None or not context.allows(DESCRIBE_TOPIC, topic.name):
@@ -193,7 +191,7 @@ def _told(context: RequestContext, name: str | None, topic_id: bytes) -> tuple[s
 
 
 def _existing(context: RequestContext, name: str | None, topic_id: bytes) -> Topic:
-    """The topic, if it is there and may be deleted. Raises KafkaError."""
+    """Return the topic. Raise KafkaError if it does not exist or may not be deleted."""
     if name is not None:
         context.authorize(DESCRIBE_TOPIC, name)
         topic = context.topic(name, NOT_HOSTED)

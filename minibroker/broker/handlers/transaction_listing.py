@@ -1,14 +1,12 @@
-"""DescribeTransactions, ListTransactions and DescribeProducers: what administrators ask of transactions (KIP-664).
+"""DescribeTransactions, ListTransactions and DescribeProducers: transactions as administrators see them (KIP-664).
 
-Behaviour: a transaction is described by the node that coordinates its id, and listed by each node for the ids that it
-coordinates. The producers of a partition are described by its leader: those that it remembers, with the first offset
-of the transaction that each has open. Filters that are empty let everything pass; names of unknown states are returned.
-For the filter by duration, what has not begun (time -1) has lasted since then, as in Kafka.
+Behaviour: the coordinator of a transactional id describes its transaction; each node lists the transactions that it
+coordinates. The leader of a partition describes the partition's producers that have not expired, each with the first
+offset of its open transaction. Empty filters match everything. Unknown states in a filter are returned. For the filter
+by duration, a transaction that has not begun counts as begun at time -1, as in Kafka.
 
-Versions: ListTransactions 1 brought the filter by duration, 2 that by a pattern of the transactional id (KIP-1152),
-which must match the whole id.
-
-Not implemented: nothing.
+Versions: ListTransactions 1 brought the filter by duration, 2 the filter by a pattern of the transactional id
+(KIP-1152), which must match the whole id.
 """
 
 from __future__ import annotations
@@ -90,7 +88,7 @@ def list_transactions(context: RequestContext, request: ListTransactionsRequest)
     states = {LABELS[name] for name in request.state_filters if name in LABELS}
     response = ListTransactionsResponse(unknown_state_filters=unknown)
     if request.state_filters and not states:
-        return response  # none of the states that it asks for can be
+        return response  # it asks only for states that do not exist
     passes = _filter(request, states, context.cluster.clock.wall_ms())
     transactions = context.cluster.transactions
     for transaction in transactions.transactions.present():
@@ -108,9 +106,9 @@ def list_transactions(context: RequestContext, request: ListTransactionsRequest)
 
 
 def _filter(request: ListTransactionsRequest, states: set[State], now_ms: int) -> Callable[[Transaction], bool]:
-    """Return the function that says whether a transaction is asked for.
+    """Return a function that returns whether a transaction matches the filters of a request.
 
-    Raises KafkaError(INVALID_REGULAR_EXPRESSION).
+    Raise KafkaError(INVALID_REGULAR_EXPRESSION).
     """
     pattern = _pattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
     producer_ids = set(request.producer_id_filters)
@@ -128,7 +126,7 @@ def _filter(request: ListTransactionsRequest, states: set[State], now_ms: int) -
 
 
 def _pattern(text: str) -> Pattern:
-    from minibroker.broker.groups.consumer.patterns.program import Pattern as Compiled  # hardly anybody asks with one
+    from minibroker.broker.groups.consumer.patterns.program import Pattern as Compiled  # late, as few use it
     from minibroker.broker.groups.consumer.patterns.syntax import InvalidPattern
 
     try:

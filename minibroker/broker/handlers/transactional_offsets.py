@@ -1,21 +1,19 @@
-"""TxnOffsetCommit: how far a group has come, valid once the producer's transaction commits (KIP-98, KIP-447).
+"""TxnOffsetCommit: offsets of a group that count once the producer's transaction commits (KIP-98, KIP-447).
 
-Behaviour: the offsets are one transactional batch in `__consumer_offsets`; until the marker comes they are pending, and
-a fetch that wants what is stable is answered with UNSTABLE_OFFSET_COMMIT. Members, generations and metadata are checked
-as for OffsetCommit, each partition that does not exist is refused by itself, and the group's partition must be part of
-the transaction.
+Behaviour: the offsets are one transactional batch in `__consumer_offsets`. They are pending until the marker is
+written; until then an OffsetFetch with `require_stable` is answered with UNSTABLE_OFFSET_COMMIT. Members, generations
+and metadata are checked as in OffsetCommit. Unknown partitions are refused one by one. The group's partition must be
+part of the transaction.
 
-Versions: 2 brought leader epochs, 3 the member and its generation (KIP-447) and flexible fields, 4 the code
-TRANSACTION_ABORTABLE for a group that was not added (before, INVALID_TXN_STATE), 5 has the group's partition added to
-the transaction by this request itself (KIP-890).
-
-Not implemented: nothing.
+Versions: 2 brought leader epochs, 3 the member and its generation (KIP-447) and flexible fields, 4
+TRANSACTION_ABORTABLE for a group that was not added (before, INVALID_TXN_STATE). From 5 on this request adds the
+group's partition to the transaction (KIP-890). 6 brought topic ids, and GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH
+instead of ILLEGAL_GENERATION (KIP-1319).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from minibroker.broker.groups.offsets import CommittedOffset
 from minibroker.broker.handlers.committed_offsets import check_topics, java_length, wait_for_offsets
@@ -31,9 +29,6 @@ from minibroker.protocol.messages.transactions import TxnOffsetCommitRequest, Tx
 from minibroker.protocol.primitives import ZERO_UUID
 from minibroker.protocol.steps import Steps, are_few, at_once
 
-if TYPE_CHECKING:
-    from minibroker.broker.groups.group import CheckPartition
-
 AskedPartition = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic.TxnOffsetCommitRequestPartition
 TopicAnswer = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
 Answer = TopicAnswer.TxnOffsetCommitResponsePartition
@@ -41,6 +36,8 @@ Asked = tuple[Topic, AskedPartition, Answer]
 
 FIRST_WITH_ABORTABLE = 4
 FIRST_THAT_JOINS = 5
+FIRST_WITH_TOPIC_IDS = 6
+SINCE_TOPIC_IDS = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.STALE_MEMBER_EPOCH)
 NO_GENERATION = -1
 
 
@@ -56,7 +53,7 @@ def _in_steps(context: RequestContext, request: TxnOffsetCommitRequest) -> Steps
     response = TxnOffsetCommitResponse()
     asked = yield from _existing(context, request, response)
     if not asked:
-        return response  # as in Kafka, nothing becomes part of the transaction then
+        return response  # as in Kafka, the transaction does not change then
     try:
         taken, joined = yield from _committed(context, request, asked)
         if taken:
@@ -77,18 +74,20 @@ def _for_client(context: RequestContext, error: KafkaError) -> KafkaError:
 def _existing(
     context: RequestContext, request: TxnOffsetCommitRequest, response: TxnOffsetCommitResponse
 ) -> Steps[list[Asked]]:
-    """The partitions that there are. The answer gets all of them, the others with what is wrong."""
+    """Return the partitions that exist. Put all partitions into the response, unknown ones with an error."""
     found: list[Asked] = []
     for topic in request.topics:
-        known, unknown = context.find_topic(topic.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        key = topic.topic_id if context.version >= FIRST_WITH_TOPIC_IDS else topic.name
+        known, unknown = context.find_topic(key), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         try:
             context.authorize(WRITE_TRANSACTIONAL_ID, request.transactional_id)
             context.authorize(READ_GROUP, request.group_id)
-            context.authorize(READ_TOPIC, topic.name)
+            context.authorize_topic(READ_TOPIC, key)
         except KafkaError as error:
             known, unknown = None, error.code
-        answers = TopicAnswer(name=topic.name)
-        response.topics.append(answers)
+        answers = TopicAnswer(name=topic.name, topic_id=topic.topic_id)
+        if topic.partitions or known is None:  # as Kafka, which says nothing of a topic of which nothing is asked
+            response.topics.append(answers)
         yield
         for partition in topic.partitions:
             yield
@@ -109,9 +108,9 @@ def _refuse(asked: Iterable[Asked], error: KafkaError) -> None:
 def _committed(
     context: RequestContext, request: TxnOffsetCommitRequest, asked: Sequence[Asked]
 ) -> Steps[tuple[list[Asked], Wait | None]]:
-    """Record what is asked for as pending: those of `asked` for which that was done, and as `join_or_verify`.
+    """Record the offsets as pending. Return the partitions that were accepted, and the wait of `_joined`.
 
-    Raises KafkaError for all.
+    Raise KafkaError if all are refused.
     """
     from minibroker.broker.groups.commits import commit_offsets
 
@@ -134,17 +133,19 @@ def _committed(
         nonlocal joined
         check_topics(context, (topic for topic, _, _ in taken))
         joined = _joined(context, request, producer)
-        check_partition = _check_committer(context, request)
-        if check_partition is not None:
-            for topic, partition, _ in taken:
-                check_partition(topic.name, ZERO_UUID, partition.partition_index)
+        try:
+            _check_committer(context, request, taken)
+        except KafkaError as error:
+            if context.version < FIRST_WITH_TOPIC_IDS and error.code in SINCE_TOPIC_IDS:
+                raise KafkaError(ErrorCode.ILLEGAL_GENERATION, error.message) from error
+            raise
 
     yield from commit_offsets(groups, request.group_id, offsets, check, producer)
     return taken, joined
 
 
 def _joined(context: RequestContext, request: TxnOffsetCommitRequest, producer: tuple[int, int]) -> Wait | None:
-    """Make the group's partition part of the transaction, as `join_or_verify` does. Raises KafkaError."""
+    """Add the group's partition to the transaction, and return the wait for its record. Raise KafkaError."""
     groups = context.cluster.groups
     groups.check_named(context.node, request.group_id)
     partition = GROUPS_TOPIC, groups.log.partition_of(request.group_id)
@@ -152,20 +153,19 @@ def _joined(context: RequestContext, request: TxnOffsetCommitRequest, producer: 
     return join_or_verify(context.cluster.transactions, request.transactional_id, producer, partition, joins=joins)
 
 
-def _check_committer(context: RequestContext, request: TxnOffsetCommitRequest) -> CheckPartition | None:
-    """Whether who asks may commit; what is to be checked of each partition. Raises KafkaError."""
-    group = context.cluster.groups.groups.get(request.group_id)
-    if group is not None:
-        return group.check_commit(
-            request.member_id,
-            request.group_instance_id,
-            request.generation_id,
-            transactional=True,
-            version=context.version,
-        )
-    if request.generation_id > NO_GENERATION:
-        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-    return None
+def _check_committer(context: RequestContext, request: TxnOffsetCommitRequest, taken: Sequence[Asked]) -> None:
+    """Check that the client may commit offsets of these partitions. Raise KafkaError."""
+    group, epoch = context.cluster.groups.groups.get(request.group_id), request.generation_id_or_member_epoch
+    if group is None:
+        if epoch > NO_GENERATION:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
+        return
+    member = request.member_id, request.group_instance_id, epoch
+    check_partition = group.check_commit(*member, transactional=True, version=context.version)
+    if check_partition is not None:
+        for topic, partition, _ in taken:
+            topic_id = topic.topic_id if context.version >= FIRST_WITH_TOPIC_IDS else ZERO_UUID
+            check_partition(topic.name, topic_id, partition.partition_index)
 
 
 def _offset(partition: AskedPartition, now_ms: int) -> CommittedOffset:

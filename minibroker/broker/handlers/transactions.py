@@ -1,16 +1,14 @@
-"""AddPartitionsToTxn, AddOffsetsToTxn and EndTxn, from producers; WriteTxnMarkers, from coordinators.
+"""AddPartitionsToTxn, AddOffsetsToTxn and EndTxn, sent by producers; WriteTxnMarkers, sent by coordinators.
 
-Behaviour: partitions are added all or none: where one does not exist, it is refused and the others are answered with
-OPERATION_NOT_ATTEMPTED. The offsets of a group are its partition of `__consumer_offsets`. EndTxn is answered once the
-decision is written; markers and the end follow by themselves, and until then the coordinator answers
-CONCURRENT_TRANSACTIONS. A marker is answered for each partition.
+Behaviour: a request adds all partitions or none: if one does not exist, it is refused, and the others are answered
+with OPERATION_NOT_ATTEMPTED. AddOffsetsToTxn adds the group's partition of `__consumer_offsets`. EndTxn is answered
+when the decision is written. The coordinator then writes the markers, and answers CONCURRENT_TRANSACTIONS until all
+are written. WriteTxnMarkers has a result for each partition.
 
 Versions: AddPartitionsToTxn 2, AddOffsetsToTxn 2 and EndTxn 2 brought PRODUCER_FENCED (before,
-INVALID_PRODUCER_EPOCH). AddPartitionsToTxn 4 and 5 are for brokers: several transactions at once, and only looking
-whether partitions are in one. EndTxn 5 gives every transaction an epoch of its own, which the answer tells (KIP-890).
-WriteTxnMarkers 2 says which kind of transaction it ends.
-
-Not implemented: nothing.
+INVALID_PRODUCER_EPOCH). AddPartitionsToTxn 4 and 5 are for brokers: several transactions at once, and verify_only,
+which only checks that partitions have been added. From EndTxn 5 on every transaction has its own epoch, which is in
+the answer (KIP-890). WriteTxnMarkers 2 brought the transaction version.
 """
 
 from __future__ import annotations
@@ -134,7 +132,7 @@ def _refuse(topics: Iterable[TopicResult], code: ErrorCode) -> None:
 
 
 def _added_by_broker(context: RequestContext, asked: Asked) -> Steps[Codes]:
-    """The code of each partition that another broker wants added, or (`verify_only`) wants to know of."""
+    """Return the code of each partition that another broker wants to add or (`verify_only`) to check."""
     codes = yield from _existing(context, asked.topics, by_producer=False)
     if any(codes.values()):
         return codes
@@ -157,11 +155,13 @@ def _added_by_broker(context: RequestContext, asked: Asked) -> Steps[Codes]:
 
 
 def _existing(context: RequestContext, topics: Iterable[AskedTopic], *, by_producer: bool) -> Steps[Codes]:
-    """NONE for each partition; if one does not exist, or the producer may not write to it, nothing is attempted."""
+    """Return NONE for each partition; OPERATION_NOT_ATTEMPTED if another one is unknown or may not be written to."""
     codes: Codes = {}
     for asked in topics:
         topic, unknown = context.find_topic(asked.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if by_producer and (asked.name in INTERNAL_TOPICS or not context.allows(WRITE_TOPIC, asked.name)):
+        if by_producer and (
+            asked.name in INTERNAL_TOPICS or not context.allows(WRITE_TOPIC, asked.name, is_needed=True)
+        ):
             topic, unknown = None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
         for index in asked.partitions:
             known = topic is not None and topic.partition(index) is not None
@@ -240,7 +240,7 @@ def end_txn(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
 
 @handles(ApiKey.WRITE_TXN_MARKERS)
 def write_txn_markers(context: RequestContext, request: WriteTxnMarkersRequest) -> Steps[WriteTxnMarkersResponse]:
-    if not (context.allows(ALTER_CLUSTER) or context.allows(CLUSTER_ACTION)):
+    if not (context.allows(ALTER_CLUSTER) or context.allows(CLUSTER_ACTION, is_needed=True)):
         return _no_markers(request)
     return write_markers(context.cluster, context.node, request)
 

@@ -1,8 +1,9 @@
-"""UnregisterBroker: a broker that will not come back is forgotten.
+"""UnregisterBroker and UnregisterController: remove the registration of a node that will not come back.
 
-Behaviour: a broker that is away is registered no longer, and no reassignment can name it. A node of this process that
-is forgotten leads nothing any more and is in no answer until the next start, which registers it again: so it is with
-a broker of Kafka's. A broker that is not registered is BROKER_ID_NOT_REGISTERED.
+Behaviour: a reassignment can no longer use an unregistered broker. A running node of this process can be unregistered
+too, as in Kafka: it leads nothing and is in no answer until the next start, which registers it again. A broker that is
+not registered is answered with BROKER_ID_NOT_REGISTERED. The controller of this process does not register, so that
+every controller is answered with CONTROLLER_ID_NOT_REGISTERED, or UNSUPPORTED_VERSION before metadata.version 32.
 
 Versions: there is only 0.
 """
@@ -10,12 +11,21 @@ Versions: there is only 0.
 from __future__ import annotations
 
 from minibroker.broker.control.registration import unregister
+from minibroker.broker.metadata.features import METADATA_VERSION
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import ALTER_CLUSTER
 from minibroker.protocol.apis import ApiKey
-from minibroker.protocol.messages.cluster import UnregisterBrokerRequest, UnregisterBrokerResponse
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.cluster import (
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+    UnregisterControllerRequest,
+    UnregisterControllerResponse,
+)
 from minibroker.protocol.steps import Steps
+
+FIRST_WITH_CONTROLLERS = 32  # 4.4-IV1, the first with a record for it
 
 
 @handles(ApiKey.UNREGISTER_BROKER, durable=True)
@@ -23,3 +33,15 @@ def unregister_broker(context: RequestContext, request: UnregisterBrokerRequest)
     context.authorize(ALTER_CLUSTER)
     yield from unregister(context.cluster, request.broker_id)
     return UnregisterBrokerResponse()
+
+
+@handles(ApiKey.UNREGISTER_CONTROLLER)
+def unregister_controller(
+    context: RequestContext, request: UnregisterControllerRequest
+) -> UnregisterControllerResponse:
+    context.authorize(ALTER_CLUSTER)
+    if context.cluster.image.features.get(METADATA_VERSION, 0) < FIRST_WITH_CONTROLLERS:
+        message = "The current MetadataVersion is too old to support controller unregistration."
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
+    message = f"Controller ID {request.controller_id} is not currently registered."
+    raise KafkaError(ErrorCode.CONTROLLER_ID_NOT_REGISTERED, message)

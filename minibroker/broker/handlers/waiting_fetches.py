@@ -1,6 +1,6 @@
-"""Fetches that wait for records: until there are enough, something is urgent, or time is up.
+"""Fetches that wait for records: until there are enough, the answer is urgent, or max_wait is over.
 
-What is read, and how it is answered, is `fetch`'s business.
+`fetch_reading` reads the records and builds the answer.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from minibroker.broker.handlers.fetch_reading import LongReading, Reading
     from minibroker.broker.requests.fetch_sessions import FetchedPartition
 
-WAITED_FOR_MAX = 500_000  # partitions of fetches of many, on a node: 100 to 200 MB
+WAITED_FOR_MAX = 500_000  # partitions for which the `WaitingInSteps` of a node may wait: 100 to 200 MB
 
 
 class WaitingFetch:
-    """A fetch with less than min_bytes to read: it looks again once appends made up for that, or time is up."""
+    """A fetch with less than min_bytes to read. It reads again when appends have added enough, or time is up."""
 
     __slots__ = ("_missing_bytes", "_partitions", "_reading", "_timer", "_unreadable", "parked")
 
@@ -73,7 +73,7 @@ class WaitingFetch:
             self._answer()
 
     def _read(self) -> bool:
-        """Read, now; False if the answer takes steps, which are begun: a topic has been changed since it waits."""
+        """Read now. If a change of the topic makes conversion necessary, begin to answer in steps and return False."""
         try:
             self._reading.read()
         except Conversion:
@@ -109,17 +109,17 @@ class WaitingFetch:
 
 
 def _cancel_timer(fetch: WaitingFetch | WaitingInSteps) -> None:
-    """Cancel the timer, and drop it: uvloop's keeps its callback, which keeps the fetch."""
+    """Cancel and drop the timer: a cancelled timer of uvloop keeps its callback, and so the fetch, in memory."""
     if fetch._timer is not None:
         fetch._timer.cancel()
         fetch._timer = None
 
 
 class WaitingInSteps:
-    """A Fetch that waits as `WaitingFetch` does, for many partitions or for records to convert.
+    """A Fetch that waits as `WaitingFetch` does, for many partitions or for records that must be converted.
 
-    An append makes it look at the append's own partition only. What such fetches hold is limited: beyond that a fetch
-    is answered at once, as if its time were up.
+    An append makes it read only the append's partition. A node may wait for `WAITED_FOR_MAX` partitions in all; a fetch
+    beyond that is answered at once, as if its time were up.
     """
 
     __slots__ = (
@@ -144,25 +144,25 @@ class WaitingInSteps:
         self._grown: set[Partition] = set()
         self._missing_bytes = reading.min_bytes - reading.size_bytes
         self._unreadable = reading.unreadable
-        self._booked = 0  # of the partitions that the node's fetches wait for
-        self._begun = False  # before, whatever happens at a partition is seen by the look that follows
-        self._changed = False  # something has, since the last look at all of them began
-        self._work: Sliced | None = None  # that looks at some or all of them, or answers
+        self._booked = 0  # this fetch's share of `waited_for`
+        self._begun = False  # the read at the end of `begin` finds all that happens before
+        self._changed = False  # a partition has changed since the last read of all of them began
+        self._work: Sliced | None = None  # reads some or all partitions, or answers
         self.parked = Parked(self._cancel)
         self.parked.is_long = True
 
     @staticmethod
     def has_room(reading: LongReading) -> bool:
-        """Whether one more may wait."""
+        """Return whether this fetch may wait too."""
         return reading.context.node.waited_for + len(reading.wanted) <= WAITED_FOR_MAX
 
     def begin(self) -> Steps[None]:
-        """Wait at each of the partitions; what was appended to one of them meanwhile is looked at."""
+        """Begin to wait for each partition, then read them all, as records may have been appended in the meantime."""
         self._booked = len(self._reading.wanted)
         self._reading.context.node.waited_for += self._booked
         try:
             yield from self._join()
-        except BaseException:  # the client is gone
+        except BaseException:  # the client has disconnected
             self._slicer.start(self._forget())
             raise
         self._begun = True
@@ -189,7 +189,7 @@ class WaitingInSteps:
             self._run(self._read_grown(), self._answer_if_enough)
 
     def _read_grown(self) -> Steps[None]:
-        """Look at the partitions that have got records, as often as the fetch names them."""
+        """Read the partitions that have new records, as often as the fetch lists them."""
         grown, self._grown = self._grown, set()
         for partition in grown:
             for fetched in self._waited_for.get(partition, ()):
@@ -204,7 +204,7 @@ class WaitingInSteps:
             self._changed = True
 
     def _answer_if_enough(self) -> None:
-        """Answer, or look again at what has changed while others had their turn, or wait."""
+        """Answer, or read again what has changed while other requests ran, or wait."""
         if self._reading.enough() or self._reading.unreadable > self._unreadable:
             self._answer()
         elif self._changed:

@@ -12,7 +12,8 @@ from typing import NamedTuple
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
 METADATA_VERSION = "metadata.version"
-METADATA_VERSION_LEVEL = 30  # Kafka's 4.3-IV0, which sets the record versions of the metadata log
+METADATA_VERSION_LEVEL = 30  # Kafka's 4.3-IV0, of new clusters, so that Kafka 4.3 can start on their directories
+NEWEST_METADATA_VERSION = 33  # Kafka's 4.4-IV2
 LOWEST_METADATA_VERSION = 7  # 3.3-IV3, the lowest level with which Kafka 4 starts
 ELIGIBLE_LEADER_REPLICAS = "eligible.leader.replicas.version"  # KIP-966
 TRANSACTION_VERSION = "transaction.version"  # KIP-890: 1 has flexible records, 2 an epoch per transaction
@@ -23,7 +24,7 @@ STREAMS_VERSION = "streams.version"  # 1 has groups of Kafka Streams (KIP-1071),
 KRAFT_VERSION = "kraft.version"  # 1 has the voters of the quorum in the metadata log (KIP-853)
 
 # The levels of metadata.version that changed the format of records; a downgrade cannot cross one of them.
-METADATA_CHANGES = (8, 11, 13, 14, 15, 17, 23, 30)
+METADATA_CHANGES = (8, 11, 13, 14, 15, 17, 23, 30, 32, 33)
 
 
 class UpgradeType(IntEnum):
@@ -43,7 +44,7 @@ class Feature(NamedTuple):
 
 
 FEATURES: dict[str, Feature] = {
-    METADATA_VERSION: Feature(range(LOWEST_METADATA_VERSION, METADATA_VERSION_LEVEL + 1), METADATA_VERSION_LEVEL),
+    METADATA_VERSION: Feature(range(LOWEST_METADATA_VERSION, NEWEST_METADATA_VERSION + 1), METADATA_VERSION_LEVEL),
     TRANSACTION_VERSION: Feature(range(3), 2),
     ELIGIBLE_LEADER_REPLICAS: Feature(range(2), 1, {1: (METADATA_VERSION, 23)}),
     GROUP_VERSION: Feature(range(2), 1),

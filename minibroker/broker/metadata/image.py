@@ -1,4 +1,4 @@
-"""The metadata image, a fold over the metadata log: brokers, topics, configs, features, quotas, credentials, ACLs.
+"""The metadata image, a fold over the metadata log: brokers, topics, configs, features, quotas, credentials and rights.
 
 Only `Image.apply` changes it; the controller decides on the records.
 """
@@ -10,6 +10,7 @@ from typing import Any
 
 from minibroker.broker.metadata.partitions import Partition, Topic, colliding_name
 from minibroker.broker.security.acls import Acl, Acls
+from minibroker.broker.security.delegation import DelegationTokens
 from minibroker.protocol.declare import Message
 from minibroker.protocol.messages import metadata_records as records
 from minibroker.protocol.primitives import uuid_text
@@ -28,9 +29,9 @@ class InconsistentMetadata(ValueError):
 
 
 class Image:
-    """The cluster's metadata in memory."""
+    """The cluster's metadata in memory. The secrets of its delegation tokens follow from the secret key."""
 
-    def __init__(self) -> None:
+    def __init__(self, token_secret_key: str | None = None) -> None:
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[bytes, Topic] = {}
         self.topics_by_colliding_name: dict[str, dict[str, Topic]] = {}
@@ -39,6 +40,7 @@ class Image:
         self.features: dict[str, int] = {}
         self.quotas: dict[QuotaEntity, dict[str, float]] = {}
         self.scram_credentials: dict[tuple[str, int], records.UserScramCredentialRecord] = {}  # (user, mechanism)
+        self.tokens = DelegationTokens(token_secret_key)
         self.acls = Acls()
         self.next_producer_id = 0
 
@@ -220,6 +222,14 @@ def _remove_scram_credential(image: Image, record: records.RemoveUserScramCreden
     image.scram_credentials.pop((record.name, record.mechanism), None)
 
 
+def _token(image: Image, record: records.DelegationTokenRecord) -> None:
+    image.tokens.add(record)
+
+
+def _remove_token(image: Image, record: records.RemoveDelegationTokenRecord) -> None:
+    image.tokens.remove(record.token_id)
+
+
 def _acl(image: Image, record: records.AccessControlEntryRecord) -> None:
     acl = Acl(
         record.resource_type,
@@ -256,6 +266,8 @@ APPLY: dict[type[Message], Callable[[Image, Any], None]] = {
     records.ClientQuotaRecord: _quota,
     records.UserScramCredentialRecord: _scram_credential,
     records.RemoveUserScramCredentialRecord: _remove_scram_credential,
+    records.DelegationTokenRecord: _token,
+    records.RemoveDelegationTokenRecord: _remove_token,
     records.AccessControlEntryRecord: _acl,
     records.RemoveAccessControlEntryRecord: _remove_acl,
 }

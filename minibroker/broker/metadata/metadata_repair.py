@@ -168,7 +168,7 @@ class Repair:
     def _missing_end(self, path: str) -> Iterator[str]:
         reached = max(self._checkpoint(folder, name).get(METADATA, 0) for folder, name in self._checkpoints())
         if self._salvage.next_offset < reached:
-            yield f"{path} ends at offset {self._salvage.next_offset}, and had reached {reached}"
+            yield f"{path} ends at offset {self._salvage.next_offset}, but had reached {reached}"
 
     def _plan_topics(self) -> None:
         by_topic: dict[str, dict[int, FoundLog]] = {}

@@ -20,6 +20,7 @@ WINDOW_MS = 1000
 LIMITED = tuple(
     f"minibroker.{name}"
     for name in (
+        "authorizer",
         "configs",
         "connections",
         "controller",

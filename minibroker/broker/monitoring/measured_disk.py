@@ -58,7 +58,7 @@ class MeasuredDisk(Disk):
     def __init__(self, syncs: SyncStatistics | None = None) -> None:
         self.syncs = syncs or SyncStatistics()
 
-    def opened(self, path: str, fd: int) -> File:
+    def make_file(self, path: str, fd: int) -> File:
         return MeasuredFile(path, fd, self.syncs)
 
     def sync_directory(self, path: str) -> None:

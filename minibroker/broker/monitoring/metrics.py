@@ -21,6 +21,7 @@ from minibroker.protocol.apis import api_name
 from minibroker.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from minibroker.broker.assembly import Broker
     from minibroker.broker.cluster import Cluster
     from minibroker.broker.metadata.partitions import Partition
     from minibroker.broker.monitoring.measured_disk import SyncStatistics
@@ -44,7 +45,7 @@ Sample = tuple[tuple[str, ...], Any]  # the values of the labels, and the value
 class Observed(NamedTuple):
     """The sources of the metrics. `started_s` is when the broker started, in seconds since 1970."""
 
-    cluster: Cluster
+    cluster: Broker
     server: Server
     requests: RequestStatistics
     syncs: SyncStatistics
@@ -153,6 +154,14 @@ def _accepted(observed: Observed) -> Iterator[Sample]:
         yield (str(node_id), listener), count
 
 
+def _authentications(name: str) -> Callable[[Observed], Iterator[Sample]]:
+    def samples(observed: Observed) -> Iterator[Sample]:
+        for (node_id, listener), statistics in list(observed.server.authentications.items()):
+            yield (str(node_id), listener), getattr(statistics, name)
+
+    return samples
+
+
 def _parked(observed: Observed) -> Iterator[Sample]:
     yield (), sum(each.waiting for each in observed.server.connections())
 
@@ -197,6 +206,12 @@ def _cleaner(name: str) -> Callable[[Observed], Iterator[Sample]]:
     return _one(lambda observed: getattr(observed.cleaner, name))
 
 
+def _client_metrics(observed: Observed) -> Iterator[Sample]:
+    for metric in observed.cluster.telemetry.metrics(connected=True):
+        attributes = ",".join(f"{name}={value}" for name, value in metric.attributes.items())
+        yield (metric.client_id, metric.client_instance_id, metric.name, attributes), metric.value
+
+
 def _one(value: Callable[[Observed], float]) -> Callable[[Observed], Iterator[Sample]]:
     def samples(observed: Observed) -> Iterator[Sample]:
         yield (), value(observed)
@@ -206,10 +221,13 @@ def _one(value: Callable[[Observed], float]) -> Callable[[Observed], Iterator[Sa
 
 API, VERSION, CODE, NODE, LISTENER = ("api",), ("version",), ("code",), ("node",), ("listener",)
 LOG = ("topic", "partition")
+CLIENT = ("client_id", "client_instance_id", "metric", "attributes")
+CLIENT_HELP = "Metrics that connected clients have pushed: the newest value, or the sum for those that count (KIP-714)."
 DURATION_HELP = "Time from reading a request until its answer was sent; for Fetch including the wait for records."
 DIRTY_HELP = "The dirty share of the dirtiest compacted log, 0 to 1, when the cleaner last looked."
 UNCLEANABLE_HELP = "Partitions that are no longer compacted, because their logs cannot be read."
 LOOKED_HELP = "When the cleaner last looked for dirty logs, seconds since 1970; 0 if it never has."
+EXPIRED_HELP = "Connections closed because their client went on after the end of its session."
 COUNTER, GAUGE, HISTOGRAM = CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 ROWS: tuple[Row, ...] = (
@@ -228,6 +246,29 @@ ROWS: tuple[Row, ...] = (
     Row("requests_parked", GAUGE, (), "Requests that wait for something, such as a Fetch for records.", _parked),
     Row("connections", GAUGE, NODE + LISTENER, "Open connections.", _connections),
     Row("connections_accepted", COUNTER, NODE + LISTENER, "Accepted connections.", _accepted),
+    Row("authentications", COUNTER, NODE + LISTENER, "Clients that authenticated.", _authentications("succeeded")),
+    Row(
+        "authentication_failures",
+        COUNTER,
+        NODE + LISTENER,
+        "Clients that failed to authenticate.",
+        _authentications("failed"),
+    ),
+    Row(
+        "reauthentications",
+        COUNTER,
+        NODE + LISTENER,
+        "Clients that authenticated again on the same connection.",
+        _authentications("reauthenticated"),
+    ),
+    Row(
+        "reauthentication_failures",
+        COUNTER,
+        NODE + LISTENER,
+        "Clients that failed to authenticate again.",
+        _authentications("reauthentication_failed"),
+    ),
+    Row("expired_connections_closed", COUNTER, NODE + LISTENER, EXPIRED_HELP, _authentications("expired")),
     Row("fetch_sessions", GAUGE, NODE, "Fetch sessions in the cache.", _fetch_sessions),
     Row("fsync_duration_seconds", HISTOGRAM, (), "Time of each fsync of a file or directory.", _syncs),
     Row("fsync_failures", COUNTER, (), "Calls of fsync that failed.", _one(lambda o: o.syncs.failures)),
@@ -257,6 +298,14 @@ ROWS: tuple[Row, ...] = (
     Row("cleaner_max_dirty_ratio", GAUGE, (), DIRTY_HELP, _cleaner("max_dirty_ratio")),
     Row("cleaner_uncleanable_partitions", GAUGE, (), UNCLEANABLE_HELP, _cleaner("uncleanable")),
     Row("cleaner_last_look_time_seconds", GAUGE, (), LOOKED_HELP, _one(lambda o: o.cleaner.looked_ms / 1000)),
+    Row(
+        "client_instances",
+        GAUGE,
+        (),
+        "Connected clients that push metrics.",
+        _one(lambda o: len(o.cluster.telemetry.instances())),
+    ),
+    Row("client_metric", GAUGE, CLIENT, CLIENT_HELP, _client_metrics),
     Row("start_time_seconds", GAUGE, (), "When the broker started, seconds since 1970.", _one(lambda o: o.started_s)),
     Row(
         "info", GAUGE, VERSION, "Always 1; the label has minibroker's version.", lambda observed: [((__version__,), 1)]

@@ -90,6 +90,7 @@ class Connection:
         "_running",
         "authenticator",
         "closed",
+        "has_token",
         "host",
         "known",
         "last_plain",
@@ -123,6 +124,7 @@ class Connection:
         self.host = host  # for rules, which compare it as a text: the address as Java writes it
         self.software = ""
         self.principal = principal
+        self.has_token = False  # whether it has authenticated by a delegation token
         self.must_authenticate = False  # before it may ask for anything else, as its listener wants it
         self.authenticator: Authenticator | None = None  # of a listener with SASL
         self.limit_bytes = limit_bytes

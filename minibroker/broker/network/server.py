@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from minibroker.broker.assembly import Broker
 from minibroker.broker.clock import Clock
 from minibroker.broker.cluster import Endpoint, Node
+from minibroker.broker.monitoring.authentication_statistics import AuthenticationStatistics
 from minibroker.broker.network.connection import Connection
 from minibroker.broker.network.connection_limits import ConnectionLimits
 from minibroker.broker.network.listeners import Listener
@@ -84,7 +85,7 @@ def _configure(bound: socket.socket, settings: Any) -> None:
 
 
 class Server:
-    """All sockets of the process. `accepted` counts the connections since the start by node id and listener."""
+    """All sockets of the process. `accepted` and `authentications` count since the start, by node id and listener."""
 
     def __init__(
         self,
@@ -105,6 +106,7 @@ class Server:
             self._shared.budget.large.limit_bytes = cluster.settings["queued.max.request.bytes"]
         self._servers: list[tuple[int, asyncio.Server]] = []  # each with its node's id
         self.accepted: Counter[tuple[int, str]] = Counter()
+        self.authentications: dict[tuple[int, str], AuthenticationStatistics] = {}
         self._limits: dict[int, ConnectionLimits] = {}  # by node
         self._shared.lost = self._lost
 
@@ -114,12 +116,17 @@ class Server:
         self.accepted[node.node_id, listener.name] += 0  # a node that returns goes on counting
         if node.node_id not in self._limits:
             self._limits[node.node_id] = ConnectionLimits(self._cluster, node.node_id, self._clock)
-        authenticate = self._authentication(listener)
+        place = node.node_id, listener.name
+        if listener.has_tls or listener.authenticates:
+            self.authentications.setdefault(place, AuthenticationStatistics())
+        authenticate = self._authentication(listener, self.authentications.get(place))
 
         def attach(outlet: SocketProtocol, transport: asyncio.BaseTransport) -> Connection:
             connection = self._attach(node, listener.name, outlet, transport)
             if authenticate is not None:
                 authenticate(connection)
+            elif listener.has_tls:
+                self.authentications[place].succeeded += 1
             return connection
 
         def protocol() -> SocketProtocol:
@@ -143,17 +150,21 @@ class Server:
 
         def with_tls() -> asyncio.BaseProtocol:
             limits, limit_ms = self._limits[node.node_id], self._cluster.settings["connections.max.stall.ms"]
-            return TlsLayer(self._loop, self._shared, tls.current, protocol, limits, limit_ms, node.node_id)
+            statistics = self.authentications[node.node_id, listener.name]
+            return TlsLayer(self._loop, self._shared, tls.current, protocol, limits, limit_ms, node.node_id, statistics)
 
         return with_tls
 
-    def _authentication(self, listener: Listener) -> Callable[[Connection], None] | None:
+    def _authentication(
+        self, listener: Listener, statistics: AuthenticationStatistics | None
+    ) -> Callable[[Connection], None] | None:
         """Return the factory of SASL authenticators for the listener's connections, or None."""
         if not listener.authenticates:
             return None
         from minibroker.broker.security.authenticator import Authenticator, SaslListener  # not needed for most starts
 
-        sasl = SaslListener(listener.name, lambda: self._cluster, self._clock)
+        judges = self._dispatcher.interceptors
+        sasl = SaslListener(listener.name, lambda: self._cluster, self._clock, statistics, judges)
 
         def authenticate(connection: Connection) -> None:
             connection.authenticator = Authenticator(sasl, connection)

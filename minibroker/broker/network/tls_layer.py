@@ -27,6 +27,7 @@ from minibroker.broker.security.principals import ANONYMOUS, USER, Principal
 
 if TYPE_CHECKING:
     from minibroker.broker.clock import Timer
+    from minibroker.broker.monitoring.authentication_statistics import AuthenticationStatistics
     from minibroker.broker.security.tls import TlsSettings
 
 log = logging.getLogger("minibroker.connections")
@@ -59,8 +60,10 @@ class TlsLayer(asyncio.BufferedProtocol):
         limits: Limits,
         limit_ms: float,
         node_id: int,
+        statistics: AuthenticationStatistics,
     ) -> None:
         self.node_id = node_id
+        self._statistics = statistics
         self.principal = ANONYMOUS
         self._loop = loop
         self._shared = shared
@@ -198,6 +201,7 @@ class TlsLayer(asyncio.BufferedProtocol):
 
     def _give_up(self, reason: str) -> None:
         log.warning("closing %s: %s", self.peer, reason)
+        self._statistics.failed += 1
         self._flush()  # TLS tells the client, too
         self._end_handshake()
         self._transport.close()

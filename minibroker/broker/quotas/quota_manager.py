@@ -1,7 +1,7 @@
 """The enforcement of client quotas: computes throttle times (KIP-13, KIP-124, KIP-219, KIP-546, KIP-599).
 
-    request --> handler --> what was used is recorded --> over the quota? --> answered at once, with the time
-                                                                              --> the connection is muted that long
+    request --> handler --> its use is recorded --> over the quota? --> answered at once, with the throttle time
+                                                                    --> the connection is muted for that time
 
 A quota is for a user, a client id or both; the first match in `_LEVELS` applies. Clients under a default quota have
 separate windows. A Produce is charged the bytes of its request, a Fetch those of its answer, every request the time of
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 PRODUCED, FETCHED = "producer_byte_rate", "consumer_byte_rate"
 REQUESTS, MUTATIONS = "request_percentage", "controller_mutation_rate"
 PERCENT_A_NS = 100 / 1e9
-KEPT_MAX = 10_000  # rates, and buckets; beyond it those that are idle go, or else the oldest
+KEPT_MAX = 10_000  # rates, and buckets; beyond it the idle ones are removed, or else the oldest
 
-Who = tuple[str, str]  # user and client id, "" for one that the quota does not name
+Who = tuple[str, str]  # user and client id; "" if the quota is not for that part
 
 
 class Quota(NamedTuple):
@@ -42,17 +42,27 @@ class Quota(NamedTuple):
 class Usage:
     """The use of a request so far, and the throttle time of its client."""
 
-    __slots__ = ("_since_ns", "frame_bytes", "run_ns", "throttle_ms")
+    __slots__ = ("_run_ns", "_since_ns", "frame_bytes", "throttle_ms")
 
     def __init__(self, frame_bytes: int) -> None:
         self.frame_bytes = frame_bytes
         self.throttle_ms = 0
-        self.run_ns = 0
-        self._since_ns = perf_counter_ns()
+        self._run_ns = 0
+        self._since_ns: int | None = perf_counter_ns()  # while the time is charged
 
     def stop(self) -> None:
         """Stop the charged time."""
-        self.run_ns += perf_counter_ns() - self._since_ns
+        if self._since_ns is not None:
+            self._run_ns += perf_counter_ns() - self._since_ns
+            self._since_ns = None
+
+    def taken_ns(self) -> int:
+        """Return the time since the start, or since this was asked before."""
+        if self._since_ns is not None:
+            self.stop()
+            self._since_ns = perf_counter_ns()
+        taken_ns, self._run_ns = self._run_ns, 0
+        return taken_ns
 
     def timed(self, steps: Steps[Any]) -> Steps[Any]:
         """Run the steps, and charge the time of each."""
@@ -119,17 +129,23 @@ class QuotaManager:
         if produced:
             throttle_ms = self._charge(client, PRODUCED, usage.frame_bytes)
             usage.throttle_ms = max(usage.throttle_ms, throttle_ms)
-        throttle_ms = self._charge(client, REQUESTS, usage.run_ns * PERCENT_A_NS)
-        return max(usage.throttle_ms, min(throttle_ms, self._windows().size_ms))
+        return max(usage.throttle_ms, self._charge_time(client, usage))
 
-    def charge_bytes(self, client: Client, key: str, size_bytes: int) -> bool:
-        """Charge bytes of an answer; return whether the client is throttled."""
-        throttle_ms = self._charge(client, key, size_bytes)
-        if client.usage is not None:
-            client.usage.throttle_ms = max(client.usage.throttle_ms, throttle_ms)
-        return throttle_ms > 0
+    def charge_fetched(self, client: Client, usage: Usage, size_bytes: int) -> bool:
+        """Charge the bytes of an answer, and the time that the request has taken; return whether it may be sent.
 
-    def take_back(self, client: Client, key: str, size_bytes: int) -> None:
+        If one of the two is over its quota, the client gets an empty answer instead, and the bytes are not charged.
+        """
+        throttle_ms = max(self._charge(client, FETCHED, size_bytes), self._charge_time(client, usage))
+        usage.throttle_ms = max(usage.throttle_ms, throttle_ms)
+        if throttle_ms:
+            self._take_back(client, FETCHED, size_bytes)
+        return not throttle_ms
+
+    def _charge_time(self, client: Client, usage: Usage) -> int:
+        return min(self._charge(client, REQUESTS, usage.taken_ns() * PERCENT_A_NS), self._windows().size_ms)
+
+    def _take_back(self, client: Client, key: str, size_bytes: int) -> None:
         """Undo a charge, as the bytes are not sent after all."""
         quota = self._quota(client, key)
         rate = None if quota is None else self._rates.get((client.node.node_id, key, quota.who))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.metadata.leaders import led_partition
+from minibroker.broker.security.audit import log_verdict
 from minibroker.broker.security.operations import CLUSTER_NAME, DENIALS, OPERATIONS, ResourceType, Right
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
@@ -81,12 +82,18 @@ class RequestContext:
         """Return the client's authenticated principal."""
         return self.connection.principal
 
-    def allows(self, right: Right, name: str = CLUSTER_NAME) -> bool:
-        """Return whether the principal has a right on the resource of this name; without an authorizer it has."""
+    def allows(self, right: Right, name: str = CLUSTER_NAME, *, is_needed: bool = False) -> bool:
+        """Return whether the principal has a right on the resource of this name; without an authorizer it has.
+
+        The audit log tells the verdict if the request needs the right.
+        """
         authorizer, connection = self.cluster.authorizer, self.connection
         if authorizer is None or self.is_own:
             return True
-        return authorizer.allows(connection.principal, connection.host, right, name)
+        is_allowed = authorizer.allows(connection.principal, connection.host, right, name)
+        if is_needed:
+            log_verdict(connection.principal, connection.host, right, name, is_allowed=is_allowed)
+        return is_allowed
 
     def allows_some(self, right: Right) -> bool:
         """Return whether the principal has a right on any resource of the type: Kafka's authorizeByResourceType."""
@@ -97,7 +104,7 @@ class RequestContext:
 
     def authorize(self, right: Right, name: str = CLUSTER_NAME) -> None:
         """Check a right. Raise KafkaError with the resource type's code, such as TOPIC_AUTHORIZATION_FAILED."""
-        if not self.allows(right, name):
+        if not self.allows(right, name, is_needed=True):
             raise KafkaError(DENIALS[right.resource_type])
 
     def authorize_topic(self, right: Right, key: str | bytes) -> None:
@@ -105,7 +112,7 @@ class RequestContext:
 
         Raise KafkaError: TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID.
         """
-        if not self.allows(right, key if isinstance(key, str) else self.topic(key).name):
+        if not self.allows(right, key if isinstance(key, str) else self.topic(key).name, is_needed=True):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
     def allowed_operations(self, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
@@ -166,7 +173,7 @@ class RequestContext:
 
     def wait_for(self, wait: Wait, refuse: Refuse) -> None:
         """Send the answer once `wait` is over; if it fails, `refuse` puts the error into the answer."""
-        if not wait.is_kept:
+        if not wait.is_over:
             if self.waits is None:
                 self.waits = []
             self.waits.append((wait, refuse))

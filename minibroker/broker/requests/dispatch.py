@@ -27,7 +27,7 @@ from minibroker.broker.requests.answers import (
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.interceptors import Call, Interceptor
 from minibroker.broker.requests.parked import Parked
-from minibroker.broker.requests.routes import Due, Route, Unanswerable
+from minibroker.broker.requests.routes import LARGE_FRAME_BYTES, Due, Route, Unanswerable
 from minibroker.broker.requests.served import SERVED, Served
 from minibroker.broker.requests.slices import Sliced, Slicer
 from minibroker.protocol import apis
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker
     from minibroker.broker.network.connection import Connection
     from minibroker.broker.network.framing import PartialFrame
+    from minibroker.broker.security.authenticator import Authenticator
 
 log = logging.getLogger("minibroker.requests")
 closing = logging.getLogger("minibroker.connections")
@@ -78,7 +79,9 @@ class Dispatcher:
         """Run the request in `frame`; return a list of items to send, a Parked, or None. Raises Unanswerable."""
         key, version, correlation_id = START.unpack_from(frame, 0)
         if connection.must_authenticate:
-            _admit(connection, key)
+            authenticator = _admit(connection, key)
+            if authenticator is not None:
+                return self._misplaced(authenticator, key, version, correlation_id, frame)
         known = connection.known
         if known is not None and key == known.key and version == known.version and not self.interceptors:
             outcome = known.run(self.cluster, correlation_id, frame)
@@ -113,6 +116,27 @@ class Dispatcher:
             return self._intercepted(route, context, request, frame, correlation_id)
         context.frame = frame
         return self._run(context, route, correlation_id, request)
+
+    def _misplaced(
+        self, authenticator: Authenticator, key: int, version: int, correlation_id: int, frame: memoryview
+    ) -> Any:
+        """Answer a request in the middle of a SASL exchange with ILLEGAL_SASL_STATE, and close the connection.
+
+        A request that cannot be read, or whose response has no error code for the whole request, only gets the close.
+        """
+        name = _name(key)
+        reason = f"Unexpected Kafka request of type {name} during SASL authentication."
+        served = SERVED.get(key)
+        if served is None or version not in served.versions or len(frame) > LARGE_FRAME_BYTES:
+            raise Unanswerable(reason)
+        route = Route(served, version)
+        try:
+            _, position = RequestHeader.decode_from(frame, route.header_version)
+            route.request_class.decode_from(frame, version, position)
+            response = route.refusal(KafkaError(ErrorCode.ILLEGAL_SASL_STATE, reason))
+        except (MalformedMessage, KafkaError) as error:
+            raise Unanswerable(reason) from error
+        return authenticator.refuse(reason, encoded(response, version, route.answer_start, correlation_id))
 
     def _lasting_answer(self, context: RequestContext, correlation_id: int, body: memoryview) -> list[Any] | None:
         """Return the cached answer of a request, or None; then let the context cache it."""
@@ -365,20 +389,31 @@ class Dispatcher:
     def _unsupported(self, key: int, version: int, correlation_id: int, served: Served | None) -> list[Any]:
         """Answer an ApiVersions request of a newer version with the supported versions (KIP-511)."""
         if key != ApiKey.API_VERSIONS or served is None:
-            name = apis.api_name(key) if key in KNOWN_KEYS else "an unknown API"
-            raise Unanswerable(f"{name} (key {key}) version {version}, which is not served here")
+            raise Unanswerable(f"{_name(key)} (key {key}) version {version}, which is not served here")
         ranges = [ApiVersionsResponse.ApiVersion(api_key=key, min_version=0, max_version=served.versions[-1])]
         answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=ranges)
         return encoded(answer, 0, answer_start(0), correlation_id)
 
 
-def _admit(connection: Connection, key: int) -> None:
-    """Raise Unanswerable unless a client that must authenticate may send a request of this API now."""
-    if connection.authenticator is None:
+def _admit(connection: Connection, key: int) -> Authenticator | None:
+    """Return None if a client that must authenticate may send a request of this API now.
+
+    Return its authenticator if the request comes in the middle of an exchange. Raise Unanswerable at any other time.
+    """
+    authenticator = connection.authenticator
+    if authenticator is None:
         raise Unanswerable("a request on a connection that cannot authenticate")
-    objection = connection.authenticator.objection(key)
-    if objection is not None:
-        raise Unanswerable(f"{apis.api_name(key) if key in KNOWN_KEYS else 'an unknown API'} {objection}")
+    objection = authenticator.objection(key)
+    if objection is None:
+        return None
+    if authenticator.is_in_exchange:
+        return authenticator
+    raise Unanswerable(f"{_name(key)} {objection}")
+
+
+def _name(key: int) -> str:
+    """Return the name of an API for the log."""
+    return apis.api_name(key) if key in KNOWN_KEYS else "an unknown API"
 
 
 @contextlib.contextmanager

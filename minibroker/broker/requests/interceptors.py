@@ -16,6 +16,7 @@ from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from minibroker.broker.requests.parked import Parked
+from minibroker.broker.security.logins import Login, Verdict
 from minibroker.protocol.apis import ApiKey, api_name
 from minibroker.protocol.declare import Message
 from minibroker.protocol.steps import Steps
@@ -68,6 +69,13 @@ class Interceptor(Protocol):
 
     def lost(self, call: Call) -> None:
         """Called when the client disconnected or the request failed before the answer was sent."""
+        return None
+
+    def authenticating(self, login: Login) -> Verdict | None:
+        """Called when a client asks for a SASL mechanism, and again once it has proven who it is.
+
+        None lets it go on.
+        """
         return None
 
 

@@ -43,7 +43,7 @@ def refused(context: RequestContext, error: KafkaError, topic: str, partition: i
     reason.count += 1
 
 
-def tell_refusals(context: RequestContext, logger: logging.Logger, key: ApiKey, level: int = logging.INFO) -> None:
+def log_refusals(context: RequestContext, logger: logging.Logger, key: ApiKey, level: int = logging.INFO) -> None:
     """Log a line for each reason why parts of the request were rejected."""
     refusals, context.refusals = context.refusals, None
     client, api = context.client_id, api_name(key)

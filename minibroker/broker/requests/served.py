@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FAMILIES: Final = {
     "acls": {ApiKey.DESCRIBE_ACLS: "0-3", ApiKey.CREATE_ACLS: "0-3", ApiKey.DELETE_ACLS: "0-3"},
     "alter_configs": {ApiKey.ALTER_CONFIGS: "0-2"},
-    "api_versions": {ApiKey.API_VERSIONS: "0-4"},
+    "api_versions": {ApiKey.API_VERSIONS: "0-5"},
     "client_quotas": {ApiKey.DESCRIBE_CLIENT_QUOTAS: "0-1", ApiKey.ALTER_CLIENT_QUOTAS: "0-1"},
     "cluster": {ApiKey.DESCRIBE_CLUSTER: "0-2"},
     "committed_offsets": {ApiKey.OFFSET_COMMIT: "0-10", ApiKey.OFFSET_FETCH: "0-10"},
@@ -38,7 +38,7 @@ FAMILIES: Final = {
     "features": {ApiKey.UPDATE_FEATURES: "0-2"},
     "fetch": {ApiKey.FETCH: "0-18"},
     "find_coordinator": {ApiKey.FIND_COORDINATOR: "0-6"},
-    "group_listing": {ApiKey.DESCRIBE_GROUPS: "0-6", ApiKey.LIST_GROUPS: "0-5", ApiKey.DELETE_GROUPS: "0-2"},
+    "group_listing": {ApiKey.DESCRIBE_GROUPS: "0-6", ApiKey.LIST_GROUPS: "0-5", ApiKey.DELETE_GROUPS: "0-3"},
     "group_membership": {
         ApiKey.JOIN_GROUP: "0-9",
         ApiKey.SYNC_GROUP: "0-5",
@@ -51,11 +51,12 @@ FAMILIES: Final = {
     "metadata": {ApiKey.METADATA: "0-13"},
     "offset_deletion": {ApiKey.OFFSET_DELETE: "0"},
     "produce": {ApiKey.PRODUCE: "0-13"},
-    "producer_ids": {ApiKey.INIT_PRODUCER_ID: "0-5"},
+    "producer_ids": {ApiKey.INIT_PRODUCER_ID: "0-6"},
     "quorum": {ApiKey.DESCRIBE_QUORUM: "0-2", ApiKey.ADD_RAFT_VOTER: "0-1", ApiKey.REMOVE_RAFT_VOTER: "0"},
     "reassignments": {ApiKey.ALTER_PARTITION_REASSIGNMENTS: "0-1", ApiKey.LIST_PARTITION_REASSIGNMENTS: "0"},
     "sasl": {ApiKey.SASL_HANDSHAKE: "0-1", ApiKey.SASL_AUTHENTICATE: "0-2"},
     "scram_credentials": {ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: "0", ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "0"},
+    "telemetry": {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: "0", ApiKey.PUSH_TELEMETRY: "0"},
     "topic_partitions": {ApiKey.DESCRIBE_TOPIC_PARTITIONS: "0"},
     "topics": {ApiKey.CREATE_TOPICS: "0-7", ApiKey.DELETE_TOPICS: "0-6", ApiKey.CREATE_PARTITIONS: "0-3"},
     "transaction_listing": {
@@ -63,14 +64,14 @@ FAMILIES: Final = {
         ApiKey.LIST_TRANSACTIONS: "0-2",
         ApiKey.DESCRIBE_PRODUCERS: "0",
     },
-    "transactional_offsets": {ApiKey.TXN_OFFSET_COMMIT: "0-5"},
+    "transactional_offsets": {ApiKey.TXN_OFFSET_COMMIT: "0-6"},
     "transactions": {
         ApiKey.ADD_PARTITIONS_TO_TXN: "0-5",
         ApiKey.ADD_OFFSETS_TO_TXN: "0-4",
         ApiKey.END_TXN: "0-5",
         ApiKey.WRITE_TXN_MARKERS: "0-2",
     },
-    "unregistration": {ApiKey.UNREGISTER_BROKER: "0"},
+    "unregistration": {ApiKey.UNREGISTER_BROKER: "0", ApiKey.UNREGISTER_CONTROLLER: "0"},
 }
 
 Handler = Callable[["RequestContext", Any], Any]

@@ -42,7 +42,7 @@ class Wait(NamedTuple):
     codes: Mapping[ErrorCode, ErrorCode] = {}
 
     @property
-    def is_kept(self) -> bool:
+    def is_over(self) -> bool:
         """Return whether there is nothing to wait for."""
         return not self.synced and self.pending is None
 

@@ -1,1 +1,1 @@
-"""Who may do what."""
+"""Security: TLS, authentication (SASL) and authorization (ACLs)."""

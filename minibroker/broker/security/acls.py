@@ -1,6 +1,6 @@
-"""ACLs, and which of them concern a resource: a fold over the records of the metadata log.
+"""ACLs, and a search for those that cover a resource: a fold over the records of the metadata log.
 
-Pure. The verdict that follows from them is `authorizer`'s business.
+Pure. `authorizer` decides by them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ class Permission(IntEnum):
 
 
 class Acl(NamedTuple):
-    """What somebody may or may not do with the resources of a pattern, from a host, a range of them, or any ("*")."""
+    """A rule that allows or denies an operation on the resources of a pattern.
+
+    It applies to one principal, and to an address, a range of addresses, or any ("*").
+    """
 
     resource_type: int
     name: str
@@ -68,7 +71,7 @@ class Acl(NamedTuple):
 
 
 def check_new(acl: Acl) -> None:
-    """Check that an ACL can be created. Raise KafkaError(INVALID_REQUEST), in Kafka's words."""
+    """Raise KafkaError(INVALID_REQUEST) with Kafka's message if an ACL cannot be created."""
     if acl.resource_type == ResourceType.CLUSTER and acl.name != CLUSTER_NAME:
         raise _invalid(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
     if not acl.name:
@@ -92,7 +95,7 @@ def check_new(acl: Acl) -> None:
 
 
 def _word(kind: type[IntEnum], number: int) -> str:
-    """Return Kafka's word for the number."""
+    """Return Kafka's word for a number."""
     return kind(number).name if number in kind.__members__.values() else UNKNOWN
 
 
@@ -101,7 +104,7 @@ def _invalid(message: str) -> KafkaError:
 
 
 class AclFilter(NamedTuple):
-    """A filter of ACLs: None, and ANY of a type, match everything; MATCH all patterns that cover the name."""
+    """A filter of ACLs. None and ANY match everything; the pattern type MATCH, all patterns that cover the name."""
 
     resource_type: int
     name: str | None
@@ -112,14 +115,14 @@ class AclFilter(NamedTuple):
     permission: int
 
     def check(self) -> None:
-        """Check that all types are known. Raise KafkaError(INVALID_REQUEST), in Kafka's words."""
+        """Raise KafkaError(INVALID_REQUEST) with Kafka's message if a type is unknown."""
         if UNKNOWN in (_word(ResourceType, self.resource_type), _word(PatternType, self.pattern_type)):
             raise _invalid("Unknown patternFilter.")
         if UNKNOWN in (_word(Operation, self.operation), _word(Permission, self.permission)):
             raise _invalid("Unknown entryFilter.")
 
     def matches(self, acl: Acl) -> bool:
-        """Return whether an ACL is one of those that are asked for."""
+        """Return whether an ACL passes the filter."""
         return (
             self.resource_type in (ResourceType.ANY, acl.resource_type)
             and self.principal in (None, acl.principal)
@@ -151,7 +154,7 @@ class Grants:
         self._ranges: dict[str, IPv4Network | IPv6Network] = {}
 
     def add(self, acl: Acl) -> None:
-        """Add an ACL. A host with a slash that is no range covers no address."""
+        """Add an ACL. A host with a slash that is not a valid range covers no address."""
         self._by_host.setdefault(acl.host, set()).add((acl.permission, acl.operation))
         if "/" in acl.host and acl.host not in self._ranges:
             try:
@@ -172,7 +175,7 @@ class Grants:
         return bool(self._by_host)
 
     def for_host(self, host: str) -> Iterator[set[tuple[int, int]]]:
-        """Yield the permissions and operations that hold for an address."""
+        """Yield the sets of (permission, operation) that apply to an address."""
         for text in (host, ANY_HOST):
             held = self._by_host.get(text)
             if held is not None:
@@ -183,9 +186,9 @@ class Grants:
 
 
 class Acls:
-    """All ACLs, by id and by what they are about.
+    """All ACLs, by id and by pattern.
 
-    `changes` counts how often they have changed. `is_changing`: a request that changes them is under way.
+    `changes` counts the changes. `is_changing` is whether a request is changing them now.
     """
 
     def __init__(self) -> None:
@@ -195,11 +198,11 @@ class Acls:
         self.is_changing = False
         self._on_patterns: dict[tuple[int, int, str], dict[str, Grants]] = {}  # by type, pattern type and name
         self._of_principals: dict[tuple[str, int], dict[tuple[int, str], Grants]] = {}
-        self._lengths: dict[int, list[int]] = {}  # of the prefixes of a type of resource, each once, in order
+        self._lengths: dict[int, list[int]] = {}  # of prefixes, by type of resource: sorted, each once
         self._length_counts: Counter[tuple[int, int]] = Counter()  # of patterns, by type and length
 
     def add(self, id: bytes, acl: Acl) -> None:
-        """Add an ACL; a snapshot may tell again what the log told."""
+        """Add an ACL. It may exist already, as a snapshot can repeat records of the log."""
         if id in self.by_id:
             self.remove(id)
         self.changes += 1
@@ -247,7 +250,7 @@ class Acls:
             self._lengths[resource_type].remove(length)
 
     def concerning(self, resource_type: int, name: str) -> Iterator[dict[str, Grants]]:
-        """Yield what all patterns that cover a resource grant, by principal."""
+        """Yield the grants by principal of each pattern that covers a resource."""
         patterns = self._on_patterns
         for literal in {name, ANY_NAME}:
             found = patterns.get((resource_type, PatternType.LITERAL, literal))

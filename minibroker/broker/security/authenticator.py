@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection, by SASL: the order of its requests, its session, and how it ends.
+"""The SASL authentication of a connection: the order of its requests, its session, and how that ends.
 
     FIRST --ApiVersions--> VERSIONS_TOLD --SaslHandshake--> EXCHANGE --SaslAuthenticate...--> AUTHENTICATED
       +------------------- SaslHandshake ---------------------^  ^           |                 |        |
@@ -6,22 +6,23 @@
                                                                  |         FAILED              |        v
                                                                  +------ SaslHandshake --------+---- EXPIRED
 
-A session ends with the token that began it, or after `connections.max.reauth.ms`; before and after that, the client may
-authenticate anew (KIP-368), as the same principal and by the same mechanism. An expired connection is closed with its
-next request for anything else. What fails is answered after `connection.failed.authentication.delay.ms`, and closed.
+A session ends when the client's token expires, or after `connections.max.reauth.ms`. Before and after that, the client
+may authenticate again (KIP-368), as the same principal and by the same mechanism. Any other request closes an expired
+connection. A failure is answered after `connection.failed.authentication.delay.ms`, and then the connection is closed.
 
-After a handshake of version 0 tokens come as frames without headers.
+After a handshake of version 0, tokens are sent as frames without headers.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final
 
 from minibroker.broker.configs.listener_settings import listener_setting
 from minibroker.broker.configs.settings import Settings, SettingsError
+from minibroker.broker.monitoring.authentication_statistics import AuthenticationStatistics
 from minibroker.broker.network.framing import PREFIX
 from minibroker.broker.requests.parked import Parked
 from minibroker.broker.security.exchanges import (
@@ -32,6 +33,7 @@ from minibroker.broker.security.exchanges import (
     Reply,
     Wait,
 )
+from minibroker.broker.security.logins import Judge, Login, Verdict
 from minibroker.broker.security.mechanisms import enabled_mechanisms
 from minibroker.broker.security.principals import USER, Principal
 from minibroker.protocol.apis import ApiKey
@@ -42,19 +44,21 @@ if TYPE_CHECKING:
     from minibroker.broker.clock import Clock, Timer
     from minibroker.broker.cluster import Cluster
     from minibroker.broker.network.connection import Connection
+    from minibroker.broker.security.delegation import TokenLogin
+    from minibroker.broker.security.scram import ScramMechanism
     from minibroker.protocol.messages.metadata_records import UserScramCredentialRecord
 
 log = logging.getLogger("minibroker.connections")
 
 LEAST_BETWEEN_REAUTHENTICATIONS_MS: Final = 1000
-LONGEST_TIMER_MS: Final = 10 * 365 * 86_400_000  # a session that lasts longer does not end
+LONGEST_TIMER_MS: Final = 10 * 365 * 86_400_000  # of a session; a longer lifetime is cut to this
 NOT_YET: Final = "before the client has authenticated"
 NONCE_BITS: Final = 160
 LONG_MAX: Final = (1 << 63) - 1
 
 
 class State(Enum):
-    """Where a connection stands; see above."""
+    """The state of a connection; see above."""
 
     FIRST = auto()
     VERSIONS_TOLD = auto()
@@ -64,7 +68,7 @@ class State(Enum):
     FAILED = auto()
 
 
-# What may be asked for before a client has authenticated, and once its session is over.
+# The APIs that a client may use while it has not authenticated, or when its session is over.
 ADMITTED: Final = {
     State.FIRST: (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE),
     State.VERSIONS_TOLD: (ApiKey.SASL_HANDSHAKE,),
@@ -76,15 +80,25 @@ ADMITTED: Final = {
 
 
 Answer = Callable[[Reply], Any]
+ADMIT: Final = Verdict()
 
 
 class SaslListener:
-    """The mechanisms of one listener, as the settings in force have them."""
+    """The mechanisms of one listener, by the current settings."""
 
-    def __init__(self, name: str, cluster: Callable[[], Cluster], clock: Clock) -> None:
-        """Read the settings of the start, and then those that are in force. Raise SettingsError for the former."""
+    def __init__(
+        self,
+        name: str,
+        cluster: Callable[[], Cluster],
+        clock: Clock,
+        statistics: AuthenticationStatistics | None = None,
+        judges: Sequence[Judge] = (),
+    ) -> None:
+        """Read the static settings, and then the current ones. Raise SettingsError if the static ones are invalid."""
+        self.judges = judges
         self.clock = clock
-        self.run_aside = clock.run_aside
+        self.statistics = statistics or AuthenticationStatistics()
+        self.run_detached = clock.run_detached
         self._name = name
         self._cluster = cluster
         self._read_from = cluster().static_settings
@@ -92,7 +106,7 @@ class SaslListener:
         self.read_again()
 
     def read_again(self) -> None:
-        """Read the settings, if they have changed; what nobody could use is logged, and all stays as it was."""
+        """Read the settings if they have changed. If they are invalid, log that and keep the old ones."""
         settings = self._cluster().settings
         if self._read_from is settings:
             return
@@ -106,8 +120,12 @@ class SaslListener:
         """Return the SCRAM credential of a user, or None."""
         return self._cluster().image.scram_credentials.get((name, mechanism))
 
+    def token_login(self, token_id: str, mechanism: ScramMechanism) -> TokenLogin | None:
+        """Return what the holder of a delegation token logs in with, or None."""
+        return self._cluster().image.tokens.login(token_id, mechanism)
+
     def nonce(self) -> str:
-        """Return a text that nobody can foresee."""
+        """Return a random text that nobody can predict."""
         return f"{self._cluster().random.getrandbits(NONCE_BITS):x}"
 
     def now_ms(self) -> int:
@@ -115,7 +133,7 @@ class SaslListener:
         return self.clock.wall_ms()
 
     def monotonic_ms(self) -> float:
-        """Return ms that never go back."""
+        """Return the time of a monotonic clock in ms."""
         return self.clock.monotonic_ms()
 
     def _read(self, settings: Settings) -> None:
@@ -125,7 +143,7 @@ class SaslListener:
 
 
 class Authenticator:
-    """The authentication of one client, again and again if its sessions end."""
+    """The authentication of one client, which may do it again when its session ends."""
 
     __slots__ = (
         "_connection",
@@ -135,10 +153,12 @@ class Authenticator:
         "_listener",
         "_mechanism",
         "_previous",
+        "_proven",
         "_reauthenticated_ms",
         "_state",
         "_timer",
         "_unwanted",
+        "client_id",
     )
 
     def __init__(self, listener: SaslListener, connection: Connection) -> None:
@@ -146,48 +166,68 @@ class Authenticator:
         self._connection = connection
         self._limit_bytes = connection.limit_bytes
         self._state = State.FIRST
+        self.client_id: str | None = None  # as the client named itself with the mechanism
         self._mechanism = ""
         self._exchange: Exchange | None = None
-        self._previous: Principal | None = None  # who the client was before it began to authenticate anew
-        self._unwanted: str | None = None  # what is wrong with the mechanism by which it wants to do that
+        self._previous: Principal | None = None  # while the client authenticates again, its principal before
+        self._unwanted: str | None = None  # why the mechanism of a further authentication is refused
+        self._proven: Authenticated | None = None  # while a judge delays the answer
         self._failure: Reply | None = None
         self._timer: Timer | None = None  # for the end of the session
         self._reauthenticated_ms = -float("inf")
         listener.read_again()
-        self._must()
+        self._require_authentication()
 
     # --- the order of requests ------------------------------------------------------------------
+
+    @property
+    def mechanism(self) -> str:
+        """Return the mechanism that the client has chosen, or an empty text."""
+        return self._mechanism
 
     def objection(self, key: int) -> str | None:
         """Return why a client that must authenticate may not send a request of this API now, or None if it may."""
         if key in ADMITTED[self._state]:
             return None
-        return "after the session of the client has ended" if self._state is State.EXPIRED else NOT_YET
+        if self._state is not State.EXPIRED:
+            return NOT_YET
+        self._listener.statistics.expired += 1
+        return "after the session of the client has ended"
+
+    @property
+    def is_in_exchange(self) -> bool:
+        """Return whether the client has begun to authenticate, and its next token is awaited."""
+        return self._state is State.EXCHANGE
+
+    def refuse(self, reason: str, items: list[Any]) -> Any:
+        """Send these items after the delay for failures, and close the connection: items to send now, or a Parked."""
+        return self._later(self._refuse(reason, lambda: items))
 
     def versions_told(self) -> None:
-        """Note that the client has asked for the versions, which it may do once and first."""
+        """Note that the client has sent ApiVersions, which it may do once, as its first request."""
         if self._state is State.FIRST:
             self._state = State.VERSIONS_TOLD
 
     def may_begin(self) -> bool:
-        """Return whether the client may say by which mechanism it authenticates, or does so anew.
+        """Return whether the client may send a SaslHandshake now.
 
-        Only sessions that end are begun anew, and at most once a second.
+        After an authentication it may do so only if its session has a limited lifetime, and at most once a second.
         """
         if self._state in (State.FIRST, State.VERSIONS_TOLD, State.FAILED):
-            return True  # of what has failed, the request runs once more
+            return True  # FAILED: the request that failed is run again
         if self._timer is None and self._state is not State.EXPIRED:
             return False
         return self._now_ms() - self._reauthenticated_ms >= LEAST_BETWEEN_REAUTHENTICATIONS_MS
 
     def begin(self, mechanism: str, version: int, answer: Callable[[ErrorCode, list[str]], Any]) -> Any:
-        """Begin the exchange by a mechanism: what `answer` makes of it, or a Parked of that."""
+        """Begin the exchange of a mechanism. Return the result of `answer`, or a Parked of it."""
         self._listener.read_again()
         if self._state in (State.AUTHENTICATED, State.EXPIRED):
             self._begin_anew(mechanism)
         enabled = self._listener.mechanisms
-        if mechanism not in enabled:
-            refused = answer(ErrorCode.UNSUPPORTED_SASL_MECHANISM, list(enabled))
+        if mechanism not in enabled or self._verdict(mechanism, None).is_refused:
+            others = [name for name in enabled if name != mechanism]
+            refused = answer(ErrorCode.UNSUPPORTED_SASL_MECHANISM, others)
             return self._refuse("asked for a SASL mechanism that is not enabled", lambda: refused)
         self._state = State.EXCHANGE
         if self._unwanted is None:
@@ -206,10 +246,10 @@ class Authenticator:
                 f"SASL mechanism '{mechanism}' requested by client is not supported for re-authentication of "
                 f"mechanism '{self._mechanism}'"
             )
-        self._must()
+        self._require_authentication()
 
-    def _must(self) -> None:
-        """Let the client do nothing but authenticate, in small frames."""
+    def _require_authentication(self) -> None:
+        """Allow the client only to authenticate, in small frames."""
         self._connection.must_authenticate = True
         self._connection.known = None
         self._connection.limit_bytes = self._listener.limit_bytes
@@ -217,13 +257,15 @@ class Authenticator:
     # --- the exchange ---------------------------------------------------------------------------
 
     def evaluate(self, token: bytes, answer: Answer) -> Any:
-        """Take the client's next token: what `answer` makes of the reply, or a Parked of that."""
-        if self._failure is not None:  # the request runs once more
+        """Handle the client's next token. Return the result of `answer` for the reply, or a Parked of it."""
+        if self._failure is not None:  # the request that failed is run again
             return self._fail(self._failure, answer)
+        if self._proven is not None:  # so it does here
+            return self._authenticated(self._proven, answer)
         if self._unwanted is not None:
             return self._fail(_refusal(self._unwanted), answer)
         if self._exchange is None:
-            raise ValueError("a token without a handshake before it")
+            raise ValueError("a SASL token without a handshake before it")
         try:
             challenge = self._exchange.send(token)
         except StopIteration as end:
@@ -231,15 +273,13 @@ class Authenticator:
         except AuthenticationFailed as error:
             return self._fail(_refusal(str(error)), answer)
         except InvalidCredentials as error:
-            doing = "authentication" if self._previous is None else "re-authentication"
-            told = f"Authentication failed during {doing} due to invalid credentials with SASL mechanism"
-            return self._fail(_refusal(f"{told} {self._mechanism}"), answer, str(error))
+            return self._fail(self._invalid_credentials(), answer, str(error))
         if not isinstance(challenge, bytes):
             return self._go_on_later(challenge, token, answer)
         return answer(Reply(ErrorCode.NONE, "", challenge, 0))
 
     def _go_on_later(self, wait: Wait, token: bytes, answer: Answer) -> Parked:
-        """Let the request wait for what the exchange waits for."""
+        """Park the request until the exchange can continue."""
         parked = Parked()
 
         def go_on() -> None:
@@ -263,25 +303,74 @@ class Authenticator:
                 ),
                 answer,
             )
+        verdict = self._verdict(self._mechanism, end.name)
+        if not verdict.delay_ms:
+            return self._decide(end, verdict, answer)
+        self._proven = end
+
+        def decide() -> None:
+            outcome = self._decide(end, verdict, answer)
+            if isinstance(outcome, Parked):
+                parked.follow(outcome)
+            else:
+                parked.complete(outcome)
+
+        timer = self._listener.clock.call_later(
+            verdict.delay_ms, lambda: None if parked.done else parked.attempt(decide)
+        )
+        parked = Parked(timer.cancel)
+        return parked
+
+    def _verdict(self, mechanism: str, user: str | None) -> Verdict:
+        """Return what the judges decide, all together."""
+        login = Login(self._connection, self._connection.node.node_id, self.client_id, mechanism, user)
+        found = [verdict for each in self._listener.judges if (verdict := each.authenticating(login)) is not None]
+        if not found:
+            return ADMIT
+        sessions = [verdict.session_ms for verdict in found if verdict.session_ms is not None]
+        return Verdict(
+            any(verdict.is_refused for verdict in found),
+            sum(verdict.delay_ms for verdict in found),
+            min(sessions, default=None),
+        )
+
+    def _decide(self, end: Authenticated, verdict: Verdict, answer: Answer) -> Any:
+        self._proven = None
+        if verdict.is_refused:
+            return self._fail(self._invalid_credentials(), answer, "they are refused all the same")
+        return self._let_in(end, verdict.session_ms, answer)
+
+    def _let_in(self, end: Authenticated, session_ms: int | None, answer: Answer) -> Any:
+        statistics = self._listener.statistics
+        if self._previous is None:
+            statistics.succeeded += 1
+        else:
+            statistics.reauthenticated += 1
         self._state = State.AUTHENTICATED
         self._exchange = None
         connection = self._connection
-        connection.principal = principal
+        connection.principal = Principal(USER, end.name)
+        connection.has_token = end.has_token
         connection.known = None
         connection.must_authenticate = False
         connection.limit_bytes = self._limit_bytes
         connection.divert(None)
-        return answer(Reply(ErrorCode.NONE, "", end.token, self._begin_session(end.expires_ms)))
+        return answer(Reply(ErrorCode.NONE, "", end.token, self._begin_session(end.expires_ms, session_ms)))
 
-    def _begin_session(self, expires_ms: int | None) -> int:
-        """Begin the time after which the client must authenticate anew; return it in ms, 0 for ever."""
-        limits = [] if expires_ms is None else [expires_ms - self._listener.clock.wall_ms()]
+    def _begin_session(self, expires_ms: int | None, session_ms: int | None) -> int:
+        """Start the timer of the session. Return its lifetime in ms; 0 means without a limit."""
+        limits = [] if session_ms is None else [session_ms]
+        if expires_ms is not None:
+            limits.append(expires_ms - self._listener.clock.wall_ms())
         mechanism = self._listener.mechanisms.get(self._mechanism)
         if mechanism is not None and mechanism.max_reauth_ms > 0:
             limits.append(mechanism.max_reauth_ms)
         if not limits:
             return 0
         lifetime_ms = min(max(0, min(limits)), LONG_MAX)
+        if lifetime_ms == 0:  # nothing is served any more, not even what came with the client's last token
+            self._expire()
+            return 0
         self._timer = self._listener.clock.call_later(min(lifetime_ms, LONGEST_TIMER_MS), self._expire)
         return lifetime_ms
 
@@ -294,13 +383,17 @@ class Authenticator:
     # --- tokens without headers -----------------------------------------------------------------
 
     def _take_frame(self, _: Connection, frame: memoryview) -> Any:
-        """Take a token that came as a frame of its own: the items to send, a Parked, or None."""
+        """Handle a token that was sent as a frame without a header. Return the items to send, a Parked, or None."""
         try:
             outcome = self.evaluate(bytes(frame), _bare)
         except Exception:
             log.exception("closing %s: a SASL token failed", self._connection.peer, extra=self._connection.log_fields)
             self._connection.end()
             return None
+        return self._later(outcome)
+
+    def _later(self, outcome: Any) -> Any:
+        """Send the items of a Parked when they are there."""
         if isinstance(outcome, Parked):
             outcome.attach(self._connection.answered, lambda error: self._connection.fail())
             return None if outcome.done else outcome
@@ -308,8 +401,15 @@ class Authenticator:
 
     # --- failure --------------------------------------------------------------------------------
 
+    def _invalid_credentials(self) -> Reply:
+        if self._mechanism == "PLAIN":
+            return _refusal("Authentication failed: Invalid username or password")
+        doing = "authentication" if self._previous is None else "re-authentication"
+        told = f"Authentication failed during {doing} due to invalid credentials with SASL mechanism"
+        return _refusal(f"{told} {self._mechanism}")
+
     def _fail(self, reply: Reply, answer: Answer, reason: str = "") -> Any:
-        """Refuse the client, and say in the log alone what it is not told."""
+        """Refuse the client with `reply`. Only the log gets `reason`."""
         self._failure = reply
         return self._refuse(f"{reply.message}{reason and ': '}{reason}", lambda: answer(reply))
 
@@ -317,6 +417,8 @@ class Authenticator:
         """Answer after the delay for failures, and close the connection."""
         connection = self._connection
         log.info("closing %s: %s", connection.peer, reason, extra=connection.log_fields)
+        if self._state is not State.FAILED:  # of what has failed, the request runs once more
+            self._count_failure()
         self._state = State.FAILED
         if self._listener.failure_delay_ms == 0:
             connection.end()
@@ -330,8 +432,14 @@ class Authenticator:
         parked = Parked(timer.cancel)
         return parked
 
+    def _count_failure(self) -> None:
+        if self._previous is None:
+            self._listener.statistics.failed += 1
+        else:
+            self._listener.statistics.reauthentication_failed += 1
+
     def lost(self) -> None:
-        """Forget the client, which has gone."""
+        """Stop the timer of a closed connection."""
         self._stop_timer()
 
     def _stop_timer(self) -> None:

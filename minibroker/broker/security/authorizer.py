@@ -1,14 +1,20 @@
-"""Verdicts: may a principal do something with a resource? The rules are those of Kafka's StandardAuthorizer.
+"""The authorizer: may a principal do an operation on a resource? Its rules are those of Kafka's StandardAuthorizer.
 
-    a super user                                  allowed
+The first rule that applies decides:
+
+    the principal is a super user                 allowed
     an ACL that matches denies it                 denied
     an ACL that matches allows it                 allowed
-    no ACL covers the resource, for nobody        as `allow.everyone.if.no.acl.found` says
+    no ACL of any principal covers the resource   as `allow.everyone.if.no.acl.found` says
     otherwise                                     denied
 
-An ACL matches if it covers the resource (its literal name, "*", or a prefix), is of the principal or of User:*, of the
-host, of a range with it or of "*", and of the operation or of ALL. To allow READ, WRITE, DELETE or ALTER also allows
-DESCRIBE, and ALTER_CONFIGS allows DESCRIBE_CONFIGS; to deny them denies nothing else.
+An ACL matches if all of this holds:
+
+- it covers the resource by its literal name, "*" or a prefix;
+- it is for the principal or for User:*;
+- it is for the host, for a range that contains the host, or for "*";
+- it is for the operation or for ALL. If READ, WRITE, DELETE or ALTER is allowed, DESCRIBE is allowed too; if
+  ALTER_CONFIGS is allowed, so is DESCRIBE_CONFIGS. Denials imply nothing else.
 """
 
 from __future__ import annotations
@@ -18,9 +24,9 @@ from minibroker.broker.security.operations import Operation, Right
 from minibroker.broker.security.principals import Principal
 
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-MAX_VERDICTS = 10_000  # that are remembered, and
-MAX_NAME_LENGTH = 249  # of which names: a topic has no longer one
-SOME_NAME = "hardcode"  # of a topic that Kafka asks for instead of all
+MAX_VERDICTS = 10_000  # in the cache
+MAX_NAME_LENGTH = 249  # of resources in the cache: the longest name of a topic
+SOME_NAME = "hardcode"  # the resource that Kafka's authorizeByResourceType tries
 
 IMPLYING = {
     Operation.DESCRIBE: (Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER),
@@ -39,10 +45,10 @@ ALLOWING = {
 
 
 class Authorizer:
-    """The rules on the present ACLs, and the last verdicts, which are void when an ACL changes."""
+    """The rules for the current ACLs, with a cache of verdicts that is cleared when an ACL changes."""
 
     def __init__(self, acls: Acls, super_users: frozenset[str] = frozenset(), *, allow_without_acl: bool) -> None:
-        """`super_users` are texts such as User:a, as in `super.users`."""
+        """Decide by these ACLs. `super_users` are texts such as User:a, as in `super.users`."""
         self._acls = acls
         self._super_users = super_users
         self._allow_without_acl = allow_without_acl
@@ -50,7 +56,7 @@ class Authorizer:
         self._changes = acls.changes
 
     def allows(self, principal: Principal, host: str, right: Right, name: str) -> bool:
-        """Return whether a principal has a right on a resource, asking from this address, as Java writes it."""
+        """Return whether a principal has a right on a resource. `host` is its address, as Java writes it."""
         key = principal, host, right, name
         if self._acls.changes != self._changes:
             self._forget()
@@ -97,10 +103,10 @@ class Authorizer:
         return is_allowed or (not is_covered and self._allow_without_acl)
 
     def _decide_some(self, principal: str, host: str, right: Right) -> bool:
-        """Look for an ACL that allows it and that no ACL denies altogether.
+        """Look for an ACL that allows the operation, and whose pattern is not denied as a whole.
 
-        As in Kafka, a topic that nobody has named in an ACL is asked for first, for super users and the like, and no
-        operation implies another here.
+        As in Kafka, a resource that no ACL names is tried first, for super users and for resources without an ACL, and
+        no operation implies another one here.
         """
         if self._decide(principal, host, right, SOME_NAME):
             return True
@@ -120,7 +126,7 @@ class Authorizer:
 
 
 def _is_dominated(pattern: tuple[int, str], denied: set[tuple[int, str]]) -> bool:
-    """Return whether everything that a pattern covers is denied."""
+    """Return whether the denied patterns cover everything that a pattern covers."""
     pattern_type, name = pattern
     if pattern_type == PatternType.LITERAL and pattern in denied:
         return True

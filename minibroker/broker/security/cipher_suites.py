@@ -1,4 +1,4 @@
-"""Cipher suites by their names in Java, which are IANA's, and by those that OpenSSL takes."""
+"""Cipher suites: from Java's names, which are IANA's, to OpenSSL's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ OLDER: Final = re.compile(
 def split_suites(names: Iterable[str]) -> tuple[list[str], list[str]]:
     """Return the suites of TLS 1.2 by OpenSSL's names, and those of TLS 1.3.
 
-    The `ssl` module cannot choose among those of TLS 1.3. Raise ValueError for unknown suites, and for some of these.
+    Raise ValueError for unknown suites. Also raise it if only some suites of TLS 1.3 are listed, as the `ssl` module
+    cannot choose among them.
     """
     older, newer = [], []
     for name in names:

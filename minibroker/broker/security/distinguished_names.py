@@ -1,8 +1,8 @@
-"""The subject of a certificate as a text, as Java's X500Principal.getName() renders it (RFC 2253).
+"""The subject of a certificate as a text, as Java's X500Principal.getName() writes it (RFC 2253).
 
-Kafka makes the names of principals from these texts, and ACLs name them, so every character counts: only ten types of
-attributes have a keyword, of others Java writes the number and the value's DER in hexadecimal, and the last attribute
-comes first. Libraries render this differently, so the few structures on the way to the subject are read here.
+Kafka makes the names of principals from these texts, and ACLs contain them, so every character counts. The last
+attribute comes first. Only ten types of attributes have a keyword; for others Java writes the object identifier and the
+value's DER in hexadecimal. Libraries write names differently, so this file parses the certificate up to its subject.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ESCAPED: Final = frozenset(',=+<>#;"\\')
 
 
 class MalformedName(ValueError):
-    """Bytes that are no certificate, or no name."""
+    """Bytes that are not a certificate, or not a name."""
 
 
 class _Element(NamedTuple):
@@ -63,7 +63,7 @@ def name_text(name: bytes) -> str:
 
 
 def _elements(data: bytes) -> Iterator[_Element]:
-    """Yield the elements that stand one behind the other. Raise MalformedName."""
+    """Yield consecutive elements. Raise MalformedName."""
     position = 0
     while position < len(data):
         start, tag, length = position, data[position], data[position + 1]
@@ -92,7 +92,7 @@ def _attribute(attribute: _Element) -> str:
 
 
 def _number(content: bytes) -> str:
-    """Return an object identifier as numbers with dots."""
+    """Return an object identifier as text, such as 2.5.4.3."""
     arcs: list[int] = []
     arc = 0
     for byte in content:
@@ -105,7 +105,7 @@ def _number(content: bytes) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Escape what has a meaning, and the blanks at both ends."""
+    """Escape special characters, and spaces at both ends."""
     start = len(text) - len(text.lstrip(" \r"))
     end = len(text.rstrip(" \r"))
     characters = (_character(one, inside=start <= index < end) for index, one in enumerate(text))

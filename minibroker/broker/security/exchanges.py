@@ -1,10 +1,10 @@
-"""What all SASL mechanisms have in common: an exchange of tokens as a state machine without I/O.
+"""What all SASL mechanisms share: an exchange of tokens as a state machine without I/O.
 
     exchange = begun(plain(users))
-    challenge = exchange.send(token)    # StopIteration with an Authenticated: the client has proven who it is
+    challenge = exchange.send(token)    # StopIteration with an Authenticated: the client is authenticated
 
-Once begun, an exchange takes the client's tokens, and yields the broker's. Where it cannot go on without the keys of a
-token's issuer, it yields a `Wait` instead: whoever runs it calls that, and sends the same token again later.
+An exchange receives the client's tokens, and yields the broker's. If it needs the keys of a token's issuer first, it
+yields a `Wait` instead: the caller calls it, and sends the same token again later.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from minibroker.protocol.errors import ErrorCode
 
 
 class Authenticated(NamedTuple):
-    """The end of an exchange: the last token for the client, its name, and when its credential expires, if it does."""
+    """The end of an exchange: the last token for the client, the client's name, and when its credential expires."""
 
     token: bytes
     name: str
     expires_ms: int | None = None  # since 1970
+    has_token: bool = False  # whether the client has authenticated by a delegation token
 
 
 class Reply(NamedTuple):
-    """What a client is told of its token: an error and what it may read of it, or the broker's next token."""
+    """The reply to a client's token: an error with its message, or the broker's next token."""
 
     error_code: ErrorCode
     message: str | None
@@ -34,16 +35,16 @@ class Reply(NamedTuple):
     session_lifetime_ms: int
 
 
-Wait = Callable[[Callable[[], None]], None]  # calls back once there is what was waited for, or will not be
+Wait = Callable[[Callable[[], None]], None]  # calls back when the keys were read, or could not be read
 Exchange = Generator[bytes | Wait, bytes, Authenticated]
 
 
 class InvalidCredentials(Exception):
-    """A client has not proven who it is. The text is for the log, has no secret, and is not told to the client."""
+    """The client failed to authenticate. The text is for the log only, and has no secret."""
 
 
 class AuthenticationFailed(Exception):
-    """A client has not proven who it is, and may read the text, which is Kafka's."""
+    """The client failed to authenticate. The text is Kafka's message to the client."""
 
 
 def begun(exchange: Exchange) -> Exchange:
@@ -52,9 +53,9 @@ def begun(exchange: Exchange) -> Exchange:
     return exchange
 
 
-_KEY: Final = os.urandom(32)  # of this process: nobody outside can tell what is compared
+_KEY: Final = os.urandom(32)  # of this process, so that timing tells a client nothing about the compared digests
 
 
 def equal(one: bytes, other: bytes) -> bool:
-    """Return whether two secrets are the same, in a time that tells nothing of them but the length of each."""
+    """Return whether two secrets are equal. The time that this takes depends only on their lengths."""
     return hmac.compare_digest(hmac.digest(_KEY, one, "sha256"), hmac.digest(_KEY, other, "sha256"))

@@ -1,6 +1,6 @@
-"""Hosts in ACLs: the text of an address, anything, or a range of addresses (KIP-1276).
+"""Hosts in ACLs: an address, "*", or a range of addresses (KIP-1276).
 
-`ipaddress` is imported where it is needed: a start takes milliseconds longer for it.
+`ipaddress` is imported where it is needed, as it would slow the start by milliseconds.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ ANY_HOST = "*"
 
 
 def address_range(text: str) -> IPv4Network | IPv6Network:
-    """Return the range of addresses that a text such as 10.1.0.0/16 stands for. Raise ValueError."""
+    """Return the range of addresses for a text such as 10.1.0.0/16. Raise ValueError."""
     from ipaddress import ip_network
 
     _, _, bits = text.partition("/")
@@ -24,7 +24,7 @@ def address_range(text: str) -> IPv4Network | IPv6Network:
 
 
 def lies_in(host: str, addresses: IPv4Network | IPv6Network) -> bool:
-    """Return whether the address is one of the range; an IPv4 address is in no range of IPv6 addresses."""
+    """Return whether a range contains the address. A range of IPv6 addresses contains no IPv4 address."""
     from ipaddress import ip_address
 
     try:

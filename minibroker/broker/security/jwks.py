@@ -1,7 +1,7 @@
-"""The public keys of an issuer of tokens, from a file or a URL (RFC 7517), read in another thread.
+"""The public keys of a token issuer, read from a file or a URL in a thread of their own (RFC 7517).
 
-They are read when the first token needs one, again when a token names a key that is not there, and again when they are
-old. A failed reading is logged, and what was there stays.
+They are read for the first token, again when a token names an unknown key, and again when they are old. If that fails,
+it is logged, and the old keys stay.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ KEYS_MAX: Final = 100
 SECONDS_MAX: Final = 10.0
 CHUNK_BYTES: Final = 64 << 10
 
-RunAside = Callable[[Callable[[], None], Callable[[Exception | None], None]], None]
+RunDetached = Callable[[Callable[[], None], Callable[[Exception | None], None]], None]
 
 
 class KeySet:
-    """The keys at one URL. Times are in ms of a clock that never goes back."""
+    """The keys at one URL. Times are in ms of a monotonic clock."""
 
     def __init__(self, url: str, refresh_ms: int, backoff_ms: int, backoff_max_ms: int) -> None:
         self.url = url
@@ -35,21 +35,21 @@ class KeySet:
         self._backoff_ms = backoff_ms
         self._backoff_max_ms = backoff_max_ms
         self._keys: list[PyJWK] = []
-        self._read_ms: float | None = None  # when they were read last, with success
+        self._read_ms: float | None = None  # the last successful read
         self._tried_ms: float | None = None
         self._failures = 0
-        self._waiting: list[Callable[[], None]] | None = None  # while they are read
+        self._waiting: list[Callable[[], None]] | None = None  # the callbacks of a read in progress
 
     def keys(self, key_id: str | None) -> list[PyJWK]:
-        """Return the key of an id, or all if a token names none."""
+        """Return the keys with this id; all keys if it is None, as in a token without a key id."""
         return [key for key in self._keys if key_id is None or key.key_id == key_id]
 
     def is_old(self, now_ms: float) -> bool:
-        """Return whether they should be read again, although they can still be used."""
+        """Return whether the keys should be read again. Until then they stay valid."""
         return self._read_ms is not None and now_ms - self._read_ms >= self._refresh_ms and self._may_try(now_ms)
 
     def should_look_for(self, key_id: str | None, now_ms: float) -> bool:
-        """Return whether a key is not there, and may be by now."""
+        """Return whether a key is unknown, and the keys may be read again now."""
         return not self.keys(key_id) and self._may_try(now_ms)
 
     def _may_try(self, now_ms: float) -> bool:
@@ -58,8 +58,8 @@ class KeySet:
         pause_ms = min(self._backoff_ms * (1 << min(self._failures, 30)), self._backoff_max_ms)
         return now_ms - self._tried_ms >= pause_ms
 
-    def read(self, run_aside: RunAside, now_ms: float, then: Callable[[], None]) -> None:
-        """Read the keys, and call `then`; who comes while they are read waits for the same."""
+    def read(self, run_detached: RunDetached, now_ms: float, then: Callable[[], None]) -> None:
+        """Read the keys and call `then`. Calls during a read wait for that one."""
         if self._waiting is not None:
             self._waiting.append(then)
             return
@@ -75,19 +75,19 @@ class KeySet:
                 self._keys, self._read_ms, self._failures = found, now_ms, 0
             else:
                 self._failures += 1
-                log.error("the keys of tokens at %s cannot be read: %s", self.url, error)
+                log.error("the token issuer's keys at %s cannot be read: %s", self.url, error)
             waiting, self._waiting = self._waiting or [], None
             for each in waiting:
                 each()
 
-        run_aside(work, done)
+        run_detached(work, done)
 
 
 def _keys_at(url: str) -> list[PyJWK]:
-    """Return the public keys at a URL; what is none of these is passed over. Raise OSError, ValueError."""
+    """Return the public keys at a URL, without entries that cannot be used. Raise OSError or ValueError."""
     import json
 
-    from jwt import PyJWK  # here, since it takes a tenth of a second
+    from jwt import PyJWK  # imported late: it takes 0.1 s
     from jwt.exceptions import PyJWTError
 
     try:
@@ -99,17 +99,17 @@ def _keys_at(url: str) -> list[PyJWK]:
         try:
             key = PyJWK(each)
         except (PyJWTError, ValueError, TypeError, AttributeError, KeyError):
-            continue  # of a kind that is not known, or broken
+            continue  # an unknown type of key, or a malformed one
         if key.key_type in ("RSA", "EC", "OKP") and each.get("use", "sig") == "sig" and "d" not in each:
             found.append(key)
     return found
 
 
 def _content(url: str) -> bytes:
-    """Return what is at a URL. Raise OSError if it cannot be had in SECONDS_MAX, ValueError if it is too large."""
-    from urllib.request import urlopen  # with TLS behind it
+    """Return the content of a URL. Raise OSError if it takes longer than SECONDS_MAX, ValueError if it is too large."""
+    from urllib.request import urlopen  # imported late, as it imports TLS
 
-    until = time.monotonic() + SECONDS_MAX  # of a server's, so it is not the passed-in clock's
+    until = time.monotonic() + SECONDS_MAX  # real time, not the passed-in clock's: it limits a real server
     content = b""
     with urlopen(url, timeout=SECONDS_MAX) as answer:
         while chunk := answer.read1(CHUNK_BYTES) if hasattr(answer, "read1") else answer.read(CHUNK_BYTES):
@@ -122,7 +122,7 @@ def _content(url: str) -> bytes:
 
 
 def url_objection(url: Any) -> str | None:
-    """Return what is wrong with the URL of keys, or None."""
+    """Return what is wrong with the URL of the keys, or None."""
     try:
         parts = urlsplit(url or "")
     except ValueError:

@@ -1,7 +1,7 @@
 """Key stores and trust stores: the broker's key and certificates, and the certificates that it trusts.
 
-They come from `ssl.*` settings, as texts in PEM, or in files in PEM or PKCS12, with Kafka's rules for what goes
-together. Only a broker with a TLS listener imports this file, and with it `cryptography`.
+The `ssl.*` settings have them as PEM texts, or name files in PEM or PKCS12. Kafka's rules say which settings may be
+combined. Only a broker with a TLS listener imports this file, and with it `cryptography`.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ Get = Callable[[str], Any]  # a setting's value, by its name
 
 
 class StoreError(ValueError):
-    """A store that cannot be used; the message is one line, and has no secret in it."""
+    """A store that cannot be used. The message is one line without secrets."""
 
 
 class Identity(NamedTuple):
-    """The broker's private key, and its certificates, its own first."""
+    """The broker's private key and its certificate chain, its own certificate first."""
 
     key: CertificateIssuerPrivateKeyTypes
     chain: tuple[x509.Certificate, ...]
 
     def pem(self) -> bytes:
-        """Return all in PEM, the key unencrypted."""
+        """Return key and chain in PEM, the key unencrypted."""
         key = self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         return key + b"".join(certificate.public_bytes(Encoding.PEM) for certificate in self.chain)
 
 
 def identity(get: Get) -> Identity:
-    """Return what the `ssl.keystore` settings say. Raise StoreError."""
+    """Return the identity from the `ssl.keystore` settings. Raise StoreError."""
     key, chain, location = get("ssl.keystore.key"), get("ssl.keystore.certificate.chain"), get("ssl.keystore.location")
     if key is None and chain is None and location is None:
         raise StoreError("it has no key: set ssl.keystore.location, or ssl.keystore.key and certificate.chain")
@@ -64,7 +64,7 @@ def identity(get: Get) -> Identity:
 
 
 def trusted(get: Get) -> tuple[x509.Certificate, ...] | None:
-    """Return what the `ssl.truststore` settings say, None if they say nothing. Raise StoreError."""
+    """Return the trusted certificates from the `ssl.truststore` settings; None if none are set. Raise StoreError."""
     given, location = get("ssl.truststore.certificates"), get("ssl.truststore.location")
     kind = _kind("ssl.truststore.type", get)
     if given is None and location is None:
@@ -90,7 +90,7 @@ def _kind(name: str, get: Get) -> str:
 
 
 def _check_sources(store: str, kind: str, given: str | None, location: str | None, get: Get) -> None:
-    """Check that a store has one source, and a password where that has one. Raise StoreError."""
+    """Raise StoreError unless a store has exactly one source, and a password if its type needs one."""
     password = get(f"{store}.password")
     if given is not None and kind != PEM:
         raise StoreError(f"{store}.type={kind}: only PEM can be given as a text, and not as a file")
@@ -143,7 +143,7 @@ def _certificates(store: str, text: str) -> tuple[x509.Certificate, ...]:
 
 
 def _entries(what: str, text: str) -> list[tuple[str, bytes]]:
-    """Return label and content of what is in a PEM text, in which blanks may stand for the ends of lines."""
+    """Return (label, content) of each entry of a PEM text, which may have spaces instead of line ends."""
     entries = []
     for label, body in ENTRY.findall(text):
         if "DEK-Info:" in body:
@@ -184,7 +184,7 @@ def _pkcs12(name: str, location: str, password: str | None) -> pkcs12.PKCS12KeyA
 
 
 def _in_order(own: x509.Certificate, others: list[x509.Certificate]) -> tuple[x509.Certificate, ...]:
-    """Return the chain from the broker's own certificate up, as far as the issuers are there."""
+    """Return the chain from the broker's own certificate upwards, as far as the store has the issuers."""
     chain = [own]
     while others and chain[-1].issuer != chain[-1].subject:
         issuer = next((other for other in others if other.subject == chain[-1].issuer), None)
@@ -196,7 +196,7 @@ def _in_order(own: x509.Certificate, others: list[x509.Certificate]) -> tuple[x5
 
 
 def _checked(found: Identity) -> Identity:
-    """Check that the key is that of the first certificate. Raise StoreError."""
+    """Return `found`. Raise StoreError if the key does not belong to the first certificate."""
     form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
     if found.key.public_key().public_bytes(*form) != found.chain[0].public_key().public_bytes(*form):
         raise StoreError("the private key is not that of the first certificate of the key store")

@@ -1,17 +1,17 @@
-"""The SASL mechanisms that a listener has enabled, from the settings; each begins the exchange with a client.
+"""The SASL mechanisms that a listener has enabled, made from the settings.
 
     listeners=SASL_PLAINTEXT://127.0.0.1:9092
     sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-512
     listener.name.sasl_plaintext.plain.sasl.jaas.config=...PlainLoginModule required user_alice="secret";
 
-The users of SCRAM are in the metadata log, and it needs no login module, but may have one, which Kafka wants.
-GSSAPI, Kafka's default, is not there: it may stand among others, and is not enabled.
+SCRAM's users are in the metadata log. It needs no login module, but may have one, as Kafka requires it.
+GSSAPI, Kafka's default, is not implemented: it is ignored beside other mechanisms.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from minibroker.broker.configs.listener_settings import listener_setting
 from minibroker.broker.configs.settings import Settings, SettingsError
@@ -19,13 +19,10 @@ from minibroker.broker.security.exchanges import Exchange, begun
 from minibroker.broker.security.jwks import KeySet, url_objection
 from minibroker.broker.security.oauthbearer import Tokens, oauthbearer
 from minibroker.broker.security.plain import plain, plain_users
-from minibroker.broker.security.scram import BY_NAME, scram
+from minibroker.broker.security.scram import BY_NAME, Known, scram
 from minibroker.broker.security.signed_tokens import Expected, SignedTokens, Source
 from minibroker.broker.security.unsecured_tokens import UnsecuredOptions, UnsecuredTokens
 from minibroker.jaas import JaasError, login_module
-
-if TYPE_CHECKING:
-    from minibroker.protocol.messages.metadata_records import UserScramCredentialRecord
 
 JAAS: Final = "sasl.jaas.config"
 SECURITY: Final = "org.apache.kafka.common.security."
@@ -44,25 +41,22 @@ SIGNED: Final = (
 )
 
 
-class Surroundings(Source, Protocol):
-    """What an exchange needs of the broker."""
-
-    def credential(self, name: str, mechanism: int) -> UserScramCredentialRecord | None:
-        """Return the SCRAM credential of a user, or None."""
+class Surroundings(Source, Known, Protocol):
+    """What an exchange needs from the broker."""
 
     def nonce(self) -> str:
-        """Return a text that nobody can foresee."""
+        """Return a random text that nobody can predict."""
 
 
 class Mechanism(NamedTuple):
-    """What a listener does by one mechanism. `max_reauth_ms` limits a session; 0 does not."""
+    """One mechanism of a listener. `max_reauth_ms` limits the lifetime of sessions; 0 means no limit."""
 
     begin: Callable[[Surroundings], Exchange]
     max_reauth_ms: int
 
 
 def enabled_mechanisms(settings: Settings, listener: str) -> dict[str, Mechanism]:
-    """Return what a listener has enabled, by mechanism. Raise SettingsError for what no client could use."""
+    """Return the enabled mechanisms of a listener by name. Raise SettingsError if one of them cannot work."""
     enabled = listener_setting(settings, "sasl.enabled.mechanisms", listener)
     found = {name: _mechanism(settings, listener, name) for name in enabled if name != "GSSAPI"}
     if not found:
@@ -87,12 +81,12 @@ def _mechanism(settings: Settings, listener: str, name: str) -> Mechanism:
 
 
 def _exchange(name: str, options: Mapping[str, str]) -> Callable[[Surroundings], Exchange]:
-    """Return what begins the exchange of a mechanism with names and passwords."""
+    """Return a function that begins the exchange of PLAIN or SCRAM."""
     if name == "PLAIN":
         users = plain_users(options)
         return lambda surroundings: begun(plain(users))
     mechanism = BY_NAME[name]
-    return lambda surroundings: begun(scram(mechanism, surroundings.credential, surroundings.nonce()))
+    return lambda surroundings: begun(scram(mechanism, surroundings, surroundings.nonce()))
 
 
 def _options(settings: Settings, listener: str, mechanism: str) -> Mapping[str, str]:
@@ -115,7 +109,7 @@ def _options(settings: Settings, listener: str, mechanism: str) -> Mapping[str, 
 def _tokens(
     settings: Settings, listener: str, handler: str | None, options: Mapping[str, str]
 ) -> Callable[[Surroundings], Tokens]:
-    """Return what tells good tokens from others. Raise SettingsError."""
+    """Return a function that makes the validator of tokens. Raise SettingsError."""
     url = listener_setting(settings, URL, listener, "OAUTHBEARER")
     if handler in SIGNED:
         return _signed(settings, listener, url)

@@ -1,11 +1,11 @@
 """OAUTHBEARER (RFC 7628): a client shows a token of an issuer that the broker trusts.
 
-    client   n,,^Aauth=Bearer TOKEN^A^A         ^A is the byte 1; Kafka's extensions stand behind the token
+    client   n,,^Aauth=Bearer TOKEN^A^A         ^A is the byte 1; Kafka's extensions follow the token
     broker   (nothing: the client is let in)    or {"status":"invalid_token"}
     client                                         ^A, and the exchange has failed
 
-What makes a token good is the business of `Tokens`: those without a signature, for development, are in
-`unsecured_tokens`, signed ones in `signed_tokens`.
+`Tokens` validates tokens. `unsecured_tokens` is for those without a signature, for development; `signed_tokens` for
+signed ones.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from minibroker.broker.security.scram import NAME
 
 FIRST: Final = re.compile(rf"n,(?:a=(?P<identity>{NAME}))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*)\x01")
 AUTH: Final = re.compile(r"(?P<scheme>[A-Za-z0-9_]+) +(?P<token>[-_~+/.a-zA-Z0-9]+=*)")
-MESSAGE_BYTES_MAX: Final = 32 << 10  # all that is done with a larger one would hold up other clients
+MESSAGE_BYTES_MAX: Final = 32 << 10  # handling a larger one would delay other clients
 FAILED: Final = b"\x01"
 LONG_MAX: Final = (1 << 63) - 1
 SECTIONS: Final = 3  # of a JSON web token: header, claims, signature
 
 
 class Identity(NamedTuple):
-    """Whose token it is, and until when."""
+    """The principal's name in a token, and when the token expires."""
 
     name: str
     expires_ms: int
 
 
 class TokenRefused(Exception):
-    """A token that is not good; the reason is for the log. `scope` is what it would need, if that is what it lacks."""
+    """An invalid token. The reason is for the log. `scope` is the required scope, if the token lacks it."""
 
     def __init__(self, reason: str, scope: str | None = None) -> None:
         super().__init__(reason)
@@ -49,17 +49,17 @@ class TokenRefused(Exception):
 
 
 class Tokens(Protocol):
-    """What tells good tokens from others."""
+    """A validator of tokens."""
 
     def wait_for(self, token: str) -> Wait | None:
-        """Return what gets the key that has signed a token, if it is not there."""
+        """Return a wait for the key that signed a token, or None if it need not be read first."""
 
     def identity(self, token: str) -> Identity:
-        """Return whose token it is. Raise TokenRefused."""
+        """Return the identity of a valid token. Raise TokenRefused."""
 
 
 def oauthbearer(tokens: Tokens) -> Exchange:
-    """Let a client in that has a token of an issuer that the broker trusts."""
+    """Authenticate a client by a valid token."""
     wanted, token = _first((yield b""))
     wait = tokens.wait_for(token)
     if wait is not None:
@@ -67,10 +67,10 @@ def oauthbearer(tokens: Tokens) -> Exchange:
     try:
         found = tokens.identity(token)
     except TokenRefused as refused:
-        told = _refusal(refused)
-        if (yield told.encode()) == FAILED:
-            raise AuthenticationFailed(told) from None
-        raise InvalidCredentials("the client goes on although its token is refused") from None
+        refusal = _refusal(refused)
+        if (yield refusal.encode()) == FAILED:
+            raise AuthenticationFailed(refusal) from None
+        raise InvalidCredentials("the client goes on although its token was refused") from None
     if wanted not in ("", found.name):
         raise AuthenticationFailed(
             f"Authentication failed: Client requested an authorization id ({wanted}) that is different from the "
@@ -122,7 +122,7 @@ def _decoded(part: str) -> dict[str, Any]:
 
 
 def time_ms(claims: dict[str, Any], name: str) -> int | None:
-    """Return a time in ms that the claims have in seconds, or None if they have none. Raise TokenRefused."""
+    """Return a time in ms; the claim has it in seconds. Return None if it is missing. Raise TokenRefused."""
     value = claims.get(name)
     if value is None:
         return None

@@ -1,8 +1,8 @@
-"""What clients may be allowed to do, and which rights each API asks for.
+"""Operations, types of resources, and the rights that each API needs.
 
-`REQUIRED` is the table "Operations in Kafka" of Kafka's documentation, in the order in which they are asked for. Each
-handler asks for its own through the request's context. A bit field of operations (KIP-430) says which ones of a
-resource are allowed; without an authorizer these are all that its kind has.
+`REQUIRED` is the table "Operations in Kafka" of Kafka's documentation, in the order of the checks. Each handler checks
+its rights through the request's context. A bit field (KIP-430) has the allowed operations on a resource; without an
+authorizer these are all operations of its type.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import NamedTuple
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode
 
-NOT_ASKED = -(1 << 31)  # instead of a bit field
-CLUSTER_NAME = "kafka-cluster"  # of the one resource of its type
+NOT_ASKED = -(1 << 31)  # instead of a bit field, if the request does not ask for one
+CLUSTER_NAME = "kafka-cluster"  # the only resource of the type CLUSTER
 
 
 class Operation(IntEnum):
@@ -39,10 +39,7 @@ class Operation(IntEnum):
 
 
 class ResourceType(IntEnum):
-    """Kafka's type of what ACLs are about, whose numbers are not those of ConfigResource.Type.
-
-    ANY is only in filters.
-    """
+    """Kafka's ResourceType of ACLs. Its numbers are not those of ConfigResource.Type. ANY is only in filters."""
 
     ANY = 1
     TOPIC = 2
@@ -54,10 +51,15 @@ class ResourceType(IntEnum):
 
 
 class Right(NamedTuple):
-    """An operation on a resource of some type."""
+    """An operation on a type of resource."""
 
     operation: Operation
     resource_type: ResourceType
+
+
+def user_resource(name: str) -> str:
+    """Return the name of a user as a resource: "*" for all, a principal such as Group:a, or a user's name."""
+    return name if name == "*" or ":" in name else f"User:{name}"
 
 
 DENIALS = {
@@ -65,6 +67,8 @@ DENIALS = {
     ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
     ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+    ResourceType.USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 }
 
 READ_TOPIC = Right(Operation.READ, ResourceType.TOPIC)
@@ -87,8 +91,12 @@ CLUSTER_ACTION = Right(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
 DESCRIBE_CLUSTER_CONFIGS = Right(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)
 ALTER_CLUSTER_CONFIGS = Right(Operation.ALTER_CONFIGS, ResourceType.CLUSTER)
 IDEMPOTENT_WRITE = Right(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER)
+TWO_PHASE_COMMIT_ID = Right(Operation.TWO_PHASE_COMMIT, ResourceType.TRANSACTIONAL_ID)
 WRITE_TRANSACTIONAL_ID = Right(Operation.WRITE, ResourceType.TRANSACTIONAL_ID)
 DESCRIBE_TRANSACTIONAL_ID = Right(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID)
+DESCRIBE_TOKEN = Right(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN)
+CREATE_TOKENS = Right(Operation.CREATE_TOKENS, ResourceType.USER)  # the name includes the type, as in User:alice
+DESCRIBE_TOKENS = Right(Operation.DESCRIBE_TOKENS, ResourceType.USER)
 
 DESCRIBING_CONFIGS = (DESCRIBE_TOPIC_CONFIGS, DESCRIBE_CLUSTER_CONFIGS, DESCRIBE_GROUP_CONFIGS)
 ALTERING_CONFIGS = (ALTER_TOPIC_CONFIGS, ALTER_CLUSTER_CONFIGS, ALTER_GROUP_CONFIGS)
@@ -112,7 +120,12 @@ REQUIRED: Mapping[ApiKey, tuple[Right, ...]] = {
     ApiKey.CREATE_TOPICS: (CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC_CONFIGS),
     ApiKey.DELETE_TOPICS: (DESCRIBE_TOPIC, DELETE_TOPIC),
     ApiKey.DELETE_RECORDS: (DELETE_TOPIC,),
-    ApiKey.INIT_PRODUCER_ID: (WRITE_TRANSACTIONAL_ID, IDEMPOTENT_WRITE, WRITE_TOPIC),  # the last on any topic
+    ApiKey.INIT_PRODUCER_ID: (
+        WRITE_TRANSACTIONAL_ID,
+        TWO_PHASE_COMMIT_ID,
+        IDEMPOTENT_WRITE,
+        WRITE_TOPIC,  # on any topic
+    ),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: (CLUSTER_ACTION, DESCRIBE_TOPIC),
     ApiKey.ADD_PARTITIONS_TO_TXN: (CLUSTER_ACTION, WRITE_TRANSACTIONAL_ID, WRITE_TOPIC),
     ApiKey.ADD_OFFSETS_TO_TXN: (WRITE_TRANSACTIONAL_ID, READ_GROUP),
@@ -128,10 +141,10 @@ REQUIRED: Mapping[ApiKey, tuple[Right, ...]] = {
     ApiKey.DESCRIBE_LOG_DIRS: (DESCRIBE_CLUSTER,),
     ApiKey.SASL_AUTHENTICATE: (),
     ApiKey.CREATE_PARTITIONS: (ALTER_TOPIC,),
-    ApiKey.CREATE_DELEGATION_TOKEN: (),  # tokens are refused before anybody asks for a right
+    ApiKey.CREATE_DELEGATION_TOKEN: (CREATE_TOKENS,),  # for another user
     ApiKey.RENEW_DELEGATION_TOKEN: (),
     ApiKey.EXPIRE_DELEGATION_TOKEN: (),
-    ApiKey.DESCRIBE_DELEGATION_TOKEN: (),
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: (DESCRIBE_TOKEN, DESCRIBE_TOKENS),  # of other users
     ApiKey.DELETE_GROUPS: (DELETE_GROUP,),
     ApiKey.ELECT_LEADERS: (ALTER_CLUSTER,),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: ALTERING_CONFIGS,
@@ -151,13 +164,16 @@ REQUIRED: Mapping[ApiKey, tuple[Right, ...]] = {
     ApiKey.LIST_TRANSACTIONS: (DESCRIBE_TRANSACTIONAL_ID,),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: (READ_GROUP, DESCRIBE_TOPIC),
     ApiKey.CONSUMER_GROUP_DESCRIBE: (DESCRIBE_GROUP, DESCRIBE_TOPIC),
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: (),
+    ApiKey.PUSH_TELEMETRY: (),
     ApiKey.LIST_CONFIG_RESOURCES: (DESCRIBE_CLUSTER_CONFIGS,),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (DESCRIBE_TOPIC,),
     ApiKey.ADD_RAFT_VOTER: (ALTER_CLUSTER,),
     ApiKey.REMOVE_RAFT_VOTER: (ALTER_CLUSTER,),
+    ApiKey.UNREGISTER_CONTROLLER: (ALTER_CLUSTER,),
 }
 
-OPERATIONS = {  # that a type of resource has
+OPERATIONS = {  # by type of resource
     ResourceType.TOPIC: (
         READ_TOPIC,
         WRITE_TOPIC,

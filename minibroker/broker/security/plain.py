@@ -1,6 +1,7 @@
-"""PLAIN (RFC 4616): a client says its name and its password.
+"""PLAIN (RFC 4616): a client sends its name and password.
 
-Passwords are compared as UTF-8, without SASLprep, as Kafka does. An unknown name takes the time of a known one.
+Passwords are compared as UTF-8, without SASLprep, as in Kafka. A check takes as long for an unknown name as for a
+known one.
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ from minibroker.broker.security.exchanges import Authenticated, AuthenticationFa
 
 TOKENS: Final = 3  # authorization id, name and password
 USER_PREFIX: Final = "user_"
-INVENTED: Final = "the password of nobody"
+INVENTED: Final = "the password of no user"
 
 
 def plain_users(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the passwords by name that the options of a PlainLoginModule give."""
+    """Return the passwords by user name from the options of a PlainLoginModule."""
     return {key.removeprefix(USER_PREFIX): value for key, value in options.items() if key.startswith(USER_PREFIX)}
 
 
 def plain(users: Mapping[str, str]) -> Exchange:
-    """Let a client in that knows the password of one of these users."""
+    """Authenticate a client by the password of one of these users."""
     tokens = (yield b"").decode("utf-8", "replace").split("\0", TOKENS)
     if len(tokens) != TOKENS:
         raise AuthenticationFailed(f"Invalid SASL/PLAIN response: expected {TOKENS} tokens, got {len(tokens)}")

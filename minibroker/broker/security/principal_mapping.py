@@ -1,10 +1,10 @@
-r"""`ssl.principal.mapping.rules`: from the name in a client's certificate to the name of its principal.
+r"""`ssl.principal.mapping.rules`: turn the name in a client's certificate into the name of its principal.
 
     RULE:^CN=([^,]+),OU=Service.*$/$1/L, RULE:^CN=([^,]+).*$/$1/, DEFAULT
 
-The first rule whose pattern matches the whole name counts; DEFAULT takes the name as it is; without one that applies
-the client is refused. As in Kafka, the replacement is then made as Java's String.replaceAll makes it. Patterns are run
-by `re`, which reads almost all that Java's do; the rest is refused at the start.
+The first rule whose pattern matches the whole name applies. DEFAULT keeps the name as it is. If no rule applies, the
+client is refused. As in Kafka, the replacement follows Java's String.replaceAll. The patterns are Java's, but `re` runs
+them, which knows almost all of Java's syntax; a start with other patterns fails.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Final, NamedTuple
 PART = r"(?:\\.|[^\\/])*"
 RULE: Final = rf"DEFAULT|RULE:(?P<pattern>{PART})/(?P<replacement>{PART})/(?P<case>[LU]?)"
 RULES: Final = re.compile(rf"\s*(?:(?P<rule>{RULE})|)\s*(?:,|$)\s*")
-NAMED_GROUP: Final = re.compile(r"\(\?<(?=[a-zA-Z])")  # Python's have a P
+NAMED_GROUP: Final = re.compile(r"\(\?<(?=[a-zA-Z])")  # Python writes (?P<name>...)
 REFERENCE: Final = re.compile(r"\\(?P<literal>.)|\$(?P<number>[0-9]+)|\$\{(?P<name>[a-zA-Z0-9]+)\}|(?P<wrong>[\\$])")
 
 
 class InvalidRules(ValueError):
-    """Rules that cannot be read; the message is one line."""
+    """Invalid rules; the message is one line."""
 
 
 class NoRuleApplies(ValueError):
@@ -28,7 +28,7 @@ class NoRuleApplies(ValueError):
 
 
 class _Rule(NamedTuple):
-    """A pattern, None for DEFAULT; the parts of the replacement, groups as numbers or in a tuple; L, U or nothing."""
+    """A pattern (None for DEFAULT), the parts of the replacement (an int is a group), and L, U or nothing."""
 
     pattern: re.Pattern[str] | None
     replacement: tuple[str | int, ...]
@@ -52,7 +52,7 @@ class PrincipalMapping:
     """The rules of one listener."""
 
     def __init__(self, rules: str) -> None:
-        """Raise InvalidRules."""
+        """Parse the rules. Raise InvalidRules."""
         self._rules: list[_Rule] = []
         rules = rules.strip()
         position = 0
@@ -84,7 +84,7 @@ def _rule(match: re.Match[str]) -> _Rule:
 
 
 def _replacement(text: str, pattern: re.Pattern[str], rule: str) -> tuple[str | int, ...]:
-    """Return the parts of a replacement, the numbers of groups among them. Raise InvalidRules."""
+    """Return the parts of a replacement: texts, and the numbers of groups. Raise InvalidRules."""
     parts: list[str | int] = []
     position = 0
     for match in REFERENCE.finditer(text):
@@ -102,9 +102,10 @@ def _replacement(text: str, pattern: re.Pattern[str], rule: str) -> tuple[str | 
 
 
 def _group(digits: str, pattern: re.Pattern[str], rule: str) -> list[str | int]:
-    """Return the group that the digits begin with the number of, and the digits that are left.
+    """Return the number of the group that the digits begin with, and the remaining digits.
 
-    A number above that of the last group stands for itself, but for patterns without any group, as in Kafka.
+    As in Kafka, the digits are no reference if the first one is beyond the last group: return them as a text. Raise
+    InvalidRules if the pattern has no group.
     """
     number, used = int(digits[0]), 1
     if number > pattern.groups:

@@ -8,19 +8,19 @@ USER = "User"
 
 
 class Principal(NamedTuple):
-    """A type, mostly "User", and a name."""
+    """A type, which is mostly "User", and a name."""
 
     type: str
     name: str
 
     def __str__(self) -> str:
-        """Return it as ACLs and Kafka's tools write it."""
+        """Return the principal as in ACLs and Kafka's tools, such as User:alice."""
         return f"{self.type}:{self.name}"
 
 
-ANONYMOUS = Principal(USER, "ANONYMOUS")  # who has not authenticated
+ANONYMOUS = Principal(USER, "ANONYMOUS")  # clients that have not authenticated
 
 
 def super_users(text: str) -> frozenset[str]:
-    """Return the principals in a value of `super.users`, such as "User:a;User:b"; a name may have commas."""
+    """Return the principals in a value of `super.users`, such as "User:a;User:b". Names may contain commas."""
     return frozenset(filter(None, map(str.strip, text.split(";"))))

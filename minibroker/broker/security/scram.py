@@ -1,12 +1,15 @@
 """SCRAM (RFC 5802, RFC 7677) by SHA-256 and SHA-512: a client proves that it knows a password, and so does the broker.
 
     client   n,,n=alice,r=CLIENT                the name, and a nonce
-    broker   r=CLIENTSERVER,s=SALT,i=4096       the nonce goes on; what salts the password, and how often
+    broker   r=CLIENTSERVER,s=SALT,i=4096       a longer nonce; the salt, and the number of iterations
     client   c=biws,r=CLIENTSERVER,p=PROOF
     broker   v=SIGNATURE
 
-As in Kafka, names and passwords are not prepared by SASLprep, names are ASCII, and there is no channel binding. Other
-than in Kafka, a name that nobody has gets a salt and fails with its proof: nobody learns so which names there are.
+As in Kafka, there is no SASLprep of names and passwords, names are ASCII, and there is no channel binding. Unlike in
+Kafka, an unknown name gets a salt and fails only after its proof, so that clients cannot find out which names exist.
+
+With the extension tokenauth=true, the name is the id of a delegation token, the password its secret in base64, and the
+client is the token's owner.
 """
 
 from __future__ import annotations
@@ -17,17 +20,19 @@ import hashlib
 import hmac
 import os
 import re
-from collections.abc import Callable
 from enum import IntEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from minibroker.broker.security.exchanges import Authenticated, AuthenticationFailed, Exchange, InvalidCredentials
 from minibroker.protocol.messages.metadata_records import UserScramCredentialRecord
 
+if TYPE_CHECKING:
+    from minibroker.broker.security.delegation import TokenLogin
+
 MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384
-MESSAGE_BYTES_MAX: Final = 16 << 10  # of any message; a longer one is no client's
+MESSAGE_BYTES_MAX: Final = 16 << 10  # of any message; clients send much shorter ones
 INVENTED_SALT_BYTES: Final = 24
-_KEY: Final = os.urandom(32)  # of this process, for salts that are the same each time and nobody can foresee
+_KEY: Final = os.urandom(32)  # of this process, for salts that stay the same and cannot be predicted
 
 SAFE: Final = r"[\x01-\x2b\x2d-\x7f]+"  # a value: ASCII without commas
 NONCE: Final = r"[\x21-\x2b\x2d-\x7e]+"
@@ -61,18 +66,26 @@ class ScramMechanism(IntEnum):
 
 BY_NAME: Final = {mechanism.text: mechanism for mechanism in ScramMechanism}
 
-Lookup = Callable[[str, int], UserScramCredentialRecord | None]
+
+class Known(Protocol):
+    """The users and the tokens that a broker knows."""
+
+    def credential(self, name: str, mechanism: int) -> UserScramCredentialRecord | None:
+        """Return the credential of a user, or None."""
+
+    def token_login(self, token_id: str, mechanism: ScramMechanism) -> TokenLogin | None:
+        """Return what SCRAM needs to authenticate by a token, or None."""
 
 
 def salted_password(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> bytes:
-    """Return what is made of a password, and as good as it."""
+    """Return the salted password, which is as secret as the password itself."""
     return hashlib.pbkdf2_hmac(mechanism.hash_name, password.encode(), salt, iterations)
 
 
 def credential(
     name: str, mechanism: ScramMechanism, salt: bytes, iterations: int, salted: bytes
 ) -> UserScramCredentialRecord:
-    """Return the record of a user, from which nobody gets the salted password back."""
+    """Return the record of a user. The salted password cannot be computed from it."""
     client_key = hmac.digest(salted, b"Client Key", mechanism.hash_name)
     return UserScramCredentialRecord(
         name=name,
@@ -84,17 +97,20 @@ def credential(
     )
 
 
-def scram(mechanism: ScramMechanism, find: Lookup, server_nonce: str) -> Exchange:
-    """Let a client in that proves to know the password of a user whom `find` knows."""
+def scram(mechanism: ScramMechanism, clients: Known, server_nonce: str) -> Exchange:
+    """Authenticate a client that proves to know the password of a user, or the secret of a delegation token."""
     first = _matched(FIRST, (yield b""))
-    if "tokenauth=true" in first["extensions"].lower().split(","):
-        raise InvalidCredentials("there are no delegation tokens")
     name = first["name"].replace("=2C", ",").replace("=3D", "=")
     if first["identity"] and first["identity"] != name:
         raise AuthenticationFailed(
             "Authentication failed: Client requested an authorization id that is different from username"
         )
-    found = find(name, mechanism)
+    token, found = None, None
+    if _names_token(first):
+        token = clients.token_login(name, mechanism)
+        found = None if token is None else token.credential
+    else:
+        found = clients.credential(name, mechanism)
     known = found or _invented(name, mechanism)
     if known.iterations < MIN_ITERATIONS:
         raise InvalidCredentials(f"{known.iterations} iterations are less than {MIN_ITERATIONS}")
@@ -102,18 +118,25 @@ def scram(mechanism: ScramMechanism, find: Lookup, server_nonce: str) -> Exchang
     challenge = f"r={nonce},s={base64.b64encode(known.salt).decode()},i={known.iterations}"
     final = _matched(FINAL, (yield challenge.encode()))
     if final["nonce"] != nonce:
-        raise InvalidCredentials("the nonce is not that of the challenge; Kafka 4 refuses librdkafka before 2.6.1, too")
+        raise InvalidCredentials("the nonce is not that of the challenge; Kafka 4 also refuses librdkafka before 2.6.1")
     if _decoded(final["channel"]) != first["header"].encode():
         raise InvalidCredentials("the channel binding is not that of the first message")
     said = f"{first['bare']},{challenge},{final['without_proof']}".encode()
     if not _proves(mechanism, known, said, _decoded(final["proof"])) or found is None:
         raise InvalidCredentials("the client does not prove that it knows the password")
     signature = hmac.digest(known.server_key, said, mechanism.hash_name)
-    return Authenticated(b"v=" + base64.b64encode(signature), name)
+    last = b"v=" + base64.b64encode(signature)
+    return Authenticated(last, name) if token is None else Authenticated(last, token.owner, token.expires_ms, True)
+
+
+def _names_token(first: re.Match[str]) -> bool:
+    """Return whether the name in a first message is a token's id. Of equal extensions, the last one counts."""
+    extensions = dict(one.split("=", 1) for one in first["extensions"].split(",")[1:])
+    return extensions.get("tokenauth", "").lower() == "true"
 
 
 def _proves(mechanism: ScramMechanism, known: UserScramCredentialRecord, said: bytes, proof: bytes) -> bool:
-    """Return whether a proof is that of somebody who knows the password."""
+    """Return whether a proof was made with the password."""
     signature = hmac.digest(known.stored_key, said, mechanism.hash_name)
     if len(proof) != len(signature):
         return False
@@ -122,7 +145,7 @@ def _proves(mechanism: ScramMechanism, known: UserScramCredentialRecord, said: b
 
 
 def _invented(name: str, mechanism: ScramMechanism) -> UserScramCredentialRecord:
-    """Return the credential of a user that is not there: no password fits it."""
+    """Return a credential for an unknown user that no password matches."""
     salt = hmac.digest(_KEY, f"{mechanism} {name}".encode(), "sha256")[:INVENTED_SALT_BYTES]
     key = bytes(hashlib.new(mechanism.hash_name).digest_size)
     return UserScramCredentialRecord(
@@ -137,7 +160,7 @@ def _matched(pattern: re.Pattern[str], token: bytes) -> re.Match[str]:
     except UnicodeDecodeError:
         match = None
     if match is None:
-        raise InvalidCredentials("the message is none of SCRAM")
+        raise InvalidCredentials("the message is not one of SCRAM")
     return match
 
 

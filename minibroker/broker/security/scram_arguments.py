@@ -1,4 +1,4 @@
-"""SCRAM credentials as Kafka's kafka-storage takes them for a new cluster, one an argument.
+"""SCRAM credentials in the form of kafka-storage's option --add-scram, for a new cluster.
 
 SCRAM-SHA-256=[name=alice,password=alice-secret]
 SCRAM-SHA-512=[name=alice,iterations=8192,salt="N3E=",saltedpassword="YCE="]
@@ -26,7 +26,7 @@ DEFAULT_ITERATIONS: Final = "4096"
 
 
 class ScramArgumentError(ValueError):
-    """An argument that kafka-storage would refuse too; one line without any secret."""
+    """An invalid argument, which kafka-storage refuses too. The message is one line without secrets."""
 
 
 def scram_credential(argument: str) -> UserScramCredentialRecord:

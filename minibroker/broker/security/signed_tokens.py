@@ -1,7 +1,7 @@
-"""Signed tokens, by the rules of Kafka's BrokerJwtValidator.
+"""The validation of signed tokens, by the rules of Kafka's BrokerJwtValidator.
 
-A token has to be signed by a key of the issuer's, and to have `exp`, `iat` and a subject. Its audience has to be an
-expected one: without any, it may have none. Only keys with a public part are used, each by its own kind of algorithm.
+A token must be signed by a key of the issuer, and have `exp`, `iat` and a subject. Its audience must be an expected
+one; if none is expected, it must have none. Only asymmetric keys are used, each for its own algorithms.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from minibroker.broker.security.exchanges import Wait
-from minibroker.broker.security.jwks import KeySet, RunAside
+from minibroker.broker.security.jwks import KeySet, RunDetached
 from minibroker.broker.security.oauthbearer import Identity, TokenRefused, name_in, sections, time_ms
 
 if TYPE_CHECKING:
@@ -21,15 +21,15 @@ ALGORITHMS: Final = {
     "EC": ("ES256", "ES384", "ES512"),
     "OKP": ("EdDSA",),
 }
-TRIED_KEYS_MAX: Final = 5  # by a token that names no key
-# The rest is checked here, as by Kafka and on the passed-in clock.
+TRIED_KEYS_MAX: Final = 5  # for a token without a key id
+# This file checks the rest, by Kafka's rules and on the passed-in clock.
 ONLY_THE_SIGNATURE: Final[Any] = {
     f"verify_{claim}": claim == "signature" for claim in ("signature", "exp", "nbf", "iat", "aud", "iss", "sub", "jti")
 }
 
 
 class Expected(NamedTuple):
-    """What a token has to have."""
+    """What a token must have."""
 
     audience: Collection[str]
     issuer: str | None
@@ -39,21 +39,21 @@ class Expected(NamedTuple):
 
 
 class Source(Protocol):
-    """What is needed to check tokens and to read keys."""
+    """The clock and the threads for checking tokens and reading keys."""
 
     def now_ms(self) -> int:
         """Return ms since 1970."""
 
     def monotonic_ms(self) -> float:
-        """Return ms that never go back."""
+        """Return the time of a monotonic clock in ms."""
 
     @property
-    def run_aside(self) -> RunAside:
-        """What runs work in another thread."""
+    def run_detached(self) -> RunDetached:
+        """A function that runs work that waits for another machine in a thread of its own."""
 
 
 class SignedTokens:
-    """Takes tokens that were signed by a key of a set, and have what is expected."""
+    """A validator for tokens that are signed by a key of a set."""
 
     def __init__(self, expected: Expected, keys: KeySet, source: Source) -> None:
         self._expected = expected
@@ -61,20 +61,20 @@ class SignedTokens:
         self._source = source
 
     def wait_for(self, token: str) -> Wait | None:
-        """Return what gets the key that has signed a token, if it is not there and may be by now."""
+        """Return a wait for the key that signed a token, or None if it is known or may not be read yet."""
         now_ms = self._source.monotonic_ms()
         try:
             key_id = _key_id(sections(token)[0])
         except TokenRefused:
             return None
         if self._keys.is_old(now_ms):
-            self._keys.read(self._source.run_aside, now_ms, lambda: None)
+            self._keys.read(self._source.run_detached, now_ms, lambda: None)
         if not self._keys.should_look_for(key_id, now_ms):
             return None
-        return lambda then: self._keys.read(self._source.run_aside, now_ms, then)
+        return lambda then: self._keys.read(self._source.run_detached, now_ms, then)
 
     def identity(self, token: str) -> Identity:
-        """Return whose token it is. Raise TokenRefused."""
+        """Return the identity of a valid token. Raise TokenRefused."""
         header, claims, _ = sections(token)
         fitting = [key for key in self._keys.keys(_key_id(header)) if header.get("alg") in _algorithms(key)]
         if not any(_has_signed(key, token) for key in fitting[:TRIED_KEYS_MAX]):
@@ -85,7 +85,7 @@ class SignedTokens:
         return Identity(name_in(claims, self._expected.subject_claim).strip(), expires_ms)
 
     def _check_times(self, claims: dict[str, Any]) -> int:
-        """Return when a token expires. Raise TokenRefused if it has, or is not valid yet."""
+        """Return when a token expires, in ms since 1970. Raise TokenRefused if it has expired or is not valid yet."""
         now_ms, skew_ms = self._source.now_ms(), self._expected.skew_ms
         expires_ms, issued_ms, begins_ms = (time_ms(claims, name) for name in ("exp", "iat", "nbf"))
         if expires_ms is None or issued_ms is None:
@@ -110,7 +110,7 @@ class SignedTokens:
 
 
 def _key_id(header: dict[str, Any]) -> str | None:
-    """Return which key the header of a token says has signed it. Raise TokenRefused."""
+    """Return the key id in a token's header, or None. Raise TokenRefused."""
     key_id = header.get("kid")
     if key_id is not None and not isinstance(key_id, str):
         raise TokenRefused("its key has no name")
@@ -122,7 +122,7 @@ def _algorithms(key: PyJWK) -> tuple[str, ...]:
 
 
 def _has_signed(key: PyJWK, token: str) -> bool:
-    import jwt  # as the keys are there, it has been imported
+    import jwt  # imported late; reading the keys has imported it already
 
     try:
         jwt.decode(token, key.key, algorithms=list(_algorithms(key)), options=ONLY_THE_SIGNATURE)
@@ -132,7 +132,7 @@ def _has_signed(key: PyJWK, token: str) -> bool:
 
 
 def _check_scope(scope: Any) -> None:
-    """Raise TokenRefused for a scope with empty or repeated words; none is needed."""
+    """Raise TokenRefused if a scope has empty or repeated words. A token needs no scope."""
     words = [scope] if isinstance(scope, str) else scope if isinstance(scope, list) else []
     texts = [word.strip() for word in words if isinstance(word, str)]
     if len(texts) < len(words) or not all(texts) or len(set(texts)) < len(texts):

@@ -1,7 +1,6 @@
-"""TLS of one listener: what its `ssl.*` settings come to, and how that is replaced while clients are connected.
+"""TLS of one listener: its `ssl.*` settings, and their replacement while clients are connected.
 
-`TlsSettings` never changes. A `ListenerTls` has the present one, with which each new connection begins; those that are
-open go on as they began.
+`TlsSettings` never changes. `ListenerTls` has the current one, which new connections use; open connections keep theirs.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from minibroker.broker.security.principal_mapping import InvalidRules, Principal
 
 log = logging.getLogger("minibroker.security")
 
-# What Kafka calls reconfigurable: a running listener takes changes of these, and of no other.
+# The settings that can be changed for an open listener; Kafka calls them reconfigurable.
 STORES: Final = (
     "ssl.keystore.type",
     "ssl.keystore.location",
@@ -46,10 +45,10 @@ CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "re
 
 
 class TlsSettings(NamedTuple):
-    """The context of new connections, and what a later one is compared with."""
+    """The SSL context of new connections, and what later settings are compared with."""
 
     context: ssl.SSLContext
-    mapping: PrincipalMapping | None  # None where clients authenticate by SASL
+    mapping: PrincipalMapping | None  # None if clients authenticate by SASL
     identity: Identity
     has_trust_store: bool
     source: tuple[object, ...]  # the settings of the stores, and the times at which their files were written
@@ -59,16 +58,16 @@ class ListenerTls:
     """The TLS of a listener."""
 
     def __init__(self, name: str, protocol: str, settings: Settings) -> None:
-        """Raise SettingsError."""
+        """Read the settings and the stores. Raise SettingsError."""
         self._name = name
         self._protocol = protocol
         self._opened_with = settings
         self.current = tls_settings(name, protocol, settings)
 
     def renewed(self, settings: Settings) -> TlsSettings:
-        """Return what changed settings, or changed files, come to; as in Kafka, not all changes are possible.
+        """Return the TLS settings after a change of settings or of files.
 
-        Raise SettingsError.
+        Raise SettingsError if they are invalid, or if Kafka does not allow the change on an open listener.
         """
         before = self.current
         if _source(self._name, settings) == before.source:
@@ -86,7 +85,7 @@ class ListenerTls:
         return after
 
     def reopen(self, settings: Settings) -> None:
-        """Begin again with the settings of a start, whatever the stores were until now."""
+        """Use the settings as at a start, without a comparison with the stores before."""
         self._opened_with = settings
         if _source(self._name, settings) != self.current.source:
             try:
@@ -95,7 +94,7 @@ class ListenerTls:
                 log.error("the key store is not replaced: %s", error)
 
     def renew(self, settings: Settings) -> None:
-        """Use what has changed for new connections. What cannot be used is logged, and the present one stays."""
+        """Use changed settings for new connections. If they are invalid, log that and keep the current ones."""
         try:
             after = self.renewed(settings)
         except SettingsError as error:
@@ -107,9 +106,9 @@ class ListenerTls:
 
 
 def listener_tls(name: str, protocol: str, static: Settings, settings: Settings) -> ListenerTls:
-    """Return the TLS of a listener that is opened: by the settings in force, or else by those of the start.
+    """Return the TLS of a listener that is opened, by the current settings.
 
-    Raise SettingsError.
+    If these are invalid, log that and use the static ones. Raise SettingsError if they are invalid too.
     """
     try:
         return ListenerTls(name, protocol, settings)
@@ -119,7 +118,7 @@ def listener_tls(name: str, protocol: str, static: Settings, settings: Settings)
 
 
 def tls_settings(name: str, protocol: str, settings: Settings, stores: Settings | None = None) -> TlsSettings:
-    """Return what the settings of a listener come to; its stores may be those of others. Raise SettingsError."""
+    """Return the TLS settings of a listener, with the stores of `stores` if given. Raise SettingsError."""
     of_stores = stores or settings
     source = _source(name, of_stores)
     try:
@@ -141,7 +140,7 @@ def _source(name: str, settings: Settings) -> tuple[object, ...]:
 
 
 def _written(location: str | None) -> int | None:
-    """Return when a file was written, None if there is none."""
+    """Return when a file was last written (ns since 1970), or None if it does not exist."""
     try:
         return None if location is None else os.stat(location).st_mtime_ns
     except (OSError, ValueError):
@@ -151,7 +150,7 @@ def _written(location: str | None) -> int | None:
 def _context(
     name: str, protocol: str, settings: Settings, own: Identity, anchors: tuple[x509.Certificate, ...] | None
 ) -> ssl.SSLContext:
-    """Raise StoreError."""
+    """Return the SSL context of new connections. Raise StoreError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
     _set_protocols(context, name, settings)
@@ -165,13 +164,13 @@ def _context(
         if context.verify_mode != ssl.CERT_NONE:
             context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
     else:
-        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as in Java, each one is an anchor
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as in Java, each certificate is a trust anchor
         context.load_verify_locations(cadata=b"".join(anchor.public_bytes(Encoding.DER) for anchor in anchors))
     return context
 
 
 def _client_auth(name: str, protocol: str, settings: Settings) -> str:
-    """Return whether certificates are asked for; with SASL only if the listener itself says so (KIP-684)."""
+    """Return the listener's `ssl.client.auth`. With SASL, only the listener's own setting counts (KIP-684)."""
     if protocol == "SASL_SSL" and settings.kept(f"listener.name.{name.lower()}.ssl.client.auth") is None:
         return "none"
     wanted: str = listener_setting(settings, "ssl.client.auth", name)
@@ -179,7 +178,7 @@ def _client_auth(name: str, protocol: str, settings: Settings) -> str:
 
 
 def _set_protocols(context: ssl.SSLContext, name: str, settings: Settings) -> None:
-    """Raise StoreError."""
+    """Set the versions of TLS and the cipher suites. Raise StoreError."""
     enabled = listener_setting(settings, "ssl.enabled.protocols", name)
     highest = listener_setting(settings, "ssl.protocol", name)
     unknown = [version for version in enabled if version not in VERSIONS]
@@ -208,7 +207,7 @@ def _suites(names: tuple[str, ...]) -> tuple[list[str], list[str]]:
 
 @contextlib.contextmanager
 def _as_file(content: bytes) -> Iterator[str]:
-    """Put a secret where only a path is taken: into a file in memory, or else one that nobody else may read."""
+    """Yield the path of a file with a secret, for functions that need one: in memory, or else readable by its owner."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("key")
         try:
@@ -232,7 +231,7 @@ def _other_name(before: Identity, after: Identity) -> str | None:
 
 
 def _fewer_names(before: Identity, after: Identity) -> str | None:
-    """Return an objection if alternative names are missing that the certificate before had."""
+    """Return an objection if the new certificate lacks alternative names of the one before."""
     missing = _alternative_names(before) - _alternative_names(after)
     return f"the certificate lacks {', '.join(sorted(missing))} (ssl.allow.san.changes)" if missing else None
 

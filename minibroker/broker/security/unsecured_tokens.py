@@ -1,7 +1,9 @@
-"""Tokens without a signature, which anybody can make: for development only, as by Kafka's default for OAUTHBEARER.
+"""The validation of tokens without a signature, Kafka's default for OAUTHBEARER.
+
+It is only for development: any client can make such tokens.
 
 The options of the login module are Kafka's: `unsecuredValidatorPrincipalClaimName`, `...ScopeClaimName`,
-`...RequiredScope` (words with blanks between them) and `...AllowableClockSkewMs`.
+`...RequiredScope` (words separated by spaces) and `...AllowableClockSkewMs`.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ class UnsecuredOptions:
 
 
 class UnsecuredTokens:
-    """Takes any token of the algorithm "none" that has not expired."""
+    """A validator that accepts any token of the algorithm "none" that has not expired."""
 
     def __init__(self, options: UnsecuredOptions, now_ms: Callable[[], int]) -> None:
         self._options = options
@@ -42,7 +44,7 @@ class UnsecuredTokens:
         return None
 
     def identity(self, token: str) -> Identity:
-        """Return whose token it is. Raise TokenRefused."""
+        """Return the identity of a valid token. Raise TokenRefused."""
         header, claims, signature = sections(token)
         if header.get("alg") != "none" or signature:
             raise TokenRefused("an unsecured token has the algorithm none, and no signature")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from minibroker.broker.requests.slices import in_slices
-from minibroker.broker.transactions.transaction import AT_REST, State, Transaction
+from minibroker.broker.transactions.transaction import AT_REST, NEVER_MS, State, Transaction
 from minibroker.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -45,7 +45,9 @@ class TransactionExpiry:
     def _abort_timed_out(self, transaction: Transaction) -> None:
         """Abort a transaction that has exceeded its producer's transaction.timeout.ms."""
         now_ms = self._coordinator.cluster.clock.wall_ms()
-        if transaction.state is State.ONGOING and transaction.start_ms + transaction.timeout_ms < now_ms:
+        if transaction.state is not State.ONGOING or transaction.timeout_ms == NEVER_MS:
+            return
+        if transaction.start_ms + transaction.timeout_ms < now_ms:
             try:
                 self._coordinator.abort_and_fence(transaction)
             except KafkaError as error:

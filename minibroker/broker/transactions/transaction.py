@@ -12,6 +12,7 @@ NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
 NO_TIME: Final = -1
 MAX_EPOCH: Final = 0x7FFF
+NEVER_MS: Final = (1 << 31) - 1  # the timeout of a producer in two-phase commits (KIP-939)
 LAST_CLIENT_EPOCH: Final = MAX_EPOCH - 1  # the next epoch is reserved for fencing a producer with this one
 OWN_EPOCHS: Final = 2  # the first transaction version (KIP-1022) with an epoch per transaction
 

@@ -1,7 +1,7 @@
 """Periodic chores, which run in short slices, however busy the broker is.
 
-They delete old segments, flush logs, write checkpoints, expire inactive producers and the offsets of groups, and elect
-preferred replicas. `storage` does the work on each log.
+They delete old segments, flush logs, write checkpoints, expire inactive producers, the offsets of groups and delegation
+tokens, and elect preferred replicas. `storage` does the work on each log.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from minibroker.broker.assembly import Broker
 from minibroker.broker.control.elections import balance
+from minibroker.broker.control.token_changes import remove_if_expired
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, Partition
 from minibroker.broker.requests.slices import Then, each_partition, in_slices
 from minibroker.protocol.errors import KafkaError
@@ -28,6 +29,7 @@ SHORTEST_INTERVAL_MS = 10  # Kafka allows some intervals to be 0, and would then
 # Kafka never checks then: a topic's flush.ms has no effect there without the broker's setting.
 FLUSH_LOOK_MS = 1000
 UNSET = (1 << 63) - 1
+TOKEN_CHECK = "delegation.token.expiry.check.interval.ms"  # Kafka's controller also waits that long before the first
 CHECKPOINTS = {
     "log.flush.offset.checkpoint.interval.ms": RECOVERY_POINT_CHECKPOINT,
     "log.flush.start.offset.checkpoint.interval.ms": LOG_START_OFFSET_CHECKPOINT,
@@ -53,13 +55,15 @@ class Housekeeping:
         self._cluster = cluster
 
     def start(self) -> None:
-        """Run each chore after `log.initial.task.delay.ms`, and then at its interval."""
+        """Run each chore after `log.initial.task.delay.ms`, or its interval for tokens, and then at its interval."""
         self._each_partition("log.retention.check.interval.ms", self.delete_old_segments)
         self._each_partition("producer.id.expiration.check.interval.ms", self.forget_producers)
         self._repeat("offsets.retention.check.interval.ms", self._expire_offsets)
         self._repeat("leader.imbalance.check.interval.seconds", self._balance_leaders, unit_ms=1000)
         for setting, checkpoint in CHECKPOINTS.items():
             self._repeat(setting, self._writing(checkpoint))
+        if self._cluster.image.tokens.are_enabled:
+            self._begin_after(self._cluster.settings[TOKEN_CHECK], TOKEN_CHECK, self._remove_expired_tokens)
         self._call_later(self._cluster.settings["log.initial.task.delay.ms"], self._flush_and_go_on)
 
     # --- chores ---------------------------------------------------------------------------------
@@ -103,6 +107,17 @@ class Housekeeping:
         except KafkaError as error:
             log.error("leaders stay as they are: %s", error)
 
+    def _remove_expired_tokens(self, then: Then) -> None:
+        """Remove the delegation tokens that are past their expiry."""
+        tokens = iter(list(self._cluster.image.tokens.by_id))
+        in_slices(self._cluster, self._remove_token, tokens, then)
+
+    def _remove_token(self, token_id: str) -> None:
+        try:
+            remove_if_expired(self._cluster, token_id)
+        except KafkaError as error:
+            log.error("the delegation token %s stays: %s", token_id, error)
+
     def _writing(self, checkpoint: str) -> Callable[[Then], None]:
         def write(then: Then) -> None:
             self._cluster.logs.write_checkpoint_soon(checkpoint)
@@ -117,11 +132,13 @@ class Housekeeping:
 
     def _repeat(self, setting: str, work: Callable[[Then], None], unit_ms: int = 1) -> None:
         """Call `work(then)` at the interval that `setting` names; it calls `then` when it is done."""
+        self._begin_after(self._cluster.settings["log.initial.task.delay.ms"], setting, work, unit_ms)
 
+    def _begin_after(self, delay_ms: int, setting: str, work: Callable[[Then], None], unit_ms: int = 1) -> None:
         def again() -> None:
             work(lambda: self._call_later(self._cluster.settings[setting] * unit_ms, again))
 
-        self._call_later(self._cluster.settings["log.initial.task.delay.ms"], again)
+        self._call_later(delay_ms, again)
 
     def _flush_and_go_on(self) -> None:
         def again() -> None:

@@ -48,7 +48,7 @@ def dump(paths: tuple[str, ...], records: bool, verify: bool, topic: str | None,
     from minibroker.storage.inspection.inspected_files import Options, contents
 
     files = list(_files(paths))
-    options = Options(records, verify, told=frozenset(each.path for each in files))
+    options = Options(records, verify, shown=frozenset(each.path for each in files))
     damages = (_dump(each, contents(Disk(), each, options), decoder_of(topic or each.topic), as_json) for each in files)
     if sum(damages):
         sys.exit(DAMAGED)

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from minibroker.cli.administration import connected, delete_each
+from minibroker.cli.connecting import Bootstrap, client_options
 from minibroker.cli.groups.groups_describe import describe
 from minibroker.cli.groups.groups_facts import ask_coordinator
 from minibroker.cli.groups.groups_reset import reset_offsets
-from minibroker.cli.shared import Bootstrap, client_options, failure, help_if_alone, json_option, print_table
+from minibroker.cli.shared import failure, help_if_alone, json_option, print_table
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from minibroker.cli.administration import TopicPartition, connected
+from minibroker.cli.connecting import Bootstrap, client_options
 from minibroker.cli.groups.groups_facts import Group, Member, committed, described, ends
-from minibroker.cli.shared import Bootstrap, client_options, failure, json_option, print_table
+from minibroker.cli.shared import failure, json_option, print_table
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client

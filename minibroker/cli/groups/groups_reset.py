@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from minibroker.cli.administration import TopicPartition, all_topics, connected
+from minibroker.cli.connecting import Bootstrap, client_options
 from minibroker.cli.groups.groups_facts import Committed, ask_coordinator, committed, described
-from minibroker.cli.groups.groups_targets import Target, Topics, duration_of, moment_of, target_of, topics_of, within
-from minibroker.cli.shared import Bootstrap, client_options, failure, json_option, print_table
+from minibroker.cli.groups.groups_targets import Target, Topics, moment_of, target_of, topics_of, within
+from minibroker.cli.shared import duration_of, failure, json_option, print_table
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import click
 
 from minibroker.cli.shared import failure
-from minibroker.quantities import milliseconds
 
 SECOND_MS = 1000
 TOPICS = re.compile(r"(?P<topic>[^:\s]+)(?::(?P<indexes>\d+(?:,\d+)*))?")
@@ -39,14 +38,6 @@ def moment_of(text: str) -> int:
         ) from None
     zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return round(zoned.timestamp() * SECOND_MS)
-
-
-def duration_of(text: str) -> int:
-    """Parse an ISO 8601 period, or one like `2 hours`, to ms. Raises click.BadParameter."""
-    try:
-        return round(milliseconds(text))
-    except ValueError:
-        raise click.BadParameter(f"{text!r} is no period like P1DT12H, PT30M or '30 min'") from None
 
 
 class Target(NamedTuple):

@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from minibroker.cli.connecting import Bootstrap, client_setting_options, require_connection, servers_of
 from minibroker.cli.pipeline.pipeline_shared import (
     cannot,
-    client_option,
-    require_servers,
     spark_options,
     spark_session,
 )
-from minibroker.cli.shared import assignment_of, assignments_option, json_option, print_table, servers_of
+from minibroker.cli.shared import assignment_of, assignments_option, json_option, print_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -58,7 +57,7 @@ HEAD: Final = ("topic", "partition", "to", "archived", "written", "there already
     show_default=True,
     help="How many records of a partition to commit at a time.",
 )
-@client_option()
+@client_setting_options
 @spark_options
 @json_option("Print a JSON object of what was written.")
 def replay(
@@ -90,7 +89,7 @@ def replay(
         raise click.UsageError("--partitions needs --repartition")
     if to is not None and (topic_map or len(topics) > 1):
         raise click.UsageError("--to is for one topic, and goes without --topic-map")
-    require_servers(servers)
+    require_connection(Bootstrap(servers, client))
     with spark_session(master, conf, progress=False) as spark:
         from minibroker.pipeline.jobs.archive import read_archive
         from minibroker.pipeline.jobs.replay import archived_partitions, replay_id_of, replay_settings

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from minibroker.cli.shared import assignment_of, one_line, require_connection, servers_of
+from minibroker.cli.connecting import Bootstrap, client_setting_options, require_connection, servers_of
+from minibroker.cli.shared import assignment_of, one_line
 from minibroker.pipeline.spark_errors import reason_of
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Source:
 
 
 def source_options(command: Command) -> Callable[..., Any]:
-    """`--path` or `--bootstrap-server`, `--topic` and `--client`, as one argument `source`."""
+    """`--path` or `--bootstrap-server`, `--topic`, `--command-config` and `--client`, as one argument `source`."""
 
     @wraps(command)
     def with_source(
@@ -70,46 +71,26 @@ def source_options(command: Command) -> Callable[..., Any]:
         if (path is None) == (servers is None):
             raise click.UsageError("give one of --path and --bootstrap-server")
         if client and servers is None:
-            raise click.UsageError("--client needs --bootstrap-server")
+            raise click.UsageError("--client and --command-config need --bootstrap-server")
         if servers is not None:
-            require_servers(servers)
+            require_connection(Bootstrap(servers, client))
         return command(*arguments, source=Source(path, servers, topics, client), **others)
 
     options = (
         path_option("The log directory to read; not one that a broker is writing to."),
         click.option("--bootstrap-server", "servers", metavar="HOST:PORT", type=servers_of, help="Read any Kafka."),
         click.option("--topic", "topics", metavar="NAME", multiple=True, help="A topic, or all. Can be repeated."),
-        client_option(),
+        client_setting_options,
     )
     for option in reversed(options):
         with_source = option(with_source)
     return with_source
 
 
-def require_servers(servers: str) -> None:
-    """Raise click.ClickException with status 2 if no server listens, before a JVM starts and waits for a minute."""
-    try:
-        require_connection(servers)
-    except click.ClickException as error:
-        raise cannot(error.message) from None
-
-
 def path_option(help: str, *, required: bool = False) -> Callable[[Command], Command]:
     """`--path`, an existing directory, as argument `path`."""
     directory = click.Path(exists=True, file_okay=False, resolve_path=True)
     return click.option("--path", metavar="DIR", type=directory, required=required, help=help)
-
-
-def client_option() -> Callable[[Command], Command]:
-    """`--client`, as argument `client`: pairs of a name and a value."""
-    return click.option(
-        "--client",
-        "client",
-        metavar="NAME=VALUE",
-        type=assignment_of,
-        multiple=True,
-        help="A setting of Kafka's Java client, such as for TLS and SASL. Can be repeated.",
-    )
 
 
 def spark_options(command: Command) -> Command:

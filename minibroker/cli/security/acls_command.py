@@ -9,9 +9,10 @@ from typing import Any, Final
 import click
 
 from minibroker.broker.security.acls import PatternType, Permission
-from minibroker.broker.security.operations import CLUSTER_NAME, Operation, ResourceType
+from minibroker.broker.security.operations import CLUSTER_NAME, Operation, ResourceType, user_resource
 from minibroker.cli.administration import connected
-from minibroker.cli.shared import Bootstrap, client_options, help_if_alone, json_option, print_table
+from minibroker.cli.connecting import Bootstrap, client_options
+from minibroker.cli.shared import help_if_alone, json_option, print_table
 
 OPERATIONS: Final = {each.name.lower().replace("_", "-"): each for each in Operation if each is not Operation.ANY}
 HEAD: Final = ("resource", "name", "pattern", "principal", "host", "operation", "permission")
@@ -38,6 +39,8 @@ def _resource_options(command: Command) -> Command:
             click.option("--group", help="The group."),
             click.option("--transactional-id", help="The transactional id."),
             click.option("--cluster", is_flag=True, help="The cluster itself."),
+            click.option("--delegation-token", help="The delegation token, by its id."),
+            click.option("--user-principal", help="The user whose delegation tokens are created or described."),
             click.option("--prefixed", is_flag=True, help="The name is a prefix."),
             click.option("--host", default="*", show_default=True, help="The client's address, or a range of them."),
             click.option("--deny", is_flag=True, help="Deny it, instead of allowing it."),
@@ -53,12 +56,17 @@ def _resource(options: dict[str, Any]) -> tuple[int, str]:
         "topic": ResourceType.TOPIC,
         "group": ResourceType.GROUP,
         "transactional_id": ResourceType.TRANSACTIONAL_ID,
+        "delegation_token": ResourceType.DELEGATION_TOKEN,
     }
     found = [(kind, options[option]) for option, kind in kinds.items() if options[option] is not None]
     if options["cluster"]:
         found.append((ResourceType.CLUSTER, CLUSTER_NAME))
+    if options["user_principal"] is not None:
+        found.append((ResourceType.USER, user_resource(options["user_principal"])))
     if len(found) != 1:
-        raise click.UsageError("name one of --topic, --group, --transactional-id and --cluster")
+        raise click.UsageError(
+            "name one of --topic, --group, --transactional-id, --cluster, --delegation-token and --user-principal"
+        )
     return found[0]
 
 

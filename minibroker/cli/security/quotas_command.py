@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from minibroker.cli.administration import connected
-from minibroker.cli.shared import Bootstrap, assignment_of, client_options, help_if_alone, json_option, print_table
+from minibroker.cli.connecting import Bootstrap, client_options
+from minibroker.cli.shared import assignment_of, help_if_alone, json_option, print_table
 
 Command = Callable[..., Any]
 DEFAULT = "*"

@@ -18,14 +18,8 @@ from minibroker.cli.administration import (
     existing_topic,
     topic_configs,
 )
-from minibroker.cli.shared import (
-    Bootstrap,
-    assignments_option,
-    client_options,
-    help_if_alone,
-    json_option,
-    print_table,
-)
+from minibroker.cli.connecting import Bootstrap, client_options
+from minibroker.cli.shared import assignments_option, help_if_alone, json_option, print_table
 from minibroker.cli.topics.topics_config import alter, config
 
 if TYPE_CHECKING:

@@ -8,13 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from minibroker.cli.administration import TIMEOUT_MS, TOPIC_RESOURCE, connected, existing_topic, topic_configs
-from minibroker.cli.shared import (
-    Bootstrap,
-    assignments_option,
-    client_options,
-    json_option,
-    print_table,
-)
+from minibroker.cli.connecting import Bootstrap, client_options
+from minibroker.cli.shared import assignments_option, json_option, print_table
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from minibroker.cli.administration import connected
-from minibroker.cli.shared import Bootstrap, client_options, help_if_alone, json_option, print_table
+from minibroker.cli.connecting import Bootstrap, client_options
+from minibroker.cli.shared import help_if_alone, json_option, print_table
 from minibroker.cli.transactions.transactions_hanging import abort, find_hanging
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from minibroker.cli.administration import connected
-from minibroker.cli.shared import Bootstrap, client_options, failure, json_option, print_table
+from minibroker.cli.connecting import Bootstrap, client_options
+from minibroker.cli.shared import failure, json_option, print_table
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client

@@ -1,1 +1,1 @@
-"""A running Kafka broker as the pipeline sees it: the client that asks it anything, and the log that it serves."""
+"""A running Kafka broker as the pipeline sees it: a client, and the log that the broker serves."""

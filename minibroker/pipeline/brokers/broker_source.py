@@ -1,6 +1,6 @@
-"""A running broker as a log: its partitions, their bounds, and the rows of ranges of their offsets.
+"""The log of a running broker: its partitions, their bounds, and the rows of offset ranges.
 
-Connecting, asking and fetching are beside it; decoding and planning are elsewhere.
+`client` connects and asks, `fetching` fetches. Decoding and planning are in other packages.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from minibroker.pipeline.brokers.client_settings import client_settings
 from minibroker.pipeline.brokers.fetching import Fetcher, FetchSettings
 from minibroker.pipeline.decode.decoder import AbortedRanges, decoder_for
 from minibroker.pipeline.log_source import Bounds, OffsetRange, OptionError, ReadRequest, Split, TopicPartition
+from minibroker.pipeline.planning import proportional
 from minibroker.pipeline.selection import TopicSelection
 from minibroker.protocol.errors import ErrorCode
 
 
 class BrokerSource:
-    """The selected partitions of a cluster. It pickles without its connections, and makes them when it is asked.
+    """The selected partitions of a cluster. It is pickled without its connections, and connects when it is used.
 
-    `settings` are those that Spark's users write after `kafka.`, without that. Raises `OptionError` for one that is
-    not understood.
+    `settings` are the options that begin with `kafka.`, without that prefix. Raise `OptionError` if one is invalid.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class BrokerSource:
         self._settings = Settings(settings or {})
         self._read_committed = read_committed
         self._fetch_settings = FetchSettings.taken_from(self._settings)
-        client_settings(bootstrap_servers, self._settings)  # refuses what is not understood
+        client_settings(bootstrap_servers, self._settings)  # raises OptionError for invalid settings
         self._client: Client | None = None
 
     def __getstate__(self) -> dict[str, object]:
@@ -54,13 +54,13 @@ class BrokerSource:
         return self._client
 
     def close(self) -> None:
-        """Close the connections; they are made again if they are needed again."""
+        """Close the connections. They are opened again when they are needed."""
         if self._client is not None:
             self._client.close()
         self._client = None
 
     def partitions(self) -> list[TopicPartition]:
-        """The selected partitions, sorted. Raises `OptionError` for one that does not exist, and `ClientError`."""
+        """Return the selected partitions, sorted. Raise `OptionError` if one does not exist, and `ClientError`."""
         named = [*self._selection.topics, *(each.topic for each in self._selection.assigned)]
         try:
             return self._selection.chosen(self.client.partitions(named or None))
@@ -70,39 +70,27 @@ class BrokerSource:
             raise
 
     def bounds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
-        """First offsets, and high watermarks, or of committed records the last stable offsets. Raises `ClientError`."""
+        """Return first offsets, and high watermarks (last stable offsets with `read_committed`).
+
+        Raise `ClientError`.
+        """
         wanted = list(partitions)
-        # The end first: what is deleted in between then makes no partition that ends before it begins.
+        # Get the end first: if records are deleted in between, a partition still does not end before it begins.
         latest = list_offsets(self.client, dict.fromkeys(wanted, LATEST), self._read_committed)
         earliest = list_offsets(self.client, dict.fromkeys(wanted, EARLIEST), self._read_committed)
         return {each: Bounds(earliest[each], max(earliest[each], latest[each])) for each in wanted}
 
     def offsets_at(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """The first offset whose timestamp is not before the given one, None where there is none."""
+        """Return the first offset with the given timestamp (ms) or a later one, or None if there is none."""
         found = list_offsets(self.client, timestamps_ms, self._read_committed)
         return {partition: None if offset < 0 else offset for partition, offset in found.items()}
 
     def splits(self, ranges: Sequence[OffsetRange], min_splits: int = 0) -> list[Split]:
-        """A split for each range that is not empty; if more are asked for, ranges are cut in proportion to their size.
-
-        So does Spark's own source with `minPartitions`.
-        """
-        wanted = [each for each in ranges if each.start < each.end]
-        total = sum(each.end - each.start for each in wanted)
-        splits = []
-        for each in wanted:
-            size = each.end - each.start
-            count = max(1, round(min_splits * size / total)) if min_splits > len(wanted) else 1
-            cuts = [each.start + size * index // count for index in range(count + 1)]
-            splits += [
-                Split(OffsetRange(each.partition, start, end))
-                for start, end in zip(cuts, cuts[1:], strict=False)
-                if start < end
-            ]
-        return splits
+        """Return a split for each range that is not empty. For more splits, cut the large ranges."""
+        return [Split(each) for each in proportional(ranges, min_splits)]
 
     def read(self, split: Split, request: ReadRequest) -> Iterator[pa.RecordBatch]:
-        """The rows of one split. Raises `DataLoss`, `CorruptData` and `ClientError`."""
+        """Yield the rows of one split. Raise `DataLoss`, `CorruptData` and `ClientError`."""
         aborted = AbortedRanges() if self._read_committed else None
         partition, start, end = split.offsets
         decoder = decoder_for(request, split.offsets, aborted)

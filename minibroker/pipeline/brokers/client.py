@@ -1,4 +1,4 @@
-"""The one client (`minibroker.client`) as the pipeline uses it: by Spark's settings, with the partitions of topics."""
+"""The pipeline's client: `minibroker.client` with Spark's settings, and the partitions of topics."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ DEFAULT_CLIENT_ID: Final = "minibroker-pipeline"
 
 
 class Client(blocking.Client):
-    """Connections to the nodes of one cluster, made when they are first needed. For one thread, and not to be pickled.
+    """Connections to the nodes of one cluster, opened when they are first needed. Not thread-safe, and not picklable.
 
-    `settings` are those that Spark's users write after `kafka.`, without that. Raises `OptionError` for one that is
-    not understood.
+    `settings` are the options that begin with `kafka.`, without that prefix. Raise `OptionError` if one is invalid.
     """
 
     def __init__(
@@ -29,9 +28,9 @@ class Client(blocking.Client):
         self.bootstrap_servers = bootstrap_servers
 
     def partitions(self, topics: Iterable[str] | re.Pattern[str] | None = None) -> list[TopicPartition]:
-        """The partitions of the named topics, of those whose whole name matches, or of all, sorted.
+        """Return the partitions of these topics, of topics whose whole name matches, or of all topics, sorted.
 
-        Internal topics are among them only if they are named. Raises `ClientError` for a topic that does not exist.
+        Internal topics are included only if they are named. Raise `ClientError` if a topic does not exist.
         """
         named = None if topics is None or isinstance(topics, re.Pattern) else sorted(set(topics))
         return sorted(self.retry(lambda: self._described(named, topics)))

@@ -1,4 +1,4 @@
-"""What Spark's users write after `kafka.`: what only Spark refuses, or holds to one value; the rest is the client's."""
+"""Checks the options that begin with `kafka.`: those that Spark refuses or fixes. The client checks the others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minibroker.client.connection_settings import INT32_MAX, ClientSettings, Set
 from minibroker.pipeline.brokers.java_store import read_store
 from minibroker.pipeline.log_source import OptionError
 
-# What Spark's own connector refuses, too (but for the group), and what to do instead.
+# Spark's own connector refuses these too, except the group. The text says what to do instead.
 REFUSED: Final = {
     "auto.offset.reset": "use the option startingOffsets",
     "enable.auto.commit": "offsets are kept by Spark, and none are committed",
@@ -23,12 +23,12 @@ REFUSED: Final = {
     "value.serializer": "values are bytes: cast the column",
     "bootstrap.servers": "it is given already",
 }
-# What has one value that is in force anyway.
+# These can only have the value that is in effect anyway.
 FIXED: Final = {"check.crcs": "true", "allow.auto.create.topics": "false"}
 
 
 def client_settings(bootstrap_servers: str, settings: Mapping[str, str], client_id: str = "") -> ClientSettings:
-    """Return the settings of a client, checked. Raises `OptionError`."""
+    """Return the settings of a client. Raise `OptionError` if one is invalid."""
     rest = Settings(settings, known=FIXED)
     for name in sorted(rest.keys() & REFUSED.keys()):
         raise OptionError(f"kafka.{name} cannot be set: {REFUSED[name]}")
@@ -37,7 +37,7 @@ def client_settings(bootstrap_servers: str, settings: Mapping[str, str], client_
         if value.strip().lower() != FIXED[name]:
             raise OptionError(f"kafka.{name} can only be {FIXED[name]}, not {value!r}")
     rest["bootstrap.servers"] = bootstrap_servers
-    rest.setdefault("receive.message.max.bytes", str(INT32_MAX))  # a batch may be larger than what is asked for
+    rest.setdefault("receive.message.max.bytes", str(INT32_MAX))  # a batch may be larger than the fetch size
     with option_errors():
         return ClientSettings(rest, client_id, read_store)
 

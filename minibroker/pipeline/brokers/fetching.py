@@ -1,6 +1,6 @@
-"""The bytes of a range of offsets, by Fetch requests to the leader: one is under way while the last is worked on.
+"""Fetches the bytes of a range of offsets from its leader, one request ahead of the decoder.
 
-What is in the batches is the decoder's business; here only their headers' lengths and offsets are looked at.
+Only the lengths and offsets in batch headers are read here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from minibroker.pipeline.log_source import DataLoss, OffsetRange
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.fetch import FetchRequest
 
-FIRST_FETCH_BYTES: Final = 1 << 20  # until it is known how many bytes an offset takes
+FIRST_FETCH_BYTES: Final = 1 << 20  # until the average size of an offset is known
 SPARE_BYTES: Final = 64 << 10
 MAX_FETCH_BYTES: Final = 0x7FFF0000
 GONE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -29,7 +29,7 @@ GONE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 @dataclass(frozen=True)
 class FetchSettings:
-    """How much is asked for at once, under Kafka's names; the defaults are larger than those of a consumer."""
+    """How much to fetch at once, by Kafka's settings. The defaults are larger than a consumer's."""
 
     partition_bytes: int = 8 << 20
     max_bytes: int = 50 << 20
@@ -38,7 +38,7 @@ class FetchSettings:
 
     @classmethod
     def taken_from(cls, settings: dict[str, str]) -> Self:
-        """Made from the settings that are for it, which are taken out. Raises `OptionError`."""
+        """Make it from its settings, and remove these from `settings`. Raise `OptionError`."""
         with option_errors():
             return cls(
                 taken(settings, "max.partition.fetch.bytes", cls.partition_bytes, 1),
@@ -49,9 +49,9 @@ class FetchSettings:
 
 
 class Fetched(NamedTuple):
-    """Whole batches, and what is known of aborted transactions among them: (producer id, first offset).
+    """Whole batches, and the aborted transactions among them: (producer id, first offset).
 
-    What they have before `start` is not to be read: it is before the range, or lost by now.
+    Records before `start` must be left out: they are before the range, or were lost in the meantime.
     """
 
     data: memoryview
@@ -61,7 +61,7 @@ class Fetched(NamedTuple):
 
 
 class Fetcher:
-    """One range of offsets of one partition. Raises `ClientError`, and `DataLoss` if `fail_on_data_loss` is on."""
+    """One range of offsets of one partition. Raises `ClientError`, and `DataLoss` if `fail_on_data_loss` is set."""
 
     def __init__(
         self,
@@ -92,13 +92,13 @@ class Fetcher:
             size, next_offset = extent(data)
             if size:
                 yield from self._advanced(answer, data, size, next_offset)
-            elif data:  # a broker before 0.10.1 cuts a batch that is larger than what was asked for
+            elif data:  # a broker before 0.10.1 cuts a batch that is larger than the fetch size
                 self._fetch_bytes = min(2 * self._fetch_bytes, MAX_FETCH_BYTES)
             else:
                 self._nothing(answer)
 
     def _advanced(self, answer: Any, data: bytes, size: int, next_offset: int | None) -> Iterator[Fetched]:
-        """Give the batches, after the next request was sent. No batch can be found behind one without an extent."""
+        """Send the next request, then yield the batches. Nothing can be fetched behind a batch without a valid end."""
         self._nothing_since = None
         if next_offset is not None and next_offset <= self._offset:
             raise ClientError(f"{self._place()}: asked for offset {self._offset}, got batches before {next_offset}")
@@ -112,7 +112,7 @@ class Fetcher:
         yield Fetched(memoryview(data)[:size], self._place(), tuple(aborted), self._start)
 
     def _next_fetch_bytes(self) -> int:
-        """Return as much as the rest of the range may take, and no more than was allowed."""
+        """Return the expected size of the rest of the range, up to the limit."""
         rest = int((self._end - self._offset) * self._bytes_per_offset * 1.1) + SPARE_BYTES
         return min(rest, max(self._settings.partition_bytes, self._fetch_bytes))
 
@@ -134,11 +134,11 @@ class Fetcher:
             session_epoch=-1,  # no session
             topics=[FetchRequest.FetchTopic(topic=self._partition.topic, partitions=[wanted])],
         )
-        # Version 12 is the last one that names topics, not their ids.
+        # Version 12 is the last one with topic names instead of ids.
         return self._client.send(request, node_id, lowest=4 if self._read_committed else 0, highest=12)
 
     def _answer(self) -> Any:
-        """Return what the leader has at the offset; None if it was not there, and the offset is a later one now."""
+        """Return the leader's answer. Return None if the offset was lost; then a later one is next."""
         try:
             return self._client.retry(self._one_answer)
         except ClientError as error:
@@ -170,11 +170,11 @@ class Fetcher:
             self._lose(min(earliest, self._end), f"the partition begins at {earliest}")
         elif self._offset > latest:
             self._lose(self._end, f"the partition ends at {latest}")
-        elif self._has_waited():  # a leader that was just elected may not know yet how far it got
-            self._lose(self._end, f"the leader has it not, though it has offsets {earliest} to {latest}")
+        elif self._has_waited():  # a new leader may not know its high watermark yet
+            self._lose(self._end, f"the leader has only offsets {earliest} to {latest}")
 
     def _nothing(self, answer: Any) -> None:
-        """No batch begins or ends at or after the offset: they were cleaned away, or are not there yet, or no more."""
+        """Handle an answer without batches: the next ones were compacted away, are not written yet, or were lost."""
         limit = answer.last_stable_offset if self._read_committed else answer.high_watermark
         if limit >= self._end:
             self._offset = self._end
@@ -182,7 +182,7 @@ class Fetcher:
             self._lose(self._end, f"the partition ends at {limit}")
 
     def _has_waited(self) -> bool:
-        """Whether nothing has come for `request.timeout.ms`."""
+        """Return whether nothing was received for `request.timeout.ms`."""
         now = time.monotonic()
         if self._nothing_since is None:
             self._nothing_since = now

@@ -1,4 +1,4 @@
-"""Java's stores of trusted certificates (JKS, PKCS12), read by Java's own `keytool`."""
+"""Reads Java's trust stores (JKS, PKCS12) by Java's own `keytool`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KEYTOOL_TIMEOUT_S: Final = 60
 
 
 def read_store(path: str, password: str) -> str:
-    """Return the certificates of a store in PEM. Raises OSError."""
+    """Return the certificates of a store in PEM. Raise `OSError`."""
     return _read(path, password, os.stat(path).st_mtime_ns)
 
 

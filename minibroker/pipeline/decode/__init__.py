@@ -1,1 +1,1 @@
-"""From the bytes of batches to Arrow: the rows of the two tables. No file is opened and no broker is asked here."""
+"""From the bytes of batches to Arrow: the rows of the two tables. There is no I/O here."""

@@ -1,6 +1,6 @@
-"""Which transactions were aborted, for readers of committed records.
+"""Aborted transactions, for readers of committed records.
 
-Where that is known from (a `.txnindex` file, an answer to Fetch) is not decided here.
+Readers fill it from `.txnindex` files or from answers to Fetch.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-_OPEN: Final = (1 << 63) - 1  # the last offset of a transaction whose marker has not been seen
+_OPEN: Final = (1 << 63) - 1  # the last offset of a transaction whose marker has not been read yet
 
 
 class AbortedRanges:
-    """Aborted transactions of one partition: (producer id, first offset, last offset), the last being the marker's.
+    """Aborted transactions of one partition: (producer id, first offset, offset of the marker).
 
-    As Fetch answers do not tell where a transaction ends, the last offset may be None: it then ends at the producer's
-    next marker, which a decoder of records that has been given these ranges tells `end` of.
+    Answers to Fetch do not have the marker's offset. It may be None: the transaction then ends at the producer's next
+    marker, where a decoder calls `end`.
     """
 
     def __init__(self, ranges: Iterable[tuple[int, int, int | None]] = ()) -> None:
-        self._by_producer: dict[int, list[tuple[int, int]]] = {}  # (first, last), sorted: one's do not overlap
+        self._by_producer: dict[int, list[tuple[int, int]]] = {}  # (first, last), sorted, without overlaps
         for producer_id, first_offset, last_offset in ranges:
             self.add(producer_id, first_offset, last_offset)
 
@@ -31,27 +31,27 @@ class AbortedRanges:
         return bool(self._by_producer)
 
     def add(self, producer_id: int, first_offset: int, last_offset: int | None = None) -> None:
-        """Note one more; one with the first offset of a known one changes nothing."""
+        """Add a transaction, unless one with the same first offset is known."""
         known = self._by_producer.setdefault(producer_id, [])
         at = bisect_right(known, (first_offset, -1))
         if at == len(known) or known[at][0] != first_offset:
             insort(known, (first_offset, _OPEN if last_offset is None else last_offset))
 
     def end(self, producer_id: int, offset: int) -> None:
-        """A marker of the producer lies at `offset`: what is open there ends there."""
+        """End the producer's open transaction at `offset`, where its marker is."""
         known = self._by_producer.get(producer_id, ())
         for index, (first, last) in enumerate(known):
             if last == _OPEN and first <= offset:
                 self._by_producer[producer_id][index] = (first, offset)
 
     def is_aborted(self, producer_id: int, offset: int) -> bool:
-        """Whether what the producer wrote at `offset` within a transaction was aborted."""
+        """Return whether the producer's transactional record at `offset` was aborted."""
         known = self._by_producer.get(producer_id, ())
         at = bisect_right(known, (offset, _OPEN))
         return at > 0 and offset <= known[at - 1][1]
 
     def are_aborted(self, producer_ids: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Return for each of many offsets what `is_aborted` says."""
+        """Return `is_aborted` for many offsets."""
         found = np.zeros(len(offsets), np.bool_)
         for producer_id in np.unique(producer_ids).tolist():
             known = self._by_producer.get(producer_id)

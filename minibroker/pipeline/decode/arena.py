@@ -1,6 +1,6 @@
-"""The memory in which the records of a chunk of batches come to lie, decompressed, one batch after the other.
+"""The memory for the decompressed records of a chunk of batches, one batch after the other.
 
-It is used again for the next chunk. Who decodes copies out of it what is to stay.
+It is reused for the next chunk. Decoders copy what they keep.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ Buffer = bytes | bytearray | memoryview
 U8 = npt.NDArray[np.uint8]
 
 MAX_BATCH_BYTES: Final = 512 << 20
-"""What the records of one batch may take uncompressed: five times what a broker takes from a producer by default."""
+"""Limit on the decompressed size of one batch."""
 
-_PADDING: Final = 16  # readable behind the last byte
+_PADDING: Final = 16  # readable bytes behind the last one
 _LZ4_MAX_RATIO: Final = 255
 _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
-_LZ4_FLAGS: Final = 0x28  # in the byte after the magic: independent blocks, and the content's size
+_LZ4_FLAGS: Final = 0x28  # the byte after the magic: independent blocks, and the size of the content
 _LZ4_INDEPENDENT: Final = 0x20
 _MIN_ROOM: Final = 1 << 16
 _ROOM_RATIO: Final = 8
 
 
 class Arena:
-    """Bytes that are appended to, forgotten, and appended to again. Takes a chunk and one batch of memory at most."""
+    """A reusable buffer. It takes at most the memory of a chunk and of one batch."""
 
     def __init__(self, capacity: int, max_batch_bytes: int = MAX_BATCH_BYTES) -> None:
         self.used = 0
@@ -38,13 +38,13 @@ class Arena:
         self.data: U8 = np.empty(2 * capacity + _PADDING, np.uint8)
 
     def clear(self) -> None:
-        """Forget everything; memory that only a giant batch needed is given back."""
+        """Forget the content, and free memory that only a very large batch needed."""
         self.used = 0
         if len(self.data) > self._kept_bytes:
             self.data = np.empty(self._kept_bytes // 2 + _PADDING, np.uint8)
 
     def append(self, view: Buffer) -> int:
-        """Append a copy; the position where it begins."""
+        """Append a copy, and return the position of its start."""
         start, size = self.used, len(view)
         self._reserve(size)
         self.data[start : start + size] = np.frombuffer(view, np.uint8)
@@ -52,7 +52,7 @@ class Arena:
         return start
 
     def decompress(self, codec: int, compressed: memoryview) -> int:
-        """Append what was compressed; the position where it begins. Raises what the protocol's `decompress` raises."""
+        """Append decompressed data. Return the position of its start. Raise what the protocol's `decompress` raises."""
         if codec in (Compression.GZIP, Compression.ZSTD):
             start = self._decompress_in_place(codec, compressed)
             if start >= 0:
@@ -67,7 +67,7 @@ class Arena:
         return self.append(decompress(codec, compressed, self._max_batch_bytes))
 
     def _decompress_in_place(self, codec: int, compressed: memoryview) -> int:
-        """Decompress as `decompress` does; return -1 for damaged or much expanded data: another has to look at it."""
+        """Decompress directly into the buffer. Return -1 for damaged data, and for data that expands too much."""
         import cramjam
 
         room = min(max(_ROOM_RATIO * len(compressed), _MIN_ROOM), self._max_batch_bytes)
@@ -91,7 +91,7 @@ class Arena:
 
 
 def _is_harmless_lz4(compressed: memoryview, limit_bytes: int) -> bool:
-    """Whether a frame may be decompressed at once: it does not say how large it gets, and cannot get too large."""
+    """Return whether a frame may be decompressed at once: it has no content size and cannot exceed the limit."""
     return (
         len(compressed) * _LZ4_MAX_RATIO <= limit_bytes
         and bytes(compressed[:4]) == _LZ4_MAGIC

@@ -1,4 +1,4 @@
-"""From columns of positions and numbers to Arrow's arrays of the records table."""
+"""Makes the Arrow arrays of the records table from columns of positions and numbers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MIN_CONSTANTS: Final = 1 << 16
 
 
 class Rows:
-    """Makes the rows of one partition. Columns that hold one value again and again are made once."""
+    """Makes the rows of one partition. Columns with a single value are made only once."""
 
     def __init__(self, schema: pa.Schema, partition: TopicPartition) -> None:
         self.schema = schema
@@ -30,12 +30,12 @@ class Rows:
         self._constants: dict[tuple[Any, pa.DataType], pa.Array] = {}
 
     def of_records(self, data: U8, fields: Fields) -> pa.RecordBatch:
-        """The rows of these records, whose bytes lie in `data`; they are copied."""
+        """Return the rows of these records. Their bytes are copied out of `data`."""
         columns = [self._column(field, data, fields) for field in self.schema]
         return record_batch(columns, self.schema, fields.count)
 
     def damaged(self, message: str, **known: Any) -> pa.RecordBatch:
-        """The row that stands for a batch that cannot be given; of it no more is known."""
+        """Return the row for a damaged batch, with what is known of it."""
         known |= {**self.names, CORRUPT: message}
         return record_batch([pa.array([known.get(field.name)], field.type) for field in self.schema], self.schema, 1)
 
@@ -52,7 +52,7 @@ class Rows:
         return self.constant(self.names.get(field.name), field.type, fields.count)
 
     def constant(self, value: Any, kind: pa.DataType, count: int) -> pa.Array:
-        """`count` times this value (None: null)."""
+        """Return an array of `count` times this value; None is null."""
         known = self._constants.get((value, kind))
         if known is None or len(known) < count:
             known = pa.repeat(pa.scalar(value, kind), max(count, _MIN_CONSTANTS))
@@ -61,17 +61,17 @@ class Rows:
 
 
 def record_batch(columns: list[pa.Array], schema: pa.Schema, count: int) -> pa.RecordBatch:
-    """`count` rows of these columns, of which there may be none."""
+    """Return `count` rows of these columns; there may be no columns."""
     if columns:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
     return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
 
 
 def _bytes(data: U8, parts: Parts | None) -> pa.Array | None:
-    """The bytes that lie there, copied next to each other.
+    """Copy these parts of `data` into a binary array.
 
-    An array of twice as many elements, over all of `data`, has the wanted parts at its even places, and what lies
-    between them at the odd ones: Arrow takes the even ones out of it.
+    An array of twice as many elements over all of `data` has the parts at even places, and the bytes between them at
+    odd places. Arrow then takes the even ones.
     """
     if parts is None:
         return None
@@ -86,7 +86,7 @@ def _bytes(data: U8, parts: Parts | None) -> pa.Array | None:
 
 
 def times(timestamps_ms: I64) -> pa.Array:
-    """Microseconds; none (-1) is null, and what they cannot express is the last or first time that they can."""
+    """Return times in microseconds. -1 becomes null; times out of range become the first or last possible time."""
     is_null = timestamps_ms == -1
     fitting = np.clip(timestamps_ms, -_MAX_MS, _MAX_MS)
     micros = fitting * 1000
@@ -99,7 +99,7 @@ def times(timestamps_ms: I64) -> pa.Array:
 
 
 def _headers(data: U8, parts: HeaderParts | None) -> pa.Array | None:
-    """Lists of key and value; none at all is null, as Spark's own source has it."""
+    """Return lists of key and value. A record without headers has null, as in Spark's own source."""
     if parts is None or len(parts.keys.start) == 0:
         return None
     offsets = np.zeros(len(parts.per_record) + 1, np.int32)
@@ -113,7 +113,7 @@ def _headers(data: U8, parts: HeaderParts | None) -> pa.Array | None:
 
 
 def _text(binary: pa.Array) -> pa.Array:
-    """Return the keys as strings; what is no UTF-8 is replaced, because the JVM does not look."""
+    """Return the keys as strings. Replace invalid UTF-8, as the JVM does not check it."""
     try:
         return binary.cast(pa.string())
     except pa.ArrowInvalid:

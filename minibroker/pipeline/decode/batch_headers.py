@@ -1,7 +1,7 @@
-"""Where the batches lie in some bytes, and their headers as columns: a walk from length to length, then numpy.
+"""Finds the batches in some bytes, and reads their headers as columns: a loop over lengths, then numpy.
 
-Nothing is decompressed here, and no record looked at. The layouts are drawn in the protocol's `records/batch.py` and
-`records/message.py`; a message of format 0 or 1 is a batch of one, in which what it does not have is -1.
+Nothing is decompressed, and no record is read. The layouts are drawn in the protocol's `records/batch.py` and
+`records/message.py`. A message of format 0 or 1 counts as a batch; fields that it does not have are -1.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ I64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 
 MAX_BATCH_RECORDS: Final = 1 << 23
-"""How many records of one batch are decoded, which bounds the memory that finding them takes to half a gigabyte."""
+"""Limit on the records of one batch: finding them then takes at most 0.5 GB of memory."""
 
 _LENGTH: Final = Struct(">i")
 _LENGTH_POSITION: Final = 8
@@ -64,23 +64,23 @@ _MESSAGE: Final = np.dtype(
 
 
 class Place(NamedTuple):
-    """Where some bytes come from: a file and the position in it, or, with None, a broker."""
+    """The origin of some bytes: a file and the position in it, or a broker with position None."""
 
     name: str
     position: int | None
 
     @property
     def segment(self) -> str | None:
-        """The file without its folders."""
+        """The file's name without its directory; None for a broker."""
         return None if self.position is None else basename(self.name)
 
     def at(self, position: int) -> str:
-        """How to call what lies at this position of the bytes."""
+        """Return a text for messages about this position of the bytes."""
         return self.name if self.position is None else f"{self.name}: position {self.position + position}"
 
 
 class Scan(NamedTuple):
-    """Where batches begin, and where the last of them ends; `problem` says why none can be found after that."""
+    """Where batches begin, and where the last of them ends. `problem` says why none can be found after that."""
 
     positions: list[int]
     end: int
@@ -88,14 +88,14 @@ class Scan(NamedTuple):
 
 
 class Headers(NamedTuple):
-    """The headers of some batches, a column a field; all are int64 of the same length."""
+    """The headers of some batches, one column for each field. All columns are int64 of the same length."""
 
     position: I64
     size: I64  # of the whole batch
     magic: I64
     crc: I64
     attributes: I64
-    base_offset: I64  # of a compressed message: that of the last one in it
+    base_offset: I64  # of a compressed message: the offset of the last message in it
     last_offset: I64
     base_timestamp: I64  # ms; -1: none
     max_timestamp: I64
@@ -103,14 +103,14 @@ class Headers(NamedTuple):
     producer_id: I64
     producer_epoch: I64
     base_sequence: I64
-    record_count: I64  # -1: a compressed message, which does not say
+    record_count: I64  # -1: unknown, as a compressed message does not have it
 
     def select(self, index: slice | I64 | Bool) -> Headers:
-        """Some of them."""
+        """Return some of the headers."""
         return Headers(*(column[index] for column in self))
 
     def header(self, index: int) -> BatchHeader:
-        """One of them as the protocol has it."""
+        """Return one header as the protocol's class."""
         (_, size, magic, crc, attributes, base_offset, last_offset, *times, leader_epoch) = (
             int(column[index]) for column in self[:10]
         )
@@ -122,24 +122,24 @@ class Headers(NamedTuple):
 
     @property
     def codec(self) -> I64:
-        """The number of the codec, 0-7."""
+        """The number of the codec, 0 to 7."""
         return self.attributes & COMPRESSION_MASK
 
     @property
     def is_control(self) -> Bool:
-        """Whether each holds control records."""
+        """Whether each batch is a control batch."""
         is_control: Bool = (self.attributes & CONTROL_BIT != 0) & (self.magic == MAGIC)
         return is_control
 
     @property
     def is_transactional(self) -> Bool:
-        """Whether each is part of a transaction."""
+        """Whether each batch is part of a transaction."""
         is_transactional: Bool = (self.attributes & TRANSACTIONAL_BIT != 0) & (self.magic == MAGIC)
         return is_transactional
 
 
 def scan(view: memoryview, start: int = 0, window_bytes: int = 1 << 62) -> Scan:
-    """The whole batches from `start` on, up to the one that completes `window_bytes`."""
+    """Find the whole batches from `start` on, up to the one with which they have `window_bytes`."""
     positions: list[int] = []
     note, length_at, minima, end = positions.append, _LENGTH.unpack_from, MIN_LENGTHS, len(view)
     position, last = start, min(end, start + window_bytes)
@@ -163,10 +163,10 @@ def scan(view: memoryview, start: int = 0, window_bytes: int = 1 << 62) -> Scan:
 
 
 def extent(data: Buffer) -> tuple[int, int | None]:
-    """How many bytes are whole batches, as an answer may end in a torn one, and the offset after the last of them.
+    """Return the size of the whole batches in an answer, and the offset after the last one.
 
-    Where no batch can be found any more, because a magic, a length or an offset cannot be, the rest counts as whole,
-    and no offset is known: a decoder says what is wrong with it.
+    An answer may end in a part of a batch. If a magic, a length or an offset is invalid, the rest counts as whole, and
+    the offset is None: a decoder reports what is wrong.
     """
     view = memoryview(data)
     found = scan(view)
@@ -180,14 +180,14 @@ def extent(data: Buffer) -> tuple[int, int | None]:
 
 
 def may_be_whole(view: memoryview, position: int, left: int) -> bool:
-    """Whether magic and length, which are here, can be those of a batch that is whole in `left` bytes."""
+    """Return whether magic and length at `position` can be those of a batch within `left` bytes."""
     magic = view[position + MAGIC_POSITION]
     (length,) = _LENGTH.unpack_from(view, position + _LENGTH_POSITION)
     return bool(magic <= MAGIC and MIN_LENGTHS[magic] <= length <= left - LOG_OVERHEAD_BYTES)
 
 
 def headers_at(view: memoryview, positions: list[int]) -> Headers:
-    """The headers of the whole batches at these positions."""
+    """Return the headers of the whole batches at these positions."""
     at = np.array(positions, np.int64)
     magic = np.frombuffer(view, np.uint8)[at + MAGIC_POSITION].astype(np.int64)
     if (magic == MAGIC).all():
@@ -252,14 +252,14 @@ def _message_headers(view: memoryview, at: I64, magic: I64) -> Headers:
 
 
 def _records_at(view: memoryview, dtype: npt.DTypeLike, at: I64) -> npt.NDArray[Any]:
-    """Return what lies at these positions, read as `dtype`: the buffer is seen as an array from every byte on."""
+    """Return the values of type `dtype` at these positions, by a view of the buffer with one item for each byte."""
     count = max(len(view) - np.dtype(dtype).itemsize + 1, 0)
     everywhere: npt.NDArray[Any] = np.ndarray((count,), dtype, view, strides=(1,))
     return everywhere[at]
 
 
 def checksums_match(view: memoryview, headers: Headers) -> Bool:
-    """Whether the stored checksum of each batch is that of its bytes."""
+    """Return whether the stored checksum of each batch is right."""
     spans = zip(
         headers.magic.tolist(),
         headers.position.tolist(),
@@ -274,7 +274,7 @@ def checksums_match(view: memoryview, headers: Headers) -> Bool:
 
 
 def checksum_problem(view: memoryview, headers: Headers, index: int) -> str | None:
-    """Return what is wrong with the checksum of a batch, None if nothing is."""
+    """Return what is wrong with the checksum of a batch, or None."""
     position, size = int(headers.position[index]), int(headers.size[index])
     try:
         check_any(view[position : position + size])
@@ -284,14 +284,14 @@ def checksum_problem(view: memoryview, headers: Headers, index: int) -> str | No
 
 
 def are_possible(headers: Headers, preceding: I64, max_batch_bytes: int) -> bool:
-    """Whether each batch begins at the offset in `preceding` or later, and `header_problem` has nothing else to say."""
+    """Return whether each batch begins at its offset in `preceding` or later, and has no other `header_problem`."""
     in_order = (headers.base_offset >= preceding) & (headers.last_offset >= headers.base_offset)
     is_small = (headers.size <= max_batch_bytes) & (headers.record_count <= MAX_BATCH_RECORDS)
     return bool((in_order & is_small).all())
 
 
 def header_problem(headers: Headers, index: int, next_offset: int, max_batch_bytes: int) -> str | None:
-    """Return what is wrong in the header of a batch that is to begin at `next_offset` or later, None if nothing is."""
+    """Return what is wrong in the header of a batch that must begin at `next_offset` or later, or None."""
     base_offset, last_offset = int(headers.base_offset[index]), int(headers.last_offset[index])
     if headers.size[index] > max_batch_bytes:
         return f"a batch of {headers.size[index]} bytes, more than the {max_batch_bytes} that are decoded at once"

@@ -20,14 +20,17 @@ _CODECS: Final = (*(codec.name.lower() for codec in Compression), "5", "6", "7")
 
 @cache
 def _codecs() -> pa.Array:
-    """Not made at import: the first `pa.array` imports pandas, which the processes that only plan need not pay for."""
+    """Return the names of the codecs.
+
+    They are not made at import: the first `pa.array` imports pandas, which planning does not need.
+    """
     return pa.array(_CODECS)
 
 
 def batch_rows(
     rows: Rows, headers: Headers, is_valid: npt.NDArray[np.bool_] | None, place: Place, sizes: Sizes | None = None
 ) -> pa.RecordBatch:
-    """A row for each header. `is_valid`: whether the checksums match; None if that, or `sizes`, is not known."""
+    """Return a row for each header. `is_valid` is whether checksums match. It and `sizes` are None if unknown."""
     count = len(headers.size)
     if sizes is not None:
         headers = headers._replace(record_count=np.where(sizes.measured, sizes.records, headers.record_count))
@@ -50,7 +53,7 @@ def _typed(column: Any, kind: pa.DataType) -> pa.Array:
 
 
 def _column(name: str, headers: Headers, is_valid: npt.NDArray[np.bool_] | None, place: Place) -> Any:
-    """The column as an array, or the one value of all its rows."""
+    """Return the column as an array, or the one value of all its rows."""
     match name:
         case "segment":
             return place.segment

@@ -1,6 +1,6 @@
-"""What some of the batches hold, measured: their size uncompressed, how much of it is keys and values, null values.
+"""Measures batches: their uncompressed size, the bytes of keys and of values, and the number of null values.
 
-A header tells none of it, so batches are decompressed for it, as few as are asked for.
+Headers do not have these sizes, so batches must be decompressed: only as many as were asked for.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ I64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 
 _KEY_VALUE_DEPTH: Final = 4
-_SPREAD: Final = 0x9E3779B97F4A7C15  # the golden ratio, by which neighbouring offsets get far apart
+_SPREAD: Final = 0x9E3779B97F4A7C15  # the golden ratio, which spreads neighbouring offsets
 
 
 class Sizes(NamedTuple):
-    """A column a size; what means nothing where a batch is not `measured`."""
+    """A column for each size. It has no meaning for batches that are not `measured`."""
 
     measured: Bool
-    uncompressed: I64  # with the header of a batch of format 2; of a wrapper, the messages in it
+    uncompressed: I64  # of format 2 with the batch's header; of a wrapper, the messages in it
     keys: I64
     values: I64
     null_values: I64
@@ -40,19 +40,19 @@ class Sizes(NamedTuple):
 
 
 class _Load(NamedTuple):
-    """Batches of one kind whose records lie in the arena."""
+    """Batches of one kind whose records are in the arena."""
 
-    which: list[int]  # by their place among the headers
+    which: list[int]  # their indexes in the headers
     start: list[int]
     end: list[int]
-    inner: list[I64]  # of formats 0 and 1: where each one's messages begin
+    inner: list[I64]  # of formats 0 and 1: where the messages of each begin
 
 
 def measured_sizes(view: memoryview, headers: Headers, one_in: int, arena: Arena, chunk_bytes: int) -> Sizes:
-    """The sizes of one in `one_in` batches, chosen by their offsets, so that each reader chooses the same.
+    """Return the sizes of one in `one_in` batches. They are chosen by offset, so that all readers choose the same ones.
 
-    Compressed messages of formats 0 and 1 are measured all, as nothing else tells how many records they hold. A batch
-    that is damaged is not measured.
+    All compressed messages of formats 0 and 1 are measured, as only this shows how many records they have. Damaged
+    batches are not measured.
     """
     count = len(headers.size)
     sizes = Sizes(np.zeros(count, np.bool_), *(np.zeros(count, np.int64) for _ in Sizes._fields[1:]))
@@ -71,7 +71,7 @@ def _chosen(headers: Headers, one_in: int) -> Bool:
 
 
 def _loads(view: memoryview, headers: Headers, wanted: list[int], arena: Arena, chunk_bytes: int) -> Iterator[_Load]:
-    """The wanted batches in the arena, about a chunk at a time."""
+    """Bring the wanted batches into the arena, about a chunk at a time."""
     arena.clear()
     load = _Load([], [], [], [])
     for index in wanted:
@@ -99,7 +99,7 @@ class _Brought(NamedTuple):
 
 
 def _bring(batch: memoryview, magic: int, codec: int, arena: Arena) -> _Brought:
-    """The records of a batch, as far as they are stored apart from it, into the arena. Raises `KafkaError`."""
+    """Put the records of a batch into the arena, if they are stored apart from it. Raise `KafkaError`."""
     nowhere = np.empty(0, np.int64)
     if magic == MAGIC:
         payload = batch[HEADER_BYTES:]
@@ -136,7 +136,7 @@ def _measure_messages(data: U8, headers: Headers, load: _Load, sizes: Sizes) -> 
 
 
 def _note(sizes: Sizes, index: I64, size: I64, batch: I64, keys: Parts, values: Parts, malformed: Bool) -> None:
-    """Add up by batch what its records have; those with a malformed one are not measured."""
+    """Add up the records' sizes by batch. Batches with a malformed record do not count as measured."""
     count = len(index)
     nothing = np.zeros(len(batch), np.bool_)
     sizes.measured[index] = np.bincount(batch, malformed, count) == 0

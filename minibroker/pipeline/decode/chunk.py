@@ -1,7 +1,7 @@
-"""A chunk: batches whose records lie in the arena, until there are enough of them to be decoded together.
+"""A chunk: batches whose records are in the arena, so that they are decoded together.
 
-Which batches come into it is decided in `decoder.py`. A damaged one is found here by trial: all are decoded at once,
-and if that shows some to be bad, those between them once more.
+`decoder.py` decides which batches are decoded. Damage is found by trial: a chunk is decoded as a whole; if some batches
+turn out to be damaged, the others are decoded again.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from minibroker.protocol.records.restarting import restored
 I64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 
-MAX_ROWS: Final = 1 << 18  # of a record batch whose rows take no bytes of records
+MAX_ROWS: Final = 1 << 18  # in a record batch without bytes of records
 
 
 class Batches(NamedTuple):
-    """Some batches, a column a field."""
+    """Some batches, one column for each field."""
 
     headers: Headers
     start: I64  # of the records in the arena
     end: I64
-    records: I64  # how many each has
-    inner: I64  # where the messages of formats 0 and 1 begin in the arena, all of them, in order
-    place: I64  # which of the chunk's places; positions count from there
+    records: I64  # the number of records
+    inner: I64  # where all messages of formats 0 and 1 begin in the arena, in order
+    place: I64  # the index in the chunk's places, from which positions count
 
     def between(self, first: int, last: int) -> Batches:
-        """Return the batches from `first` up to, not including, `last`."""
+        """Return the batches from `first` to before `last`."""
         before = int(self.records[:first].sum())
         inner = self.inner[before : before + int(self.records[first:last].sum())]
         start, end, records, place = (each[first:last] for each in (self.start, self.end, self.records, self.place))
@@ -51,7 +51,7 @@ class Batches(NamedTuple):
 
     @classmethod
     def joined(cls, parts: list[Batches]) -> Batches:
-        """All of them."""
+        """Return the batches of all parts."""
         if len(parts) == 1:
             return parts[0]
         headers = Headers(*(np.concatenate(columns) for columns in zip(*(each.headers for each in parts), strict=True)))
@@ -60,19 +60,19 @@ class Batches(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """A batch that cannot be given, and why; or the place from which on no batch can be found."""
+    """A batch that cannot be decoded, and why; or the place after which no batch can be found."""
 
     offset: int
     reason: str
     place: Place
-    position: int  # counted from the place
+    position: int  # from the start of the place
 
 
 Decoded = Iterator[pa.RecordBatch | Damage]
 
 
 class ChunkDecoder:
-    """Decodes chunks, of which each holds batches of one kind."""
+    """Decodes chunks. Each has batches of one kind."""
 
     def __init__(
         self, arena: Arena, rows: Rows, wanted: Wanted, offsets: OffsetRange, chunk_bytes: int, fails_fast: bool
@@ -86,7 +86,7 @@ class ChunkDecoder:
         self.places: list[Place] = []
 
     def counted(self, batches: Batches) -> Decoded:
-        """Make the rows of batches whose headers say all: consecutive offsets, and at most one timestamp."""
+        """Yield the rows of batches whose headers have all of it: consecutive offsets, and at most one timestamp."""
         headers = batches.headers
         ends = np.cumsum(batches.records)
         kinds = _timestamp_types(headers)
@@ -100,7 +100,7 @@ class ChunkDecoder:
             yield from self._given(fields)
 
     def records(self, batches: Batches) -> Decoded:
-        """The rows of batches of format 2."""
+        """Yield the rows of batches of format 2."""
         if not len(batches.start):
             return
         starts, sound = record_starts(self._arena.data, batches.start, batches.end, batches.records)
@@ -109,7 +109,7 @@ class ChunkDecoder:
             return
         batch = np.repeat(np.arange(len(batches.start)), batches.records)
         spans = self._spans(starts)
-        if len(spans) > 1 and not self._fails_fast:  # nothing is given of a batch that is bad further behind
+        if len(spans) > 1 and not self._fails_fast:  # no row of a batch may be yielded if a later record is damaged
             malformed = [self._record_fields(batches, starts[span], batch[span])[1] for span in spans]
             if any(each.any() for each in malformed):
                 yield from self._around(batches, np.unique(batch[np.concatenate(malformed)]))
@@ -147,7 +147,7 @@ class ChunkDecoder:
         return fields, found.malformed
 
     def messages(self, batches: Batches) -> Decoded:
-        """The rows of messages of formats 0 and 1."""
+        """Yield the rows of messages of formats 0 and 1."""
         if not len(batches.start):
             return
         batch = np.repeat(np.arange(len(batches.start)), batches.records)
@@ -165,9 +165,10 @@ class ChunkDecoder:
             yield from self._given(each)
 
     def _message_offsets(self, batches: Batches, batch: I64) -> tuple[I64, Bool]:
-        """The offsets of all messages, and the wrappers whose own offset does not fit those in them.
+        """Return the offsets of all messages, and which wrappers have an offset that does not fit them.
 
-        In a wrapper of format 1 they are relative: its own is that of the last. That of some old clients is 0 however.
+        In a wrapper of format 1 they are relative, and the wrapper has the offset of the last one. Wrappers of some old
+        clients have offset 0.
         """
         headers = batches.headers
         offsets = message_columns.read_offsets(self._arena.data, batches.inner)
@@ -192,7 +193,7 @@ class ChunkDecoder:
         return fields, malformed
 
     def _spans(self, starts: I64) -> list[slice]:
-        """Runs of records of about as many bytes as a chunk: what one record batch is made of."""
+        """Return runs of records of about a chunk's size. Each becomes a record batch."""
         if not len(starts) or starts[-1] - starts[0] < 2 * self._chunk_bytes:
             return [slice(0, len(starts))]
         steps = np.arange(int(starts[0]) + self._chunk_bytes, int(starts[-1]), self._chunk_bytes)
@@ -200,9 +201,9 @@ class ChunkDecoder:
         return [slice(first, last) for first, last in zip(bounds, bounds[1:], strict=False) if first < last]
 
     def _around(self, batches: Batches, bad: npt.NDArray[np.intp]) -> Decoded:
-        """The rows of the batches between the bad ones, and the bad ones as damage, in order.
+        """Yield the rows of the batches between the damaged ones, and the damage, in order.
 
-        Where the first of them ends it all, it comes alone: some of these rows may have been given.
+        If the first damage ends the read, yield only that: some of these rows may have been yielded already.
         """
         if self._fails_fast:
             yield self._damage(batches, int(bad[0]))
@@ -216,7 +217,7 @@ class ChunkDecoder:
         yield from decode(batches.between(first, len(batches.start)))
 
     def _given(self, fields: Fields) -> Decoded:
-        """The rows of the records that are in the range of offsets."""
+        """Yield the rows of the records within the range of offsets."""
         rows = self._rows.of_records(self._arena.data, fields)
         first, end = self._offsets.start, self._offsets.end
         offsets = fields.offsets
@@ -236,18 +237,18 @@ class ChunkDecoder:
 
 
 def _timestamp_types(headers: Headers) -> I64:
-    """0 create time, 1 log append time, -1 none, which is what format 0 has."""
+    """Return 0 for create time, 1 for log append time, and -1 for none, as in format 0."""
     return np.where(headers.magic == 0, -1, (headers.attributes & TIMESTAMP_TYPE_BIT) // TIMESTAMP_TYPE_BIT)
 
 
 def _one_or_each(of_batches: I64, batch: I64) -> I64 | int:
-    """One number where it is that of all batches, else that of each record."""
+    """Return one number if all batches have the same, else an array with the number of each record."""
     first = int(of_batches[0])
     return first if (of_batches == first).all() else of_batches[batch]
 
 
 def _reason(header: BatchHeader, payload: bytes) -> str:
-    """Return what the strict reader finds wrong with the records."""
+    """Return what `parse_records`, which is strict, finds wrong with the records."""
     count = header.record_count
     if count < 0:
         return f"Found invalid record count {count}"

@@ -1,4 +1,4 @@
-"""The parts of some records, as columns of positions and numbers: what comes between bytes and Arrow."""
+"""The parts of some records, as columns of positions and numbers: the step between bytes and Arrow."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Bool = npt.NDArray[np.bool_]
 
 
 class Wanted(NamedTuple):
-    """Which parts of records the wanted columns are made of."""
+    """The parts of records that the wanted columns need."""
 
     timestamp: bool
     offset: bool
@@ -29,12 +29,12 @@ class Wanted(NamedTuple):
 
     @property
     def depth(self) -> int:
-        """How many of these parts, which lie in a record in this order, must be gone through."""
+        """How many of these parts must be read. They follow each other in a record in this order."""
         return max((index for index, is_wanted in enumerate(self, 1) if is_wanted), default=0)
 
 
 class Parts(NamedTuple):
-    """A key, value or the like of each record: where it begins, its length, and whether it is null (None: none is)."""
+    """A key, a value or the like of each record: its start, its length, and whether it is null (None: no one is)."""
 
     start: I64
     length: I64
@@ -42,7 +42,7 @@ class Parts(NamedTuple):
 
 
 class HeaderParts(NamedTuple):
-    """The headers of each record: how many it has, and the keys and values of all of them, one after the other."""
+    """The headers of each record: their number, and the keys and values of all headers, one after the other."""
 
     per_record: I64
     keys: Parts
@@ -51,7 +51,7 @@ class HeaderParts(NamedTuple):
 
 @dataclass(slots=True)
 class Fields:
-    """Columns of equal length; None is what was not wanted, or what the format does not have."""
+    """Columns of equal length. None means not wanted, or not in the format."""
 
     count: int
     offsets: I64 | None = None

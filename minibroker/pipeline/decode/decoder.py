@@ -1,7 +1,6 @@
-"""The decoders: one partition's bytes in, record batches of Arrow out, for each of the two tables.
+"""The decoders: from one partition's bytes to Arrow record batches, for each of the two tables.
 
-Where the bytes come from is the reader's business. What is damaged fails, is set apart or passed over, as the request
-says.
+Readers provide the bytes. The request says whether damage fails the read, becomes a row or is skipped.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _MAX_OFFSET: Final = (1 << 63) - 1
 class _Decoder(ABC):
     """The part that both decoders share: the walk over the batches, and the handling of damage.
 
-    No batch is decompressed to more than `max_batch_bytes`; it is at most `MAX_BATCH_BYTES`.
+    A batch is decompressed to at most `max_batch_bytes`, which is at most `MAX_BATCH_BYTES`.
     """
 
     table: ClassVar[pa.Schema]
@@ -64,10 +63,10 @@ class _Decoder(ABC):
         self._rows = Rows(chosen(self.table, request.columns), partition)
 
     def feed(self, data: Buffer, place: str, position: int | None) -> RecordBatches:
-        """Yield the rows of the whole batches in `data`, as far as they fill chunks; `finish` gives the rest.
+        """Yield the rows of the whole batches in `data` as chunks get full; `finish` yields the rest.
 
-        `place` (a file's path, or a broker) and `position` (where in the file `data` begins; None: no file) go into
-        messages about damage. `data` may be used otherwise once the iterator is exhausted. Raises `CorruptData`.
+        `place` (a file's path, or a broker) and `position` (where `data` begins in the file; None for a broker) are for
+        messages about damage. The caller may reuse `data` once the iterator is exhausted. Raise `CorruptData`.
         """
         view = memoryview(data)
         whence = Place(place, position)
@@ -82,15 +81,15 @@ class _Decoder(ABC):
                 return
 
     def finish(self) -> RecordBatches:
-        """The rows that are still to be given. Raises `CorruptData`."""
+        """Yield the remaining rows. Raise `CorruptData`."""
         return iter(())
 
     @abstractmethod
     def _window(self, view: memoryview, headers: Headers, place: Place) -> RecordBatches:
-        """The rows of some batches that follow each other in `view`. Raises `CorruptData`."""
+        """Yield the rows of some consecutive batches in `view`. Raise `CorruptData`."""
 
     def _lost(self, view: memoryview, found: Scan, place: Place) -> RecordBatches:
-        """Where no batch can be found any more: the offset is what the bytes there would say."""
+        """Report that no batch can be found after this place. The offset is read from the bytes there."""
         yield from self.finish()
         offset = int.from_bytes(bytes(view[found.end : found.end + 8]).ljust(8, b"\0"), "big", signed=True)
         yield from self._damaged(Damage(offset, str(found.problem), place, found.end))
@@ -107,7 +106,7 @@ class _Decoder(ABC):
             )
 
     def _are_aborted(self, headers: Headers) -> Bool:
-        """Which batches hold records of aborted transactions; markers on the way end what is open."""
+        """Return which batches belong to aborted transactions. Markers among them end open transactions."""
         if not self._aborted:
             return np.zeros(len(headers.size), np.bool_)
         for marker in np.flatnonzero(headers.is_control & headers.is_transactional).tolist():
@@ -121,12 +120,12 @@ def _after(offset: np.int64) -> int:
 
 
 class RecordsDecoder(_Decoder):
-    """One partition's batches in order -> the rows of `chosen(RECORDS, columns)`.
+    """Decodes one partition's batches, in order, to rows of `chosen(RECORDS, columns)`.
 
-    Left out are records outside of the range, control batches, and, with `aborted`, aborted transactions. The checksum
-    of each batch in the range is verified, and no more of a record is looked at than the columns need. A
-    batch whose offsets do not come after those before it is damaged, too, and one that takes more than
-    `max_batch_bytes`, decompressed or not: the memory that is used is about that and twice `chunk_bytes` at most.
+    Records outside the range, control batches and, with `aborted`, aborted transactions are left out. The checksum of
+    each batch in the range is verified. Of each record, only as much as the columns need is read. A batch is also
+    damaged if its offsets do not follow those before it, or if it takes more than `max_batch_bytes`, compressed or not.
+    So the memory in use is at most about that and twice `chunk_bytes`.
     """
 
     table = RECORDS
@@ -137,8 +136,8 @@ class RecordsDecoder(_Decoder):
         return Gathering(self._rows, self._request, self._offsets, self._chunk_bytes, self._max_batch_bytes)
 
     def finish(self) -> RecordBatches:
-        """The rows that are still to be given. Raises `CorruptData`."""
-        return self._judged(self._gathering.flush())
+        """Yield the remaining rows. Raise `CorruptData`."""
+        return self._reporting_damage(self._gathering.flush())
 
     def _window(self, view: memoryview, headers: Headers, place: Place) -> RecordBatches:
         preceding = np.concatenate(([self._next_offset], headers.last_offset[:-1] + 1))
@@ -151,12 +150,12 @@ class RecordsDecoder(_Decoder):
             yield from self._window_with_damage(view, headers, concerns, has_rows, place)
             return
         self._next_offset = _after(headers.last_offset[-1])
-        yield from self._judged(self._gathering.add(view, headers.select(has_rows), place))
+        yield from self._reporting_damage(self._gathering.add(view, headers.select(has_rows), place))
 
     def _window_with_damage(
         self, view: memoryview, headers: Headers, concerns: Bool, has_rows: Bool, place: Place
     ) -> RecordBatches:
-        """Batch by batch: what is wrong with one is not held against the next."""
+        """Decode batch by batch, so that damage in one does not affect the next."""
         first = 0
         for index in range(len(headers.size)):
             problem = batch_headers.checksum_problem(view, headers, index)
@@ -167,15 +166,15 @@ class RecordsDecoder(_Decoder):
                 problem = None
             if problem is not None:
                 between = headers.select(slice(first, index)).select(has_rows[first:index])
-                yield from self._judged(self._gathering.add(view, between, place))
+                yield from self._reporting_damage(self._gathering.add(view, between, place))
                 yield from self.finish()
                 offset, position = int(headers.base_offset[index]), int(headers.position[index])
                 yield from self._damaged(Damage(offset, problem, place, position))
                 first = index + 1
         rest = headers.select(slice(first, None)).select(has_rows[first:])
-        yield from self._judged(self._gathering.add(view, rest, place))
+        yield from self._reporting_damage(self._gathering.add(view, rest, place))
 
-    def _judged(self, given: Given) -> RecordBatches:
+    def _reporting_damage(self, given: Given) -> RecordBatches:
         for each in given:
             if isinstance(each, Damage):
                 yield from self._damaged(each)
@@ -183,10 +182,10 @@ class RecordsDecoder(_Decoder):
                 yield each
 
     def _concern_the_range(self, headers: Headers, preceding: I64) -> Bool:
-        """Return which batches may have records within the range, also if they are damaged.
+        """Return which batches may have records in the range, also if they are damaged.
 
-        The last offset of a damaged batch may not be what it was: the next one's base offset tells, too. A compressed
-        message does not tell its first offset: the last of the one before does.
+        The last offset of a damaged batch may be wrong, so the next batch's base offset counts too. A compressed
+        message does not have its first offset, so the last offset of the message before counts.
         """
         first = np.where(headers.record_count < 0, preceding, headers.base_offset)
         next_base_offset = np.append(headers.base_offset[1:], _MAX_OFFSET)
@@ -197,16 +196,16 @@ class RecordsDecoder(_Decoder):
         return concerns
 
     def _have_rows(self, headers: Headers) -> Bool:
-        """Return which batches have records to give, as their headers say."""
+        """Return which batches have records, by their headers."""
         has_records: Bool = (headers.record_count != 0) & ~headers.is_control & ~self._are_aborted(headers)
         return has_records & (headers.last_offset >= self._offsets.start)
 
 
 class BatchesDecoder(_Decoder):
-    """One partition's batches -> the rows of `chosen(BATCHES, columns)`, from headers alone but for what is measured.
+    """Decodes one partition's batches to rows of `chosen(BATCHES, columns)`, from headers and measured sizes.
 
-    Given are the batches whose last offset is in the range, so that of ranges side by side one has it; control batches
-    too, and, with `aborted`, not those of aborted transactions.
+    A batch belongs to the range that has its last offset, so that adjacent ranges have it once. Control batches are
+    included. With `aborted`, batches of aborted transactions are left out.
     """
 
     table = BATCHES
@@ -234,6 +233,6 @@ class BatchesDecoder(_Decoder):
 def decoder_for(
     request: ReadRequest, offsets: OffsetRange, aborted: AbortedRanges | None = None
 ) -> RecordsDecoder | BatchesDecoder:
-    """The decoder of the table that is to be read."""
+    """Return the decoder for the table of the request."""
     kind = RecordsDecoder if request.table == "records" else BatchesDecoder
     return kind(offsets.partition, request, offsets, aborted)

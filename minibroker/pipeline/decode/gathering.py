@@ -1,6 +1,6 @@
-"""Bringing batches into the arena, kind by kind, and decoding them once there are enough.
+"""Gathers batches in the arena by kind, and decodes them when there are enough.
 
-Which batches are brought is decided in `decoder.py`, how their records become rows in `chunk.py`.
+`decoder.py` decides which batches are gathered, `chunk.py` makes the rows.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ _NOTHING: Final = np.empty(0, np.int64)
 
 
 class Kind(IntEnum):
-    """Kinds of batches, by what must be done with them to know their records."""
+    """Kinds of batches, by what it takes to read their records."""
 
-    COUNTED = 0  # nothing: the header tells what is wanted
+    COUNTED = 0  # nothing: the header has all that is wanted
     PLAIN = 1  # format 2, uncompressed
     COMPRESSED = 2
     MESSAGE = 3  # formats 0 and 1
     WRAPPER = 4
 
 
-_DECODED_ALIKE: Final = (0, 1, 1, 2, 2)  # by kind; a chunk holds such as are decoded alike
+_DECODED_ALIKE: Final = (0, 1, 1, 2, 2)  # by kind; all batches of a chunk are decoded the same way
 
 
 class Gathering:
@@ -58,7 +58,7 @@ class Gathering:
         self._decoded_as = 0
 
     def add(self, view: memoryview, headers: Headers, place: Place) -> Given:
-        """Bring in these batches, whose checksums are right; yield what the chunks that were filled meanwhile give."""
+        """Gather these batches, whose checksums are right. Yield the results of chunks that get full."""
         if not len(headers.size):
             return
         kinds = self._kinds(headers)
@@ -73,7 +73,7 @@ class Gathering:
                 yield from self.flush()
 
     def flush(self) -> Given:
-        """Decode what has been brought in."""
+        """Decode what was gathered."""
         if self._parts:
             decode = (self._decoder.counted, self._decoder.records, self._decoder.messages)[self._decoded_as]
             yield from decode(Batches.joined(self._parts))
@@ -91,11 +91,11 @@ class Gathering:
         kinds: I64 = np.where(is_old, Kind.MESSAGE, Kind.PLAIN) + is_packed
         if self._wanted.depth > 2:
             return kinds
-        is_told = (headers.record_count == headers.last_offset - headers.base_offset + 1) & ~(is_old & is_packed)
+        is_known = (headers.record_count == headers.last_offset - headers.base_offset + 1) & ~(is_old & is_packed)
         if self._wanted.timestamp:
-            is_told &= is_old | (headers.attributes & TIMESTAMP_TYPE_BIT != 0)
+            is_known &= is_old | (headers.attributes & TIMESTAMP_TYPE_BIT != 0)
         for of_format in (is_old, ~is_old):
-            if is_told[of_format].all():  # or else chunks would be as small as the runs of such batches
+            if is_known[of_format].all():  # else chunks would be as small as the runs of such batches
                 kinds[of_format] = Kind.COUNTED
         return kinds
 
@@ -109,7 +109,7 @@ class Gathering:
             yield from self._decompress(kind, view, headers, place)
 
     def _copy(self, kind: Kind, view: memoryview, headers: Headers, place: Place) -> None:
-        """All of them at once, with their headers and what lies between them."""
+        """Copy all batches at once, with their headers and what is between them."""
         first, last = int(headers.position[0]), int(headers.position[-1] + headers.size[-1])
         start = headers.position - first + self._arena.append(view[first:last])
         end = start + headers.size
@@ -119,7 +119,7 @@ class Gathering:
             self._note(headers, start + HEADER_BYTES, end, headers.record_count, _NOTHING, place)
 
     def _decompress(self, kind: Kind, view: memoryview, headers: Headers, place: Place) -> Given:
-        """One after the other; what is damaged comes between the rows before and behind it."""
+        """Decompress the batches one after the other. Yield damage between the rows before and after it."""
         unpacked = _Unpacked()
         first = 0
         spans = zip(headers.position.tolist(), headers.size.tolist(), headers.codec.tolist(), strict=True)
@@ -166,7 +166,7 @@ class Gathering:
 
 
 class _Unpacked:
-    """Where the records of compressed batches came to lie, one batch after the other."""
+    """Where the records of decompressed batches are, one batch after the other."""
 
     def __init__(self) -> None:
         self.starts: list[int] = []

@@ -1,9 +1,8 @@
-"""Lanes: the parts of batches that are walked side by side. A batch of many records is cut into several of them.
+"""Lanes: parts of batches that are walked in parallel. A batch with many records is cut into several of them.
 
-Where to cut is guessed: at places that look like the starts of two records in a row, of which the second has the next
-offset delta. What the deltas say of the number of records between two such places is believed as well. A wrong guess
-does no harm: a lane that does not end exactly where the next one begins is noticed, and its batch walked record by
-record.
+The cuts are guesses: places where two records seem to begin, the second with the next offset delta. The deltas also
+give the number of records between two such places. A wrong guess is harmless: its lane does not end exactly where the
+next one begins, and then the batch is walked record by record.
 """
 
 from __future__ import annotations
@@ -19,23 +18,23 @@ U8 = npt.NDArray[np.uint8]
 I64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 
-_LANE_RECORDS: Final = 128  # about how many a lane gets
-_LARGE_RECORDS: Final = 4 * _LANE_RECORDS  # from how many on a batch is cut
-_WINDOW_RECORDS: Final = 4  # of mean size: where a lane may begin
+_LANE_RECORDS: Final = 128  # approximately, in a lane
+_LARGE_RECORDS: Final = 4 * _LANE_RECORDS  # batches from this size on are cut
+_WINDOW_RECORDS: Final = 4  # of mean size: the window in which a lane may begin
 _MAX_WINDOW_BYTES: Final = 1 << 13
 
 
 class Lanes(NamedTuple):
-    """Runs of records that follow one another, of which `batch` says which batch they are of."""
+    """Runs of consecutive records. `batch` is the index of their batch."""
 
     start: I64
     end: I64
-    records: I64  # how many each has
+    records: I64  # the number of records
     batch: I64
 
 
 def cut(data: U8, batches: Lanes) -> Lanes:
-    """The lanes of these batches, each given as one lane, in order."""
+    """Return the lanes of these batches. In `batches`, each batch is one lane, in order."""
     large = np.flatnonzero(batches.records >= _LARGE_RECORDS)
     if not len(large):
         return batches
@@ -58,15 +57,15 @@ def _cut_one(data: U8, start: int, end: int, records: int, batch: int) -> Lanes:
     fitting = (deltas > 0) & (deltas < records)
     cuts, deltas = np.append(start, cuts[fitting]), np.append(0, deltas[fitting])
     counts = np.diff(np.append(deltas, records))
-    if (counts <= 0).any():  # as in compacted batches, whose deltas do not count the records
+    if (counts <= 0).any():  # as in compacted batches, where deltas do not count the records
         cuts, counts = np.array([start]), np.array([records])
     return Lanes(cuts, np.append(cuts[1:], end), counts, np.full(len(cuts), batch, np.int64))
 
 
 def _guesses(data: U8, windows: I64, window_bytes: int, end: int) -> tuple[I64, I64]:
-    """The first place in each window that looks like a record's start, where there is one, and its offset delta.
+    """Return the first place in each window that looks like a record's start, and its offset delta.
 
-    A record begins with its length, in one byte or two, and its attributes, which are 0.
+    Windows without such a place are left out. A record begins with its length (1 or 2 bytes) and its attributes (0).
     """
     zero_in, zero_at = np.nonzero(data[windows[:, np.newaxis] + np.arange(window_bytes)] == 0)
     zeros = windows[zero_in] + zero_at
@@ -81,14 +80,14 @@ def _guesses(data: U8, windows: I64, window_bytes: int, end: int) -> tuple[I64, 
 
 
 def _look_like_starts(data: U8, candidates: I64, end: int) -> tuple[Bool, I64]:
-    """Whether two records with consecutive offset deltas seem to begin at each of these places, and the first delta."""
+    """Return whether two records with consecutive offset deltas seem to begin at each place, and the first delta."""
     following, delta, is_record = _record_at(data, candidates, end)
     _, next_delta, next_is_record = _record_at(data, following, end)
     return is_record & next_is_record & (next_delta == delta + 1), delta
 
 
 def _record_at(data: U8, at: I64, end: int) -> tuple[I64, I64, Bool]:
-    """Where the record at each place would end, its offset delta, and whether it may be one."""
+    """Return where the record at each place would end, its offset delta, and whether it may be a record."""
     length, body = read_varints(data, at)
     following = body + (length >> 1)
     is_record = (length & 1 == 0) & (length > 0) & (following < end) & (data.take(body, mode="clip") == 0)

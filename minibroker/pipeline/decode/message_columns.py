@@ -1,7 +1,7 @@
-"""Messages of formats 0 and 1: where each lies, in a wrapper or not, and its fields as columns.
+"""Messages of formats 0 and 1, also in wrappers: where each one is, and its fields as columns.
 
-The layout is drawn in the protocol's `records/message.py`. What is wrong in a wrapper is said by the
-protocol's own code; here it is only noticed.
+The layout is drawn in the protocol's `records/message.py`. The protocol's own code describes errors in a wrapper; here
+they are only detected.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _TIMESTAMP_POSITION: Final = 18
 
 
 def unwrap(batch: memoryview, arena: Arena) -> I64:
-    """Append the messages in a wrapper, whose checksum is right, to the arena; where each of them begins there.
+    """Append the messages of a wrapper with a right checksum to the arena, and return where each of them begins.
 
-    Raises `KafkaError` for what is wrong with the wrapper or one of them, which are not appended then.
+    Raise `KafkaError` if the wrapper or one of its messages is invalid; then nothing is appended.
     """
     wrapper, _ = read_message(bytes(batch), is_checked=True)
     if wrapper.value is None:
@@ -58,7 +58,7 @@ def unwrap(batch: memoryview, arena: Arena) -> I64:
 
 
 def _inner_starts(payload: bytes, magic: int) -> I64 | None:
-    """Where the messages in a wrapper begin; None if one of them is not whole, sound and as the wrapper wants it."""
+    """Return where the messages of a wrapper begin, or None if one of them is invalid."""
     found = array("q")
     position, size, smallest = 0, len(payload), MIN_MESSAGE_BYTES[magic]
     view = memoryview(payload)
@@ -78,17 +78,17 @@ def _inner_starts(payload: bytes, magic: int) -> I64 | None:
 
 
 def read_offsets(data: U8, starts: I64) -> I64:
-    """The offsets that the messages at `starts` bear."""
+    """Return the stored offsets of the messages at `starts`."""
     return _big_endian(data, starts, 8)
 
 
 def read_timestamps(data: U8, starts: I64, magic: I64) -> I64:
-    """The timestamps of the messages, -1 for those of format 0."""
+    """Return the timestamps of the messages; -1 in format 0."""
     return np.where(magic == 1, _big_endian(data, starts + _TIMESTAMP_POSITION, 8), -1)
 
 
 def read_key_and_value(data: U8, starts: I64, magic: I64) -> tuple[Parts, Parts, Bool]:
-    """Keys, values, and which messages are not filled by the two exactly."""
+    """Return keys, values, and which messages have another size than these two give."""
     end = starts + LOG_OVERHEAD_BYTES + _big_endian(data, starts + _SIZE_POSITION, 4)
     keys, at, bad_keys = _read_parts(data, starts + _KEY_POSITIONS[magic])
     values, at, bad_values = _read_parts(data, at)
@@ -96,7 +96,7 @@ def read_key_and_value(data: U8, starts: I64, magic: I64) -> tuple[Parts, Parts,
 
 
 def _read_parts(data: U8, at: I64) -> tuple[Parts, I64, Bool]:
-    """Bytes with their int32 size before them, the positions after, and whether the size cannot be; -1: null."""
+    """Return the bytes behind an int32 size (-1: null), the positions after them, and which sizes are impossible."""
     size = _big_endian(data, at, 4)
     is_null = size == -1
     length = np.where(is_null, 0, size)
@@ -104,7 +104,7 @@ def _read_parts(data: U8, at: I64) -> tuple[Parts, I64, Bool]:
 
 
 def _big_endian(data: U8, at: I64, size: int) -> I64:
-    """The signed numbers of `size` bytes at these positions; behind the end of the data the last byte is read."""
+    """Return the signed numbers of `size` bytes at these positions. Behind the end of the data, read the last byte."""
     last = len(data) - size
     everywhere: npt.NDArray[np.void] = np.ndarray((last + 1,), f">i{size}", data, strides=(1,))
     return everywhere[np.clip(at, 0, last)].astype(np.int64)

@@ -1,7 +1,7 @@
-"""What lies where in the records of format 2, as columns. Only what is wanted is looked at.
+"""The fields of records of format 2 as columns. Only the wanted fields are read.
 
-A record is walked from its start, field by field, in all records at once; that it is well formed is seen at its end:
-positions only grow, so one that arrives there has not left it in between.
+All records are walked at once, field by field. Positions only grow, so a record is well formed if its walk arrives
+exactly at its end.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ U8 = npt.NDArray[np.uint8]
 I64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 
-_FEW: Final = 8  # so few records are gone through faster one by one
-_MIN_HEADER_BYTES: Final = 2  # a length for the key, and one for the value
-_MAX_HEADERS: Final = 1 << 22  # of one record: more are taken for damage, as their places take memory
+_FEW: Final = 8  # records that are faster to read one by one
+_MIN_HEADER_BYTES: Final = 2  # the lengths of key and value
+_MAX_HEADERS: Final = 1 << 22  # of one record: more count as damage, as their positions take memory
 
 
 class RecordFields(NamedTuple):
-    """Columns of the records; None is what lies deeper than was asked for."""
+    """Columns of the records. None means deeper than was asked for."""
 
-    malformed: Bool  # as far as the record was looked at
+    malformed: Bool  # of the part of the record that was read
     timestamp_deltas: I64
     offset_deltas: I64 | None = None
     keys: Parts | None = None
@@ -41,10 +41,10 @@ class RecordFields(NamedTuple):
 
 
 def read_fields(data: U8, starts: I64, has_attributes: I64 | int, depth: int) -> RecordFields:
-    """The first `depth` fields (1 to 5) of the records at `starts`.
+    """Return the first `depth` fields (1 to 5) of the records at `starts`.
 
-    `has_attributes` is 1 for a record with its attributes byte, and 0 without. The lengths of the records must be known
-    to be possible (`record_starts`).
+    `has_attributes` is 1 for records with an attributes byte, 0 without. The lengths of the records must have been
+    checked (`record_starts`).
     """
     length, at = read_varints(data, starts)
     end = at + (length >> 1)
@@ -66,7 +66,7 @@ def read_fields(data: U8, starts: I64, has_attributes: I64 | int, depth: int) ->
 
 
 def _read_parts(data: U8, at: I64) -> tuple[Parts, I64]:
-    """Bytes with their length before them; a negative one is null."""
+    """Return the bytes behind a length (negative: null), and the positions after them."""
     raw, start = read_varints(data, at)
     length = raw >> 1
     is_null = raw & 1 != 0
@@ -77,7 +77,7 @@ def _read_parts(data: U8, at: I64) -> tuple[Parts, I64]:
 
 
 def _read_headers(data: U8, at: I64, end: I64) -> tuple[HeaderParts, I64]:
-    """The headers, and the positions after them: `BEYOND` where they are malformed."""
+    """Return the headers, and the positions after them; `BEYOND` if they are malformed."""
     raw, at = read_varints(data, at)
     count = raw >> 1
     impossible = (raw & 1 != 0) | (count > (end - at) // _MIN_HEADER_BYTES) | (count > _MAX_HEADERS)
@@ -87,7 +87,7 @@ def _read_headers(data: U8, at: I64, end: I64) -> tuple[HeaderParts, I64]:
 
 
 class _Headers:
-    """The columns of headers while they are filled: the first header of all records, then the second, and so on."""
+    """The columns of headers while they are read: the first header of all records, then the second, and so on."""
 
     def __init__(self, data: U8, count: I64) -> None:
         self._data = data
@@ -113,7 +113,7 @@ class _Headers:
         ), at
 
     def _read_one(self, at: I64, slots: I64) -> I64:
-        """A header of many records into these slots, and the positions after it."""
+        """Read one header of many records into these slots. Return the positions after it."""
         keys, at = _read_parts(self._data, at)
         if keys.is_null is not None:
             at[keys.is_null] = BEYOND
@@ -125,7 +125,7 @@ class _Headers:
         return at
 
     def _read_rest(self, record: int, index: int, at: int, end: int) -> int:
-        """The headers from `index` on of one record, and the position after them."""
+        """Read the headers of one record from `index` on. Return the position after them."""
         if at >= end:
             return BEYOND
         body = self._data[at:end].tobytes()

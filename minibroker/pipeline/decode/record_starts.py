@@ -1,14 +1,14 @@
-"""Where each record of format 2 begins: a chain of lengths in each batch, walked in many batches at once.
+"""Finds where each record of format 2 begins: a chain of lengths in each batch, walked in many batches at once.
 
-Within a batch one must have read a length to know where the next one is. Batches do not depend on each other, so one
-step of numpy takes the next record of all of them:
+Within a batch, each length says where the next one is. Batches do not depend on each other, so one step of numpy reads
+the next length in all of them:
 
     batch 0   |len 0       |len 1    |len 2              |          step 0, 1, 2, ... go along, each in all
     batch 1   |len 0   |len 1             |len 2     |              batches, which are its lanes
     batch 2   |len 0          |len 1    |len 2             |
 
-A step looks two bytes up in a table of how far they lead, which is two gathers. What is not found so (lengths of more
-than two bytes, damage, few lanes) is walked record by record. A large batch is cut into lanes first, in `lanes.py`.
+A step looks up two bytes in a table of record sizes, which takes two gathers. Lengths of more than two bytes, damage
+and few lanes are walked record by record. A large batch is first cut into lanes, in `lanes.py`.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ I64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 
 MIN_RECORD_BYTES: Final = 6  # length, two deltas, two lengths, count of headers; attributes may be missing
-_MIN_LANES: Final = 16  # fewer are walked faster one by one
-_LARGE_RECORD_BYTES: Final = 4096  # records of such a mean size are few, and their lengths may be of three bytes
+_MIN_LANES: Final = 16  # fewer are faster one by one
+_LARGE_RECORD_BYTES: Final = 4096  # of this mean size there are few records, and lengths may have three bytes
 
 
 class Starts(NamedTuple):
-    """Where the records of some batches begin, in order; those of a batch that is not `sound` mean nothing."""
+    """Where the records of some batches begin, in order. Those of batches that are not `sound` have no meaning."""
 
     positions: I64
-    sound: Bool  # of each batch: its records fill it exactly, as far as their lengths say
+    sound: Bool  # whether the records fill the batch exactly, by their lengths
 
 
 def record_starts(data: U8, starts: I64, ends: I64, counts: I64) -> Starts:
-    """The starts of `counts` records each in the batches at `starts` to `ends` in `data`.
+    """Find the starts of `counts` records each, in the batches from `starts` to `ends` in `data`.
 
-    Two bytes behind the last end must be readable. A count of more records than fit makes its batch unsound.
+    Two bytes behind the last end must be readable. A batch is unsound if it has no room for so many records.
     """
     sound = (counts >= 0) & (counts * MIN_RECORD_BYTES <= ends - starts)
     counts = np.where(sound, counts, 0)
@@ -52,7 +52,7 @@ def record_starts(data: U8, starts: I64, ends: I64, counts: I64) -> Starts:
         lanes = cut(data, batches)
         positions, arrived = _walk_together(data, lanes)
         arrived[~arrived] = _walk_each(data, lanes, np.flatnonzero(~arrived), positions)
-        hard = np.unique(lanes.batch[~arrived])  # of those that were cut, the cut may have been at fault
+        hard = np.unique(lanes.batch[~arrived])  # of the batches that were cut, the cut may have been wrong
     else:
         hard = np.arange(len(starts))
     hard = hard[sound[hard]]
@@ -61,11 +61,11 @@ def record_starts(data: U8, starts: I64, ends: I64, counts: I64) -> Starts:
 
 
 def _walk_together(data: U8, lanes: Lanes) -> tuple[I64, Bool]:
-    """The positions of all records, and which lanes ended where they should; records of the others mean nothing."""
-    order = np.argsort(-lanes.records, kind="stable")  # the lanes that go on longest first: they are a prefix
+    """Return the positions of all records, and which lanes ended where they should. Other lanes have no meaning."""
+    order = np.argsort(-lanes.records, kind="stable")  # the longest lanes first: the active ones are always a prefix
     current = lanes.start[order]
     falling = -lanes.records[order]
-    widths = np.searchsorted(falling, -np.arange(-int(falling[0])), side="left")  # lanes with a record left, by step
+    widths = np.searchsorted(falling, -np.arange(-int(falling[0])), side="left")  # active lanes by step
     widths = widths[: int(np.searchsorted(-widths, -_MIN_LANES, side="right"))]
     pairs: npt.NDArray[np.uint16] = np.ndarray((len(data) - 1,), "<u2", data, strides=(1,))
     limit = len(data) - 2
@@ -80,14 +80,14 @@ def _walk_together(data: U8, lanes: Lanes) -> tuple[I64, Bool]:
     positions = _in_order(flat, widths, order, lanes.records)
     arrived = np.empty(len(order), np.bool_)
     arrived[order] = (current == lanes.end[order]) & (-falling <= len(widths))
-    # A lane that was at its end too early may have been kept there by what follows.
+    # A lane that reached its end too early may have stayed there because of the bytes behind it.
     lasts = np.cumsum(lanes.records) - 1
     arrived &= (lanes.records == 0) | (positions[lasts] < lanes.end)
     return positions, arrived
 
 
 def _in_order(flat: I64, widths: npt.NDArray[np.intp], order: npt.NDArray[np.intp], counts: I64) -> I64:
-    """Return in the records' order what was noted step by step, lane by lane."""
+    """Return the values, noted step by step and lane by lane, in the records' order."""
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
     firsts = np.cumsum(counts) - counts
@@ -100,7 +100,7 @@ def _in_order(flat: I64, widths: npt.NDArray[np.intp], order: npt.NDArray[np.int
 
 
 def _walk_each(data: U8, lanes: Lanes, which: npt.NDArray[np.intp], positions: I64) -> Bool:
-    """Put the positions in these lanes in place, walking record by record; whether each is as it should be."""
+    """Walk these lanes record by record, and put the positions in place. Return whether each lane is sound."""
     firsts = np.cumsum(lanes.records) - lanes.records
     sound = np.zeros(len(which), np.bool_)
     for index, lane in enumerate(which.tolist()):
@@ -113,7 +113,7 @@ def _walk_each(data: U8, lanes: Lanes, which: npt.NDArray[np.intp], positions: I
 
 
 def walk(payload: bytes, count: int) -> I64 | None:
-    """Where `count` records begin in `payload`; None if they do not fill it, or if a length cannot be."""
+    """Return where `count` records begin in `payload`, or None if they do not fill it exactly."""
     found = array("q")
     note, second = found.append, SECOND_BYTE
     position, size = 0, len(payload)
@@ -136,7 +136,7 @@ def walk(payload: bytes, count: int) -> I64 | None:
 
 
 def _advances() -> I64:
-    """How far a length of one or two bytes leads, by these (lowest first); 0 where it cannot be, or has more bytes."""
+    """Return the size of a record by its first two bytes (the lowest first); 0 if invalid or longer."""
     pair = np.arange(1 << 16)
     first, second = pair & 0xFF, pair >> 8
     is_long = first >= 0x80

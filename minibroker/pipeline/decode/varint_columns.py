@@ -1,8 +1,7 @@
-"""Zigzag varints by the array: one read for many records at once.
+"""Zigzag varints as arrays: one operation reads the varints of many records.
 
-Positions may lie anywhere, also behind the end of the data, where the last byte is read again and again: who reads
-finds out at the end of a record, because positions only grow. After a varint of too many bytes the
-position is `BEYOND`.
+Positions may be anywhere. Behind the end of the data the last byte is read again and again; callers notice at the end
+of a record, as positions only grow. After a varint with too many bytes the position is `BEYOND`.
 """
 
 from __future__ import annotations
@@ -17,25 +16,28 @@ from minibroker.protocol.records.varints import MAX_VARINT_BYTES, MAX_VARLONG_BY
 U8 = npt.NDArray[np.uint8]
 I64 = npt.NDArray[np.int64]
 
-BEYOND: Final = 1 << 50  # behind the end of anything, and far from where adding lengths would overflow
+BEYOND: Final = 1 << 50  # behind the end of any data, and far from an overflow
 _VARINT_MASK: Final = 0xFFFFFFFF
 
 
 def read_varints(data: U8, at: I64) -> tuple[I64, I64]:
-    """The varints at these positions, still zigzag (odd is negative) within 0 to 2^32-1, and the positions after."""
+    """Return the varints at these positions, and the positions after them.
+
+    They are in zigzag form, from 0 to 2^32-1: odd numbers are negative.
+    """
     raw, after = _read(data, at, MAX_VARINT_BYTES)
-    return raw & _VARINT_MASK, after  # Java's readers drop the bits that the last byte may have too many
+    return raw & _VARINT_MASK, after  # drop surplus bits of the last byte, as Java's readers do
 
 
 def read_varlongs(data: U8, at: I64) -> tuple[I64, I64]:
-    """The varlongs at these positions as the signed numbers that they are, and the positions after."""
+    """Return the signed values of the varlongs at these positions, and the positions after them."""
     raw, after = _read(data, at, MAX_VARLONG_BYTES)
     unsigned = raw.view(np.uint64)
     return (unsigned >> np.uint64(1)).view(np.int64) ^ -(raw & 1), after
 
 
 def from_zigzag(raw: I64) -> I64:
-    """The signed numbers that `raw`, from `read_varints`, stand for."""
+    """Return the signed values of the results of `read_varints`."""
     return (raw >> 1) ^ -(raw & 1)
 
 

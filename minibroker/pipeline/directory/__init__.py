@@ -1,4 +1,4 @@
-"""A log directory, minibroker's or Apache Kafka's own, read without a broker: `source.DirectorySource`.
+"""Reads a log directory, minibroker's or Apache Kafka's own, without a broker: `directory_source.DirectorySource`.
 
-The files' formats are `minibroker.storage`'s business, the records' `minibroker.pipeline.decode`'s.
+`minibroker.storage` knows the formats of files, `minibroker.pipeline.decode` those of records.
 """

@@ -1,6 +1,6 @@
-"""Walking over the batches of a `.log` file by their headers, past whatever is damaged.
+"""Walks over the batches of a `.log` file by their headers, past damage.
 
-Checksums are looked at only to find a way on behind damage. What the records say is `minibroker.pipeline.decode`'s.
+Checksums are only used to find the next batch behind damage. `minibroker.pipeline.decode` reads the records.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ Step = tuple[int, BatchHeader]
 
 
 def walk(file: File, position: int, end: int, next_offset: int, *, blank_ends: bool = False) -> Iterator[Step | Damage]:
-    """(position, header) of each batch from `position` to `end`, and bytes in which none can be found.
+    """Yield (position, header) of each batch from `position` to `end`, and the damage between them.
 
-    `next_offset` is the smallest offset that may come. With `blank_ends`, zeros are the end: of a file that was made
-    longer than what is in it. Raises `OSError`.
+    `next_offset` is the smallest possible offset of the next batch. With `blank_ends`, zeros are the end, as in a file
+    that was preallocated. Raise `OSError`.
     """
-    least_offset = next_offset  # what damaged headers say of offsets must not hide sound ones behind them
+    least_offset = next_offset  # offsets in damaged headers must not hide sound batches behind them
     while position < end:
         try:
             for at, header in headers(file, position, end):
@@ -41,19 +41,19 @@ def walk(file: File, position: int, end: int, next_offset: int, *, blank_ends: b
 
 
 def steps(file: File, position: int, end: int, next_offset: int, *, blank_ends: bool = False) -> Iterator[Step]:
-    """Walk as `walk` does, without what is damaged."""
+    """Walk as `walk` does, without the damage."""
     for step in walk(file, position, end, next_offset, blank_ends=blank_ends):
         if not isinstance(step, Damage):
             yield step
 
 
 def damage_at(file: File, position: int, end: int, next_offset: int, least_offset: int) -> Damage:
-    """Return what is wrong at `position`, where a batch should begin, and how far the next sound one is: `end` at most.
+    """Return what is wrong at `position`, where a batch should begin, and where the next sound one is: at most `end`.
 
-    `next_offset` is the offset that is expected, `least_offset` that below which none can follow. Raises `OSError`.
+    `next_offset` is the expected offset. No later batch can have an offset below `least_offset`. Raise `OSError`.
     """
     limit = least_offset + MAX_RELATIVE_OFFSET + 1
     step = walker_of(file, end, next_offset=least_offset, limit=limit).step(position)
-    if isinstance(step, FoundBatch):  # which whoever asks knows to be damaged
+    if isinstance(step, FoundBatch):  # the caller knows that it is damaged
         return Damage(file.path, position, step.header.size_bytes, next_offset, *checksums(step))
     return Damage(file.path, position, step.size_bytes, next_offset, step.expected, step.found)

@@ -1,6 +1,6 @@
-"""The log source that reads a log directory: what planning and Spark's classes know of this package.
+"""The log source that reads a log directory, for planning and for Spark's classes.
 
-Each duty has its file beside this one; here they are put together, and what was seen of each log is kept.
+It combines the other files of this package, and keeps a view of each log.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from minibroker.pipeline.log_source import (
 )
 from minibroker.pipeline.selection import TopicSelection
 
-# A task of Spark costs as much as reading some megabytes, whatever it reads: with 16 MB a read took half as long again.
+# Each Spark task costs as much as reading some megabytes: with 16 MB a read took half as long again.
 SPLIT_BYTES = 64 << 20
 TRIES = 5
 
@@ -37,18 +37,18 @@ IsolationLevel = Literal["read_uncommitted", "read_committed"]
 
 
 class DirectorySource:
-    """The logs of a log directory, minibroker's or Apache Kafka's own; no broker is needed.
+    """The logs of a log directory, minibroker's or Apache Kafka's own. No broker is needed.
 
-    `path` is a log directory, several with commas between them, or the directory of one partition. A log begins at its
-    log start offset and ends behind its last whole batch: what a broker that starts on the directory would serve. While
-    a broker is running on it, that may be more than its high watermark, if the topic has replicas elsewhere: of a
-    running broker read by its address, not its directory. A log may be appended to while it is read.
+    `path` is a log directory, several separated by commas, or the directory of one partition. A log begins at its log
+    start offset and ends behind its last whole batch: what a broker that starts on the directory would serve. While a
+    broker is running, the end may be beyond its high watermark if the topic has replicas elsewhere; such a log should
+    be read from the broker. A log may be appended to while it is read.
 
     With `read_committed`, a log ends at its last stable offset, and records of aborted transactions are left out. With
-    `fail_on_data_loss` false, offsets that are gone are passed over where splits are made, too. With `fail_on_damage`
-    false, a transaction is left out whose marker is damaged, so that its outcome cannot be told; else that is raised as
-    `CorruptData`, also where only bounds are asked for. `split_bytes` is about how much one split reads. All methods
-    raise `OptionError` for what the path cannot be, and `OSError`.
+    `fail_on_data_loss` false, lost offsets are skipped, also where splits are made. With `fail_on_damage` false, a
+    transaction with a damaged marker is left out, as its outcome is unknown; otherwise that raises `CorruptData`, even
+    from `bounds`. `split_bytes` is the approximate size of a split. All methods raise `OptionError` for an invalid
+    path, and `OSError`.
     """
 
     def __init__(
@@ -78,13 +78,13 @@ class DirectorySource:
         self._transactions: dict[TopicPartition, Transactions] = {}
 
     def __getstate__(self) -> dict[str, object]:
-        """Leave behind what was seen: a copy looks itself."""
+        """Leave out the views of logs: a copy makes its own."""
         return {**self.__dict__, "_views": {}, "_transactions": {}}
 
     def partitions(self) -> Sequence[TopicPartition]:
-        """The partitions that are selected, sorted. Raises `OptionError` if some that were named do not exist.
+        """Return the selected partitions, sorted. Raise `OptionError` if a named one does not exist.
 
-        Internal topics are among them only if they were named, or if the path is that of one partition.
+        Internal topics are included only if they are named, or if the path is the directory of one partition.
         """
         return self._selected(find_logs(self._paths))
 
@@ -94,12 +94,12 @@ class DirectorySource:
         return self._selection.chosen(found)
 
     def bounds(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, Bounds]:
-        """Where the partitions begin and end now. Asked again, only what was added since is looked at.
+        """Return where the partitions begin and end now. A second call reads only what was added since.
 
-        Raises `DataLoss` for a partition that is gone, unless that is to be passed over: it is then left out.
+        Raise `DataLoss` if a partition is gone; with `fail_on_data_loss` false, leave it out.
         """
         wanted = list(partitions)
-        return _steadily(lambda: self._bounds_now(wanted))
+        return _retried_once(lambda: self._bounds_now(wanted))
 
     def _bounds_now(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Bounds]:
         found = find_logs(self._paths)
@@ -114,11 +114,11 @@ class DirectorySource:
         return bounds
 
     def offsets_at(self, timestamps_ms: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
-        """The first offset whose timestamp is not before the given one, as Kafka's ListOffsets finds it.
+        """Return the first offset with the given timestamp (ms) or a later one, as Kafka's ListOffsets finds it.
 
-        None where there is none, or none that the isolation level lets be read.
+        None means that there is none, or that the isolation level hides it.
         """
-        return _steadily(lambda: self._offsets_at_now(timestamps_ms))
+        return _retried_once(lambda: self._offsets_at_now(timestamps_ms))
 
     def _offsets_at_now(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         bounds = self._bounds_now(list(timestamps_ms))
@@ -132,15 +132,15 @@ class DirectorySource:
         return found
 
     def splits(self, ranges: Sequence[OffsetRange], min_splits: int = 0) -> list[Split]:
-        """Split the ranges for tasks that together read them, each once: about `min_splits`, or more.
+        """Split the ranges for tasks: about `min_splits`, or more. Together they read each offset once.
 
-        A split is cut only between batches, so a few large ones may make fewer. Raises `DataLoss` for offsets that are
-        not there any more, and for an end that the log does not reach.
+        Ranges are cut only between batches, so a few large batches may give fewer splits. Raise `DataLoss` if offsets
+        are gone, or if the log does not reach the end.
         """
-        return _steadily(lambda: self._splits_now(ranges, min_splits))
+        return _retried_once(lambda: self._splits_now(ranges, min_splits))
 
     def _splits_now(self, ranges: Sequence[OffsetRange], min_splits: int) -> list[Split]:
-        wanted = [each for each in self._there(ranges) if each.start < each.end]
+        wanted = [each for each in self._existing(ranges) if each.start < each.end]
         found = [list(extents(self._views[each.partition], each.start, each.end)) for each in wanted]
         step_bytes = self._split_bytes
         if min_splits > 0:
@@ -153,16 +153,16 @@ class DirectorySource:
         ]
 
     def read(self, split: Split, request: ReadRequest) -> Iterator[pa.RecordBatch]:
-        """The rows of one split, in the order of their offsets.
+        """Yield the rows of one split, in the order of their offsets.
 
-        Raises `DataLoss` if the split no longer lies where it was: its segment is gone, shorter, or another. Unless the
-        request says otherwise: then what is there now of its offsets is read. Raises `CorruptData` with file, position
-        and offset.
+        Raise `DataLoss` if the split is no longer where it was: its segment is gone, shorter, or was replaced. If the
+        request does not fail on data loss, read what is left of its offsets instead. Raise `CorruptData` with file,
+        position and offset.
         """
         return SplitReader(split, request, self._find, self._block_bytes).rows()
 
     def close(self) -> None:
-        """Forget what was seen; no file is kept open."""
+        """Forget the views of logs. No file is kept open."""
         self._forget()
 
     def _bounds(self, log: FoundLog, start: int) -> Bounds:
@@ -178,8 +178,8 @@ class DirectorySource:
             latest = min(latest, transactions.stable_offset())
         return Bounds(earliest, max(latest, earliest))
 
-    def _there(self, ranges: Sequence[OffsetRange]) -> Iterator[OffsetRange]:
-        """The ranges as far as they are there. Raises `DataLoss`."""
+    def _existing(self, ranges: Sequence[OffsetRange]) -> Iterator[OffsetRange]:
+        """Yield the parts of the ranges that still exist. Raise `DataLoss`."""
         bounds = self._bounds_now([each.partition for each in ranges])
         for each in ranges:
             if each.partition not in bounds:
@@ -201,23 +201,23 @@ class DirectorySource:
         return replace(split, place=replace(split.place, aborted=aborted))
 
     def _find(self, offsets: OffsetRange) -> list[Stretch]:
-        """Where the offsets lie now, wherever the log has gone."""
+        """Return the stretches where the offsets are now."""
         log = find_logs([each for each in self._paths if os.path.isdir(each)]).get(offsets.partition)
         if log is None:
             return []
-        found = _steadily(lambda: list(extents(LogView(log).look(), offsets.start, offsets.end)))
+        found = _retried_once(lambda: list(extents(LogView(log).look(), offsets.start, offsets.end)))
         return stretches_of(found, offsets, self._split_bytes)
 
 
 Result = TypeVar("Result")
 
 
-def _steadily(work: Callable[[], Result]) -> Result:
-    """Do it once more if a file goes away meanwhile: retention and compaction do not wait for readers."""
+def _retried_once(work: Callable[[], Result]) -> Result:
+    """Run `work`, and again if a file disappears in the meantime: retention and compaction do not wait for readers."""
     gone = ""
     for _ in range(TRIES):
         try:
             return work()
         except FileNotFoundError as error:
             gone = error.filename
-    raise DataLoss(f"{gone} is gone, and others went while it was looked for what is left")
+    raise DataLoss(f"{gone} is gone, and more files were removed during a second attempt")

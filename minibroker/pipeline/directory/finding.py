@@ -1,6 +1,6 @@
-"""From the `path` of a reader to the logs that lie there: directories of partitions, in one or several log directories.
+"""Finds the logs at the `path` of a reader: directories of partitions, in one or several log directories.
 
-Only names are looked at, and the checkpoint that says where each log begins; the segments are `log_files.py`'s.
+It reads names, and the checkpoint with the log start offsets. `segment_files.py` reads segments.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from minibroker.storage.names import LOG_SUFFIX, offsets_with, topic_partition_o
 
 
 class ReadOnlyDisk(Disk):
-    """A disk for readers, who must change nothing, and perhaps may not."""
+    """A disk for readers, which must not and perhaps may not change anything."""
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """Open for reading only. Nothing is ever made."""
+        """Open a file for reading. Never create one."""
         return self.open_to_read(path)
 
 
@@ -33,7 +33,7 @@ DISK = ReadOnlyDisk()
 
 @dataclass(frozen=True, slots=True)
 class FoundLog:
-    """The directory of one partition's log, and the log directory that it lies in, whose checkpoints tell of it."""
+    """The directory of one partition's log, and the log directory with its checkpoints."""
 
     partition: TopicPartition
     path: str
@@ -41,7 +41,7 @@ class FoundLog:
 
 
 def paths_in(text: str) -> tuple[str, ...]:
-    """The directories that an option `path` names: one, also as `file:` URI, or several with commas between them."""
+    """Return the directories in an option `path`: one, also as a `file:` URI, or several separated by commas."""
     whole = _without_scheme(text.strip())
     if DISK.is_directory(whole):
         return (whole,)
@@ -49,10 +49,10 @@ def paths_in(text: str) -> tuple[str, ...]:
 
 
 def find_logs(paths: Sequence[str]) -> dict[TopicPartition, FoundLog]:
-    """All logs in the directories, each of which is a log directory, or itself the directory of one log.
+    """Return all logs in the directories. Each is a log directory, or the directory of one log.
 
-    Logs that are being removed (`-delete`), moved (`-future`) or are not the cluster's (`-stray`) are none. Raises
-    `OptionError` for a directory that is not there or not readable, and for a log that lies in two.
+    Logs that are being deleted (`-delete`) or moved (`-future`), and stray ones (`-stray`), are left out. Raise
+    `OptionError` if a directory is missing or not readable, and if a log is in two directories.
     """
     found: dict[TopicPartition, FoundLog] = {}
     for path in paths:
@@ -64,9 +64,9 @@ def find_logs(paths: Sequence[str]) -> dict[TopicPartition, FoundLog]:
 
 
 def log_start_offsets(log_directory: str) -> Mapping[tuple[str, int], int]:
-    """Where the logs of a directory begin, as far as its checkpoint says so. Raises `OptionError` if it is malformed.
+    """Return the log start offsets in a directory's checkpoint. Raise `OptionError` if it is malformed.
 
-    A log that is not named begins with its first segment.
+    A log that is not listed begins with its first segment.
     """
     path = f"{log_directory}/{LOG_START_OFFSET_CHECKPOINT}"
     try:

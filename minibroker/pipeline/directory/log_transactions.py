@@ -1,10 +1,10 @@
-"""The transactions of one log, for readers of committed records: the last stable offset, and which were aborted.
+"""The transactions of one log, for readers of committed records: the last stable offset, and aborted transactions.
 
-As a broker does at its start, `.txnindex` files are believed of segments that are known to be whole on the disk; what
-was aborted in others is learned from the markers in the log. Skipping it is `minibroker.pipeline.decode`'s business.
+As at a broker's start, the `.txnindex` files of segments that are known to be synced are trusted. For other segments,
+aborted transactions come from the markers in the log. `minibroker.pipeline.decode` skips their records.
 
-What a marker that is damaged said, nobody can know. Unless that is to fail, its transaction counts as aborted: so no
-record is given that was not committed, and the damage itself is a row of the reader's.
+The outcome in a damaged marker is unknown. Unless that is an error, its transaction counts as aborted: so no
+uncommitted record is read, and the damage itself becomes a row.
 """
 
 from __future__ import annotations
@@ -42,31 +42,31 @@ MAX_OFFSET = (1 << 63) - 1
 
 
 class Transactions:
-    """The transactions in a log, as known up to where it was last looked at.
+    """The transactions in a log, up to where it was last read.
 
-    `fail_on_damage`: whether it is an error that one's outcome cannot be known, or that one is left out.
+    With `fail_on_damage` it is an error if the outcome of a transaction is unknown; otherwise its records are left out.
     """
 
     def __init__(self, *, fail_on_damage: bool = True) -> None:
         self._fail_on_damage = fail_on_damage
         self._states = ProducerStates()
         self._aborted: list[AbortedTransaction] = []
-        self._begun: dict[int, Step] = {}  # by producer, the batch of this segment that began what is open
-        self._segment: SegmentFile | None = None  # up to which place of which segment the log was read
+        self._begun: dict[int, Step] = {}  # by producer, the first batch of its open transaction in this segment
+        self._segment: SegmentFile | None = None  # the segment up to which the log was read
         self._place = Place(0, 0)
         self._cuts = 0
 
     def stable_offset(self) -> int:
-        """The first offset of the oldest transaction that is open, or where the log ends."""
+        """Return the first offset of the oldest open transaction, or the end of the log."""
         return self._states.first_unstable_offset(self._place.next_offset)
 
     def aborted(self, start: int, end: int) -> list[tuple[int, int, int]]:
-        """Return (producer id, first offset, marker's offset) of what may have records from `start` to before `end`."""
+        """Return (producer id, first offset, marker's offset) of aborted transactions from `start` to before `end`."""
         between = AbortedTransactions(DISK, self._aborted).between(start, end)
         return [(each.producer_id, each.first_offset, each.last_offset) for each in between]
 
     def catch_up(self, view: LogView) -> None:
-        """Read what was added to the log. Raises `OSError`, and `CorruptData` where a marker cannot be read."""
+        """Read what was added to the log. Raise `OSError`, and `CorruptData` if a marker cannot be read."""
         index = self._reached(view) if self._cuts == view.cuts else None
         if index is None:
             index = self._begin(view) if view.segments else 0
@@ -75,11 +75,11 @@ class Transactions:
                 self._replay(segment, view.size_of(segment))
             self._cuts = view.cuts
         except CorruptData:
-            self._cuts = -1  # whoever looks again begins again, and is told again
+            self._cuts = -1  # the next call begins again, and raises again
             raise
 
     def _reached(self, view: LogView) -> int | None:
-        """The index of the segment that was read last, if it still is what it was up to there."""
+        """Return the index of the last segment that was read, if it still is what it was; else None."""
         for index, segment in enumerate(view.segments):
             if self._segment is not None and segment.path == self._segment.path:
                 with closing(OpenSegment(segment, view.size_of(segment))) as opened:
@@ -87,8 +87,8 @@ class Transactions:
         return None
 
     def _begin(self, view: LogView) -> int:
-        """Believe what can be believed; the index of the segment from whose start on the log is to be read."""
-        indexed = _believable(view)
+        """Load what can be trusted. Return the index of the segment from which the log must be read."""
+        indexed = _trusted_entries(view)
         index, self._states = _newest_snapshot(view, len(indexed))
         self._aborted = sorted(
             (each for entries in indexed[:index] for each in entries), key=lambda each: each.last_offset
@@ -104,7 +104,7 @@ class Transactions:
             self._begun.clear()
             for step in walk(opened.file, place.position, size_bytes, place.next_offset):
                 if isinstance(step, Damage):
-                    if self._states.open_transactions:  # a marker may lie there
+                    if self._states.open_transactions:  # the damage may contain a marker
                         self._leave_out(f"{step.path}: position {step.position}: {step.found}", place.next_offset - 1)
                     continue
                 position, header = step
@@ -132,7 +132,7 @@ class Transactions:
             self._aborted.append(aborted)
 
     def _check_begun(self, file: File, offset: int) -> None:
-        """A transaction that is open holds up all that is behind it: one that damage only feigns must not."""
+        """Check a transaction's first batch: a damaged one must not hold up all offsets behind it."""
         for producer_id, (position, header) in self._begun.items():
             if producer_id in self._states.open_transactions:
                 try:
@@ -141,7 +141,10 @@ class Transactions:
                     self._leave_out(str(error.message), offset, producer_id)
 
     def _leave_out(self, problem: str, offset: int, producer_id: int = -1) -> None:
-        """End a transaction at `offset` as if aborted: the producer's, or all, where the id of that is damaged too."""
+        """End the producer's transaction at `offset` as if aborted.
+
+        End all transactions if the producer id is damaged too.
+        """
         if self._fail_on_damage:
             raise CorruptData(f"{problem}; whether a transaction was committed cannot be told")
         open_ones = self._states.open_transactions
@@ -149,8 +152,8 @@ class Transactions:
             self._aborted.append(self._states.give_up(each, offset))
 
 
-def _believable(view: LogView) -> list[list[AbortedTransaction]]:
-    """Return what the `.txnindex` files have of the first segments, up to the first that is damaged or is the last."""
+def _trusted_entries(view: LogView) -> list[list[AbortedTransaction]]:
+    """Return the entries of the `.txnindex` files of the first segments, up to the last segment or a damaged file."""
     found: list[list[AbortedTransaction]] = []
     safe_end = _safe_end(view.log)
     for index, segment in enumerate(view.segments[:-1]):
@@ -163,7 +166,7 @@ def _believable(view: LogView) -> list[list[AbortedTransaction]]:
 
 
 def _safe_end(log: FoundLog) -> int:
-    """Up to which offset a broker would not look at the log again: to the end, if it was stopped in order."""
+    """Return the offset up to which a broker would trust the log: its end, after a clean stop."""
     if DISK.exists(f"{log.log_directory}/{CLEAN_SHUTDOWN}"):
         return MAX_OFFSET
     try:
@@ -174,9 +177,9 @@ def _safe_end(log: FoundLog) -> int:
 
 
 def _indexed(segment: SegmentFile, end: int) -> list[AbortedTransaction] | None:
-    """The entries of a segment's `.txnindex`; None if it cannot be believed.
+    """Return the entries of a segment's `.txnindex`, or None if they cannot be trusted.
 
-    That there is none means that nothing was aborted, unless the segment has lost its other indexes, too.
+    Without the file nothing was aborted, unless the segment's other indexes are missing too.
     """
     try:
         if DISK.size_bytes(segment.file(INDEX_SUFFIX)) % OffsetIndex.ENTRY.size:
@@ -191,7 +194,7 @@ def _indexed(segment: SegmentFile, end: int) -> list[AbortedTransaction] | None:
 
 
 def _newest_snapshot(view: LogView, index: int) -> tuple[int, ProducerStates]:
-    """(index of a segment, the producers as they were at its start), of the newest at or before `index` known."""
+    """Return the newest known snapshot at or before segment `index`: the index of its segment, and the producers."""
     states = ProducerStates()
     for at in range(index, 0, -1):
         segment = view.segments[at]
@@ -204,7 +207,7 @@ def _newest_snapshot(view: LogView, index: int) -> tuple[int, ProducerStates]:
 
 
 def _first_states(segments: Sequence[SegmentFile]) -> ProducerStates:
-    """Return the states at the start of a log: there are some only if what was before it has been removed."""
+    """Return the producers at the start of a log: there are some only if earlier records were removed."""
     states = ProducerStates()
     try:
         states.load(DISK.read_whole(segments[0].path + SNAPSHOT_SUFFIX), segments[0].base_offset)

@@ -1,6 +1,6 @@
-"""What one log consists of now, and where it ends: cheap to ask again, as only what was added is looked at.
+"""The segments of one log now, and its end. It is cheap to refresh, as only what was added is read.
 
-Which offsets of it may be read under which isolation level is `log_transactions.py`'s business.
+`log_transactions.py` knows which offsets an isolation level may read.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from minibroker.pipeline.directory.segment_files import OpenSegment, Place, Segm
 
 
 class LogView:
-    """A log's `segments`, oldest first, and `end`, the place behind the last whole batch of the last of them.
+    """A log's `segments`, the oldest first, and `end`, the place behind its last whole batch.
 
-    What lies behind that are bytes of a batch that is being written, or was when the broker died, or zeros of a file
-    that was made longer beforehand: the end of the log, no damage. Damage is what has a sound batch behind it.
+    What follows the end is a batch that is being written, or was when the broker died, or the zeros of a preallocated
+    file. This is not damage. Damage has a sound batch behind it.
     """
 
     def __init__(self, log: FoundLog) -> None:
         self.log = log
         self.segments: list[SegmentFile] = []
         self.end = Place(0, 0)
-        self.cuts = 0  # how often what had been there was there no more
+        self.cuts = 0  # how often something that was seen had disappeared
 
     def look(self) -> LogView:
-        """Take in what has changed. Raises `OSError`, and has then taken in nothing."""
+        """Read what has changed. Raise `OSError`, and keep the old view then."""
         segments = segments_in(self.log.path)
         before, last = self.segments[-1:], segments[-1:]
         if before != last or not last:
@@ -36,19 +36,19 @@ class LogView:
 
     @property
     def start_offset(self) -> int:
-        """Where the first segment begins."""
+        """The offset where the first segment begins."""
         return self.segments[0].base_offset if self.segments else 0
 
     def size_of(self, segment: SegmentFile) -> int:
-        """How many bytes of the segment belong to the log."""
+        """Return how many bytes of the segment belong to the log."""
         return self.end.position if segment is self.segments[-1] else segment.size_bytes
 
     def end_offset_of(self, index: int) -> int:
-        """Where the segment of this index ends, be it by the name of the next one."""
+        """Return where the segment of this index ends; if another follows, by that one's name."""
         return self.segments[index + 1].base_offset if index + 1 < len(self.segments) else self.end.next_offset
 
     def _end_now(self, before: list[SegmentFile], last: list[SegmentFile]) -> tuple[Place, bool]:
-        """(where the last of the segments ends, whether something that had been there is there no more)."""
+        """Return where the last segment ends, and whether something that was seen has disappeared."""
         if not last:
             return Place(0, 0), bool(before)
         with closing(OpenSegment(last[0])) as opened:

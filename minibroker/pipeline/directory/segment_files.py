@@ -1,6 +1,6 @@
-"""The segments of a log as files that somebody else may be writing, replacing or removing: where offsets lie in them.
+"""The segments of a log, which a broker may be writing, replacing or removing: where offsets are in their files.
 
-Nothing in an index is believed before the batch that it names was found there. Splits are made in `splitting.py`.
+An index entry is only trusted after its batch was found there. `splitting.py` makes the splits.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from minibroker.storage.names import (
 MAX_INDEX_BYTES = 1 << 28
 
 Numbers = npt.NDArray[np.int64]
-MARKS_TRIED = 8  # entries that name no batch, before the index is taken for useless
+MARKS_TRIED = 8  # entries without a batch, before the index counts as useless
 ENTRY_TYPE = np.dtype([("offset", ">i4"), ("position", ">i4")])
 INDEXES_KEPT = 4
 WALKS_KEPT = 256
-WALK_MARK_BYTES = 128 << 10  # between batches that are remembered: 130 KB of memory for a segment of 1 GB
+WALK_MARK_BYTES = 128 << 10  # between remembered batches: 130 KB of memory for a segment of 1 GB
 SWAP_WAITS_S = (0, 0.01, 0.02, 0.04)
 
 
 def index_entries(path: str, entry: npt.DTypeLike) -> npt.NDArray[np.void]:
-    """All up to the zeros, of the first `MAX_INDEX_BYTES` of the file; none if it cannot be opened.
+    """Return all entries up to the zeros, of the first `MAX_INDEX_BYTES` of the file; none if it cannot be opened.
 
-    `entry` is the type of one. Raises `OSError` if what is open cannot be read.
+    `entry` is the type of an entry. Raise `OSError` if the open file cannot be read.
     """
     kind = np.dtype(entry)
     try:
@@ -56,15 +56,15 @@ def index_entries(path: str, entry: npt.DTypeLike) -> npt.NDArray[np.void]:
         return np.empty(0, kind)
     with closing(file):
         data = file.read(0, min(file.size_bytes(), MAX_INDEX_BYTES)).rstrip(b"\0")
-    whole_bytes = -(-len(data) // kind.itemsize) * kind.itemsize  # the last entry may itself end with zeros
+    whole_bytes = -(-len(data) // kind.itemsize) * kind.itemsize  # the last entry may end with zeros
     return np.frombuffer(data.ljust(whole_bytes, b"\0"), kind)
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentFile:
-    """A `.log` file as it was seen in its directory; `path` has no suffix, as it is that of the indexes too.
+    """A `.log` file as it was found in its directory. `path` has no suffix, as the indexes share it.
 
-    `state` stands behind the suffix: `.swap` of what compaction has made, and a crash has kept from its place.
+    `state` follows the suffix: `.swap` if compaction has made the file, and a crash came before its last rename.
     """
 
     path: str
@@ -74,16 +74,16 @@ class SegmentFile:
     state: str = ""
 
     def file(self, suffix: str) -> str:
-        """The path of one of the segment's files."""
+        """Return the path of one of the segment's files."""
         return f"{self.path}{suffix}{self.state}"
 
 
 def segments_in(directory: str) -> list[SegmentFile]:
-    """The segments of the log in a directory, oldest first; none if it is gone.
+    """Return the segments of the log in a directory, the oldest first; none if it is gone.
 
-    Files on their way out (`.deleted`) or being made (`.cleaned`) are none. Those about to replace others (`.swap`) are
-    waited for a little; if they stay, a broker has died there, and they count as they would at its next start. Raises
-    `OSError`.
+    Files that are being deleted (`.deleted`) or made (`.cleaned`) are left out. If there are files that will replace
+    others (`.swap`), wait a little for that. If they stay, a broker has died there, and they count as at its next
+    start. Raise `OSError`.
     """
     for wait_s in SWAP_WAITS_S:
         time.sleep(wait_s)
@@ -103,7 +103,7 @@ def segments_in(directory: str) -> list[SegmentFile]:
 
 
 def _whole_swaps(names: Sequence[str]) -> list[int]:
-    """Return the segments that were compacted whole: one that is still being made shows that others are not."""
+    """Return the segments whose compaction is complete: while one is still being made, the others are not."""
     cleaned = [offset for name in names if name.endswith(CLEANED_SUFFIX) and (offset := offset_in(name)) is not None]
     swaps = offsets_with(names, LOG_SUFFIX + SWAP_SUFFIX)
     return [offset for offset in swaps if not cleaned or offset < min(cleaned)]
@@ -120,9 +120,9 @@ def _segments(directory: str, base_offsets: Iterable[int], state: str = "") -> l
 
 
 class Place(NamedTuple):
-    """Between two batches: the position in the file, and the smallest offset that may come there.
+    """A place between two batches: the position in the file, and the smallest offset that may follow.
 
-    `last_position` is that of the batch before, None if there is none or it is damaged.
+    `last_position` is the position of the batch before, None if there is none or it is damaged.
     """
 
     position: int
@@ -131,7 +131,7 @@ class Place(NamedTuple):
 
 
 def place_after(position: int, header: BatchHeader) -> Place:
-    """The place behind the batch at `position`."""
+    """Return the place behind the batch at `position`."""
     return Place(position + header.size_bytes, header.next_offset, position)
 
 
@@ -146,7 +146,7 @@ class OpenSegment:
 
     @cached_property
     def _index(self) -> tuple[Numbers, Numbers]:
-        """(last offset, position) of batches: what the index says, and behind its last entry what a walk has found."""
+        """Return (last offset, position) of batches: the index's, and those found by a walk behind its last entry."""
         offsets, positions = _read_index(self.segment, self.size_bytes)
         walked = np.array(_walked(self.segment.file(LOG_SUFFIX)), np.int64).reshape(-1, 2)
         further = walked[(walked[:, 1] > positions[-1:].max(initial=-1)) & (walked[:, 1] < self.size_bytes)]
@@ -155,7 +155,10 @@ class OpenSegment:
         return np.append(offsets, further[:, 0]), np.append(positions, further[:, 1])
 
     def place_of(self, offset: int) -> Place:
-        """Before the first batch that ends at or after `offset`, and what is damaged directly before it."""
+        """Return the place before the first batch that ends at or after `offset`.
+
+        Damage directly before it comes after the place.
+        """
         place = self._mark(int(np.searchsorted(self._index[0], offset)), self.start)
         for position, header in steps(self.file, place.position, self.size_bytes, place.next_offset):
             if header.last_offset >= offset:
@@ -164,9 +167,9 @@ class OpenSegment:
         return place
 
     def place_behind(self, offset: int, start: Place) -> Place:
-        """Behind the batch that contains `offset`, or is the first after it; at the end of the file if there is none.
+        """Return the place behind the batch with `offset`, or the first one after it; else the end of the file.
 
-        It is not before `start`. A damaged header may claim more offsets than it has: the next one tells.
+        It is not before `start`. A damaged header may have a wrong last offset, so the next batch counts too.
         """
         place = self._mark(int(np.searchsorted(self._index[0], offset)), start)
         for position, header in steps(self.file, place.position, self.size_bytes, place.next_offset):
@@ -176,9 +179,9 @@ class OpenSegment:
         return place if place.position == self.size_bytes else Place(self.size_bytes, place.next_offset)
 
     def place_from(self, wanted: int, start: Place) -> Place:
-        """The first between two batches at or after the position `wanted`, and not before `start`.
+        """Return the first place between two batches at or after the position `wanted`, and not before `start`.
 
-        It is between two that agree on the offset there; `start` if there are none.
+        The two batches must agree on the offset there. Return `start` if there is no such place.
         """
         place = self._mark(int(np.searchsorted(self._index[1], wanted)), start)
         for position, header in steps(self.file, place.position, self.size_bytes, place.next_offset):
@@ -188,10 +191,10 @@ class OpenSegment:
         return start
 
     def last_place(self, known: Place | None = None) -> Place:
-        """Behind the last batch that can be found, from a place on that is known or from what the index knows last.
+        """Return the place behind the last batch, starting from `known` or from the index's last entry.
 
-        A file that was made longer beforehand has room for a batch of which not all is written: it is not the last one.
-        A running broker's index may lag behind: what lies behind its last entry is walked over once and remembered.
+        A preallocated file has room for a batch that is only partly written; that one does not count. A running
+        broker's index may be behind; what follows its last entry is walked over once and remembered.
         """
         walked = _walked(self.segment.file(LOG_SUFFIX))
         if known is None:
@@ -212,7 +215,7 @@ class OpenSegment:
         return place
 
     def has(self, place: Place) -> bool:
-        """Whether a batch still ends there."""
+        """Return whether a batch still ends there."""
         if place.position == 0 or place.last_position is None:
             return place.position <= self.size_bytes
         try:
@@ -222,11 +225,14 @@ class OpenSegment:
         return found is not None and place_after(*found) == place
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         self.file.close()
 
     def _mark(self, before: int, otherwise: Place) -> Place:
-        """Behind the last batch that is where one of the first `before` entries says, if that is after `otherwise`."""
+        """Return the place behind the last batch that is where one of the first `before` entries says.
+
+        Return `otherwise` if that is not after it, or if there is none.
+        """
         for entry in range(before - 1, max(before - 1 - MARKS_TRIED, -1), -1):
             position = int(self._index[1][entry])
             if position < otherwise.position:
@@ -237,7 +243,7 @@ class OpenSegment:
         return otherwise
 
     def _header(self, position: int) -> BatchHeader | None:
-        """The header of the whole batch at `position`, behind which another begins, or nothing."""
+        """Return the header of the whole batch at `position` if another batch or nothing follows; else None."""
         found: Iterator[tuple[int, BatchHeader]] = headers(self.file, position, self.size_bytes)
         try:
             _, header = next(found)
@@ -249,15 +255,15 @@ class OpenSegment:
 
 @lru_cache(maxsize=WALKS_KEPT)
 def _walked(path: str) -> array[int]:
-    """Last offset and position, in turn, of batches of this file that a walk has come by, like entries of its index."""
+    """Return last offset and position, in turn, of batches that a walk has passed in this file, like index entries."""
     return array("q")
 
 
 @lru_cache(maxsize=INDEXES_KEPT)  # one plan may ask a segment for many small ranges
 def _read_index(segment: SegmentFile, size_bytes: int) -> tuple[Numbers, Numbers]:
-    """(last offset, position) of the batches that the index names, both ascending; none if it contradicts itself.
+    """Return (last offset, position) of the batches in the index, both ascending; none if it contradicts itself.
 
-    Those beyond `size_bytes` of the log are left out. Raises `OSError`.
+    Entries beyond `size_bytes` of the log are left out. Raise `OSError`.
     """
     entries = index_entries(segment.file(INDEX_SUFFIX), ENTRY_TYPE)
     offsets, positions = entries["offset"].astype(np.int64) + segment.base_offset, entries["position"].astype(np.int64)

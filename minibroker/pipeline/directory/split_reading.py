@@ -1,7 +1,7 @@
-"""Reading the stretches of a split, block by block, into the rows of a table.
+"""Reads the stretches of a split, block by block, into the rows of a table.
 
-Whether they still lie where the plan says is seen first; damage that hides the way to the next batch is passed over
-here, damage within a batch in `minibroker.pipeline.decode`.
+First it checks that they still are where the plan says. Damage that hides the next batch is skipped here; damage within
+a batch is handled in `minibroker.pipeline.decode`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Find = Callable[[OffsetRange], list[Stretch]]
 
 
 class SplitReader:
-    """The rows of one split. `find` looks up where offsets lie now, if they are no longer where the plan says."""
+    """The rows of one split. `find` returns where offsets are now, if they are no longer where the plan says."""
 
     def __init__(self, split: Split, request: ReadRequest, find: Find, block_bytes: int = BLOCK_BYTES) -> None:
         assert isinstance(split.place, Stretches)
@@ -44,13 +44,13 @@ class SplitReader:
         self._place = split.place
         self._request = request
         self._find = find
-        self._block_bytes = max(block_bytes, HEADER_BYTES)  # so that a block always shows how long its batch is
+        self._block_bytes = max(block_bytes, HEADER_BYTES)  # a block must show the size of its first batch
         self._aborted = None if split.place.aborted is None else AbortedRanges(split.place.aborted)
         self._decoder = decoder_for(self._request, self._split.offsets, self._aborted)
-        self._next_offset = split.offsets.start  # what was before was given to the decoder
+        self._next_offset = split.offsets.start  # offsets before were decoded
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Raises `DataLoss`, `CorruptData`, `OSError`."""
+        """Yield the rows. Raise `DataLoss`, `CorruptData`, `OSError`."""
         for stretch in self._place.stretches:
             yield from self._stretch(stretch)
         yield from self._decoder.finish()
@@ -66,7 +66,7 @@ class SplitReader:
             for each in self._find(rest):
                 try:
                     yield from self._as_planned(each)
-                except DataLoss as again:  # it has just been looked up: now that is gone, too
+                except DataLoss as again:  # it was just found, and is gone again
                     logger.warning("%s", again)
 
     def _as_planned(self, stretch: Stretch) -> Iterator[pa.RecordBatch]:
@@ -89,7 +89,7 @@ class SplitReader:
                 position += damage.size_bytes
 
     def _block(self, file: File, position: int, end: int) -> bytes:
-        """Return a block at `position`, or more, so that the first batch is whole and what follows it is seen."""
+        """Return a block at `position`, or more, so that it has the first batch and the header that follows."""
         size = min(self._block_bytes, end - position)
         data = _exactly(file, position, size)
         if size < end - position:
@@ -127,7 +127,7 @@ class SplitReader:
 
 
 def _opened(stretch: Stretch) -> File:
-    """The file, if the stretch still is what it was. Raises `DataLoss`."""
+    """Open the file if the stretch is unchanged. Raise `DataLoss`."""
     try:
         file = DISK.open_to_read(stretch.path)
     except FileNotFoundError:
@@ -138,7 +138,7 @@ def _opened(stretch: Stretch) -> File:
         raise DataLoss(f"{_planned(stretch)}, and the file has {size} bytes now")
     if not _is_unchanged(file, stretch):
         file.close()
-        raise DataLoss(f"{_planned(stretch)}, and other batches lie there now")
+        raise DataLoss(f"{_planned(stretch)}, and other batches are there now")
     return file
 
 
@@ -150,9 +150,9 @@ def _planned(stretch: Stretch) -> str:
 
 
 def _is_unchanged(file: File, stretch: Stretch) -> bool:
-    """Whether the first batch and the last still begin and end where they did, with the same offsets.
+    """Return whether the first and the last batch still begin and end at the same positions, with the same offsets.
 
-    Where both were damaged, it must be the same file, and nothing may have been written to it.
+    If both were damaged, it must be the same file, and it must not have been written to.
     """
     if stretch.first_offset is None and stretch.last_position is None:
         try:
@@ -184,15 +184,15 @@ def _header(file: File, position: int, end: int) -> BatchHeader | None:
 def _exactly(file: File, position: int, size: int) -> bytes:
     data = file.read(position, size)
     if len(data) < size:
-        raise DataLoss(f"{file.path}: it ends at {position + len(data)}, while it is read")
+        raise DataLoss(f"{file.path}: it now ends at {position + len(data)}")
     return data
 
 
 def _whole(data: bytes, left: int) -> tuple[int, int, bool]:
-    """(size of the whole batches that `data` begins with, next offset, whether damage follows) of `left` bytes.
+    """Return (size of the whole batches at the start of `data`, next offset, whether damage follows) of `left` bytes.
 
-    Damage begins with the last of these batches if its own checksum is wrong: then it is its length that led astray.
-    So a batch is given only once it is seen what follows.
+    If the last of these batches has a wrong checksum, the damage begins with it: its length was wrong. So a batch is
+    returned only when the bytes behind it are known.
     """
     view, size = memoryview(data), len(data)
     found = scan(view)

@@ -1,11 +1,11 @@
-"""Cutting ranges of offsets into what one task reads: stretches of files, between batches that were looked at.
+"""Cuts ranges of offsets into stretches of files for tasks. Cuts are between batches whose headers were read.
 
     segments   |------ 0 ------|---------- 180 ----------|--- 420 ...
     range              [====================================)
     stretches          [ a    ][ b       ][ c       ][ d    )      each at most about as large as a split
     splits             (   1  )(    2    )(     3          )       small ones together
 
-Reading them is in `split_reading.py`.
+`split_reading.py` reads them.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from minibroker.storage.names import LOG_SUFFIX
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Whole batches from `position` to `end_position` of a file, of which those from `start` to before `end` are meant.
+    """Whole batches from `position` to `end_position` of a file, for the offsets from `start` to before `end`.
 
-    `first_offset` is the base offset of the first batch, `last_position` where the last one begins and `next_offset`
-    the one after it: by these it is seen whether they still lie there. None where there was damage. `size_bytes` and
-    `modified_ns` are what the file was when the plan was made.
+    `first_offset` is the base offset of the first batch, `last_position` the position of the last one, and
+    `next_offset` the offset after it. They show whether the batches are still there. They are None where there was
+    damage. `size_bytes` and `modified_ns` are those of the file when the plan was made.
     """
 
     path: str
@@ -45,7 +45,7 @@ class Stretch:
 
     @property
     def length_bytes(self) -> int:
-        """How much is to be read."""
+        """The number of bytes to read."""
         return self.end_position - self.position
 
 
@@ -53,7 +53,7 @@ class Stretch:
 class Stretches:
     """The `place` of a split, and the (producer id, first offset, last offset) of aborted transactions in it.
 
-    `aborted` is None where uncommitted records are read too.
+    `aborted` is None if uncommitted records are read too.
     """
 
     stretches: tuple[Stretch, ...]
@@ -72,12 +72,12 @@ class Extent(NamedTuple):
 
     @property
     def length_bytes(self) -> int:
-        """How much of the file it is."""
+        """The number of bytes."""
         return self.last.position - self.first.position
 
 
 def extents(view: LogView, start: int, end: int) -> Iterator[Extent]:
-    """Where the batches of the offsets from `start` to before `end` lie, oldest segment first. Raises `OSError`."""
+    """Yield the extents of the offsets from `start` to before `end`, the oldest segment first. Raise `OSError`."""
     bases = [segment.base_offset for segment in view.segments]
     for index in range(max(bisect_right(bases, start) - 1, 0), bisect_left(bases, end)):
         segment = view.segments[index]
@@ -92,9 +92,9 @@ def extents(view: LogView, start: int, end: int) -> Iterator[Extent]:
 
 
 def stretches_of(found: Sequence[Extent], offsets: OffsetRange, step_bytes: int) -> list[Stretch]:
-    """Stretches of at most about `step_bytes` that together are all of a range's extents, and its offsets."""
+    """Return stretches of at most about `step_bytes` that together cover a range's extents and offsets."""
     whole = [stretch for extent in found for stretch in _cut(extent, step_bytes)]
-    if not whole:  # compaction has left nothing there
+    if not whole:  # compaction has left nothing
         return []
     starts = [offsets.start, *(stretch.start for stretch in whole[1:])]
     ends = [*starts[1:], offsets.end]
@@ -102,7 +102,7 @@ def stretches_of(found: Sequence[Extent], offsets: OffsetRange, step_bytes: int)
 
 
 def packed(stretches: Sequence[Stretch], offsets: OffsetRange, step_bytes: int) -> Iterator[Split]:
-    """The stretches of a range as splits, small ones together up to `step_bytes`."""
+    """Yield the stretches of a range as splits, with small ones together up to `step_bytes`."""
     together: list[Stretch] = []
     size_bytes = 0
     for stretch in stretches:
@@ -120,7 +120,7 @@ def _split(together: Sequence[Stretch], offsets: OffsetRange) -> Split:
 
 
 def _cut(extent: Extent, step_bytes: int) -> list[Stretch]:
-    """An extent in parts that are about equal, if it is larger than `step_bytes`."""
+    """Cut an extent that is larger than `step_bytes` into about equal parts."""
     parts = -(-extent.length_bytes // step_bytes)
     with closing(OpenSegment(extent.segment, extent.size_bytes)) as opened:
         places = [extent.first]

@@ -1,7 +1,4 @@
-"""Finding offsets by time: through time indexes, as far as they agree with the log, and the headers of batches.
-
-What a timestamp means to who asks is not known here.
-"""
+"""Finds offsets by time, by time indexes (if they agree with the log) and headers of batches."""
 
 from __future__ import annotations
 
@@ -22,10 +19,7 @@ ENTRY_TYPE = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 
 
 def offset_at(view: LogView, timestamp_ms: int, start: int) -> int | None:
-    """The first offset from `start` on whose timestamp is not before `timestamp_ms`; None if there is none.
-
-    Raises `OSError`.
-    """
+    """Return the first offset from `start` on whose timestamp is `timestamp_ms` or later, or None. Raise `OSError`."""
     for index, segment in enumerate(view.segments):
         is_last = index == len(view.segments) - 1
         if not is_last and view.segments[index + 1].base_offset <= start:
@@ -38,7 +32,7 @@ def offset_at(view: LogView, timestamp_ms: int, start: int) -> int | None:
 
 
 class _Search:
-    """Through one segment."""
+    """A search in one segment."""
 
     def __init__(self, opened: OpenSegment, timestamp_ms: int, start: int) -> None:
         self._opened = opened
@@ -47,7 +41,10 @@ class _Search:
         self._times, self._offsets = _entries(opened.segment)
 
     def offset(self, *, is_closed: bool) -> int | None:
-        """`is_closed` says that the time index has got its last entry, which is the largest timestamp of all."""
+        """Return the offset, or None.
+
+        With `is_closed`, the last entry of the time index has the segment's largest timestamp.
+        """
         older = int(np.searchsorted(self._times, self._timestamp_ms))
         if is_closed and 0 < len(self._times) == older and self._agrees(older - 1):
             return None
@@ -64,7 +61,7 @@ class _Search:
         return None
 
     def _agrees(self, entry: int) -> bool:
-        """Whether the log has the batch of an entry, with that timestamp."""
+        """Return whether the log has the batch of an entry, with that timestamp."""
         offset, opened = int(self._offsets[entry]), self._opened
         place = opened.place_of(offset)
         for _, header in steps(opened.file, place.position, opened.size_bytes, place.next_offset):
@@ -72,7 +69,10 @@ class _Search:
         return False
 
     def _within(self, position: int, header: BatchHeader, next_offset: int) -> int | None:
-        """The first record of a batch that qualifies. Of a damaged one the start, so that its reader meets it."""
+        """Return the first matching record of a batch.
+
+        Return the start of a damaged batch, so that a reader finds the damage.
+        """
         try:
             for record in records_in(stored_batch(self._opened.file, position, header)):
                 if record.timestamp >= self._timestamp_ms and record.offset >= self._start:
@@ -83,7 +83,7 @@ class _Search:
 
 
 def _entries(segment: SegmentFile) -> tuple[np.ndarray, np.ndarray]:
-    """(timestamp, offset) of a time index, both ascending; none if it contradicts itself. Raises `OSError`."""
+    """Return (timestamp, offset) of a time index, both ascending; none if it contradicts itself. Raise `OSError`."""
     entries = index_entries(segment.file(TIME_INDEX_SUFFIX), ENTRY_TYPE)
     times, offsets = entries["timestamp"].astype(np.int64), entries["offset"].astype(np.int64) + segment.base_offset
     if np.any(np.diff(times) <= 0) or np.any(np.diff(offsets) < 0):

@@ -1,1 +1,1 @@
-"""Rows of Arrow into batches of formats 0, 1 and 2, whole columns at a time."""
+"""From rows of Arrow to batches of formats 0, 1 and 2, whole columns at a time."""

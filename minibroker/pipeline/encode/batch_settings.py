@@ -1,7 +1,4 @@
-"""What goes into the encoder, and what comes out: the batches' settings, their producer, and the batches themselves.
-
-How they are made is in the other files; where they go is not known here.
-"""
+"""The encoder's input and output: the settings of batches, their producer, and the encoded batches."""
 
 from __future__ import annotations
 
@@ -15,18 +12,18 @@ LEVELS = {Compression.GZIP: (1, 9), Compression.LZ4: (1, 17), Compression.ZSTD: 
 
 
 class EncodeError(ValueError):
-    """Rows that cannot be written as they are asked to be, said in one line."""
+    """Rows that cannot be encoded with these settings. The message is one line."""
 
 
 @dataclass(frozen=True)
 class BatchSettings:
-    """How rows are written.
+    """How to encode rows.
 
     `magic` is the message format: 2, 1 or 0. A batch has at most `batch_bytes` before compression and at most
-    `batch_records` records, but always one. `level` is the codec's, None its default. With `timestamp_type` 1 (log
-    append time) a batch ends where the timestamp changes: it has one for all. `elide_attributes` leaves out the
-    attributes byte of each record (bit 7 of the batch says so, KIP-931). Formats 0 and 1 have no headers: rows with
-    some are refused, unless `drop_headers`. Raises `EncodeError` for what does not go together.
+    `batch_records` records, but at least one. `level` is the codec's; None is its default. With `timestamp_type` 1 (log
+    append time), a batch ends where the timestamp changes, as all its records share one. `elide_attributes` leaves out
+    the attributes byte of each record (bit 7 of the batch's attributes, KIP-931). Formats 0 and 1 have no headers: rows
+    with headers are refused unless `drop_headers` is set. Raise `EncodeError` for contradicting settings.
     """
 
     magic: int = MAGIC
@@ -41,7 +38,7 @@ class BatchSettings:
 
     def __post_init__(self) -> None:
         if self.magic not in (0, 1, MAGIC):
-            raise EncodeError(f"there is no message format {self.magic}: 0, 1 and 2 are")
+            raise EncodeError(f"there is no message format {self.magic}, only 0, 1 and 2")
         if self.magic < MAGIC and self.codec > Compression.LZ4:
             raise EncodeError(f"message format {self.magic} does not have the codec {self.codec.name.lower()}")
         if self.magic < MAGIC and self.elide_attributes:
@@ -55,14 +52,14 @@ class BatchSettings:
 
 
 def _has_level(codec: Compression, level: int) -> bool:
-    """Return whether the codec has this level in Kafka; gzip's -1 is its default."""
+    """Return whether Kafka's codec has this level; -1 is gzip's default."""
     levels = LEVELS.get(codec)
     return (codec == Compression.GZIP and level == -1) or (levels is not None and levels[0] <= level <= levels[1])
 
 
 @dataclass(frozen=True)
 class Producer:
-    """Whose batches they are; -1 is nobody. Sequences go on from `base_sequence`, by the distance of offsets."""
+    """The producer of batches; -1 is none. Sequences continue from `base_sequence`, by the distance of offsets."""
 
     producer_id: int = -1
     epoch: int = -1
@@ -71,9 +68,9 @@ class Producer:
 
 
 class Origin(NamedTuple):
-    """Where the rows from `start` on come from, up to those of the next one; no batch has rows of two.
+    """The producer of the rows from `start` to the next origin. A batch has the rows of only one origin.
 
-    Their last batch reaches to `last_offset`, beyond its last record, as after compaction; only in format 2.
+    Its last batch reaches to `last_offset`, beyond its last record, as after compaction; only in format 2.
     """
 
     start: int
@@ -83,7 +80,7 @@ class Origin(NamedTuple):
 
 
 class EncodedBatch(NamedTuple):
-    """A batch of format 2, or messages of format 0 or 1 one after another, in a wrapper if they are compressed."""
+    """A batch of format 2, or messages of format 0 or 1 one after another, in a wrapper if compressed."""
 
     data: bytes
     record_count: int

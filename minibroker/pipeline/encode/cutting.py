@@ -1,7 +1,4 @@
-"""Where batches begin and end, and how many of them are worked on at a time.
-
-What a row takes in a batch is known to the formats; nothing is encoded here.
-"""
+"""Cuts rows into batches, and batches into chunks that are encoded together. The formats know the sizes of rows."""
 
 from __future__ import annotations
 
@@ -18,11 +15,11 @@ from minibroker.protocol.records.batch import LOG_APPEND_TIME
 
 MAX_OFFSET_DELTA = 2**31 - 1
 
-_CHUNK_BYTES = 4 << 20  # what is worked on at once: it stays in the processor's caches, and bounds the memory
+_CHUNK_BYTES = 4 << 20  # fits into the processor's caches, and limits the memory
 
 
 class Chunk(NamedTuple):
-    """Rows from `start` up to `end`, and the first of them in each batch, counted from `start`."""
+    """The rows from `start` to before `end`, and the first row of each batch, counted from `start`."""
 
     start: int
     end: int
@@ -32,7 +29,10 @@ class Chunk(NamedTuple):
 def chunks(
     columns: Columns, sizes: Int64s, settings: BatchSettings, origins: Sequence[Origin], overhead_bytes: int
 ) -> Iterator[Chunk]:
-    """All rows in batches, some batches at a time. `sizes` is what each row takes at most, and a batch the overhead."""
+    """Yield all rows in batches, some batches at a time.
+
+    `sizes` are the rows' largest sizes in bytes; a batch also takes `overhead_bytes`.
+    """
     ends = np.cumsum(sizes)
     starts: list[int] = []
     done = 0
@@ -52,7 +52,7 @@ def _chunk(starts: list[int], end: int) -> Chunk:
 def _cuts(
     columns: Columns, ends: Int64s, limit_bytes: int, settings: BatchSettings, origins: Sequence[Origin]
 ) -> Iterator[tuple[int, int]]:
-    """(first row, row after the last) of each batch: as many rows as fit, and one that does not fit alone."""
+    """Yield (first row, row after the last) of each batch: as many rows as fit, but at least one."""
     most = len(columns) if settings.batch_records is None else settings.batch_records
     start = 0
     for stop in _breaks(columns, settings, origins):
@@ -68,7 +68,7 @@ def _cuts(
 
 
 def _breaks(columns: Columns, settings: BatchSettings, origins: Sequence[Origin]) -> list[int]:
-    """The rows before which a batch must end, the end itself among them."""
+    """Return the rows before which a batch must end, and the end of all rows."""
     starts = [origin.start for origin in origins[1:]]
     if settings.timestamp_type != LOG_APPEND_TIME:
         return [*starts, len(columns)]

@@ -1,6 +1,6 @@
-"""Rows of Arrow into batches as they lie in a log or a Produce request: the one door to the formats.
+"""The encoder: from rows of Arrow to batches as they are in a log or a Produce request.
 
-It knows nothing of logs, brokers or Spark. Records become no objects: whole columns are worked on at a time.
+It knows nothing of logs, brokers or Spark. Records never become objects: it works on whole columns.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _NOBODY = Producer()
 def encode(
     rows: pa.RecordBatch, settings: BatchSettings, producer: Producer = _NOBODY, base_offset: int | None = 0
 ) -> Iterator[EncodedBatch]:
-    """The batches of rows, in their order; none for no rows.
+    """Yield the batches of the rows, in order; none if there are no rows.
 
-    Columns: `value`, and if they are there `key`, `timestamp` (null: -1), `headers` and `offset`; others are not looked
-    at. Records get the offsets from `base_offset` on; if that is None they keep those of the column `offset`, which
-    must rise and may have gaps. Raises `EncodeError`, of which some only when the batches are taken.
+    It uses the column `value`, and if they exist `key`, `timestamp` (null: -1), `headers` and `offset`. Records get
+    offsets from `base_offset` on. If that is None they keep those of the column `offset`, which must rise and may have
+    gaps. Raise `EncodeError`, in some cases only while batches are taken.
     """
     return encode_origins(rows, settings, [Origin(0, producer, settings.leader_epoch)], base_offset)
 
@@ -41,9 +41,9 @@ def encode(
 def encode_origins(
     rows: pa.RecordBatch, settings: BatchSettings, origins: Sequence[Origin], base_offset: int | None = None
 ) -> Iterator[EncodedBatch]:
-    """The batches of rows of several producers; the first origin starts at row 0, and each later than the one before.
+    """Encode rows of several producers as `encode` does, but much faster than with one call for each.
 
-    As `encode`, but much faster than that for each of them. Raises `EncodeError`.
+    The first origin starts at row 0, and each one after the one before it. Raise `EncodeError`.
     """
     if settings.magic < MAGIC and any(origin.producer != _NOBODY for origin in origins):
         raise EncodeError(f"message format {settings.magic} has no producer ids and no transactions")

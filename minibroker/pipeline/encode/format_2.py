@@ -1,11 +1,11 @@
-"""Columns of rows into batches of format 2: the bytes of many records at once, then a header before each batch.
+"""Encodes columns as batches of format 2: the bytes of many records at once, then a header before each batch.
 
-Where batches are cut is said in `cutting.py`; the layout of records is drawn in `minibroker.protocol.records.record`.
+`cutting.py` cuts the batches. The layout of records is drawn in `minibroker.protocol.records.record`.
 
     |varints: length, (attributes 0), timestamp delta, offset delta, key length|key|value length|value|headers|
 
-Each part is a column of binary values. Joined row by row, their data lies in one buffer, record after record: that
-buffer is the payload of the batches, and no record is an object.
+Each part is a column of binary values. When they are joined row by row, one buffer has the data, record after record.
+It is the payload of the batches.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _CRC = Struct(">I")
 
 
 def encode_batches(columns: Columns, settings: BatchSettings, origins: Sequence[Origin]) -> Iterator[EncodedBatch]:
-    """The batches of at least one row. Raises `EncodeError`."""
+    """Yield the batches of at least one row. Raise `EncodeError`."""
     blocks = None if columns.headers is None else header_blocks(columns.headers)
     sizes = largest_sizes(columns, blocks, settings.elide_attributes)
     writer = _Writer(columns, settings, origins)
@@ -74,13 +74,13 @@ def encode_batches(columns: Columns, settings: BatchSettings, origins: Sequence[
 
 
 class _Writer:
-    """Puts headers before the records of batches, compressed if they are to be. Batches come in their order."""
+    """Puts headers before the records of batches, and compresses them. Batches must be in order."""
 
     def __init__(self, columns: Columns, settings: BatchSettings, origins: Sequence[Origin]) -> None:
         self._columns = columns
         self._settings = settings
         self._origins = origins
-        self._next = 0  # the origin that comes next
+        self._next = 0  # the index of the next origin
         self._attributes = (
             settings.codec
             | (TIMESTAMP_TYPE_BIT if settings.timestamp_type == LOG_APPEND_TIME else 0)
@@ -88,7 +88,7 @@ class _Writer:
         )
 
     def batches(self, chunk: Chunk, payload: Payload) -> Iterator[EncodedBatch]:
-        """The batches of a chunk of the rows."""
+        """Yield the batches of a chunk."""
         columns = self._columns.slice(chunk.start, chunk.end)
         starts = chunk.starts
         ends = np.append(starts[1:], len(columns))
@@ -110,13 +110,13 @@ class _Writer:
             yield EncodedBatch(data, end - start, base_offset, last_offset, times[1], sequence)
 
     def _origin(self, start: int) -> Origin:
-        """That of the batch that begins with the row `start`."""
+        """Return the origin of the batch that begins with the row `start`."""
         while self._next < len(self._origins) and self._origins[self._next].start <= start:
             self._next += 1
         return self._origins[self._next - 1]
 
     def _reach(self, origin: Origin, end: int, base_offset: int, last_offset: int) -> int:
-        """The last offset of a batch that ends before the row `end`. Raises `EncodeError`."""
+        """Return the last offset of a batch that ends before the row `end`. Raise `EncodeError`."""
         limit = self._origins[self._next].start if self._next < len(self._origins) else len(self._columns)
         if origin.last_offset is None or end != limit:
             return last_offset
@@ -145,27 +145,27 @@ class _Writer:
 
 
 class Payload(NamedTuple):
-    """The records of batches, one after another in `data`; batch i lies from `positions[i]` to `positions[i + 1]`."""
+    """The records of batches, one after another in `data`. Batch i is from `positions[i]` to `positions[i + 1]`."""
 
     data: memoryview
     positions: list[int]
 
 
 class HeaderBlocks(NamedTuple):
-    """The headers of rows as they lie behind the value: count and all; `sizes` are their bytes."""
+    """The encoded headers of each row, with their count; `sizes` are in bytes."""
 
     data: pa.BinaryArray
     sizes: Int64s
 
     def slice(self, start: int, end: int) -> HeaderBlocks:
-        """Return the blocks of the rows from `start` up to `end`."""
+        """Return the blocks of the rows from `start` to before `end`."""
         return HeaderBlocks(self.data.slice(start, end - start), self.sizes[start:end])
 
 
 def header_blocks(headers: pa.ListArray) -> HeaderBlocks:
-    """The headers of each row. Raises `EncodeError` for one without a key.
+    """Encode the headers of each row. Raise `EncodeError` if one has no key.
 
-    They are written as if each were a row of its own; as those of a row lie together then, they are one slice.
+    First each header is a row; as those of a row are adjacent, they then become one slice.
     """
     counts = header_counts(headers)
     keys, values = _header_fields(headers)
@@ -181,7 +181,7 @@ def header_blocks(headers: pa.ListArray) -> HeaderBlocks:
 
 
 def _header_fields(headers: pa.ListArray) -> tuple[pa.BinaryArray, pa.BinaryArray]:
-    """Keys and values of all headers, one after another."""
+    """Return the keys and the values of all headers, one after another."""
     keys, values = pc.list_flatten(headers).flatten()[:2]
     if keys.null_count:
         raise EncodeError("a header without a key: only its value may be null")
@@ -189,7 +189,7 @@ def _header_fields(headers: pa.ListArray) -> tuple[pa.BinaryArray, pa.BinaryArra
 
 
 def largest_sizes(columns: Columns, blocks: HeaderBlocks | None, is_elided: bool) -> Int64s:
-    """Return the most bytes that each row takes as a record in any batch. Raises `EncodeError` for 2 GiB."""
+    """Return the largest size of each row as a record in any batch, in bytes. Raise `EncodeError` from 2 GiB on."""
     span = int(columns.offsets[-1] - columns.offsets[0])
     times = columns.timestamps_ms
     time_span = int(times.max()) - int(times.min())
@@ -203,7 +203,7 @@ def largest_sizes(columns: Columns, blocks: HeaderBlocks | None, is_elided: bool
 
 
 def encode_records(columns: Columns, blocks: HeaderBlocks | None, starts: Int64s, is_elided: bool) -> Payload:
-    """The records of batches that begin at the rows `starts`, the first of which is 0."""
+    """Return the records of the batches that begin at the rows `starts`, of which the first is 0."""
     counts = np.diff(starts, append=len(columns))
     timestamp_deltas = zigzag(columns.timestamps_ms - np.repeat(columns.timestamps_ms[starts], counts))
     offset_deltas = zigzag(columns.offsets - np.repeat(columns.offsets[starts], counts))
@@ -225,11 +225,11 @@ def encode_records(columns: Columns, blocks: HeaderBlocks | None, starts: Int64s
 
 
 def slices(payload: Payload) -> Iterator[memoryview]:
-    """The payload of each batch."""
+    """Yield the payload of each batch."""
     for start, end in pairwise(payload.positions):
         yield payload.data[start:end]
 
 
 def _sizes(lengths: Int64s) -> Int64s:
-    """Return the bytes of keys or values of these lengths with their length before them; -1 is null."""
+    """Return the sizes of keys or values of these lengths (-1: null) with their length before them."""
     return sizes_of(zigzag(lengths)) + np.maximum(lengths, 0)

@@ -1,7 +1,4 @@
-"""The columns of rows that are to be written, in the one form that the formats take them in.
-
-What their bytes become is in `format_2.py` and `message_encoding.py`; where batches are cut is in `cutting.py`.
-"""
+"""The columns of the rows to encode, converted to one form for all formats."""
 
 from __future__ import annotations
 
@@ -22,7 +19,10 @@ _EMPTY = pa.scalar(b"", pa.binary())
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Rows by column: key and value binary, times in ms (-1: none), rising offsets; `headers` None if none has some."""
+    """Rows by column: key and value binary, times in ms (-1: none), rising offsets.
+
+    `headers` is None if no row has any.
+    """
 
     key: pa.BinaryArray
     value: pa.BinaryArray
@@ -34,7 +34,7 @@ class Columns:
         return len(self.offsets)
 
     def slice(self, start: int, end: int) -> Columns:
-        """The rows from `start` up to `end`; nothing is copied."""
+        """Return the rows from `start` to before `end`, without a copy."""
         headers = None if self.headers is None else self.headers.slice(start, end - start)
         return Columns(
             self.key.slice(start, end - start),
@@ -46,10 +46,10 @@ class Columns:
 
 
 def columns_of(rows: pa.RecordBatch, base_offset: int | None) -> Columns:
-    """The columns of rows: `value`, and as far as there are such columns `key`, `timestamp`, `headers` and `offset`.
+    """Return the columns of rows: `value`, and if they exist `key`, `timestamp`, `headers` and `offset`.
 
-    Offsets go on from `base_offset`, one after the other, or are given. Raises `EncodeError` for a column of another
-    type, given offsets that do not rise, and headers without a key.
+    Offsets are consecutive from `base_offset` on, or those of the column. Raise `EncodeError` for a column of another
+    type, offsets that do not rise, and headers without a key.
     """
     if base_offset is None:
         offsets = _given_offsets(rows)
@@ -59,13 +59,13 @@ def columns_of(rows: pa.RecordBatch, base_offset: int | None) -> Columns:
 
 
 def lengths_of(column: pa.BinaryArray) -> Int64s:
-    """The bytes of each value, -1 for null."""
+    """Return the length of each value in bytes; -1 for null."""
     lengths: Int64s = pc.binary_length(column).fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
     return lengths
 
 
 def header_counts(headers: pa.ListArray) -> Int64s:
-    """How many headers each row has; null is none."""
+    """Return how many headers each row has; 0 for null."""
     counts: Int64s = pc.list_value_length(headers).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     return counts
 
@@ -86,7 +86,7 @@ def _is_other_binary(kind: pa.DataType) -> bool:
 
 
 def _timestamps(rows: pa.RecordBatch) -> Int64s:
-    """Times in ms; a null, or no such column, is -1."""
+    """Return times in ms; -1 for null, or without the column."""
     column = _column(rows, "timestamp")
     if column is None or pa.types.is_null(column.type):
         return np.full(rows.num_rows, NO_TIMESTAMP, np.int64)
@@ -103,7 +103,7 @@ def _timestamps(rows: pa.RecordBatch) -> Int64s:
 
 
 def _milliseconds(column: pa.TimestampArray) -> Int64s:
-    """Return times in milliseconds; what is finer is dropped downwards, also before 1970."""
+    """Return times in ms, rounded down, also before 1970."""
     per_second = {"s": 1, "ms": 1000, "us": 1000_000, "ns": 1000_000_000}[column.type.unit]
     numbers: Int64s = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     times = numbers * (1000 // per_second) if per_second <= 1000 else numbers // (per_second // 1000)
@@ -137,13 +137,13 @@ def _column(rows: pa.RecordBatch, name: str) -> pa.Array | None:
 
 
 def join(*parts: pa.BinaryArray | pa.BinaryScalar) -> pa.BinaryArray:
-    """Join the columns' values in each row into one value; nulls are nothing. Its data buffer is all rows.
+    """Join the columns' values in each row into one value; null is empty. The result's data buffer has all rows.
 
-    All of it must be less than 2 GiB.
+    The data must be smaller than 2 GiB.
     """
     return pc.binary_join_element_wise(*parts, _EMPTY, null_handling="replace", null_replacement=b"")
 
 
 def offsets_of(column: pa.BinaryArray) -> NDArray[np.int32]:
-    """Where the values of a column begin in its data, and where the last ends."""
+    """Return where the values of a column begin in its data, and where the last one ends."""
     return np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]

@@ -1,11 +1,11 @@
-"""Columns of rows into messages of formats 0 and 1, each with its checksum, one after another or in wrappers.
+"""Encodes columns as messages of formats 0 and 1, each with its checksum, one after another or in wrappers.
 
-The layout is drawn in `minibroker.protocol.records.message`, and what a wrapper is in `message_set.py` beside it.
+`minibroker.protocol.records` draws the layouts: messages in `message.py`, wrappers in `message_set.py`.
 
     |offset, size, crc, magic, attributes, (timestamp), key length|key|value length|value|
 
-What has a fixed width is an item of a structured array for each row. Joined with keys and values it is all messages, in
-which only the checksums are missing.
+The fields of fixed width are a structured array with an item for each row. Joined with keys and values, it has all
+messages; only the checksums are missing.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _MAX_MESSAGE_BYTES = 2**31 - 1 - LOG_OVERHEAD_BYTES
 
 
 def encode_messages(columns: Columns, settings: BatchSettings, origins: Sequence[Origin]) -> Iterator[EncodedBatch]:
-    """The messages of at least one row. Raises `EncodeError`."""
+    """Yield the messages of at least one row. Raise `EncodeError`."""
     if columns.headers is not None and not settings.drop_headers:
         raise EncodeError(f"message format {settings.magic} has no headers, and there are rows with some")
     sizes = _sizes(columns, settings.magic)
@@ -69,7 +69,7 @@ def _sizes(columns: Columns, magic: int) -> Int64s:
 def _messages(
     columns: Columns, sizes: Int64s, offsets: Int64s, settings: BatchSettings
 ) -> tuple[NDArray[np.uint8], Int64s]:
-    """All messages, one after another, and where each begins."""
+    """Return all messages, one after another, and where each begins."""
     heads = np.zeros(len(columns), _HEADS[settings.magic])
     heads["offset"] = offsets
     heads["size"] = sizes - LOG_OVERHEAD_BYTES
@@ -91,7 +91,7 @@ def _attributes(settings: BatchSettings) -> int:
 
 
 def _fixed(values: NDArray[np.generic]) -> pa.FixedSizeBinaryArray:
-    """The bytes of each item of an array as a binary value."""
+    """Return the bytes of each item of an array as a binary value."""
     offsets = np.arange(len(values) + 1, dtype=np.int32) * values.dtype.itemsize
     return pa.Array.from_buffers(
         pa.binary(), len(values), [None, pa.py_buffer(offsets), pa.py_buffer(values.view(np.uint8))]
@@ -99,7 +99,7 @@ def _fixed(values: NDArray[np.generic]) -> pa.FixedSizeBinaryArray:
 
 
 def _put_checksums(data: NDArray[np.uint8], positions: Int64s) -> None:
-    """Set the checksum of each message: CRC-32 of what follows it."""
+    """Set the checksum of each message: CRC-32 of the bytes that follow it."""
     view = data.data
     checksums = [crc32(view[start + MAGIC_POSITION : end]) for start, end in pairwise(positions.tolist())]
     octets = np.array(checksums, ">u4").view(np.uint8).reshape(-1, 4)
@@ -109,7 +109,7 @@ def _put_checksums(data: NDArray[np.uint8], positions: Int64s) -> None:
 def _sets(
     columns: Columns, starts: Int64s, data: memoryview, positions: list[int], settings: BatchSettings
 ) -> Iterator[EncodedBatch]:
-    """The messages that belong together; `positions` is where the first of each set lies."""
+    """Yield sets of messages. `positions` is where the first message of each set begins."""
     last = np.append(starts[1:], len(columns)) - 1
     facts = zip(
         pairwise([*positions, len(data)]),
@@ -126,7 +126,7 @@ def _sets(
 
 
 def _wrapped(messages: memoryview, last_offset: int, timestamp_ms: int, settings: BatchSettings) -> bytes:
-    """The messages as they are, or the wrapper whose value they are."""
+    """Return the messages as they are, or in a compressed wrapper."""
     if settings.codec == Compression.NONE:
         return bytes(messages)
     value = compress(settings.codec, messages, settings.level)

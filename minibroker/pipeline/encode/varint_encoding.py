@@ -1,6 +1,6 @@
-"""Zigzag varints of whole columns: the numbers of a row, one after another, as one binary value a row.
+"""Zigzag varints of whole columns: the numbers of a row become one binary value, one after another.
 
-What the numbers mean is `format_2.py`'s business; varints one at a time are in `minibroker.protocol.records.varints`.
+`minibroker.protocol.records.varints` encodes single varints.
 """
 
 from __future__ import annotations
@@ -14,17 +14,16 @@ from numpy.typing import NDArray
 Int64s = NDArray[np.int64]
 UInt64s = NDArray[np.uint64]
 
-_BITS = 7  # a byte
-_MAX_BYTES = 10
+_BITS = 7  # of each byte
 
 
 def zigzag(values: Int64s) -> UInt64s:
-    """The unsigned numbers that stand for signed ones: 0, -1, 1, -2 are 0, 1, 2, 3."""
+    """Return the zigzag form of signed numbers: 0, -1, 1, -2 become 0, 1, 2, 3."""
     return ((values << 1) ^ (values >> 63)).view(np.uint64)
 
 
 def sizes_of(numbers: UInt64s) -> Int64s:
-    """How many bytes each takes as a varint: 1 to 10."""
+    """Return the size of each number as a varint: 1 to 10 bytes."""
     sizes = np.ones(len(numbers), np.int64)
     for size in range(1, _width(numbers)):
         sizes += numbers >= np.uint64(1 << _BITS * size)
@@ -32,14 +31,14 @@ def sizes_of(numbers: UInt64s) -> Int64s:
 
 
 def size_of(number: int) -> int:
-    """How many bytes an unsigned number takes as a varint."""
+    """Return the size of an unsigned number as a varint, in bytes."""
     return max(1, -(-number.bit_length() // _BITS))
 
 
 def rows_of_varints(columns: Sequence[UInt64s]) -> pa.BinaryArray:
-    """A binary value a row: the varints of the row's numbers, in the order of the columns.
+    """Return a binary value for each row: the varints of the row's numbers, in the order of the columns.
 
-    They are written into a table with as many bytes a row as the longest need, of which those that are used are taken.
+    They are written into a table with the longest row's size for each row; then the used bytes are taken out of it.
     """
     count = len(columns[0])
     widths = [_width(column) for column in columns]
@@ -60,7 +59,7 @@ def _width(numbers: UInt64s) -> int:
 
 
 def _write(numbers: UInt64s, table: NDArray[np.uint8], used: NDArray[np.bool_]) -> None:
-    """Write the varints of a column; all bytes but a varint's last have the top bit."""
+    """Write the varints of a column. All bytes of a varint but the last have the top bit set."""
     width = table.shape[1]
     for byte in range(width):
         if byte:

@@ -1,4 +1,4 @@
-"""The jobs on the two tables: each a function from DataFrame to DataFrame, and what runs it to its end.
+"""The jobs on the two tables: functions from DataFrame to DataFrame, and the code that runs them.
 
-Their commands are in `minibroker.cli`; how a log is read is in `pipeline.sources`.
+Their commands are in `minibroker.cli`; `pipeline.sources` reads the log.
 """

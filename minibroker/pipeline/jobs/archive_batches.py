@@ -1,14 +1,15 @@
-"""How the batches of a stream get into an archive: each whole and once, through crashes at any moment.
+"""Writes the batches of a stream into an archive: each one whole and once, despite crashes at any moment.
 
-Which rows they are is decided in `archive`. A batch goes through these states, each reached by a rename:
+`archive` makes the rows. A batch goes through these states, each reached by a rename:
 
-    _archive/staging/<batch>/data/...         being written by Spark's tasks; after a crash it is written anew
-    _archive/staging/<batch>/written          all is written and counted; a crash from here on is rolled forward
+    _archive/staging/<batch>/data/...         being written by Spark's tasks; after a crash it is written again
+    _archive/staging/<batch>/written          all is written and counted; after a crash the next run goes on from here
     topic=<topic>/date=<date>/<file>          each file is moved to its place
-    _archive/batches/<batch>                  done: the stream may ask for the batch again, and nothing happens
+    _archive/batches/<batch>                  done: if the stream repeats the batch, nothing happens
 
-So the files in their places are plain Parquet: a directory that anything can read, that can be moved and pruned by
-date. Spark's own file sink keeps instead a list of the files that count, which ties them to their place and to Spark.
+So the result is a plain directory of Parquet files: any program can read it, and it can be moved and pruned by date.
+Spark's own file sink instead keeps a list of the valid files, which only Spark understands, and which contains their
+paths.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ if TYPE_CHECKING:
 HOME: Final = "_archive"
 STAGING: Final = f"{HOME}/staging"
 DONE: Final = f"{HOME}/batches"
-# A task writes a file for each topic and date that it meets. The splits of a log are small, so that reading is spread
-# well; this many of them make a file of a size that readers of Parquet like.
+# A task writes a file for each topic and date in its rows. The splits of a log are small, so that tasks are balanced;
+# this many of them give a good size for a Parquet file.
 SPLITS_PER_TASK: Final = 2
 TIMESTAMP_SETTING: Final = ("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")  # Spark's INT96 is deprecated
 
 
 class ArchiveError(Exception):
-    """An archive, or its checkpoint, cannot be continued like this: one line."""
+    """An archive or its checkpoint cannot be continued. The message is one line."""
 
 
 class Noted(NamedTuple):
@@ -45,12 +46,12 @@ class Noted(NamedTuple):
     totals: Totals
 
     def text(self) -> str:
-        """Return the text that a file holds."""
+        """Return the content of the file."""
         return json.dumps({"query": self.query, "totals": self.totals.as_json()})
 
     @classmethod
     def of(cls, text: str, where: str) -> Noted:
-        """From such a file. Raises `ArchiveError`."""
+        """Read a note from a file's content; `where` is for messages. Raise `ArchiveError`."""
         try:
             parsed = json.loads(text)
             return cls(parsed["query"], Totals.from_json(parsed["totals"]))
@@ -71,15 +72,15 @@ def queries_of(files: HadoopFiles) -> set[str]:
 
 
 class ArchiveBatches:
-    """Puts the batches of one stream into an archive; `written` is what this object has put there, `totals` is all.
+    """Puts the batches of one stream into an archive. `written` counts this object's batches, `totals` all.
 
-    To be called as `foreachBatch` does: with batches that follow one another, the last one perhaps again.
+    Calls must follow the order of batches, as those of `foreachBatch` do; the last batch may be repeated.
     """
 
     def __init__(self, files: HadoopFiles, compression: str = "zstd") -> None:
         self.files = files
         self.compression = compression
-        self.query = ""  # the stream's id, to be set before the first batch
+        self.query = ""  # the stream's id, set before the first batch
         self.written = Totals()
         self._journal = Journal(files, DONE)
         newest = self._journal.newest()
@@ -87,7 +88,7 @@ class ArchiveBatches:
         self.totals = Noted.of(newest[1], files.url(DONE)).totals if newest else Totals()
 
     def put(self, rows: DataFrame, batch: int) -> None:
-        """Put a batch into the archive, or what is missing of it; rows are those of `archived`."""
+        """Put a batch into the archive, or the missing part of it. `rows` are those of `archived`."""
         staging = f"{STAGING}/{batch:0{Journal.DIGITS}}"
         if batch > self.batch:
             if not self.files.exists(f"{staging}/written"):
@@ -96,16 +97,16 @@ class ArchiveBatches:
         self.files.delete(staging)
 
     def _write(self, rows: DataFrame, staging: str) -> None:
-        """All of a batch into files apart, however far an earlier attempt came."""
+        """Write all rows of a batch into staging files, whatever an earlier attempt has written."""
         self.files.delete(staging)
         data = f"{staging}/data"
-        rows.sparkSession.conf.set(*TIMESTAMP_SETTING)  # the stream's own copy of the session
+        rows.sparkSession.conf.set(*TIMESTAMP_SETTING)  # only in the stream's own copy of the session
         ordered = _in_few_tasks(rows).sortWithinPartitions(*ORDER)
         ordered.write.partitionBy(*DIRECTORIES).option("compression", self.compression).parquet(self.files.url(data))
         self.files.write(f"{staging}/written", Noted(self.query, self._counted(rows, data)).text())
 
     def _counted(self, rows: DataFrame, data: str) -> Totals:
-        """Count what is in the files by reading them: that shows, too, that they can be read."""
+        """Count the rows in the files by reading them, which also shows that they can be read."""
         written = rows.sparkSession.read.schema(COLUMNS).parquet(self.files.url(data))
         counts = written.groupBy("topic", "partition").agg(*_counts()).collect()
         partitions = {TopicPartition(row[0], row[1]): Written(*row[2:]) for row in counts}
@@ -113,7 +114,7 @@ class ArchiveBatches:
         return Totals(partitions, len(files), sum(file.size_bytes for file in files))
 
     def _move(self, staging: str, batch: int) -> None:
-        """The files of a batch that is written go to their places, those that are not there yet."""
+        """Move the files of a written batch to their places, unless they are there already."""
         noted = Noted.of(self.files.read(f"{staging}/written"), self.files.url(staging))
         data = f"{staging}/data"
         for file in self._parquet(data):
@@ -128,7 +129,7 @@ class ArchiveBatches:
 
 
 def _in_few_tasks(rows: DataFrame) -> DataFrame:
-    """The same rows in fewer partitions, each of neighbouring ones, so that there are not too many files."""
+    """Return the rows in fewer partitions of neighbouring ones, so that there are fewer files."""
     splits: int = rows._jdf.rdd().getNumPartitions()
     tasks = max(ceil(splits / SPLITS_PER_TASK), rows.sparkSession.sparkContext.defaultParallelism)
     return rows.coalesce(tasks) if tasks < splits else rows

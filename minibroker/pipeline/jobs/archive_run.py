@@ -1,7 +1,7 @@
-"""A run of the archive: begun where the last one ended, refused where it cannot go on, ended or killed at any time.
+"""A run of the archive. It continues the last run, or refuses to, and may be killed at any time.
 
-What a batch of it does is in `archive_batches`. A checkpoint of Spark's says how far the stream has come; beside the
-archive's files there is noted of which topics it is, so that no other log is continued as if it were the same.
+`archive_batches` writes its batches. Spark's checkpoint has the stream's position. The archive has a note of its
+topics' ids, so that a run cannot continue with another log by mistake.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ CHECKPOINT: Final = f"{HOME}/checkpoint"
 
 
 class ArchiveRun:
-    """A stream of records into an archive; `query` is Spark's, `batches.written` what it has written so far."""
+    """A stream of records into an archive.
+
+    `query` is Spark's; `batches.written` counts what this run has written so far.
+    """
 
     def __init__(
         self,
@@ -36,11 +39,11 @@ class ArchiveRun:
         interval: str | None = None,
         compression: str = "zstd",
     ) -> None:
-        """Begin, or go on; the stream then runs by itself.
+        """Begin or continue; the stream then runs by itself.
 
-        `records` is a streaming DataFrame of the records table with headers. `topic_ids` say by topic which log it is:
-        the topic's id, or what else tells logs of the same name apart. Without an `interval` ("30 seconds") the run
-        ends when it has all that there is at its start. Raises `ArchiveError`.
+        `records` is a streaming DataFrame of the records table with headers. `topic_ids` has for each topic its id, or
+        another text that identifies its log. Without an `interval` ("30 seconds"), the run ends when it has read all
+        that exists at its start. Raise `ArchiveError`.
         """
         spark = records.sparkSession
         files = HadoopFiles(spark, path)
@@ -55,7 +58,7 @@ class ArchiveRun:
         self.query: StreamingQuery = trigger.start()
 
     def stop(self) -> None:
-        """End the stream, in the middle of a batch too: the next run begins that again."""
+        """End the stream, even within a batch: the next run begins that batch again."""
         self.query.stop()
 
     def _put(self, rows: DataFrame, batch: int) -> None:
@@ -68,18 +71,19 @@ class ArchiveRun:
 
 
 def _require_archive(files: HadoopFiles) -> None:
-    """Raise `ArchiveError` if there is something at the path that is no archive."""
+    """Raise `ArchiveError` if the path has something that is not an archive."""
     if files.is_file():
         raise ArchiveError(f"{files.root} is a file")
     strangers = [name for name in files.names() if not name.startswith((".", "_"))]
     if strangers and not files.exists(HOME):
-        raise ArchiveError(f"{files.root} is no archive, and not empty: it has {strangers[0]}")
+        raise ArchiveError(f"{files.root} is not an archive, and not empty: it has {strangers[0]}")
 
 
 def _require_checkpoint(files: HadoopFiles, checkpoint: HadoopFiles) -> None:
-    """Raise `ArchiveError` unless archive and checkpoint are of one stream, or both new.
+    """Raise `ArchiveError` unless archive and checkpoint belong to one stream, or are both new.
 
-    With another checkpoint the archive would be given records twice, or, as batches are known by number, some never.
+    With another checkpoint the archive would get records twice. As batches are known by number, it could also miss
+    some.
     """
     queries, query = queries_of(files), _query_of(checkpoint)
     if queries and query is None:
@@ -91,7 +95,7 @@ def _require_checkpoint(files: HadoopFiles, checkpoint: HadoopFiles) -> None:
 
 
 def _note_topics(files: HadoopFiles, topic_ids: Mapping[str, str]) -> None:
-    """Note of which topics the archive is, with those that come to it. Raises `ArchiveError` if they are others."""
+    """Note the ids of the archive's topics, new ones included. Raise `ArchiveError` if they are other topics."""
     journal = Journal(files, SOURCES)
     newest = journal.newest()
     known: dict[str, str] = json.loads(newest[1]) if newest and queries_of(files) else {}
@@ -107,7 +111,7 @@ def _note_topics(files: HadoopFiles, topic_ids: Mapping[str, str]) -> None:
 
 
 def _query_of(checkpoint: HadoopFiles) -> str | None:
-    """The id of the stream that a checkpoint is of, None if there is no checkpoint."""
+    """Return the id of the stream of a checkpoint, or None if there is no checkpoint."""
     if not checkpoint.exists("metadata"):
         return None
     try:

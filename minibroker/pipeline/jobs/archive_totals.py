@@ -1,7 +1,4 @@
-"""What an archive holds, counted: records, bytes and offsets of each partition, and the files they are in.
-
-How rows get there is `archive_batches`' business; this is plain data, and its JSON.
-"""
+"""The totals of an archive: records, bytes and offsets of each partition, and the files with them."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from minibroker.pipeline.log_source import TopicPartition
 
 
 class Written(NamedTuple):
-    """The records that were written of one partition of a topic; `payload_bytes` are those of keys and values."""
+    """The records that were written of one partition. `payload_bytes` counts keys and values."""
 
     records: int
     payload_bytes: int
@@ -21,14 +18,14 @@ class Written(NamedTuple):
     last_offset: int
 
     def and_then(self, later: Written) -> Written:
-        """This and what came after it."""
+        """Return the sum of this and what was written later."""
         first, last = min(self.first_offset, later.first_offset), max(self.last_offset, later.last_offset)
         return Written(self.records + later.records, self.payload_bytes + later.payload_bytes, first, last)
 
 
 @dataclass
 class Totals:
-    """The totals of what was written, by partition of a topic, and the files that hold it."""
+    """The totals by partition of a topic, and the files."""
 
     partitions: dict[TopicPartition, Written] = field(default_factory=dict)
     files: int = 0
@@ -36,16 +33,16 @@ class Totals:
 
     @property
     def records(self) -> int:
-        """Of all partitions."""
+        """The number of records of all partitions."""
         return sum(written.records for written in self.partitions.values())
 
     @property
     def payload_bytes(self) -> int:
-        """Of all partitions."""
+        """The bytes of keys and values of all partitions."""
         return sum(written.payload_bytes for written in self.partitions.values())
 
     def add(self, later: Totals) -> None:
-        """Count in what was written besides."""
+        """Add what was written later."""
         for partition, written in later.partitions.items():
             known = self.partitions.get(partition)
             self.partitions[partition] = known.and_then(written) if known else written
@@ -53,7 +50,7 @@ class Totals:
         self.file_bytes += later.file_bytes
 
     def as_json(self) -> dict[str, Any]:
-        """For a file of the archive, and for the report of a run."""
+        """Return the totals as JSON, for a file of the archive and for the report of a run."""
         rows = [
             {"topic": partition.topic, "partition": partition.partition, **written._asdict()}
             for partition, written in sorted(self.partitions.items())
@@ -62,7 +59,7 @@ class Totals:
 
     @classmethod
     def from_json(cls, parsed: Mapping[str, Any]) -> Totals:
-        """The totals of such a file. Raises `KeyError` and `TypeError` for what is none."""
+        """Return the totals from such a file. Raise `KeyError` or `TypeError` if it is malformed."""
         partitions = {
             TopicPartition(row["topic"], row["partition"]): Written(*(row[name] for name in Written._fields))
             for row in parsed["partitions"]

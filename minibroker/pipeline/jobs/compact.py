@@ -1,7 +1,6 @@
-"""The job `compact`: the latest record of each key, as Spark sees it, and how much of a log that would leave.
+"""The job `compact`: the latest record of each key, computed by Spark, and how much of a log would remain.
 
-It is a view, and a yardstick for the broker's cleaner, which it is compared with in tests; it changes no log. A key is
-one of a partition, as for the cleaner.
+It changes no log. Tests compare the broker's cleaner with it. Keys are compared within a partition, as by the cleaner.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ PARTITION: Final = KEY[:2]
 
 
 def compact(records: DataFrame, *, tombstones: bool = True) -> DataFrame:
-    """The latest record of each key of each partition, with the columns of `records`.
+    """Return the latest record of each key of each partition, with the columns of `records`.
 
-    Records without a key go, as the cleaner has it. `tombstones` says whether those stay whose latest value is null:
-    the cleaner keeps them for `delete.retention.ms`. What was aborted must not be in `records`
-    (`isolation.level=read_committed`), as it is no value.
+    Records without a key are dropped, as by the cleaner. `tombstones` is whether keys with a null value stay: the
+    cleaner keeps them for `delete.retention.ms`. `records` must not have aborted records
+    (`isolation.level=read_committed`).
     """
     from pyspark.sql import functions as F
 
@@ -31,10 +30,10 @@ def compact(records: DataFrame, *, tombstones: bool = True) -> DataFrame:
 
 
 def savings(records: DataFrame, *, tombstones: bool = True) -> DataFrame:
-    """How much `compact` would leave of each partition, a row each, from one pass over the records.
+    """Return how much `compact` would leave of each partition, one row for each, by one pass over the records.
 
     Columns: topic, partition, records, keyless, keys, tombstones (keys whose latest value is null), keptRecords, bytes
-    (of keys and values), keptBytes, savedShare (of the bytes, 0 to 1; null where there are none).
+    (of keys and values), keptBytes, savedShare (of the bytes, 0 to 1; null if there are none).
     """
     from pyspark.sql import functions as F
 
@@ -60,7 +59,7 @@ def savings(records: DataFrame, *, tombstones: bool = True) -> DataFrame:
 
 
 def write_compacted(compacted: DataFrame, path: str) -> None:
-    """Write the rows as an archive is written, so that they can be replayed. `path` must not exist."""
+    """Write the rows in the form of an archive, so that they can be replayed. `path` must not exist."""
     from minibroker.pipeline.jobs.archive import DIRECTORIES, archived
 
     archived(compacted).write.partitionBy(*DIRECTORIES).parquet(path)

@@ -1,6 +1,6 @@
-"""The few operations on files that jobs need, on whatever file system Spark can write to (local, HDFS, object stores).
+"""File operations for jobs, on all file systems that Spark can write to (local, HDFS, object stores).
 
-They run in the driver, through Hadoop's own classes; what the files mean is the jobs' business.
+They run in the driver, by Hadoop's own classes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class StoredFile(NamedTuple):
 
 
 class HadoopFiles:
-    """The files below one directory. All paths are relative to it; errors are py4j's, with Hadoop's message."""
+    """The files below one directory. Paths are relative to it. Errors are py4j's, with Hadoop's message."""
 
     def __init__(self, spark: SparkSession, root: str) -> None:
         jvm: Any = spark.sparkContext._jvm
@@ -33,26 +33,26 @@ class HadoopFiles:
         return self._jvm.org.apache.hadoop.fs.Path(self._root, path) if path else self._root
 
     def url(self, path: str) -> str:
-        """The path as Spark's readers and writers take it."""
+        """Return the path in the form for Spark's readers and writers."""
         text: str = self._path(path).toString()
         return text.removeprefix("file:")
 
     def exists(self, path: str = "") -> bool:
-        """Whether there is a file or directory."""
+        """Return whether there is a file or directory."""
         return bool(self._system.exists(self._path(path)))
 
     def is_file(self, path: str = "") -> bool:
-        """Whether there is something, and it is no directory."""
+        """Return whether there is a file."""
         return self.exists(path) and not self._system.getFileStatus(self._path(path)).isDirectory()
 
     def names(self, path: str = "") -> list[str]:
-        """Return the names in a directory, sorted; none where there is no directory."""
+        """Return the names in a directory, sorted; none if it does not exist."""
         if not self.exists(path):
             return []
         return sorted(each.getPath().getName() for each in self._system.listStatus(self._path(path)))
 
     def files(self, path: str) -> list[StoredFile]:
-        """All files below a directory of ours, relative to it, sorted."""
+        """Return all files below a directory, with paths relative to it, sorted."""
         top = self._path(path).toUri().getPath().rstrip("/") + "/"
         found, listing = [], self._system.listFiles(self._path(path), True)
         while listing.hasNext():
@@ -61,7 +61,7 @@ class HadoopFiles:
         return sorted(found)
 
     def read(self, path: str) -> str:
-        """A small file of UTF-8 text."""
+        """Return the text of a small UTF-8 file."""
         stream = self._system.open(self._path(path))
         try:
             text: str = self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
@@ -70,7 +70,7 @@ class HadoopFiles:
             stream.close()
 
     def write(self, path: str, text: str) -> None:
-        """Write a small new file so that it is either there whole or not: under another name first."""
+        """Write a small new file so that it exists as a whole or not at all, under another name first."""
         name = path.rpartition("/")[2]
         unfinished = path.removesuffix(name) + f".{name}.unfinished"
         stream = self._system.create(self._path(unfinished), True)
@@ -79,34 +79,34 @@ class HadoopFiles:
         self.move(unfinished, path)
 
     def move(self, path: str, to: str) -> None:
-        """Rename a file, into a directory that is made for it. Raises `OSError` where the file system will not."""
+        """Rename a file, and create its new directory. Raise `OSError` if the file system refuses."""
         target = self._path(to)
         self._system.mkdirs(target.getParent())
         if not self._system.rename(self._path(path), target):
             raise OSError(f"{self.url(path)} cannot be renamed to {target.toString()}")
 
     def delete(self, path: str) -> None:
-        """Remove a file, or a directory with all that is in it; nothing happens where there is none."""
+        """Remove a file, or a directory with its content, if it exists."""
         self._system.delete(self._path(path), True)
 
 
 class Journal:
-    """Numbered small files in a directory, of which the newest counts: a text that is replaced as a whole or not."""
+    """Numbered small files in a directory. The newest one counts, so a text is replaced as a whole or not at all."""
 
     KEPT: Final = 2
-    DIGITS: Final = 12  # so that names sort as numbers do
+    DIGITS: Final = 12  # so that names sort like numbers
 
     def __init__(self, files: HadoopFiles, directory: str) -> None:
         self._files = files
         self._directory = directory
 
     def newest(self) -> tuple[int, str] | None:
-        """Number and text, None if nothing was ever written."""
+        """Return number and text, or None if nothing was ever written."""
         names = self._names()
         return (int(names[-1]), self._files.read(f"{self._directory}/{names[-1]}")) if names else None
 
     def append(self, number: int, text: str) -> None:
-        """Write a text with a number above all before it; older ones go."""
+        """Write a text with a number above all earlier ones, and delete those."""
         self._files.write(f"{self._directory}/{number:0{self.DIGITS}}", text)
         for name in self._names()[: -self.KEPT]:
             self._files.delete(f"{self._directory}/{name}")

@@ -1,7 +1,7 @@
-"""The replay: archived records back to topics, order and timestamps kept in each partition, each record once.
+"""The replay: writes archived records back to topics, each once, with order and timestamps kept in each partition.
 
-Here is what Spark does: find how far an earlier run has come, and bring the rows of a partition together in their
-order. What becomes of them then is in `replay_task`, which topics they go to in `replay_targets`.
+This file has Spark's part: it finds how far an earlier run came, and sorts the rows of a partition. `replay_task`
+writes them, `replay_targets` prepares the topics.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-# Transactions of a replay are short, and one that a killed run left open holds up readers only for so long.
+# Transactions of a replay are short, and one that a killed run has left open must not block readers for long.
 TRANSACTION_TIMEOUT_MS: Final = 120_000
 NEXT_OFFSETS: Final = "topic string, partition int, next bigint"
 
@@ -38,14 +38,20 @@ class Archived(NamedTuple):
 
 
 def replay_settings(servers: str, client: Mapping[str, str] | None = None) -> SinkSettings:
-    """The settings of a replay; `client` are Kafka's, of producer and connection. Raises `OptionError`."""
+    """Return the settings of a replay. `client` are Kafka's settings of producer and connection.
+
+    Raise `OptionError`.
+    """
     kafka = {"transaction.timeout.ms": str(TRANSACTION_TIMEOUT_MS), **(client or {})}
     options = {f"kafka.{name}": value for name, value in kafka.items()}
     return parse_settings({"kafka.bootstrap.servers": servers, "delivery": "exactly-once", **options})
 
 
 def replay_id_of(path: str, targets: Mapping[str, str], repartition: bool = False) -> str:
-    """A name that is the same whenever the same archive is replayed in the same way, so that a second run goes on."""
+    """Return the name of this replay of this archive.
+
+    It is always the same, so that a second run continues the first.
+    """
     what = json.dumps([path, sorted(targets.items()), repartition])
     return hashlib.sha256(what.encode()).hexdigest()[:16]
 
@@ -67,7 +73,7 @@ def archived_partitions(archive: DataFrame) -> list[Archived]:
 
 
 def needed_topics(partitions: list[Archived], task: ReplayTask) -> dict[str, Needed]:
-    """Return what the partitions' targets must have. Raises `OptionError` if two partitions would become one."""
+    """Return what the target topics must have. Raise `OptionError` if two partitions have the same target."""
     needed: dict[str, Needed] = {}
     origins: dict[tuple[str, int], str] = {}
     for each in partitions:
@@ -83,15 +89,15 @@ def needed_topics(partitions: list[Archived], task: ReplayTask) -> dict[str, Nee
 
 
 def next_offsets(client: Client, task: ReplayTask, partitions: list[Archived]) -> dict[TopicPartition, int]:
-    """How far the replay of this name has come in each partition: the next archived offset. Raises `WriteFailed`."""
+    """Return the next archived offset to replay in each partition. Raise `WriteFailed`."""
     return {each.partition: task.next_offset(client, each.partition) for each in partitions}
 
 
 def replayed(archive: DataFrame, task: ReplayTask, partitions: list[Archived] | None = None) -> DataFrame:
-    """Replay an archive's rows when an action runs; rows say what it wrote of each partition (`REPORT`).
+    """Replay an archive's rows when an action runs. The result has a row for each written partition (`REPORT`).
 
-    `partitions` are those of the archive to replay, all unless they are given. Done again it goes on where it was, and
-    what is committed is not even sorted again. The topics must be there. Tasks raise `WriteFailed`.
+    `partitions` are those of the archive to replay; None means all. A repeated call continues where the last one ended;
+    it does not even sort what is committed. The topics must exist. Tasks raise `WriteFailed`.
     """
     partitions = archived_partitions(archive) if partitions is None else partitions
     with connected(task.settings) as client:

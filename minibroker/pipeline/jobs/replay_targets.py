@@ -1,7 +1,4 @@
-"""The topics that an archive is replayed to: made where they are missing, refused or remarked on where they do not fit.
-
-What is written to them is the task's business.
-"""
+"""The target topics of a replay. Missing ones are created; unsuitable ones are refused or cause a warning."""
 
 from __future__ import annotations
 
@@ -16,22 +13,24 @@ from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.configs import DescribeConfigsRequest
 from minibroker.protocol.messages.topics import CreateTopicsRequest
 
-# Archived times are kept, and may be long past: neither a clock nor retention is to undo that in a topic that we make.
+# For topics that are created: archived timestamps are kept, and retention must not delete old records.
 CONFIGS: Final = {"message.timestamp.type": "CreateTime", "retention.ms": "-1"}
 _TOPIC_RESOURCE: Final = 2
 _TIMEOUT_MS: Final = 30_000
-_BROKERS_CHOICE: Final = -1  # of the replication factor; Kafka 2.4
+_BROKERS_CHOICE: Final = -1  # of the replication factor; from Kafka 2.4 on
 
 
 class Needed(NamedTuple):
-    """The needs of an archived topic: so many partitions, and that records as old as this stay; ms, None for none."""
+    """What an archived topic needs: a number of partitions, and retention of records of this time (ms; None: no
+    record).
+    """
 
     partitions: int
     oldest_ms: int | None
 
 
 class Prepared(NamedTuple):
-    """The topics that were made, and what is to be said of those that there were."""
+    """The topics that were created, and warnings about existing ones."""
 
     made: list[str]
     remarks: list[str]
@@ -40,9 +39,9 @@ class Prepared(NamedTuple):
 def prepare_topics(
     client: Client, needed: Mapping[str, Needed], configs: Mapping[str, str] | None = None, any_count: bool = False
 ) -> Prepared:
-    """Make the topics that are missing. A topic that exists may have fewer partitions only with `any_count`.
+    """Create the missing topics. An existing topic may have fewer partitions only with `any_count`.
 
-    Raises `OptionError` for one that has too few, or that puts the time of the append in place of a record's; and
+    Raise `OptionError` if a topic has too few partitions, or replaces timestamps by the time of the append. Raise
     `ClientError`.
     """
     found = _partitions(client, needed)
@@ -57,7 +56,7 @@ def prepare_topics(
 
 
 def _partitions(client: Client, topics: Iterable[str]) -> dict[str, int]:
-    """Return how many partitions each topic has, of those that exist."""
+    """Return the number of partitions of each topic that exists."""
     answer = client.retry(lambda: client.metadata(topics))
     found = {}
     for topic in answer.topics:
@@ -80,7 +79,7 @@ def _create(client: Client, topic: str, partitions: int, configs: Mapping[str, s
 
 
 def _remarks(client: Client, topic: str, oldest_ms: int | None) -> list[str]:
-    """Return what an existing topic's configs would do to old records. Raises `OptionError`."""
+    """Return warnings about what an existing topic's configs would do to old records. Raise `OptionError`."""
     configs = _configs(client, topic)
     if configs.get("message.timestamp.type") == "LogAppendTime":
         raise OptionError(f"topic {topic} has message.timestamp.type=LogAppendTime: archived times would be lost")
@@ -92,7 +91,7 @@ def _remarks(client: Client, topic: str, oldest_ms: int | None) -> list[str]:
 
 
 def _configs(client: Client, topic: str) -> dict[str, str]:
-    """The configs of a topic that may be seen; none if the caller may see none."""
+    """Return the visible configs of a topic; none if the client may not describe them."""
     resource = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=None
     )

@@ -1,8 +1,7 @@
-"""A task of the replay: archived rows, sorted by partition and offset, go into transactions that it ends itself.
+"""A task of the replay. It writes archived rows, sorted by partition and offset, in transactions, and commits these.
 
-Each transaction holds, beside records, how far the archived partition has been replayed: the next offset, as the
-marker of its transactional id. So a task, however often it is begun, goes on where the last commit was. What Spark
-does before, and which topics there are, is in `replay`.
+Each transaction also stores how far the archived partition was replayed: the next offset is the marker of its
+transactional id. So a repeated task continues after the last commit. `replay` has what Spark does before.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ import pyarrow.compute as pc
 
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.log_source import TopicPartition
-from minibroker.pipeline.sink.delivery import abort_in_passing, connected, sender_in
+from minibroker.pipeline.sink.delivery import connected, sender_in, try_to_abort
 from minibroker.pipeline.sink.sink_errors import WriteFailed
 from minibroker.pipeline.sink.sink_settings import SinkSettings
 from minibroker.pipeline.sink.sink_transaction import Marker, Transaction
 from minibroker.pipeline.sink.task import TaskWriter
 
-# What a task needs of the archive's rows, and what it says of each partition.
+# The columns of the archive that a task needs, and its report about each partition.
 COLUMNS: Final = ("topic", "partition", "offset", "key", "value", "timestamp", "headers")
 REPORT: Final = "topic string, partition int, target string, records bigint, first bigint, last bigint"
 
@@ -38,16 +37,16 @@ class Replayed:
     records: int = 0
     first: int | None = None
     last: int | None = None
-    pending: int = 0  # of the records, those that are not committed yet
+    pending: int = 0  # the number of records that are not committed yet
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayTask:
-    """How archived partitions go to their targets; it travels by pickle.
+    """How to write archived partitions to their targets. It is pickled.
 
-    `replay_id` names the replay: one of the same name goes on where it was. `targets` says the topic for an archived
-    one, itself if it does not. With `repartition` rows go where their keys belong, else to the partition they had.
-    `commit_records` are committed at a time.
+    `replay_id` names the replay: one with the same name continues it. `targets` has the target of a topic, if it is not
+    the topic itself. With `repartition`, rows go to their keys' partitions, otherwise to their old partition.
+    `commit_records` records are committed at a time.
     """
 
     settings: SinkSettings
@@ -57,22 +56,22 @@ class ReplayTask:
     commit_records: int = 100_000
 
     def transactional_id(self, partition: TopicPartition) -> str:
-        """Under which an archived partition is replayed, and where its marker is."""
+        """Return the transactional id for an archived partition, which also has its marker."""
         prefix = self.settings.transactional_id_prefix
         return f"{prefix}-replay-{self.replay_id}-{partition}"
 
     def target(self, topic: str) -> str:
-        """The topic that an archived one goes to."""
+        """Return the target of an archived topic."""
         return self.targets.get(topic, topic)
 
     def next_offset(self, client: Client, partition: TopicPartition) -> int:
-        """The archived offset from which on nothing has been replayed yet. Raises `WriteFailed`."""
+        """Return the first archived offset that was not replayed yet. Raise `WriteFailed`."""
         transaction = Transaction(client, self.settings, self.transactional_id(partition), generation=1)
         marker = transaction.marker(stable=False)
         return 0 if marker is None else marker.value
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Replayed]:
-        """Replay rows of `COLUMNS`, sorted by topic, partition and offset. Raises `WriteFailed`."""
+        """Replay rows of `COLUMNS`, sorted by topic, partition and offset. Raise `WriteFailed`."""
         with connected(self.settings) as client:
             for partition, pieces in groupby(_pieces(batches), key=lambda piece: piece[0]):
                 yield self._partition(client, partition, (rows for _, rows in pieces))
@@ -91,7 +90,7 @@ class ReplayTask:
                 self._write(transaction, writer, new, done)
             self._commit(transaction, writer, done)
         except BaseException:
-            abort_in_passing(self.settings, transaction)
+            try_to_abort(self.settings, transaction)
             raise
         return done
 
@@ -128,7 +127,7 @@ class ReplayTask:
 
 
 def report_of(done: Replayed) -> pa.RecordBatch:
-    """A row of `REPORT`."""
+    """Return a row of `REPORT`."""
     columns = {
         "topic": pa.array([done.partition.topic], pa.string()),
         "partition": pa.array([done.partition.partition], pa.int32()),
@@ -141,7 +140,7 @@ def report_of(done: Replayed) -> pa.RecordBatch:
 
 
 def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
-    """Rows cut where the partition changes."""
+    """Yield the rows, cut where the partition changes."""
     for batch in batches:
         if not batch.num_rows:
             continue
@@ -155,7 +154,7 @@ def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[TopicPartition,
 
 
 def _limited(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
-    """Rows in batches of `most` at most."""
+    """Yield the rows in batches of at most `most`."""
     for batch in batches:
         for start in range(0, batch.num_rows, most):
             yield batch.slice(start, most)

@@ -1,6 +1,6 @@
-"""The job `rewrite`: a log directory in another message format, codec or batch size, a Spark task for each segment.
+"""The job `rewrite`: writes a log directory in another message format, codec or batch size, one Spark task per segment.
 
-What is done to a segment, and how the new directory comes together, is in `minibroker.pipeline.rewriting`.
+`minibroker.pipeline.rewriting` rewrites segments and assembles the new directory.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from minibroker.pipeline.rewriting.segment_rewriting import NewSegment, SegmentT
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# One row a segment that is to be rewritten; `openTransactions` (producer id, first offset) of its log are null unless
-# only what is committed is to be kept.
+# One row for each segment to rewrite. `openTransactions` (producer id, first offset) of its log is null unless only
+# committed records are kept.
 SEGMENTS: Final = (
     "topic string, partition int, baseOffset long, sizeInBytes long, isLast boolean, isTorn boolean, "
     "openTransactions map<long, long>"
 )
-# One row a segment that was written. A segment becomes several where one would be too large; `sourceSizeInBytes`,
-# `droppedBatches` and `lostBytes` are then told of the first. `records` is null where a wrapper was copied unread.
+# One row for each written segment. A segment becomes several if one would be too large; then only the first has
+# `sourceSizeInBytes`, `droppedBatches` and `lostBytes`. `records` is null if a wrapper was copied unread.
 WRITTEN: Final = pa.schema(
     [
         ("topic", pa.string()),
@@ -45,10 +45,10 @@ MAX_TASKS: Final = 10_000
 
 
 def rewrite(segments: DataFrame, source: str, target: str, settings: RewriteSettings) -> DataFrame:
-    """Rewrite segments (`SEGMENTS`) of the log directory `source` into `target`: one row a written segment (`WRITTEN`).
+    """Rewrite segments (`SEGMENTS`) of the log directory `source` into `target`. Return a row for each (`WRITTEN`).
 
-    The files come to lie where `Rewriting.finish` looks for them, which makes logs of them. Both directories must be
-    the same on all machines. A segment that is done is not done again, but told of.
+    `Rewriting.finish` then makes logs of the files. Both directories must be the same on all machines. A segment that
+    was rewritten already is only reported.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -65,10 +65,10 @@ def rewrite(segments: DataFrame, source: str, target: str, settings: RewriteSett
 def run(
     spark: SparkSession, source: str, target: str, settings: RewriteSettings, topics: Collection[str] = ()
 ) -> Report:
-    """Rewrite a log directory that no broker uses; only these topics, or all but the internal ones.
+    """Rewrite a log directory that no broker uses: these topics, or all but the internal ones.
 
-    Everything else is copied. Called again after it was killed, it goes on with the segments that are left. Raises
-    `RewriteError` for what cannot be, before anything is written if that can be known; `OSError`; Spark's errors.
+    Everything else is copied. A call after a killed one continues with the remaining segments. Raise `RewriteError` if
+    the directory cannot be rewritten, if possible before anything is written. Raise `OSError` and Spark's errors.
     """
     with Rewriting(source, target, settings, topics) as rewriting:
         open: dict[str, dict[int, int]] | None = None
@@ -88,7 +88,7 @@ def run(
 def segments_of(
     spark: SparkSession, tasks: Sequence[SegmentTask], open: Mapping[str, Mapping[int, int]] | None = None
 ) -> DataFrame:
-    """The segments as rows (`SEGMENTS`), each in a partition, and so a task, of its own."""
+    """Return the segments as rows (`SEGMENTS`), each in a Spark partition, and so a task, of its own."""
     rows = [
         (
             task.topic,

@@ -1,8 +1,8 @@
-"""What is in a log, counted: records, bytes, compression and overhead by what is asked for, rates, and how keys spread.
+"""Statistics of a log: records, bytes, compression and overhead by dimensions, rates, and the spread of keys.
 
-All but the keys comes from the batches table, whose headers alone are read; how large batches are uncompressed, and
-what of that is keys and values, is measured on some of them. Functions from DataFrame to DataFrame; what is made of
-their rows is in `stats_report`.
+All but the keys come from the batches table, which reads only headers. Uncompressed sizes, and the bytes of keys and
+values, are measured on some batches. These are functions from DataFrame to DataFrame; `stats_report` interprets their
+rows.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-# What a table can be broken down by, and the column of the batches table that it is.
+# The dimensions of a table, and their columns in the batches table.
 DIMENSIONS: Final = {
     "topic": "topic",
     "partition": "partition",
@@ -21,7 +21,7 @@ DIMENSIONS: Final = {
     "codec": "codec",
     "format": "magic",
 }
-# The columns to read: Spark prunes none of a Python data source by itself.
+# The columns to read: Spark does not prune the columns of a Python data source by itself.
 BATCH_COLUMNS: Final = (
     "topic string, partition int, sizeInBytes int, magic int, codec string, baseOffset bigint, lastOffset bigint, "
     "recordCount int, maxTimestamp timestamp, producerId bigint, isControl boolean, uncompressedSizeInBytes bigint, "
@@ -32,10 +32,10 @@ SIZE_CLASSES_PER_DOUBLING: Final = 2
 
 
 def grouped(batches: DataFrame, by: Sequence[str]) -> DataFrame:
-    """One row for each combination of the dimensions `by`, the largest first.
+    """Return one row for each combination of the dimensions `by`, the largest first.
 
-    Its sizes are in bytes as stored. What begins with `measured` is of those batches alone that were decompressed.
-    Control batches are counted apart, with their bytes, and in nothing else.
+    Sizes are in bytes as stored. Columns that begin with `measured` are only about the batches that were decompressed.
+    Control batches and their bytes are counted separately.
     """
     from pyspark.sql import functions as F
 
@@ -45,9 +45,9 @@ def grouped(batches: DataFrame, by: Sequence[str]) -> DataFrame:
 
 
 def grouped_by_each(batches: DataFrame, sets: Sequence[Sequence[str]], most: int) -> DataFrame:
-    """Group as `grouped` does by each of several sets, in one query; keep the `most` largest rows of each.
+    """Group as `grouped` does by each of several sets, in one query. Keep the `most` largest rows of each.
 
-    `set` is the set's `set_id`, `rows` how many rows it has in all. Of no batches at all there are no rows.
+    `set` is the set's `set_id`, `rows` its number of rows in all. Without batches there are no rows.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
@@ -62,12 +62,12 @@ def grouped_by_each(batches: DataFrame, sets: Sequence[Sequence[str]], most: int
 
 
 def set_id(by: Sequence[str]) -> int:
-    """The number of a set of dimensions: a bit for each that is not in it, the first one highest."""
+    """Return the number of a set of dimensions: a bit for each one that is not in it, the first one highest."""
     return sum(1 << place for place, name in enumerate(reversed(DIMENSIONS)) if name not in by)
 
 
 def _measures() -> dict[str, Column]:
-    """Return what is counted of the batches of a row."""
+    """Return the columns that are computed for each group."""
     from pyspark.sql import functions as F
 
     data, measured = ~F.col("isControl"), F.col("uncompressedSizeInBytes").isNotNull() & ~F.col("isControl")
@@ -97,14 +97,14 @@ def _measures() -> dict[str, Column]:
 
 
 def records() -> Column:
-    """How many records a batch has; a compressed message of format 0 or 1 does not say, and its offsets tell."""
+    """Return the number of records of a batch. A compressed message of format 0 or 1 has none; then offsets tell."""
     from pyspark.sql import functions as F
 
     return F.coalesce("recordCount", F.col("lastOffset") - F.col("baseOffset") + 1)
 
 
 def rates(batches: DataFrame, bucket_ms: int) -> DataFrame:
-    """Records and bytes by topic and time, in spans of `bucket_ms` from `start_ms` on; a batch is where it ends."""
+    """Return records and bytes by topic and time span of `bucket_ms`, from `start_ms` on. The end of a batch counts."""
     from pyspark.sql import functions as F
 
     time_ms = F.unix_millis("maxTimestamp")
@@ -114,7 +114,7 @@ def rates(batches: DataFrame, bucket_ms: int) -> DataFrame:
 
 
 def batch_sizes(batches: DataFrame) -> DataFrame:
-    """How many batches of each codec are how large: `size_class` n is from 2 ** (n / 2) bytes to the next one."""
+    """Return how many batches of each codec have which size: `size_class` n begins at 2 ** (n / 2) bytes."""
     from pyspark.sql import functions as F
 
     size_class = F.floor(F.log2("sizeInBytes") * SIZE_CLASSES_PER_DOUBLING).alias("size_class")
@@ -123,16 +123,16 @@ def batch_sizes(batches: DataFrame) -> DataFrame:
 
 
 def key_counts(records: DataFrame) -> DataFrame:
-    """How many records each key of a topic has, from the records table; those without a key count for the null key."""
+    """Return how many records each key of a topic has. Records without a key count for the null key."""
     from pyspark.sql import functions as F
 
     return records.groupBy("topic", "key").agg(F.count("*").alias("records"))
 
 
 def key_frequencies(counts: DataFrame) -> DataFrame:
-    """Return, from `key_counts`, how many keys of a topic have just so many records, the frequent first.
+    """Return, from `key_counts`, how many keys of a topic have the same number of records, the most records first.
 
-    A null key is no key.
+    The null key is left out.
     """
     from pyspark.sql import functions as F
 
@@ -141,7 +141,7 @@ def key_frequencies(counts: DataFrame) -> DataFrame:
 
 
 def top_keys(counts: DataFrame, limit: int) -> DataFrame:
-    """From `key_counts`: the `limit` keys of each topic with most records, and besides the null key if it is there."""
+    """Return, from `key_counts`, the `limit` most frequent keys of each topic, and the null key if it occurs."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 

@@ -1,6 +1,6 @@
-"""The statistics as a picture (PNG) or as a page (HTML) that needs nothing besides itself.
+"""The statistics as a picture (PNG) or as a self-contained page (HTML).
 
-What is in the plots is in `stats_plots`, what is in the tables in `stats_tables`.
+`stats_plots` draws the plots, `stats_tables` makes the tables.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STYLE: Final[Any] = {  # Any: matplotlib types each of its 300 settings by name
     "axes.titleweight": "bold",
     "axes.titlesize": 11,
     "font.size": 9,
-    "svg.hashsalt": "minibroker",  # the same statistics make the same page
+    "svg.hashsalt": "minibroker",  # the same statistics give the same page
     "svg.fonttype": "none",
 }
 CSS: Final = """
@@ -47,9 +47,9 @@ p.note { color: #666; }
 
 
 def write_report(statistics: Statistics, path: Path) -> None:
-    """Write the report, a picture or a page as the file's name says.
+    """Write the report as a picture or as a page, by the suffix of the file's name.
 
-    Raises `OSError`, and `ImportError` without matplotlib.
+    Raise `OSError`, and `ImportError` without matplotlib.
     """
     if path.suffix.lower() == ".png":
         path.write_bytes(picture(statistics))
@@ -58,7 +58,7 @@ def write_report(statistics: Statistics, path: Path) -> None:
 
 
 def picture(statistics: Statistics) -> bytes:
-    """All plots in one PNG, two beside each other."""
+    """Return all plots in one PNG, two in each row."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -76,7 +76,7 @@ def picture(statistics: Statistics) -> bytes:
 
 
 def page(statistics: Statistics) -> str:
-    """Plots and tables in one HTML text, with the plots as SVG in it."""
+    """Return plots (as SVG) and tables as one HTML text."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 

@@ -1,6 +1,6 @@
-"""The plots of a log's statistics, each on axes of its own: what is drawn, with which titles and units.
+"""The plots of a log's statistics, each on axes of its own.
 
-They are put on one picture or into a page by `stats_pages`. Only this file and that one need matplotlib.
+`stats_pages` puts them into a picture or a page. Only these two files need matplotlib.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 Plot = Callable[["Axes", Statistics], None]
 
-# Okabe and Ito's colours, which the colour-blind can tell apart; grey is for what is summed up.
+# Okabe and Ito's colours, which colour-blind people can distinguish. Grey is for the sum of the others.
 COLORS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c6bb1", "#b8860b")
 GREY: Final = "#9a9a9a"
 OTHERS: Final = "others"
-SERIES_MAX: Final = 7  # more lines than that nobody can tell apart
-LABELS_MAX: Final = 24  # so many names fit below bars
+SERIES_MAX: Final = 7  # more lines cannot be distinguished
+LABELS_MAX: Final = 24  # names fit below bars
 BARS_MAX: Final = 100
 ROWS_MAX: Final = 10  # of horizontal bars
-ROWS_MIN: Final = 4  # for so many there is room, so that one bar is no beam
+ROWS_MIN: Final = 4  # there is room for so many, so that a single bar is not too thick
 NAME_LENGTH_MAX: Final = 24
 LABEL_CHARACTERS_MAX: Final = 80
 LEGEND_COLUMNS: Final = 4
@@ -34,7 +34,7 @@ PARTS: Final = (("keys", COLORS[4]), ("values", COLORS[0]), ("overhead", COLORS[
 
 
 def plots_of(statistics: Statistics) -> list[Plot]:
-    """Return the plots that there is something to draw for."""
+    """Return the plots that have data."""
     plots: list[Plot] = []
     if any(time_of(rate.start_ms) for rate in statistics.rates):
         plots += [record_rates, byte_rates]
@@ -50,14 +50,14 @@ def plots_of(statistics: Statistics) -> list[Plot]:
 
 
 def record_rates(axes: Axes, statistics: Statistics) -> None:
-    """Records a second over time, the topics stacked."""
+    """Draw records per second over time, with topics stacked."""
     _rates(axes, statistics, lambda rate: rate.records, count_text)
     axes.set_title("Records written")
     axes.set_ylabel("records/s")
 
 
 def byte_rates(axes: Axes, statistics: Statistics) -> None:
-    """Bytes a second over time, as stored, the topics stacked."""
+    """Draw stored bytes per second over time, with topics stacked."""
     _rates(axes, statistics, lambda rate: rate.bytes, bytes_text)
     axes.set_title("Bytes written, as stored")
     axes.set_ylabel("bytes/s")
@@ -84,7 +84,7 @@ def _rates(axes: Axes, statistics: Statistics, value: Callable[[Rate], int], tex
 
 
 def _series(statistics: Statistics, value: Callable[[Rate], int]) -> tuple[list[int], dict[str, list[float]]]:
-    """When the spans begin, of which the last is empty, and what each topic has in them, a second."""
+    """Return the starts of the spans (the last one is empty), and each topic's values per second."""
     span_ms, rates = statistics.span_ms, [rate for rate in statistics.rates if time_of(rate.start_ms)]
     first, last = min(rate.start_ms for rate in rates), max(rate.start_ms for rate in rates)
     starts = list(range(first, last + 2 * span_ms, span_ms))
@@ -100,7 +100,7 @@ def _series(statistics: Statistics, value: Callable[[Rate], int]) -> tuple[list[
 
 
 def partitions(axes: Axes, statistics: Statistics) -> None:
-    """The bytes of each partition, in the colour of its topic; of very many, the largest."""
+    """Draw the bytes of each partition in the colour of its topic; of very many, only the largest."""
     rows = statistics.tables["topic, partition"]
     shown = sorted(
         sorted(rows, key=lambda row: -row.bytes)[:BARS_MAX],
@@ -128,7 +128,7 @@ def partitions(axes: Axes, statistics: Statistics) -> None:
 
 
 def _name_partitions(axes: Axes, shown: Sequence[Traffic], topics: set[str]) -> None:
-    """A name below each bar; where they are too many, numbers now and then, or the legend's colours alone."""
+    """Write a name below each bar. If there are too many, write some numbers, or rely on the legend's colours."""
     from matplotlib.ticker import MaxNLocator
 
     if len(topics) > 1 and len(shown) > LABELS_MAX:
@@ -152,7 +152,7 @@ def _name_partitions(axes: Axes, shown: Sequence[Traffic], topics: set[str]) -> 
 
 
 def sizes_of_batches(axes: Axes, statistics: Statistics) -> None:
-    """How many batches are how large, by codec."""
+    """Draw how many batches have which size, by codec."""
     width = 2 ** (1 / SIZE_CLASSES_PER_DOUBLING)
     bottoms: dict[int, int] = {}
     codecs = sorted({each.codec for each in statistics.sizes}, key=lambda codec: [*CODEC_COLORS, codec].index(codec))
@@ -181,7 +181,7 @@ def sizes_of_batches(axes: Axes, statistics: Statistics) -> None:
 
 
 def compression(axes: Axes, statistics: Statistics) -> None:
-    """For each codec and format what is stored, beside what that would be uncompressed."""
+    """Draw the stored and the uncompressed bytes of each codec and format."""
     rows = _measured(statistics)
     places = range(len(rows))
     stored, uncompressed = [row.bytes for row in rows], [row.uncompressed_bytes or 0 for row in rows]
@@ -204,7 +204,7 @@ def compression(axes: Axes, statistics: Statistics) -> None:
 
 
 def parts_of_a_record(axes: Axes, statistics: Statistics) -> None:
-    """Draw what a record takes on average, uncompressed: its key, its value, and what is neither."""
+    """Draw the average uncompressed size of a record: its key, its value, and the overhead."""
     rows = _measured(statistics)
     places = range(len(rows))
     lefts = [0.0] * len(rows)
@@ -224,7 +224,7 @@ def parts_of_a_record(axes: Axes, statistics: Statistics) -> None:
 
 
 def _name_rows(axes: Axes, names: Sequence[str]) -> None:
-    """A name beside each bar, from the top down, where room for a legend is left."""
+    """Write a name beside each bar, from the top down, and leave room for a legend."""
     axes.set_yticks(range(len(names)), names)
     margin = max(0.5, (ROWS_MIN - len(names)) / 2)
     axes.set_ylim(len(names) - 1 + margin, -max(margin, 0.5 + 0.1 * len(names)))
@@ -250,7 +250,7 @@ def _estimated(rows: Iterable[Traffic]) -> str:
 
 
 def producers(axes: Axes, statistics: Statistics) -> None:
-    """The records of the producers with most bytes."""
+    """Draw the records of the producers with the most bytes."""
     rows = statistics.tables["producer"][:ROWS_MAX]
     left_out = len(statistics.tables["producer"]) - len(rows) + statistics.left_out.get("producer", 0)
     axes.barh(range(len(rows)), [row.records for row in rows], height=0.6, color=COLORS[2])
@@ -263,7 +263,7 @@ def producers(axes: Axes, statistics: Statistics) -> None:
 
 
 def keys(axes: Axes, statistics: Statistics) -> None:
-    """Which share of the records the most frequent keys have: the further from the diagonal, the more uneven."""
+    """Draw the share of the records that the most frequent keys have. Far from the diagonal means uneven."""
     skews = sorted((skew for skew in statistics.keys or () if skew.keys), key=lambda skew: -skew.records)[:SERIES_MAX]
     colors = _topic_colors(statistics)
     for skew in skews:
@@ -282,7 +282,7 @@ def keys(axes: Axes, statistics: Statistics) -> None:
 
 
 def _topic_colors(statistics: Statistics) -> dict[str, str]:
-    """The topics with most bytes, each with its colour in all plots."""
+    """Return the topics with the most bytes, each with its colour in all plots."""
     sizes: dict[str, int] = {}
     for row in statistics.tables["topic, partition"]:
         sizes[str(row.by["topic"])] = sizes.get(str(row.by["topic"]), 0) + row.bytes
@@ -290,7 +290,7 @@ def _topic_colors(statistics: Statistics) -> dict[str, str]:
 
 
 def _legend(axes: Axes, count: int, highest: float | None = None) -> None:
-    """Draw what the colours mean; above what is drawn, if that is said to reach up to `highest`."""
+    """Draw the legend, above the plot if that is known to reach up to `highest`."""
     if count > 1:
         axes.legend(**_legend_style(count, highest is not None))
     _leave_room(axes, count, highest)

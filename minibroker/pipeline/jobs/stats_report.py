@@ -1,7 +1,4 @@
-"""What the rows of `stats` come to: ratios, overheads and skews, as plain data that is printed, plotted or made JSON.
-
-Neither Spark nor a plot is known here.
-"""
+"""Interprets the rows of `stats`: ratios, overheads and skews, as plain data for tables, plots and JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ SECOND_MS: Final = 1000
 MINUTE_MS: Final = 60 * SECOND_MS
 HOUR_MS: Final = 60 * MINUTE_MS
 DAY_MS: Final = 24 * HOUR_MS
-# Spans that a person thinks in; the smallest that cuts a log's time into no more than so many is taken.
+# Spans that people use. The smallest one that gives at most `SPANS_MAX` spans is chosen.
 SPANS_MS: Final = (
     *(SECOND_MS * count for count in (1, 2, 5, 10, 15, 30)),
     *(MINUTE_MS * count for count in (1, 2, 5, 10, 15, 30)),
@@ -24,24 +21,24 @@ SPANS_MAX: Final = 120
 
 
 def span_for(first_ms: int | None, last_ms: int | None, most: int = SPANS_MAX) -> int:
-    """How long the spans of a plot over this time should be."""
+    """Return the length of the spans in ms for a plot over this time."""
     length = (last_ms or 0) - (first_ms or 0)
     return next((span for span in SPANS_MS if length / span < most), SPANS_MS[-1])
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """A row of `grouped`: what some batches have, `by` what they have in common; sizes in bytes, times in ms.
+    """A row of `grouped`: some batches. `by` is what they have in common. Sizes are in bytes, times in ms.
 
-    `compression_ratio` is uncompressed to stored, `overhead_per_record` what of the uncompressed bytes is neither key
-    nor value; these, and what is uncompressed or a tombstone, come from the batches that were measured, if any were.
+    `compression_ratio` is uncompressed to stored bytes, `overhead_per_record` the uncompressed bytes that are neither
+    key nor value. These, uncompressed bytes and tombstones come from the measured batches, if any.
     """
 
     by: Mapping[str, str | int]
     records: int
     batches: int
     bytes: int
-    share: float  # of the bytes of all
+    share: float  # of the bytes of all rows
     median_batch_bytes: int | None
     max_batch_bytes: int | None
     uncompressed_bytes: int | None
@@ -59,12 +56,12 @@ class Traffic:
 
     @property
     def is_measured_wholly(self) -> bool:
-        """Whether every batch was, so that nothing is an estimate."""
+        """Whether all batches were measured, so that nothing is an estimate."""
         return self.measured_batches == self.batches
 
     @classmethod
     def of(cls, row: Mapping[str, Any], by: Sequence[str], all_bytes: int) -> Traffic:
-        """From a row of `grouped`; sizes of batches that were not measured are taken to be as those that were."""
+        """Make it from a row of `grouped`. Batches that were not measured count like those that were."""
         measured_bytes, uncompressed = row["measured_bytes"], row["measured_uncompressed_bytes"]
         payload = row["measured_key_bytes"] + row["measured_value_bytes"]
         measured_records = row["measured_records"]
@@ -103,7 +100,7 @@ def _rate(records: int, first_ms: int | None, last_ms: int | None) -> float | No
 
 @dataclass(frozen=True)
 class TopKey:
-    """One of the most frequent keys, None: records without one."""
+    """One of the most frequent keys. None means records without a key."""
 
     key: bytes | None
     records: int
@@ -112,10 +109,10 @@ class TopKey:
 
 @dataclass(frozen=True)
 class KeySkew:
-    """The spread of a topic's records over its keys.
+    """How the records of a topic are spread over its keys.
 
-    `gini` is 0 if all keys have as many records, and near 1 if few keys have nearly all. `curve` is Lorenz's, from the
-    most frequent keys on: (share of the keys, share of the records that these have).
+    `gini` is 0 if all keys have equally many records, and near 1 if few keys have nearly all. `curve` is a Lorenz curve
+    from the most frequent keys on: (share of the keys, share of their records).
     """
 
     topic: str
@@ -123,13 +120,13 @@ class KeySkew:
     records: int  # with a key
     records_without_key: int
     gini: float | None
-    share_of_top_percent: float | None  # of the records, that the most frequent hundredth of the keys has
+    share_of_top_percent: float | None  # of the records: the share of the most frequent 1 % of the keys
     top: list[TopKey]
     curve: list[tuple[float, float]]
 
     @classmethod
     def of(cls, topic: str, frequencies: Iterable[tuple[int, int]], top: Iterable[tuple[bytes | None, int]]) -> KeySkew:
-        """From (records of a key, how many keys have so many), the frequent ones first, and the most frequent keys."""
+        """Make it from (records of a key, number of such keys), the most records first, and the most frequent keys."""
         frequencies, top = list(frequencies), list(top)
         keys = sum(count for _, count in frequencies)
         records = sum(each * count for each, count in frequencies)
@@ -148,7 +145,7 @@ class KeySkew:
 
 
 def gini(frequencies: Sequence[tuple[int, int]]) -> float:
-    """Gini's coefficient of (value, how many have it), the largest first: from the area under Lorenz's curve."""
+    """Return the Gini coefficient of (value, number of times), the largest first, by the area under a Lorenz curve."""
     keys = sum(count for _, count in frequencies)
     total = sum(value * count for value, count in frequencies)
     area, before = 0.0, 0
@@ -189,7 +186,7 @@ class Rate:
 
 @dataclass(frozen=True)
 class SizeClass:
-    """The number of batches with a codec whose size is from `least_bytes` to the next class's."""
+    """The number of batches of a codec whose size is from `least_bytes` to the next class's."""
 
     codec: str
     least_bytes: int
@@ -198,20 +195,20 @@ class SizeClass:
 
 @dataclass
 class Statistics:
-    """All that `minibroker pipeline stats` finds. `measured_every` is of how many batches one was decompressed."""
+    """All that `minibroker pipeline stats` finds. One in `measured_every` batches was decompressed."""
 
     source: str
     measured_every: int
     all: Traffic
-    tables: dict[str, list[Traffic]] = field(default_factory=dict)  # by the dimensions' names with ", " between them
-    left_out: dict[str, int] = field(default_factory=dict)  # how many rows of a table are not given
+    tables: dict[str, list[Traffic]] = field(default_factory=dict)  # by the dimensions' names, separated by ", "
+    left_out: dict[str, int] = field(default_factory=dict)  # the number of rows that a table lacks
     span_ms: int = SECOND_MS
     rates: list[Rate] = field(default_factory=list)
     sizes: list[SizeClass] = field(default_factory=list)
     keys: list[KeySkew] | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """For a program."""
+        """Return the statistics as JSON."""
         parsed = asdict(self)
         for skew in parsed["keys"] or ():
             for top in skew["top"]:
@@ -221,7 +218,7 @@ class Statistics:
 
 
 def _key_fields(key: bytes | None) -> dict[str, str | None]:
-    """A text under its name; bytes that are none in hexadecimal under another, so that nothing is lost."""
+    """Return a text as `key`; return other bytes in hexadecimal under another name, so that nothing is lost."""
     try:
         return {"key": None if key is None else key.decode()}
     except UnicodeDecodeError:

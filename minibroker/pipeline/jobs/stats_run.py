@@ -1,7 +1,4 @@
-"""Gathering the statistics of a log: which queries are run, and on how many batches what is uncompressed is measured.
-
-The queries are `stats`', what their rows come to is `stats_report`'s.
-"""
+"""Gathers the statistics of a log: runs the queries of `stats`, and decides how many batches are measured."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ALWAYS: Final = (("topic", "partition"), ("codec", "format"), ("producer",))
-MEASURED_RECORDS: Final = 1_000_000  # of a larger log a sample about so large is measured: seconds, not minutes
+MEASURED_RECORDS: Final = 1_000_000  # about so many records of a larger log are measured, which takes seconds
 ROWS_MAX: Final = 1000  # of a table
 
 
@@ -31,11 +28,11 @@ def gather(
     top_keys: int | None = None,
     span_ms: int | None = None,
 ) -> Statistics:
-    """The statistics of what `spark.read` gives with these options. `name` is what the log is called in them.
+    """Return the statistics of the log that `spark.read` reads with these options. `name` is the log's name in them.
 
-    `by` asks for one more table; `exact` measures all batches; with `top_keys` all keys are read and counted, and so
-    many of each topic given. `span_ms` is that of the rates. Raises `OptionError`, `OSError`, `ClientError`, and what
-    Spark raises.
+    `by` adds one more table. `exact` measures all batches. With `top_keys`, all keys are read and counted, and so many
+    of each topic returned. `span_ms` is the span of the rates. Raise `OptionError`, `OSError`, `ClientError`, and
+    Spark's errors.
     """
     one_in = 1 if exact else sample_of(offsets_to_read(parse_options(options, "batches", "batch")))
     reader = spark.read.format("minibroker-batches").options(**{**options, "measure": str(one_in)})
@@ -51,7 +48,7 @@ def gather(
 
 
 def offsets_to_read(options: ReadOptions) -> int:
-    """About how many records there are. Raises what the log's source raises."""
+    """Return the approximate number of records. Raise what the log's source raises."""
     source = open_source(options)
     try:
         return sum(latest - earliest for earliest, latest in source.bounds(source.partitions()).values())
@@ -60,7 +57,7 @@ def offsets_to_read(options: ReadOptions) -> int:
 
 
 def sample_of(records: int) -> int:
-    """Of how many batches one is measured."""
+    """Return n, so that one in n batches is measured."""
     return max(1, round(records / MEASURED_RECORDS))
 
 

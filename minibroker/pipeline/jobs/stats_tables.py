@@ -1,7 +1,4 @@
-"""The tables of a log's statistics, as text: which columns, in which units.
-
-They are printed, or put into a page, elsewhere.
-"""
+"""The tables of a log's statistics as text, with their columns and units."""
 
 from __future__ import annotations
 
@@ -15,14 +12,14 @@ KEY_LENGTH_MAX: Final = 60
 
 
 class Column(NamedTuple):
-    """A column's name, and whether it is set flush right."""
+    """A column's name, and whether it is right-aligned."""
 
     name: str
     is_number: bool = True
 
 
 class Table(NamedTuple):
-    """A table of cells, and what is to be said of it."""
+    """A table of cells with a title and a note."""
 
     title: str
     columns: list[Column]
@@ -31,7 +28,7 @@ class Table(NamedTuple):
 
 
 def summary(statistics: Statistics) -> list[str]:
-    """In a few lines what there is, and how the sizes were found."""
+    """Return a few lines with the totals, and how sizes were found."""
     found = statistics.all
     lines = [f"{found.records:,} records in {found.batches:,} batches, {bytes_text(found.bytes)}"]
     if found.first_ms is not None:
@@ -49,7 +46,7 @@ def summary(statistics: Statistics) -> list[str]:
 
 
 def tables(statistics: Statistics, most: int | None = None, only: str | None = None) -> list[Table]:
-    """All tables, or the one by `only`, with at most so many rows; those of keys come at the end, also then."""
+    """Return all tables, or only the one by `only`, with at most `most` rows. Tables of keys are always last."""
     has_producers = any(row.by["producer"] != -1 for row in statistics.tables["producer"])
     names = [only] if only else [name for name in statistics.tables if name != "producer" or has_producers]
     found = []
@@ -64,7 +61,7 @@ def tables(statistics: Statistics, most: int | None = None, only: str | None = N
 
 
 def traffic_table(name: str, rows: list[Traffic], left_out: int = 0) -> Table:
-    """A table of traffic; `name` says what by."""
+    """Return a table of traffic; `name` has its dimensions."""
     cells: dict[Column, Callable[[Traffic], str]] = {
         Column("records"): lambda row: f"{row.records:,}",
         Column("batches"): lambda row: f"{row.batches:,}",
@@ -128,7 +125,7 @@ def _key_table(skews: Iterable[KeySkew]) -> Table:
 
 
 def key_text(key: bytes | None) -> str:
-    """A key on one line: as text if it is one, else in hexadecimal."""
+    """Return a key in one line: as text if it is text, else in hexadecimal."""
     if key is None:
         return "(no key)"
     try:

@@ -1,6 +1,6 @@
-"""How far a stream of records is: the offsets that it has reached, by what stands in its checkpoint.
+"""The progress of a stream of records: the offsets in its checkpoint.
 
-Spark itself reports a batch when it is over, which for a first batch of hours is late. Nothing is shown here.
+Spark itself reports a batch when it is over, which may take hours for the first one.
 """
 
 from __future__ import annotations
@@ -21,23 +21,26 @@ Offsets = Mapping[TopicPartition, int]
 
 
 class Reached(NamedTuple):
-    """Where a stream is: all up to `committed` is done, up to `running` (None: nothing) a batch is at work."""
+    """A stream's position: everything up to `committed` is done.
+
+    A batch up to `running` is running; None means no batch.
+    """
 
     committed: Offsets
     running: Offsets | None
 
 
 class Done(NamedTuple):
-    """How many offsets a run has behind it, and how many there are in all as far as is known."""
+    """How many offsets a run has done, and how many there are in all, as far as is known."""
 
     done: int
     total: int
 
 
 class StreamProgress:
-    """The progress of one run; `begin` is where a stream with these options starts, `end` what is there now.
+    """The progress of one run. `begin` is where a stream with these options starts, `end` the present end.
 
-    Raises `OptionError`, `OSError` and `ClientError` for what cannot be read.
+    Raise `OptionError`, `OSError` and `ClientError`.
     """
 
     def __init__(self, options: ReadOptions) -> None:
@@ -50,7 +53,7 @@ class StreamProgress:
         self._start: Offsets | None = None
 
     def now(self, checkpoint: HadoopFiles, share: float) -> Done:
-        """How far the run is since it was first asked, with `share` (0 to 1) of the batch at work."""
+        """Return what the run has done since the first call; `share` (0 to 1) of the running batch counts."""
         committed, running = reached(checkpoint, self.begin)
         self._start = self._start or committed
         if running:
@@ -60,12 +63,12 @@ class StreamProgress:
 
 
 def distance(start: Offsets, end: Offsets) -> int:
-    """How many offsets lie between; a partition without a start, or beyond its end, counts nothing."""
+    """Return how many offsets are between. A partition without a start, or beyond its end, counts as 0."""
     return sum(max(0, last - start.get(partition, last)) for partition, last in end.items())
 
 
 def reached(checkpoint: HadoopFiles, beginning: Offsets) -> Reached:
-    """Read from a checkpoint how far its stream is; `beginning` is where it started. Only Spark's files are read."""
+    """Read a stream's position from its checkpoint. `beginning` is where it started. Only Spark's files are read."""
     planned = [int(name) for name in checkpoint.names("offsets") if name.isdecimal()]
     committed = [int(name) for name in checkpoint.names("commits") if name.isdecimal()]
     newest, done = max(planned, default=-1), max(committed, default=-1)
@@ -76,5 +79,5 @@ def reached(checkpoint: HadoopFiles, beginning: Offsets) -> Reached:
 
 
 def _batch_end(checkpoint: HadoopFiles, batch: int) -> Offsets:
-    """The end offsets of a batch: a version, the stream's settings and then a line for each source."""
+    """Return the end offsets of a batch. Its file has a version, the stream's settings and a line for each source."""
     return from_json(json.loads(checkpoint.read(f"offsets/{batch}").splitlines()[2]))

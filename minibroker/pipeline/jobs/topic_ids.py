@@ -1,6 +1,6 @@
-"""Which topic a name stands for: its id, which tells apart one that was deleted and made anew, or is another cluster's.
+"""Identifies topics, so that a deleted topic or a topic of another cluster is not taken for one with the same name.
 
-Where there are no ids (Kafka before 2.8), a directory's path or the cluster's id takes their place.
+The identity is the topic's id. Without ids (Kafka before 2.8), it is the directory's path or the cluster's id.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NO_ID = bytes(16)
 
 
 def topic_ids(options: ReadOptions, topics: Iterable[str]) -> dict[str, str]:
-    """Return what identifies each of a reader's topics. Raises `OptionError`, `OSError` and `ClientError`."""
+    """Return the identity of each of a reader's topics. Raise `OptionError`, `OSError` and `ClientError`."""
     wanted = sorted(set(topics))
     return _in_directory(options.path, wanted) if options.path is not None else _in_cluster(options, wanted)
 
@@ -54,5 +54,5 @@ def _in_cluster(options: ReadOptions, topics: list[str]) -> dict[str, str]:
 
 
 def _named(topic_id: bytes, otherwise: str) -> str:
-    """An id as Kafka writes it."""
+    """Return the id as Kafka writes it, or `otherwise` if there is none."""
     return base64.urlsafe_b64encode(topic_id).decode().rstrip("=") if topic_id != NO_ID else otherwise

@@ -1,1 +1,1 @@
-"""A log directory in another message format, codec or batch size: the parts of the job `rewrite`, without Spark."""
+"""Rewrites a log directory in another message format, codec or batch size: the job `rewrite` without Spark."""

@@ -1,7 +1,6 @@
-"""Batches of one segment into others, a chunk at a time: which are joined, and what their records become.
+"""Converts the batches of one segment, a chunk at a time: which are joined, and what their records become.
 
-Where batches come from and go to is in `segment_rewriting.py`; what becomes of each is decided in
-`rewrite_settings.py`.
+`segment_rewriting.py` reads and writes the batches; `rewrite_settings.py` decides how each is rewritten.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from minibroker.pipeline.rewriting.rewrite_settings import (
     Run,
     Target,
     Way,
-    goes_on,
+    continues_sequence,
     run_of,
 )
 from minibroker.protocol.records.batch import (
@@ -54,14 +53,14 @@ from minibroker.protocol.records.restarting import elided, restored
 
 COLUMNS = ("key", "value", "offset", "timestamp", "headers")
 OFFSET, TIME, HEADERS = (COLUMNS.index(name) for name in ("offset", "timestamp", "headers"))
-LIMITS = np.iinfo(np.int64)  # what a time beyond Spark's is decoded to
-REPLACEMENT = "\ufffd"  # what bytes that are no UTF-8 are decoded to
+LIMITS = np.iinfo(np.int64)  # times beyond Spark's are decoded to these
+REPLACEMENT = "\ufffd"  # invalid UTF-8 is decoded to this
 MAX_OFFSET = 2**63 - 1
 ENCODED = (Way.ALONE, Way.JOIN)
 
 
 class Source(NamedTuple):
-    """A batch to be rewritten: whole, sound, and what is to become of it."""
+    """A whole, sound batch, and how to rewrite it."""
 
     header: BatchHeader
     data: bytes
@@ -69,14 +68,14 @@ class Source(NamedTuple):
 
 
 class Written(NamedTuple):
-    """A batch, or a message of an old format, as it is to lie in the log."""
+    """A batch, or a message of an old format, as it is written to the log."""
 
     header: BatchHeader
     data: bytes | bytearray | memoryview
 
 
 class Stretch(NamedTuple):
-    """Neighbouring batches that are joined: what they share, and the first and the last of them."""
+    """Consecutive batches that are joined: what they share, and the first and the last of them."""
 
     run: Run
     first: BatchHeader
@@ -84,15 +83,15 @@ class Stretch(NamedTuple):
 
     @property
     def keeps_end(self) -> bool:
-        """Whether what the last batch once had behind its last record must still be covered."""
+        """Whether the offsets that the last batch had behind its last record must be kept."""
         return self.last.magic == self.run.magic == MAGIC
 
 
 class Converter:
-    """Rewrites the batches of one partition. `epoch_at` tells the leader epoch of an offset, -1 if it is not known.
+    """Rewrites the batches of one partition. `epoch_at` returns the leader epoch of an offset, -1 if unknown.
 
-    The batches that were decoded last took `expansion` times their bytes in memory, at least 1.
-    Methods raise `RewriteError`, `CorruptData`, and `KafkaError` for records that cannot be read.
+    `expansion` is how much larger the last decoded batches were in memory, at least 1. Methods raise `RewriteError`,
+    `CorruptData`, and `KafkaError` for records that cannot be read.
     """
 
     def __init__(
@@ -105,7 +104,7 @@ class Converter:
         self.expansion = 1.0
 
     def convert(self, sources: list[Source]) -> Iterator[Written]:
-        """Yield what some neighbouring batches become, in the order of the log."""
+        """Yield the result of some consecutive batches, in the order of the log."""
         rows = self._decoded([source for source in sources if source.target.way in ENCODED])
         sources = self._exact(sources, rows)
         for (target, timestamp_type), some in groupby(sources, _likeness):
@@ -121,10 +120,10 @@ class Converter:
                     yield Written(read_header(data), data)
 
     def _exact(self, sources: list[Source], rows: _Rows) -> list[Source]:
-        """The batches, those with a record that rows cannot express as batches that keep their records as they are.
+        """Return the batches. Those with a record that rows cannot express will keep their records as they are.
 
-        That is one whose time is beyond Spark's, or with a header whose key is no UTF-8: readers of rows get what comes
-        nearest to it, but a log must keep it.
+        Rows cannot express a time beyond Spark's range, and header keys with invalid UTF-8: readers get an
+        approximation, but a log must keep them.
         """
         times, keys = rows.inexact()
         if not times and not keys:
@@ -137,17 +136,18 @@ class Converter:
             if source.header.magic == source.target.magic == MAGIC:
                 found[at] = source._replace(target=source.target._replace(way=Way.RECODE))
             elif offset in times and source.target.magic:
-                raise RewriteError(f"{self._partition}, offset {offset}: a time so far off cannot change its format")
+                reason = "its time is beyond Spark's range, so its format cannot change"
+                raise RewriteError(f"{self._partition}, offset {offset}: {reason}")
         return found
 
     def _stretches(self, sources: Iterable[Source]) -> Iterator[Stretch]:
-        """Batches that are joined, each stretch of them as long as can be."""
+        """Yield the batches in stretches that are joined, as long as possible."""
         joined: Stretch | None = None
         for source in sources:
             header = source.header
             run = run_of(header, source.target, self._epoch_at(header.base_offset))
             is_alone = joined is None or source.target.way is Way.ALONE or run != joined.run
-            if joined is not None and not is_alone and (run.magic < MAGIC or goes_on(joined.last, header)):
+            if joined is not None and not is_alone and (run.magic < MAGIC or continues_sequence(joined.last, header)):
                 joined = joined._replace(last=header)
                 continue
             if joined is not None:
@@ -196,7 +196,7 @@ class _Rows:
         self._batches = batches[::-1]
 
     def up_to(self, last_offset: int) -> Iterator[tuple[pa.RecordBatch, int]]:
-        """The rows up to this offset that nobody has taken, with the offset of the row that follows them."""
+        """Yield the remaining rows up to this offset, with the offset of the row that follows them."""
         while self._batches and self._next_offset() <= last_offset:
             batch = self._batches.pop()
             count = int(np.searchsorted(batch.column(OFFSET).to_numpy(), last_offset, side="right"))
@@ -205,12 +205,12 @@ class _Rows:
             yield batch.slice(0, count), self._next_offset() if self._batches else MAX_OFFSET
 
     def drop_to(self, last_offset: int) -> None:
-        """Leave out the rows up to this offset that nobody has taken."""
+        """Drop the remaining rows up to this offset."""
         for _ in self.up_to(last_offset):
             pass
 
     def inexact(self) -> tuple[set[int], set[int]]:
-        """The offsets of rows whose time, and of those with a header whose key, is not the record's own."""
+        """Return the offsets of rows with an inexact time, and of rows with an inexact header key."""
         times: set[int] = set()
         keys: set[int] = set()
         for batch in self._batches:
@@ -231,7 +231,7 @@ class _Rows:
 def _origins(
     stretches: list[Stretch], offsets: NDArray[np.int64], following: int
 ) -> tuple[list[Origin], list[Stretch]]:
-    """Where rows come from, and the stretches that are left for those that follow, at the offset `following`."""
+    """Return the origins of rows, and the stretches for the following rows, from the offset `following` on."""
     ends = np.searchsorted(offsets, [stretch.last.last_offset for stretch in stretches], side="right").tolist()
     origins = []
     start = 0
@@ -254,7 +254,7 @@ def _likeness(source: Source) -> tuple[Target, int]:
 
 
 def _producer(stretch: Stretch, offset: int) -> Producer:
-    """Whose rows from `offset` on are."""
+    """Return the producer of the stretch's rows from `offset` on."""
     run, first = stretch.run, stretch.first
     if run.producer_id < 0:
         return Producer(transactional=run.is_transactional)
@@ -265,7 +265,7 @@ def _producer(stretch: Stretch, offset: int) -> Producer:
 
 
 def _written(batch: EncodedBatch, settings: BatchSettings) -> Iterator[Written]:
-    """The batch or wrapper, whose header is made to count what is in it, or each of the messages that are one set."""
+    """Yield the batch or wrapper, with its number of records, or each of the messages in one set."""
     if settings.magic == MAGIC:
         yield Written(read_header(batch.data), batch.data)
         return
@@ -280,10 +280,7 @@ def _written(batch: EncodedBatch, settings: BatchSettings) -> Iterator[Written]:
 
 
 def recoded(source: Source, level: int | None) -> bytearray:
-    """Return the batch with the same records under another codec, or with or without their attributes byte.
-
-    Records keep attributes that are not 0. Raises `KafkaError`.
-    """
+    """Return the batch with the same records under another codec, or with or without their attributes byte."""
     header, target = source.header, source.target
     payload = decompress(header.compression, memoryview(source.data)[HEADER_BYTES:], MAX_UNCOMPRESSED_BYTES)
     elision = header.attributes & ELIDED_BIT

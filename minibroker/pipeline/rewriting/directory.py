@@ -1,7 +1,4 @@
-"""A whole directory rewritten. The work on its segments is elsewhere: in one process, or by Spark in `jobs/rewrite.py`.
-
-What is said of a segment and of a log is in the files of these names.
-"""
+"""Rewrites a whole directory. Its segments are rewritten in one process, or by Spark in `jobs/rewrite.py`."""
 
 from __future__ import annotations
 
@@ -30,15 +27,17 @@ OpenTransactions = Mapping[int, int]
 
 
 class Rewriting:
-    """From `source`, which no broker may be writing to, to `target`, which is made; to be used in a `with` block.
+    """A rewriting from `source`, which no broker may write to, to `target`, which is created.
 
-    `resumed` says whether a run before this one has done a part. Methods raise `RewriteError` and `OSError`.
+    Use it in a `with` block.
+
+    `resumed` is whether an earlier run has done a part. Methods raise `RewriteError` and `OSError`.
     """
 
     def __init__(self, source: str, target: str, settings: RewriteSettings, topics: Collection[str] = ()) -> None:
         self.source, self.target = os.path.realpath(source), os.path.realpath(target)
         if os.path.commonpath((self.source, self.target)) in (self.source, self.target):
-            raise RewriteError("the directory to write must not lie in the one to read, nor that one in it")
+            raise RewriteError("neither of the two directories may be within the other one")
         self.settings = settings
         self.resumed = False
         self._topics = topics
@@ -52,7 +51,8 @@ class Rewriting:
             self._lock_source()
             self._plan = plan_of(self.source, self._topics)
             if self.settings.committed_only and not self._plan.is_clean:
-                # The start that recovers it would take the gaps that markers leave for losses, and cut the log there.
+                # The recovery at the next start would take the gaps of removed markers for losses, and truncate the log
+                # there.
                 raise RewriteError(f"{self.source} was not stopped cleanly: start a broker on it, and stop it, first")
             self._locks.callback(self._workspace.lock().close)
             self.resumed = self._workspace.begin(self._plan, self.settings)
@@ -68,20 +68,20 @@ class Rewriting:
 
     @property
     def plan(self) -> Plan:
-        """Return what there is to do."""
+        """The plan of what to do."""
         assert self._plan is not None
         return self._plan
 
     def left(self) -> list[SegmentTask]:
-        """The segments that nobody has done yet, the largest first."""
+        """Return the segments that are not done yet, the largest first."""
         finished = {log for log in self.plan.logs if os.path.exists(f"{self.target}/{log}")}
         tasks = [task for task in self.plan.tasks if task.log not in finished and self._workspace.done(task) is None]
         return sorted(tasks, key=lambda task: -task.size_bytes)
 
     def open_transactions(self, surveys: Sequence[tuple[str, Survey]]) -> dict[str, dict[int, int]]:
-        """The transactions that do not end, by log; `surveys` are of all segments of all logs.
+        """Return the transactions without an end, by log. `surveys` are of all segments of all logs.
 
-        Raises `RewriteError` if there are transactions, for which there is no place, and nobody has said what to do.
+        Raise `RewriteError` if there are transactions, but no place for them, and the settings do not say what to do.
         """
         by_log: dict[str, list[Survey]] = {}
         for log, each in surveys:
@@ -93,7 +93,7 @@ class Rewriting:
         return {log: open_transactions(found) for log, found in by_log.items()}
 
     def finish(self) -> Report:
-        """Make the directory whole, once all segments are done."""
+        """Complete the directory after all segments are done, and return the report."""
         plan, workspace = self.plan, self._workspace
         segments = [(task, workspace.done(task) or []) for task in plan.tasks]
         missing = next((task for task, written in segments if not written), None)
@@ -104,12 +104,12 @@ class Rewriting:
         for log in plan.copied:
             workspace.copy_log(plan, log)
         workspace.copy_files(plan)
-        configs, told = Metadata(self.target, is_clean=plan.is_clean).tell(plan.topics, self.settings)
+        configs, updated = Metadata(self.target, is_clean=plan.is_clean).update(plan.topics, self.settings)
         workspace.end(plan)
-        return Report(self.target, space_of(segments), plan.copied, configs, told)
+        return Report(self.target, space_of(segments), plan.copied, configs, updated)
 
     def _lock_source(self) -> None:
-        """Keep brokers off, if the directory is a broker's, and ours to lock."""
+        """Lock out brokers, if the directory is a broker's and can be locked."""
         path = f"{self.source}/{LOCK}"
         if not os.access(path, os.W_OK):
             return
@@ -120,17 +120,17 @@ class Rewriting:
 
 
 def survey_segment(task: SegmentTask, source: str) -> tuple[str, Survey]:
-    """Return a segment's log, and what it says of transactions. Raises `CorruptBatch`, `OSError`."""
+    """Return a segment's log, and its transactions. Raise `CorruptBatch`, `OSError`."""
     return task.log, survey(Disk(), f"{source}/{task.log}", task.base_offset, is_torn=task.is_torn)
 
 
 def rewrite_segment(
     task: SegmentTask, source: str, target: str, settings: RewriteSettings, open: OpenTransactions | None = None
 ) -> list[NewSegment]:
-    """Rewrite a segment, unless that is done; what it has become. In whichever process, and several at a time.
+    """Rewrite a segment unless that is done, and return the new ones. Several processes may do this at a time.
 
-    `open` are the transactions of the log that do not end, if only what is committed is to be kept. Raises
-    `RewriteError`, `CorruptData`, `OSError`.
+    `open` are the log's transactions without an end, if only committed records are kept. Raise `RewriteError`,
+    `CorruptData`, `OSError`.
     """
     workspace = Workspace(target)
     done = workspace.done(task)
@@ -151,9 +151,9 @@ def rewrite_segment(
 
 
 def rewrite_directory(source: str, target: str, settings: RewriteSettings, topics: Collection[str] = ()) -> Report:
-    """Rewrite a log directory in this process, a segment after the other, without Spark.
+    """Rewrite a log directory in this process, one segment after the other, without Spark.
 
-    Raises `RewriteError`, `CorruptData`, `CorruptBatch`, `OSError`; called again, it goes on where that came.
+    A call after an interrupted one continues it. Raise `RewriteError`, `CorruptData`, `CorruptBatch`, `OSError`.
     """
     with Rewriting(source, target, settings, topics) as rewriting:
         open: dict[str, dict[int, int]] = {}

@@ -1,6 +1,6 @@
-"""What is in a directory that is to be rewritten: logs that are, logs that stay as they are, and files beside them.
+"""Plans a rewriting: which logs are rewritten, which are copied, and the files beside them.
 
-Nothing is written here; what becomes of it all is in `workspace.py`.
+Nothing is written here; `workspace.py` does that.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ INTERNAL = frozenset({METADATA_TOPIC, GROUPS_TOPIC, TRANSACTIONS_TOPIC, "__share
 
 @dataclass(frozen=True)
 class Plan:
-    """The segments to rewrite, the logs to copy, the files beside them; `is_clean`: whether the last stop was."""
+    """The segments to rewrite, the logs to copy, the files beside them.
+
+    `is_clean` is whether the last stop was clean.
+    """
 
     source: str
     tasks: tuple[SegmentTask, ...]
@@ -49,14 +52,14 @@ class Plan:
 
     @property
     def topics(self) -> list[str]:
-        """The topics that are rewritten, sorted."""
+        """The topics to rewrite, sorted."""
         return sorted({task.topic for task in self.tasks})
 
 
 def plan_of(source: str, topics: Collection[str] = ()) -> Plan:
-    """Plan what to do with the log directory `source`; only these topics are rewritten, or all but internal ones.
+    """Return the plan for the log directory `source`: rewrite these topics, or all but internal ones.
 
-    Raises `RewriteError` for a topic that is not there, or an internal one, and for what only a broker can settle.
+    Raise `RewriteError` for unknown and internal topics, and if a broker must start on the directory first.
     """
     disk = Disk()
     logs = _logs(disk, source)
@@ -78,7 +81,7 @@ def _logs(disk: Disk, source: str) -> list[tuple[str, str, int]]:
     found = ((name, topic_partition_of(name)) for name in disk.names(source))
     logs = [(name, *key) for name, key in found if key and disk.is_directory(f"{source}/{name}")]
     if not logs:
-        raise RewriteError(f"{source} holds no logs")
+        raise RewriteError(f"{source} has no logs")
     return sorted(logs, key=lambda log: log[1:])
 
 
@@ -87,16 +90,16 @@ def _check_topics(topics: Iterable[str], known: set[str]) -> None:
         if topic not in known:
             raise RewriteError(f"there is no topic {topic} in the directory")
         if topic in INTERNAL:
-            raise RewriteError(f"{topic} is Kafka's own, which is copied as it is")
+            raise RewriteError(f"{topic} is an internal topic, which is copied as it is")
 
 
 def _segments(disk: Disk, source: str, name: str) -> list[int]:
-    """The base offsets of a log's segments, which must not be in the middle of anything."""
+    """Return the base offsets of a log's segments. Raise `RewriteError` if a change of them was interrupted."""
     names = disk.names(f"{source}/{name}")
     for each in names:
         if each.endswith((SWAP_SUFFIX, CLEANED_SUFFIX)) or each == FAILED_SYNC:
             raise RewriteError(
-                f"{source}/{name}/{each}: a crash came in between: start a broker on the directory, and stop it, first"
+                f"{source}/{name}/{each}: left by a crash: start a broker on the directory and stop it first"
             )
     return offsets_with(names, LOG_SUFFIX)
 
@@ -113,7 +116,7 @@ def _tasks(
 
 
 def _files(disk: Disk, source: str) -> tuple[str, ...]:
-    """The files beside the logs that go with them; the mark of a clean stop comes last, when all else is there."""
+    """Return the files beside the logs to copy. The clean shutdown file is last, after all others."""
     left = (LOCK, CLEAN_SHUTDOWN)
     return tuple(
         name
@@ -123,7 +126,7 @@ def _files(disk: Disk, source: str) -> tuple[str, ...]:
 
 
 def _digest(source: str, tasks: Iterable[SegmentTask]) -> str:
-    """Return a digest that changes as soon as a segment does."""
+    """Return a digest that changes if a segment does."""
     lines = []
     for task in tasks:
         path = f"{source}/{task.log}/{segment_name(task.base_offset)}{LOG_SUFFIX}"

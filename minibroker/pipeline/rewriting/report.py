@@ -1,7 +1,4 @@
-"""What a rewriting has come to: the space of each topic before and after, and what was dropped, lost and reconfigured.
-
-How it is shown is the command's business.
-"""
+"""The result of a rewriting: the sizes of each topic before and after, and what was dropped, lost and reconfigured."""
 
 from __future__ import annotations
 
@@ -15,9 +12,10 @@ from minibroker.pipeline.rewriting.topic_configs import Change
 
 @dataclass
 class TopicSpace:
-    """One topic. Bytes are those of its `.log` files; `records` is None where wrappers were copied unread.
+    """One topic. Bytes are those of its `.log` files. `records` is None if wrappers were copied unread.
 
-    `dropped_batches` had no place in the format: markers, and what is not committed. `lost_bytes` were torn by a crash.
+    `dropped_batches` counts batches without a place in the format: markers and uncommitted records. `lost_bytes` were
+    torn by a crash.
     """
 
     topic: str
@@ -32,11 +30,11 @@ class TopicSpace:
 
     @property
     def ratio(self) -> float | None:
-        """Return what share of the space is left; None of none."""
+        """The new size relative to the old one, or None without an old one."""
         return self.bytes_after / self.bytes_before if self.bytes_before else None
 
     def add(self, segment: NewSegment) -> None:
-        """Count in a segment."""
+        """Add a segment."""
         self.segments += 1
         self.batches += segment.batch_count
         unknown = self.records is None or segment.record_count < 0
@@ -51,7 +49,7 @@ class TopicSpace:
 class Report:
     """The topics that were rewritten, the logs that were copied, and the changes of configs.
 
-    `configs_told` says whether these were made; if not, somebody else has the metadata and must be told.
+    `configs_told` is whether these were made. If not, the metadata is elsewhere and must be changed there.
     """
 
     target: str
@@ -62,7 +60,7 @@ class Report:
 
     @property
     def total(self) -> TopicSpace:
-        """All topics together."""
+        """The sum of all topics."""
         whole = TopicSpace("(all)")
         for each in self.topics:
             whole.partitions += each.partitions
@@ -77,7 +75,7 @@ class Report:
         return whole
 
     def as_json(self) -> dict[str, Any]:
-        """All of it, as JSON knows it."""
+        """Return the report as JSON."""
         return {
             "target": self.target,
             "topics": [vars(each) | {"ratio": each.ratio} for each in self.topics],
@@ -88,7 +86,7 @@ class Report:
 
 
 def space_of(segments: Iterable[tuple[SegmentTask, Sequence[NewSegment]]]) -> list[TopicSpace]:
-    """The space of each topic, sorted, by what its segments have become."""
+    """Return the sizes of each topic, sorted, by the results of its segments."""
     found: dict[str, TopicSpace] = {}
     for task, written in segments:
         space = found.setdefault(task.topic, TopicSpace(task.topic))

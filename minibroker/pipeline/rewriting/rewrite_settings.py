@@ -1,7 +1,4 @@
-"""What a rewriting is asked for, and what that makes of one batch: nothing, another payload, or records written anew.
-
-How each is done is in `segment_rewriting.py` and `batch_conversion.py`.
-"""
+"""The settings of a rewriting, and how it rewrites a batch: drop it, change its codec, or encode its records again."""
 
 from __future__ import annotations
 
@@ -29,12 +26,12 @@ class RewriteError(Exception):
 
 @dataclass(frozen=True)
 class RewriteSettings:
-    """The form that all batches are to have; None leaves each as it is.
+    """The form of all batches. None leaves a property of each batch as it is.
 
-    `magic` is the message format, `level` the codec's. Without `batch_bytes` each batch stays one, and messages that
-    are no batch yet come into batches of 16384 bytes. `elide` leaves out the attributes byte of records, or puts it
-    back. For formats 0 and 1, which have neither: with `committed_only` only committed records of transactions stay,
-    with `drop_headers` records lose their headers. Raises `EncodeError` for settings that contradict each other.
+    `magic` is the message format, `level` the codec's. Without `batch_bytes` each batch stays one batch, and messages
+    of old formats are joined to batches of 16384 bytes. `elide` leaves out the attributes byte of records, or restores
+    it. Formats 0 and 1 have neither transactions nor headers: with `committed_only` only committed records remain, with
+    `drop_headers` records lose their headers. Raise `EncodeError` for contradicting settings.
     """
 
     magic: int | None = None
@@ -48,18 +45,18 @@ class RewriteSettings:
     def __post_init__(self) -> None:
         wanted = MAGIC if self.magic is None else self.magic
         if self.level is not None and self.codec is None:
-            raise EncodeError("a level is one of a codec: name that, too")
+            raise EncodeError("a level needs a codec")
         if (self.committed_only or self.drop_headers) and wanted == MAGIC:
             raise EncodeError("format 2 keeps transactions and headers: only formats 0 and 1 have no place for them")
         BatchSettings(wanted, self.codec or Compression.NONE, self.level, elide_attributes=bool(self.elide))
 
     @property
     def is_old(self) -> bool:
-        """Whether all becomes format 0 or 1."""
+        """Whether everything becomes format 0 or 1."""
         return self.magic is not None and self.magic < MAGIC
 
     def as_json(self) -> dict[str, Any]:
-        """The settings as JSON knows them."""
+        """Return the settings as JSON."""
         return asdict(self)
 
 
@@ -70,11 +67,11 @@ class Way(Enum):
     DROP = "the format has no place for it"
     RECODE = "its records stay as they are, under another codec, or with or without their attributes"
     ALONE = "its records are one batch again"
-    JOIN = "its records are batched anew, with those of its neighbours"
+    JOIN = "its records are batched again, with those of its neighbours"
 
 
 class Target(NamedTuple):
-    """The form that one batch is to have, and the way to it."""
+    """The form that one batch gets, and how."""
 
     way: Way
     magic: int
@@ -83,7 +80,7 @@ class Target(NamedTuple):
 
 
 def target_of(header: BatchHeader, settings: RewriteSettings) -> Target:
-    """Return the target of the batch with this header; transactions are not looked at."""
+    """Return the target of a batch by its header; ignore transactions."""
     magic = header.magic if settings.magic is None else settings.magic
     codec = Compression(header.compression) if settings.codec is None else settings.codec
     was_elided = header.magic == MAGIC and header.attributes & ELIDED_BIT != 0
@@ -108,7 +105,7 @@ def _way(header: BatchHeader, magic: int, codec: Compression, is_same: bool, set
 
 
 class Run(NamedTuple):
-    """The facts that batches must share, beside their target, for their records to come into one."""
+    """What batches must share, beside their target, to be joined."""
 
     magic: int
     leader_epoch: int
@@ -118,17 +115,17 @@ class Run(NamedTuple):
 
 
 def run_of(header: BatchHeader, target: Target, leader_epoch: int) -> Run:
-    """Return what the batch shares with others. `leader_epoch` is its offset's, which an old format does not have."""
+    """Return what the batch shares with others. `leader_epoch` is its offset's; an old format does not have it."""
     if target.magic < MAGIC:
         return Run(target.magic, -1, -1, -1, False)
     epoch = header.partition_leader_epoch if header.magic == MAGIC else leader_epoch
     return Run(target.magic, epoch, header.producer_id, header.producer_epoch, header.is_transactional)
 
 
-def goes_on(before: BatchHeader, after: BatchHeader) -> bool:
-    """Whether the sequences of two batches of a run are those of one batch: as far apart as their offsets.
+def continues_sequence(before: BatchHeader, after: BatchHeader) -> bool:
+    """Return whether the sequences of two batches of a run are as far apart as their offsets, as within one batch.
 
-    A marker between them, a batch that was compacted away, and another producer's records would show.
+    This is not so if there was a marker, a batch that was compacted away, or another producer's record between them.
     """
     if before.magic < MAGIC or before.producer_id < 0:
         return True

@@ -1,7 +1,6 @@
-"""One segment rewritten: its batches read and checked, converted a chunk at a time, and written with their indexes.
+"""Rewrites one segment: reads and checks its batches, converts them a chunk at a time, and writes them with indexes.
 
-The new files are made under names of their own, and get the segment's name only once they are whole and on the disk
-itself. Which segments there are is `plan.py`'s business.
+The new files have other names until they are whole and synced.
 """
 
 from __future__ import annotations
@@ -42,8 +41,8 @@ from minibroker.storage.names import (
 from minibroker.storage.producers.aborted_transactions import AbortedTransaction
 from minibroker.storage.segment_indexes import MAX_RELATIVE_OFFSET
 
-# What is converted at once: how much as it lies in the file, and how much of that decoded. How far batches expand is
-# known from those before, which is why the first ones are few.
+# How much is converted at once: bytes in the file, and decoded bytes. The expansion is known from earlier batches, so
+# the first chunks are small.
 CHUNK_BYTES = 4 << 20
 DECODED_BYTES = 24 << 20
 FIRST_CHUNK_BYTES = 1 << 14
@@ -55,7 +54,7 @@ EpochAt = Callable[[int], int]
 
 @dataclass(frozen=True)
 class SegmentTask:
-    """A segment that is to be rewritten. `is_last`: of its log; `is_torn`: it may end in what a crash has left."""
+    """A segment to rewrite. `is_last`: of its log. `is_torn`: a crash may have left a torn batch at its end."""
 
     topic: str
     partition: int
@@ -71,9 +70,9 @@ class SegmentTask:
 
 
 class NewSegment(NamedTuple):
-    """A segment that was written. `record_count` is -1 where a wrapper that was not looked into does not tell.
+    """A segment that was written. `record_count` is -1 if a wrapper was copied unread.
 
-    `source_bytes`, `dropped_batches` and `lost_bytes` stand with the first of those that a segment has become.
+    If a segment becomes several, the first one has all its `source_bytes`, `dropped_batches` and `lost_bytes`.
     """
 
     base_offset: int
@@ -87,7 +86,7 @@ class NewSegment(NamedTuple):
 
 
 class SegmentRewriter:
-    """Rewrites one segment of the log directory `source`; the new files come to lie in `work`, which must be there."""
+    """Rewrites one segment of the log directory `source`, into the existing directory `work`."""
 
     def __init__(
         self,
@@ -117,9 +116,9 @@ class SegmentRewriter:
         )
 
     def run(self) -> list[NewSegment]:
-        """Write it; the segments that it has become, mostly one.
+        """Write the new segments and return them; mostly there is one.
 
-        Raises `RewriteError` with topic, partition and offset, `CorruptData`, `OSError`.
+        Raise `RewriteError` with topic, partition and offset, `CorruptData`, `OSError`.
         """
         task = self._task
         converter = Converter(TopicPartition(task.topic, task.partition), self._path, self._settings, self._epoch_at())
@@ -149,7 +148,7 @@ class SegmentRewriter:
             raise RewriteError(f"{self._path}: records from offset {offset} on cannot be read: {error}") from error
 
     def _sources(self) -> Iterator[Source]:
-        """The batches that are not dropped, each with what is to become of it."""
+        """Yield the batches that are not dropped, each with how to rewrite it."""
         for batch in self._stored():
             target = target_of(batch.header, self._settings)
             if target.magic < MAGIC and batch.header.magic == MAGIC and self._is_dropped(batch.header):
@@ -174,7 +173,7 @@ class SegmentRewriter:
         return self._uncommitted.has(header)
 
     def _stored(self) -> Iterator[StoredBatch]:
-        """The batches of the segment, each whole and sound. A torn one ends there, as the broker's recovery ends it."""
+        """Yield the whole, sound batches of the segment. It ends at a torn batch, as after a broker's recovery."""
         file = self._disk.open_to_read(self._path)
         size_bytes = self._task.size_bytes
         position = 0
@@ -198,7 +197,7 @@ class SegmentRewriter:
 
 
 class _Output:
-    """The segments that a segment becomes: another one begins where one would be too large."""
+    """The new segments of a segment. Another one begins if one would be too large."""
 
     def __init__(
         self, disk: Disk, work: str, settings: LogSettings, aborted: list[AbortedTransaction], modified_ms: int
@@ -235,9 +234,9 @@ class _Output:
         self._records = -1 if unknown else self._records + header.record_count
 
     def finish(self, end_offset: int | None) -> list[NewSegment]:
-        """End the last segment; all that were written.
+        """End the last segment. Return all that were written.
 
-        A log goes on at `end_offset` although what lay before it was dropped: an empty segment says so by its name.
+        If the batches before `end_offset` were dropped, an empty segment with that name shows where the log goes on.
         """
         next_offset = self._next_offset
         self._end(None)
@@ -247,13 +246,13 @@ class _Output:
         return self._done
 
     def _end(self, end_offset: int | None) -> None:
-        """Sync the segment's files, and give them their names. It lists transactions that end in it."""
+        """Sync the segment's files and rename them. Write a transaction index if transactions end in it."""
         aborted = [each for each in self._aborted if end_offset is None or each.last_offset < end_offset]
         self._aborted = self._aborted[len(aborted) :]
         file = self._writer.finish(aborted, self._modified_ms)
         file.close()
         for suffix in (*SEGMENT_SUFFIXES[1:], SEGMENT_SUFFIXES[0]):
-            if aborted or suffix != TRANSACTION_INDEX_SUFFIX:  # without any there is no such file
+            if aborted or suffix != TRANSACTION_INDEX_SUFFIX:  # an empty transaction index has no file
                 self._disk.rename(self._path + suffix + CLEANED_SUFFIX, self._path + suffix)
         size_bytes, counts = self._writer.size_bytes, (self._batches, self._records)
         self._done.append(NewSegment(self._base_offset, self._next_offset, size_bytes, *counts, 0, 0, 0))

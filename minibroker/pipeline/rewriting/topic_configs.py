@@ -1,9 +1,6 @@
-"""What the cluster's metadata says of topics' formats and codecs, and having it say what a rewriting has made true.
+"""Reads the topics' formats and codecs from the cluster's metadata, and updates them after a rewriting.
 
-The metadata log is read and appended to with the storage engine; its records' frames are as in Kafka's.
-
-     frame version | api key | version | message
-     uvarint (1)   | uvarint | uvarint | as declared
+It reads and appends to the metadata log by the storage engine. Kafka's records have this frame:
 """
 
 from __future__ import annotations
@@ -40,7 +37,7 @@ from minibroker.storage.names import log_name
 from minibroker.storage.recovery.recovery import Checkpointed, LogDirectoryError, open_log
 
 FORMAT, CODEC, ELIDE = "message.format.version", "compression.type", "record.attributes.elide"
-VERSIONS = ("0.9.0", "0.10.2", "3.0")  # the last versions of Kafka before the next format, by magic; 3.0 for all newer
+VERSIONS = ("0.9.0", "0.10.2", "3.0")  # by magic: the last version of Kafka with it; 3.0 stands for all newer
 
 _TOPIC = 2  # the resource type of topics
 _FRAME_VERSION = 1
@@ -61,7 +58,7 @@ Configs = dict[str, dict[str, str]]
 
 
 class Change(NamedTuple):
-    """A config of a topic that is to have another value."""
+    """A config of a topic that gets another value."""
 
     topic: str
     name: str
@@ -69,10 +66,10 @@ class Change(NamedTuple):
 
 
 def changes(configs: Configs, topics: Iterable[str], settings: RewriteSettings) -> list[Change]:
-    """Return the configs that the topics, rewritten with these settings, need and do not have yet.
+    """Return the configs that the rewritten topics need and do not have yet.
 
-    What is appended later follows them: a topic of another format than Kafka's present one needs its format in its
-    configs, and so does one with elided attributes. A codec is named only where one was: by default producers choose.
+    Later appends follow the configs, so a topic with an old format or with elided attributes needs them. A codec is set
+    only if one was set before: by default producers choose.
     """
     found: list[Change] = []
     for topic in topics:
@@ -91,7 +88,7 @@ def changes(configs: Configs, topics: Iterable[str], settings: RewriteSettings) 
 
 
 def format_of(version: str | None) -> int | None:
-    """The message format that a `message.format.version` stands for; None for none."""
+    """Return the message format of a `message.format.version`, None for None."""
     if version is None:
         return None
     parts = [int(part) for part in re.findall(r"\d+", version)[:2]]
@@ -99,7 +96,7 @@ def format_of(version: str | None) -> int | None:
 
 
 class Metadata:
-    """The metadata log in the log directory `target`. Methods raise `RewriteError` for what cannot be read."""
+    """The metadata log in the log directory `target`. Methods raise `RewriteError` if it cannot be read."""
 
     def __init__(self, target: str, *, is_clean: bool) -> None:
         self._directory = f"{target}/{log_name(METADATA_TOPIC, 0)}"
@@ -111,13 +108,13 @@ class Metadata:
 
     @property
     def exists(self) -> bool:
-        """Whether the directory holds the metadata; `metadata.log.dir` may be another."""
+        """Return whether the directory has the metadata log; `metadata.log.dir` may be another one."""
         return self._disk.exists(self._directory)
 
-    def tell(self, topics: Iterable[str], settings: RewriteSettings) -> tuple[list[Change], bool]:
-        """Make the configs true; return which changes that takes, and whether they were made.
+    def update(self, topics: Iterable[str], settings: RewriteSettings) -> tuple[list[Change], bool]:
+        """Update the configs. Return the changes, and whether they were made.
 
-        They are not made where there is no metadata, or where other voters have copies of it.
+        They are not made if there is no metadata log, or if other voters have copies of it.
         """
         if not self.exists:
             return changes({}, topics, settings), False
@@ -138,7 +135,7 @@ class Metadata:
         return open_log(environment, self._directory, (METADATA_TOPIC, 0), LogSettings(), known)
 
     def _read(self, log: Log) -> None:
-        """Fold the newest snapshot that is whole, and what the log has after it."""
+        """Fold the newest whole snapshot, and the log after it."""
         start, data = self._snapshot()
         self._fold(data, 0)
         offset = max(start, log.log_start_offset)
@@ -147,7 +144,7 @@ class Metadata:
             offset = region.next_offset
 
     def _snapshot(self) -> tuple[int, bytes]:
-        """(end offset, content) of the newest snapshot; (0, nothing) if there is none."""
+        """Return (end offset, content) of the newest snapshot, or (0, empty)."""
         for match in filter(None, map(_SNAPSHOT.fullmatch, reversed(self._disk.names(self._directory)))):
             data = self._disk.read_whole(f"{self._directory}/{match[0]}")
             last = None
@@ -173,7 +170,7 @@ class Metadata:
                 self._voters = len(message.voters)
 
     def _note(self, message: Message) -> None:
-        """Take in a record; those of a transaction (KIP-868) when it ends."""
+        """Apply a record. Those of a transaction (KIP-868) are applied when it ends."""
         if isinstance(message, BeginTransactionRecord):
             self._pending = []
         elif isinstance(message, EndTransactionRecord | AbortTransactionRecord):
@@ -197,12 +194,12 @@ class Metadata:
 
 
 def now_ms() -> int:
-    """The wall clock, in ms since 1970."""
+    """Return the wall clock's time in ms since 1970."""
     return time.time_ns() // 1_000_000
 
 
 def _message(value: bytes) -> Message | None:
-    """Return a record's message, if it is of a kind that matters here."""
+    """Return a record's message if its type is needed here, else None."""
     frame_version, position = read_varint(value, 0)
     api_key, position = read_varint(value, position)
     version, position = read_varint(value, position)

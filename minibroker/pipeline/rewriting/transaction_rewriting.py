@@ -1,6 +1,6 @@
-"""Whose records an old format must not get: those of transactions that were aborted, or that never ended.
+"""Finds records that an old format must not get: those of transactions that were aborted or never ended.
 
-Format 2 keeps all of them, with their markers, and needs nothing of this.
+Format 2 keeps them with their markers, and does not need this.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from minibroker.storage.producers.aborted_transactions import (
 class Survey(NamedTuple):
     """The transactions in the batches of one segment.
 
-    `first` is the first offset of each producer's transactional batches, `ended` the offset of its last marker, and
-    `open` the first offset of those after that marker.
+    By producer: `first` is the first offset of its transactional batches, `ended` the offset of its last marker, and
+    `open` the first offset of transactional batches after that marker.
     """
 
     base_offset: int
@@ -35,15 +35,12 @@ class Survey(NamedTuple):
 
     @property
     def has_transactions(self) -> bool:
-        """Whether there is a transactional batch, markers included."""
+        """Whether there is a transactional batch or a marker."""
         return bool(self.first or self.ended)
 
 
 def survey(disk: Disk, directory: str, base_offset: int, *, is_torn: bool = False) -> Survey:
-    """Read the headers of a segment, up to the first that cannot be if it may be torn.
-
-    Raises `CorruptBatch`, `OSError`.
-    """
+    """Read the headers of a segment, up to the first invalid one if it may be torn."""
     file = disk.open_to_read(f"{directory}/{segment_name(base_offset)}{LOG_SUFFIX}")
     found = Survey(base_offset, {}, {}, {})
     try:
@@ -65,7 +62,7 @@ def survey(disk: Disk, directory: str, base_offset: int, *, is_torn: bool = Fals
 
 
 def open_transactions(surveys: Iterable[Survey]) -> dict[int, int]:
-    """The first offset of each transaction that does not end in a log, by producer id."""
+    """Return the first offset of each transaction without an end in a log, by producer id."""
     found: dict[int, int] = {}
     for each in sorted(surveys, key=lambda survey: survey.base_offset):
         for producer_id, offset in each.first.items():
@@ -78,13 +75,13 @@ def open_transactions(surveys: Iterable[Survey]) -> dict[int, int]:
 
 @dataclass(frozen=True)
 class Uncommitted:
-    """The uncommitted transactions of a log: aborted ones, by producer in the order of their ends, and open ones."""
+    """The uncommitted transactions of a log: aborted ones by producer, in the order of their ends, and open ones."""
 
     aborted: Mapping[int, Sequence[AbortedTransaction]] = field(default_factory=dict)
     open: Mapping[int, int] = field(default_factory=dict)
 
     def has(self, header: BatchHeader) -> bool:
-        """Whether the transactional batch with this header is part of one of them."""
+        """Return whether the transactional batch with this header is part of one of them."""
         if header.base_offset >= self.open.get(header.producer_id, header.base_offset + 1):
             return True
         of_producer = self.aborted.get(header.producer_id, ())
@@ -93,7 +90,7 @@ class Uncommitted:
 
 
 def uncommitted(disk: Disk, directory: str, base_offsets: Iterable[int], open: Mapping[int, int]) -> Uncommitted:
-    """Return the aborted transactions of a log by its indexes, and the open ones. Raises `CorruptIndex`, `OSError`."""
+    """Return the aborted transactions of a log, by its indexes, and the open ones. Raise `CorruptIndex`, `OSError`."""
     aborted: dict[int, list[AbortedTransaction]] = {}
     for transaction in indexed(disk, directory, base_offsets):
         aborted.setdefault(transaction.producer_id, []).append(transaction)
@@ -101,7 +98,7 @@ def uncommitted(disk: Disk, directory: str, base_offsets: Iterable[int], open: M
 
 
 def content(disk: Disk, path: str) -> bytes:
-    """All of a small file that need not be ours to write. Raises `OSError`."""
+    """Return a small file, which need not be writable. Raise `OSError`."""
     file = disk.open_to_read(path)
     try:
         return file.read(0, file.size_bytes())
@@ -110,7 +107,7 @@ def content(disk: Disk, path: str) -> bytes:
 
 
 def indexed(disk: Disk, directory: str, base_offsets: Iterable[int]) -> list[AbortedTransaction]:
-    """The aborted transactions in the indexes of these segments. Raises `CorruptIndex`, `OSError`."""
+    """Return the aborted transactions in the indexes of these segments. Raise `CorruptIndex`, `OSError`."""
     found: list[AbortedTransaction] = []
     for base_offset in base_offsets:
         path = f"{directory}/{segment_name(base_offset)}{TRANSACTION_INDEX_SUFFIX}"

@@ -1,13 +1,13 @@
-"""The directory that is being made: what is done of it, so that a run that was killed goes on, and how it ends.
+"""The target directory of a rewriting, with notes of what is done, so that a killed run can be continued.
 
-    <target>/.lock                            held as long as somebody works on it, so that no broker starts on it
-    <target>/.rewrite/plan.json               of what, and how: that the directory is ours
-                      work/<unique>/          segments in the making, one attempt each
-                      logs/<log>/             segments that are whole
-                      done/<log>.<offset>     what is told of such a segment
-    <target>/<log>/                           a log that is whole
+    <target>/.lock                            held during a rewriting, so that no broker starts on it
+    <target>/.rewrite/plan.json               the plan and settings; shows that the directory is ours
+                      work/<unique>/          unfinished segments, one attempt each
+                      logs/<log>/             finished segments
+                      done/<log>.<offset>     notes about such a segment
+    <target>/<log>/                           a finished log
 
-All but the logs is gone in the end.
+In the end only the logs remain.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ STATE = ".rewrite"
 VERSION = 1
 OF_FORMAT_2 = {LEADER_EPOCH_CHECKPOINT, ABORTED_TRANSACTIONS_CHECKPOINT}
 OTHERS = {
-    "version": "what another version of minibroker has begun to rewrite",
-    "source": "what was begun of another directory",
-    "topics": "what was begun with other topics",
-    "settings": "what was begun with other settings",
-    "digest": "what was begun of a directory that has changed since",
+    "version": "a rewriting by another version of minibroker",
+    "source": "a rewriting of another directory",
+    "topics": "a rewriting of other topics",
+    "settings": "a rewriting with other settings",
+    "digest": "a rewriting of a directory that has changed since",
 }
 
 
 class Workspace:
-    """The directory `target`, which a plan is carried out in. It pickles; methods raise `OSError`."""
+    """The directory `target` of a plan. It can be pickled. Methods raise `OSError`."""
 
     def __init__(self, target: str) -> None:
         self.target = target
@@ -52,15 +52,15 @@ class Workspace:
     # --- the beginning ----------------------------------------------------------------------------
 
     def lock(self) -> File:
-        """Make the directory, or find that it is ours or empty, and keep brokers and others off it.
+        """Create the directory, or check that it is ours or empty. Lock out brokers and other runs.
 
-        Raises `RewriteError` for a directory with something in it that no rewriting has begun.
+        Raise `RewriteError` for a directory with content that is not from a rewriting.
         """
         disk = self._disk
         if disk.exists(self.target) and not disk.exists(f"{self._state}/plan.json"):
             others = [name for name in disk.names(self.target) if name not in (LOCK, STATE)]
             if others:
-                raise RewriteError(f"{self.target} is not empty, and not a rewriting that was interrupted")
+                raise RewriteError(f"{self.target} is not empty, and not an interrupted rewriting")
         disk.make_directory(self.target)
         lock = disk.lock(f"{self.target}/{LOCK}")
         if lock is None:
@@ -68,9 +68,9 @@ class Workspace:
         return lock
 
     def begin(self, plan: Plan, settings: RewriteSettings) -> bool:
-        """Write down what is to be done; whether a part of it may be done already.
+        """Write down the plan. Return whether a part of it may be done already.
 
-        Raises `RewriteError` if a part of something else is done here.
+        Raise `RewriteError` if another rewriting has done something here.
         """
         path = f"{self._state}/plan.json"
         said = {
@@ -84,7 +84,7 @@ class Workspace:
             found = json.loads(self._disk.read_whole(path))
             for name, value in json.loads(json.dumps(said)).items():
                 if found.get(name) != value:
-                    raise RewriteError(f"{self.target} holds {OTHERS[name]}: finish that one, or remove the directory")
+                    raise RewriteError(f"{self.target} has {OTHERS[name]}: finish that one, or remove the directory")
             self._disk.remove_tree(f"{self._state}/work")
             return True
         for name in ("logs", "done"):
@@ -93,27 +93,27 @@ class Workspace:
         return False
 
     def _has_done_something(self) -> bool:
-        """Whether a segment or a log is done. A run that came to nothing, as it was refused, is no obstacle."""
+        """Return whether a segment or a log is done. A refused run, which has done nothing, is no obstacle."""
         others = set(self._disk.names(self.target)) - {LOCK, STATE}
         return bool(others or self._disk.names(f"{self._state}/done"))
 
     # --- segments, by whichever process -----------------------------------------------------------
 
     def done(self, task: SegmentTask) -> list[NewSegment] | None:
-        """Return what the segment has become, if it is done."""
+        """Return the new segments of a segment, or None if it is not done."""
         path = self._done_path(task)
         if not self._disk.exists(path):
             return None
         return [NewSegment(*fields) for fields in json.loads(self._disk.read_whole(path))]
 
     def attempt(self) -> str:
-        """A new directory for the files of one attempt at a segment."""
+        """Create and return a directory for the files of one attempt at a segment."""
         path = f"{self._state}/work/{uuid4().hex}"
         self._disk.make_directory(path)
         return path
 
     def take(self, task: SegmentTask, work: str, segments: list[NewSegment]) -> None:
-        """Move the files of an attempt, which are whole, to those of the log; then note that."""
+        """Move the finished files of an attempt to those of the log, then note that."""
         directory = self._log_path(task.log)
         self._disk.make_directory(directory)
         for name in self._disk.names(work):
@@ -125,15 +125,15 @@ class Workspace:
         self._disk.remove_tree(work)
 
     def discard(self, work: str) -> None:
-        """Remove what a failed attempt has left."""
+        """Remove the files of a failed attempt."""
         self._disk.remove_tree(work)
 
     # --- the end ----------------------------------------------------------------------------------
 
     def finish_log(self, plan: Plan, log: str, *, is_old: bool) -> None:
-        """Give a log, all of whose segments are done, its other files and its name. One that has it is left alone.
+        """Give a log whose segments are all done its other files, then its name. Do nothing if it has that.
 
-        An old format has neither producers nor leader epochs: the files about these stay behind, as in Kafka.
+        An old format has neither producers nor leader epochs: their files are left out, as in Kafka.
         """
         if self._disk.exists(f"{self.target}/{log}"):
             return
@@ -145,7 +145,7 @@ class Workspace:
         self._name_log(path, log)
 
     def copy_log(self, plan: Plan, log: str) -> None:
-        """Copy a log as it is. One that is here already is left alone."""
+        """Copy a log as it is, unless that is done."""
         if self._disk.exists(f"{self.target}/{log}"):
             return
         path = self._log_path(log)
@@ -154,14 +154,15 @@ class Workspace:
         self._name_log(path, log)
 
     def copy_files(self, plan: Plan) -> None:
-        """Copy the files beside the logs: identity and checkpoints, which are true here, too."""
+        """Copy the files beside the logs: identity and checkpoints, which are valid here too."""
         for name in plan.files:
             self._copy(f"{plan.source}/{name}", f"{self.target}/{name}")
 
     def end(self, plan: Plan) -> None:
-        """Attest the clean stop that the source attests, and remove what is not part of a log directory.
+        """Write the clean shutdown file if the source has it, and remove all that is not part of a log directory.
 
-        The plan goes first: with it, a later run would take the directory for unfinished, whatever a broker did to it.
+        The plan is removed first: with it, a later run would take the directory for unfinished, whatever a broker did
+        to it.
         """
         self._disk.sync_directory(self.target)
         self._disk.remove(f"{self._state}/plan.json")
@@ -175,7 +176,7 @@ class Workspace:
         self._disk.rename(path, f"{self.target}/{log}")
 
     def _copy(self, source: str, target: str) -> None:
-        """A small file, which is on the disk itself then, and as old as the original."""
+        """Copy a small file, and sync it. It keeps its time of modification."""
         self._disk.write_whole(target, content(self._disk, source), sync=True)
         self._disk.set_modified_ms(target, self._disk.modified_ms(source))
 

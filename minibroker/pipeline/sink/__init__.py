@@ -1,4 +1,4 @@
-"""What writes rows to a running broker: from columns to batches, requests, and transactions that Spark's commit ends.
+"""Writes rows to a running broker: from columns to batches, requests, and transactions that Spark's commit ends.
 
-Nothing is imported here. Batches are made in `pipeline/encode`, connections in `pipeline/brokers`.
+Nothing is imported here. `pipeline/encode` makes batches, `pipeline/brokers` connections.
 """

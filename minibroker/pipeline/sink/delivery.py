@@ -1,10 +1,10 @@
-"""The two deliveries, without Spark: at least once, and exactly once by a transaction that stays open until the commit.
+"""The two deliveries, without Spark: at least once, and exactly once by transactions that stay open until the commit.
 
-Exactly once, a task writes under a transactional id of its own. It takes the id over first, which aborts what an
-earlier attempt left open, and then reads the id's marker: the number of the batch after the last that was committed.
-If that is beyond this batch the rows are there already. Else they are written, and the next marker with them, in one
-transaction; the driver ends it when all tasks are through. So a crash between the ends of two transactions is made
-good by doing the batch again: who was committed finds his marker.
+For exactly once, each task has its own transactional id. It first takes the id over, which aborts an open transaction
+of an earlier attempt. Then it reads the id's marker: the number of the batch after the last committed one. If that is
+beyond this batch, the rows are committed already. Otherwise it writes them and the next marker in one transaction,
+which the driver ends when all tasks have finished. If there is a crash between the ends of two transactions, the batch
+is repeated, and tasks that were committed find their markers.
 
          task                                                        driver
     InitProducerId ─> OffsetFetch ─> Produce... ─> TxnOffsetCommit ┐
@@ -36,12 +36,12 @@ from minibroker.pipeline.sink.sink_transaction import (
 from minibroker.pipeline.sink.task import Count, Counted, TaskWriter
 
 _IDEMPOTENT_PRODUCE_VERSION: Final = 12
-_PATIENCE_MS: Final = 5_000  # for what is only good to have
+_PATIENCE_MS: Final = 5_000  # for requests that may fail
 
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """A transaction that holds a task's rows and waits to be ended; `marker` is in it."""
+    """An open transaction with a task's rows; `marker` is in it."""
 
     transactional_id: str
     producer_id: int
@@ -52,19 +52,19 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """The result of a task's rows; `transaction` is the one to end, if there is one."""
+    """The result of a task; `transaction` is the one to end, if any."""
 
     rows: int
     transaction: Open | None = None
 
 
 def connected(settings: SinkSettings) -> Client:
-    """A client of the settings' brokers. Raises `OptionError` for a setting of `kafka.` that is not known."""
+    """Return a client of the settings' brokers. Raise `OptionError` for unknown settings of `kafka.`."""
     return Client(settings.bootstrap_servers, settings.client)
 
 
 def write_at_least_once(settings: SinkSettings, batches: Iterable[pa.RecordBatch], task: int) -> Delivered:
-    """Write rows so that all of them are in the brokers when it returns; within one call also none twice."""
+    """Write rows. All of them are in the brokers when it returns; within one call, none is written twice."""
     with connected(settings) as client:
         identity = Identity()
 
@@ -84,7 +84,7 @@ def write_exactly_once(
 ) -> Delivered:
     """Write the rows of batch `number` into a transaction and leave it open, unless they are committed already.
 
-    Raises `WriteFailed` if it had other rows when it was committed, or if a later batch is.
+    Raise `WriteFailed` if the batch was committed with other rows, or if a later one is committed.
     """
     rest = (batch for batch in batches if batch.num_rows)
     first = next(rest, None)
@@ -101,7 +101,7 @@ def write_exactly_once(
             note = _note(_written(writer, _chain(first, rest)))
             transaction.mark(Marker(number + 1, note))
         except BaseException:
-            abort_in_passing(settings, transaction)
+            try_to_abort(settings, transaction)
             raise
         identity = transaction.identity
         left = Open(transactional_id, identity.producer_id, identity.epoch, transaction.generation, number + 1)
@@ -109,16 +109,16 @@ def write_exactly_once(
 
 
 def commit(settings: SinkSettings, transactions: Sequence[Open]) -> None:
-    """Commit transactions, one after another. It may be done again after it failed, also by another process.
+    """Commit transactions, one after another. A call after a failed one may repeat it, also in another process.
 
-    Raises `WriteFailed` at the first that cannot be committed and has not been; the ones before it stay committed.
+    Raise `WriteFailed` at the first one that was not committed and cannot be; the ones before it stay committed.
     """
     if not transactions:
         return
     with connected(settings) as client:
         for each in transactions:
             try:
-                _taken_up(client, settings, each).end(commit=True)
+                _resumed(client, settings, each).end(commit=True)
             except Fenced as error:
                 if not _is_committed(settings, each):
                     raise Fenced(
@@ -129,16 +129,16 @@ def commit(settings: SinkSettings, transactions: Sequence[Open]) -> None:
 
 
 def abort(settings: SinkSettings, transactions: Sequence[Open]) -> None:
-    """Abort the transactions that are open still. Raises `WriteFailed` after it has tried all."""
+    """Abort the transactions that are still open. Raise `WriteFailed` after all attempts."""
     failures: list[WriteFailed] = []
     if not transactions:
         return
     with connected(settings) as client:
         for each in transactions:
             try:
-                _taken_up(client, settings, each).end(commit=False)
+                _resumed(client, settings, each).end(commit=False)
             except Fenced:
-                continue  # it was committed, timed out, or taken over: there is nothing to abort
+                continue  # it was committed, timed out, or taken over
             except WriteFailed as error:
                 failures.append(error)
     if failures:
@@ -146,39 +146,39 @@ def abort(settings: SinkSettings, transactions: Sequence[Open]) -> None:
 
 
 def sender_in(transaction: Transaction, client: Client, settings: SinkSettings) -> Sender:
-    """A sender that writes into a transaction."""
+    """Return a sender that writes into a transaction."""
     version = PRODUCE_VERSIONS[transaction.generation]
     return Sender(client, settings, transaction.identity, version, before=transaction.add)
 
 
-def abort_in_passing(settings: SinkSettings, transaction: Transaction) -> None:
-    """Try to abort, so that readers need not wait; who takes the id over, or the timeout, would do it as well."""
-    hasty, transactional_id, identity = _hasty(settings), transaction.transactional_id, transaction.identity
-    with suppress(WriteFailed), connected(hasty) as client:
-        Transaction(client, hasty, transactional_id, identity, transaction.generation).end(commit=False)
+def try_to_abort(settings: SinkSettings, transaction: Transaction) -> None:
+    """Try to abort, so that readers need not wait. A takeover of the id, or the timeout, would also do it."""
+    impatient, transactional_id, identity = _impatient(settings), transaction.transactional_id, transaction.identity
+    with suppress(WriteFailed), connected(impatient) as client:
+        Transaction(client, impatient, transactional_id, identity, transaction.generation).end(commit=False)
 
 
 def _is_committed(settings: SinkSettings, left: Open) -> bool:
-    """Whether the rows are committed, though this transaction is not there any more, as the marker says.
+    """Return whether the rows are committed by the marker, although this transaction no longer exists.
 
-    While somebody else has an open transaction under the id the marker cannot be told: then they are taken not to be.
+    While the id has another open transaction, the marker is unknown: then they count as not committed.
     """
-    hasty = _hasty(settings)
+    impatient = _impatient(settings)
     try:
-        with connected(hasty) as client:
-            marker = _taken_up(client, hasty, left).marker()
+        with connected(impatient) as client:
+            marker = _resumed(client, impatient, left).marker()
     except WriteFailed:
         return False
     return marker is not None and marker.value >= left.marker
 
 
-def _hasty(settings: SinkSettings) -> SinkSettings:
+def _impatient(settings: SinkSettings) -> SinkSettings:
     patience_ms = min(settings.delivery_timeout_ms, _PATIENCE_MS)
     client = {**settings.client, "default.api.timeout.ms": str(patience_ms)}
     return replace(settings, delivery_timeout_ms=patience_ms, client=client)
 
 
-def _taken_up(client: Client, settings: SinkSettings, left: Open) -> Transaction:
+def _resumed(client: Client, settings: SinkSettings, left: Open) -> Transaction:
     identity = Identity(left.producer_id, left.epoch, left.transactional_id)
     return Transaction(client, settings, left.transactional_id, identity, left.generation)
 
@@ -191,19 +191,19 @@ def _written(writer: TaskWriter, batches: Iterable[pa.RecordBatch]) -> Counted:
 
 
 def _skipped(batches: Iterable[pa.RecordBatch], marker: Marker, number: int, transactional_id: str) -> int:
-    """Take rows and write none, as they are committed; how many there are. Raises `WriteFailed` if they are others."""
+    """Count rows without writing them, as they are committed. Raise `WriteFailed` if they are other rows."""
     if marker.value > number + 1:
         raise WriteFailed(
-            f"transactional id {transactional_id}: batch {marker.value - 1} is committed, and now batch {number} is to "
-            "be: the checkpoint is older than what was written, or two queries share it"
+            f"transactional id {transactional_id}: batch {marker.value - 1} is committed, but batch {number} was to be "
+            "next: the checkpoint is older than the written rows, or two queries share it"
         )
     count = Count()
     for batch in batches:
         count.add(batch)
     if _note(count.total) != marker.note:
         raise WriteFailed(
-            f"transactional id {transactional_id}: batch {number} is committed with {marker.note}, and is now given "
-            f"with {_note(count.total)}: which task gets which rows must not change when a batch is done again"
+            f"transactional id {transactional_id}: batch {number} is committed with {marker.note}, but now it is given "
+            f"with {_note(count.total)}: a repeated batch must have the same rows in the same tasks"
         )
     return count.total.rows
 

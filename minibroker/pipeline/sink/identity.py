@@ -1,7 +1,4 @@
-"""Who a producer is to the brokers, and what its batches say of it: id, epoch, sequence, and whether in a transaction.
-
-Where an identity comes from is in `idempotence` and `transaction`.
-"""
+"""A producer's identity, and its fields in batches: id, epoch, sequence, and whether in a transaction."""
 
 from __future__ import annotations
 
@@ -26,12 +23,12 @@ from minibroker.protocol.records.crc import crc32c
 _CRC: Final = struct.Struct(">I")
 _PRODUCER: Final = struct.Struct(">qhi")
 _PRODUCER_POSITION: Final = 43
-_TIMEOUT_MS: Final = 60_000  # InitProducerId wants one, though without a transactional id it means nothing
+_TIMEOUT_MS: Final = 60_000  # InitProducerId requires one; it has no meaning without a transactional id
 
 
 @dataclass(slots=True)
 class Identity:
-    """A producer's id and epoch (-1: none), and the sequence of the next record of each partition."""
+    """A producer's id and epoch (-1: none), and the next sequence of each partition."""
 
     producer_id: int = -1
     epoch: int = -1
@@ -39,7 +36,7 @@ class Identity:
     sequences: dict[TopicPartition, int] = field(default_factory=dict)
 
     def become(self, producer_id: int, epoch: int) -> None:
-        """Go on as another; its sequences begin at 0."""
+        """Take another id and epoch. Sequences begin at 0 again."""
         if (producer_id, epoch) != (self.producer_id, self.epoch):
             self.producer_id, self.epoch = producer_id, epoch
             self.sequences.clear()
@@ -53,11 +50,11 @@ class Identity:
         )
 
     def acknowledged(self, partition: TopicPartition, record_count: int) -> None:
-        """Count records that a partition has taken."""
+        """Count records that a partition has accepted."""
         self.sequences[partition] = self.sequences.get(partition, 0) + record_count & MAX_SEQUENCE
 
     def stamp(self, data: bytes, partition: TopicPartition) -> bytes:
-        """A batch as a Produce request wants it: offsets from 0 on, and what it says of its producer true by now."""
+        """Return a batch in the form for a Produce request: offsets from 0 on, and the producer's current fields."""
         producer = self.producer(partition)
         said = (producer.producer_id, producer.epoch, producer.base_sequence)
         if _PRODUCER.unpack_from(data, _PRODUCER_POSITION) == said:
@@ -70,7 +67,7 @@ class Identity:
 
 
 def request_producer_id(client: Client) -> tuple[int, int]:
-    """A fresh producer id and epoch without a transactional id. Raises `WriteFailed`."""
+    """Return a new producer id and epoch without a transactional id. Raise `WriteFailed`."""
 
     def ask() -> tuple[int, int]:
         answer = client.request(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_TIMEOUT_MS))

@@ -1,7 +1,4 @@
-"""The hash by which Kafka's Java client chooses a record's partition from its key, for a whole column at once.
-
-Which rows are hashed, and what becomes of those without a key, is the partitioner's.
-"""
+"""The hash of Kafka's Java client, by which keys choose partitions, for a whole column at once."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ import pyarrow as pa
 _SEED: Final = 0x9747B28C
 _M: Final = 0x5BD1E995
 _MASK: Final = 0xFFFFFFFF
-# Keys beyond this many bytes are hashed one by one: the columns' way takes a step for each four bytes of the longest.
+# Longer keys are hashed one by one: the vectorized way takes a step for each four bytes of the longest key.
 _COLUMN_KEY_BYTES_MAX: Final = 256
 
 UInt32s = npt.NDArray[np.uint32]
@@ -22,7 +19,7 @@ Int64s = npt.NDArray[np.int64]
 
 
 def murmur2(key: bytes) -> int:
-    """The hash of one key, unsigned, 32 bits."""
+    """Return the hash of one key, an unsigned 32-bit number."""
     value = (_SEED ^ len(key)) & _MASK
     whole = len(key) & ~3
     for position in range(0, whole, 4):
@@ -36,7 +33,7 @@ def murmur2(key: bytes) -> int:
 
 
 def murmur2_of(keys: pa.BinaryArray) -> UInt32s:
-    """The hashes of a column of keys, unsigned, 32 bits; that of a null is the one of no bytes."""
+    """Return the hashes of a column of keys, unsigned 32-bit numbers. Null has the hash of an empty key."""
     offsets, data = _buffers(keys)
     starts, lengths = offsets[:-1], np.diff(offsets)
     hashes = np.empty(len(keys), np.uint32)
@@ -49,12 +46,12 @@ def murmur2_of(keys: pa.BinaryArray) -> UInt32s:
 
 def _murmur2_of_short(data: npt.NDArray[np.uint8], starts: Int64s, lengths: Int64s) -> UInt32s:
     words = lengths >> 2
-    order = np.argsort(-words, kind="stable")  # so that the keys that have a word i are always the first ones
+    order = np.argsort(-words, kind="stable")  # the keys with a word i are always a prefix
     starts, lengths, words = starts[order], lengths[order], words[order]
     values = (_SEED ^ lengths).astype(np.uint32)
-    little_endian: Any = np.ndarray((max(len(data) - 3, 0),), "<u4", data, strides=(1,))  # a word from any byte on
+    little_endian: Any = np.ndarray((max(len(data) - 3, 0),), "<u4", data, strides=(1,))  # a word begins at every byte
     for index in range(int(words[0]) if len(words) else 0):
-        active = int(np.searchsorted(-words, -index, side="left"))  # how many have more words than `index`
+        active = int(np.searchsorted(-words, -index, side="left"))  # the number of keys with more than `index` words
         word = little_endian[starts[:active] + 4 * index] * np.uint32(_M)
         word = (word ^ word >> np.uint32(24)) * np.uint32(_M)
         values[:active] = values[:active] * np.uint32(_M) ^ word
@@ -76,7 +73,7 @@ def _mix_tails(values: UInt32s, data: npt.NDArray[np.uint8], starts: Int64s, len
 
 
 def _buffers(keys: pa.BinaryArray) -> tuple[Int64s, npt.NDArray[np.uint8]]:
-    """The offsets of the keys, one more than there are, and the bytes that they lie in."""
+    """Return the offsets of the keys, one more than there are keys, and their bytes."""
     _, offsets, data = keys.buffers()
     if offsets is None:
         return np.zeros(len(keys) + 1, np.int64), np.empty(0, np.uint8)

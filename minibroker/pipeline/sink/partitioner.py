@@ -1,7 +1,4 @@
-"""Which partition each row goes to: the one it names, else by its key as Kafka's Java client does it, else in turns.
-
-How many partitions a topic has is asked of `topics`; the hash is in `murmur2`.
-"""
+"""Chooses the partition of each row: the one in the row, else by its key as Kafka's Java client, else in turns."""
 
 from __future__ import annotations
 
@@ -16,18 +13,18 @@ from minibroker.pipeline.log_source import TopicPartition
 from minibroker.pipeline.sink.murmur2 import murmur2_of
 
 Int64s = npt.NDArray[np.int64]
-# How many partitions a topic has, once it has at least so many.
+# Returns the number of partitions of a topic. Waits until there are at least so many.
 PartitionCount = Callable[[str, int], int]
 
-_RECORD_OVERHEAD_BYTES = 10  # about what a record takes beside its value
+_RECORD_OVERHEAD_BYTES = 10  # roughly, beside the value
 
 
 class Partitioner:
-    """Keeps, from batch to batch of rows, whose turn it is for rows without a key.
+    """Chooses partitions, in turns for rows without a key, also from one batch of rows to the next.
 
-    These stay with a partition for `sticky_bytes`, so that batches fill up, and then go on to the next one, as those
-    of the Java client do (KIP-480, KIP-794). The first is `first` modulo the topic's partitions: tasks that have
-    different ones begin at different partitions. With `ignore_keys` all rows are taken for ones without a key.
+    These rows stay with a partition for `sticky_bytes`, so that batches fill up, and then go to the next one, as in the
+    Java client (KIP-480, KIP-794). The first one is `first` modulo the number of partitions, so that tasks begin with
+    different partitions. With `ignore_keys`, keys are ignored.
     """
 
     def __init__(self, count: PartitionCount, sticky_bytes: int, first: int = 0, ignore_keys: bool = False) -> None:
@@ -38,7 +35,7 @@ class Partitioner:
         self._sent_bytes: dict[str, int] = {}  # by topic, of rows without a key
 
     def split(self, rows: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
-        """The rows of each partition, in their order. Raises `WriteFailed` for a partition that there is not."""
+        """Yield the rows of each partition, in order. Raise `WriteFailed` if a partition does not exist."""
         topics = rows.column("topic").dictionary_encode()
         codes = topics.indices.to_numpy(zero_copy_only=False)
         partitions = np.empty(rows.num_rows, np.int64)
@@ -79,7 +76,7 @@ class Partitioner:
 def _grouped(
     rows: pa.RecordBatch, codes: npt.NDArray[np.int32], partitions: Int64s
 ) -> Iterator[tuple[int, int, pa.RecordBatch]]:
-    """Yield the rows by (topic's code, partition); rows that all have the same are not copied."""
+    """Yield the rows by (code of the topic, partition). If all have the same, they are not copied."""
     places = codes.astype(np.int64) << 32 | partitions
     if not len(places):
         return

@@ -1,8 +1,7 @@
-"""Sends rows as batches by Produce requests until brokers have them: retries, splits, and what each error means.
+"""Sends rows in Produce requests until brokers have them: retries, splits, and the handling of errors.
 
-There is at most one batch of a partition on its way, so order needs no more care, and a retry keeps its sequence: the
-broker then takes it once. Who the producer is comes from outside (`identity`), as does what must be done before a
-partition is written to first (`transaction`).
+At most one batch of a partition is in flight. So order is kept, and a retry has the same sequence, which brokers accept
+only once. `identity` has the producer's identity; `transaction` adds partitions before they are written to.
 """
 
 from __future__ import annotations
@@ -44,25 +43,26 @@ _KEY_BYTES_SHOWN: Final = 40
 
 @dataclass(slots=True)
 class Outgoing:
-    """A batch on its way: its rows are kept, to be named in an error or put into smaller batches."""
+    """A batch to be sent. Its rows are kept for error messages, and to split it."""
 
     partition: TopicPartition
     rows: pa.RecordBatch
     data: bytes
-    deadline: float = 0.0  # monotonic seconds; from the first attempt on
+    deadline: float = 0.0  # monotonic seconds, set at the first attempt
     attempts: int = 0
-    uncertain: bool = False  # whether a failed attempt may have written it: only the same producer can tell
+    uncertain: bool = False  # a failed attempt may have written it; only a retry by the same producer can show
 
 
-Waiting = dict[TopicPartition, list[Outgoing]]  # each partition's next batch, and more that come after it
-Queues = dict[TopicPartition, Iterator[Outgoing]]  # where further ones come from
+Waiting = dict[TopicPartition, list[Outgoing]]  # by partition: the next batch, and some more
+Queues = dict[TopicPartition, Iterator[Outgoing]]  # the source of further batches
 
 
 class Sender:
     """Produces rows to brokers under an identity.
 
-    `version` is the newest Produce version to use. `before` is called with the partitions of a request before it goes.
-    `renew` gives the identity a fresh producer id when a partition has lost its sequences; without it that is an error.
+    `version` is the newest Produce version to use. `before` is called with the partitions of a request before it is
+    sent. `renew` gives the identity a new producer id when a partition has lost its sequences; without it that is an
+    error.
     """
 
     def __init__(
@@ -84,8 +84,8 @@ class Sender:
     def send(self, rows: Mapping[TopicPartition, pa.RecordBatch]) -> None:
         """Write the rows of each partition, in order. When it returns, brokers have them all.
 
-        Raises `RecordRefused` for a row that no broker takes, `Fenced`, and `WriteFailed`, also when a batch has not
-        been taken `delivery_timeout_ms` after it was first sent.
+        Raise `RecordRefused` if no broker accepts a row, `Fenced`, and `WriteFailed`, also if a batch was not accepted
+        within `delivery_timeout_ms` of its first attempt.
         """
         queues = {partition: self._encoded(partition, some) for partition, some in rows.items()}
         waiting: Waiting = {}
@@ -111,18 +111,18 @@ class Sender:
             raise RecordRefused(f"{partition}: {error}") from None
 
     def _split(self, batch: Outgoing) -> list[Outgoing]:
-        """The batch's rows in batches of half as many records."""
+        """Return the batch's rows in batches with half as many records."""
         return list(self._encoded(batch.partition, batch.rows, (batch.rows.num_rows + 1) // 2))
 
     # Requests
 
     def _round(self, waiting: Waiting, queues: Queues) -> None:
-        """Send each partition's next batch, and take off those that are written; wait if some must be sent again."""
+        """Send each partition's next batch, and remove those that were written. Wait if some must be retried."""
         sent = self._sent(waiting)
         try:
-            _fill(waiting, queues, 2)  # the next ones are made while these are on their way
+            _fill(waiting, queues, 2)  # encode the next ones while these are in flight
         finally:
-            answered = [answer for request in sent for answer in self._answers(*request)]  # nothing is left on its way
+            answered = [answer for request in sent for answer in self._answers(*request)]  # then nothing is in flight
         again = 0
         for batch, code, detail in answered:
             queue = waiting[batch.partition]
@@ -143,7 +143,7 @@ class Sender:
             self._wait(again)
 
     def _sent(self, waiting: Waiting) -> list[tuple[list[Outgoing], Sent]]:
-        """Send requests to all leaders, each with one batch of a partition."""
+        """Send requests to all leaders, each with one batch for each partition."""
         if self._before is not None:
             self._before(waiting)
         by_node: dict[int, list[Outgoing]] = defaultdict(list)
@@ -181,7 +181,7 @@ class Sender:
         )
 
     def _answers(self, batches: list[Outgoing], sent: Sent) -> list[tuple[Outgoing, int, Any]]:
-        """Each batch's error code, with the partition's answer or else the reason."""
+        """Return each batch's error code, with the partition's answer or else the reason."""
         try:
             answer = self._client.wait(sent)
         except ClientError as error:
@@ -221,13 +221,13 @@ class Sender:
         return WriteFailed(f"{batch.partition}: {error_name(code)}" + (f" ({said})" if said else ""))
 
     def _refused(self, partition: TopicPartition, rows: pa.RecordBatch, why: str) -> RecordRefused:
-        """An error that names the first of the rows."""
+        """Return an error that names the first of the rows."""
         row = rows.slice(0, 1).to_pylist()[0]
         key = None if row["key"] is None else row["key"][:_KEY_BYTES_SHOWN]
         return RecordRefused(f"row {row['row']} to {partition}, key {key!r}: {why.rstrip()}")
 
     def _renew_if_lost(self, failed: list[tuple[Outgoing, int]]) -> None:
-        """Become a new producer for partitions that lost their sequences, once no other batch may be there already."""
+        """Get a new producer id if partitions have lost their sequences, and no other batch may be written already."""
         lost = [code in SEQUENCE_LOST for _, code in failed]
         uncertain = any(batch.uncertain for (batch, _), is_lost in zip(failed, lost, strict=True) if not is_lost)
         if any(lost) and not uncertain and self._renew is not None:
@@ -240,7 +240,7 @@ class Sender:
 
 
 def _fill(waiting: Waiting, queues: Queues, most: int) -> None:
-    """Fill the queue of each partition up to `most` batches, as far as it has as many."""
+    """Fill the queue of each partition up to `most` batches, if there are as many."""
     for partition in list(queues):
         queue = waiting.setdefault(partition, [])
         while len(queue) < most:
@@ -254,7 +254,7 @@ def _fill(waiting: Waiting, queues: Queues, most: int) -> None:
 
 
 def _requests(batches: list[Outgoing], size_bytes: int) -> Iterator[list[Outgoing]]:
-    """The batches of a node by requests of at most about so many bytes, but always one batch."""
+    """Yield a node's batches by requests of at most about `size_bytes`, but at least one batch."""
     some: list[Outgoing] = []
     held = 0
     for batch in batches:

@@ -1,6 +1,6 @@
-"""The columns that a writer takes, with the names, types and meaning of Spark's own Kafka sink.
+"""The columns of a writer, with the names, types and meaning of Spark's own Kafka sink.
 
-They become rows of one form here; which partition those go to that do not say so is the partitioner's.
+They are converted to rows of one form.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from minibroker.pipeline.log_source import OptionError
 from minibroker.pipeline.schemas import HEADERS
 from minibroker.pipeline.sink.sink_errors import RecordRefused
 
-# The types that a column may have, in Spark's words.
+# The types of each column, by Spark's names.
 _TYPES: Final[Mapping[str, tuple[str, ...]]] = {
     "topic": ("string",),
     "key": ("string", "binary"),
@@ -27,14 +27,14 @@ _TYPES: Final[Mapping[str, tuple[str, ...]]] = {
     "timestamp": ("double", "timestamp"),
 }
 
-# What rows are made into. `row` is a row's place in what the task was given, for messages.
+# The form of rows. `row` is a row's number in the task, for messages.
 ROWS: Final = pa.schema(
     [
         ("topic", pa.string()),
         ("partition", pa.int32()),
         ("key", pa.binary()),
         ("value", pa.binary()),
-        ("timestamp", pa.int64()),  # milliseconds since 1970, -1 none
+        ("timestamp", pa.int64()),  # ms since 1970, -1: none
         ("headers", HEADERS),
         ("row", pa.int64()),
     ]
@@ -42,9 +42,9 @@ ROWS: Final = pa.schema(
 
 
 def check_columns(types: Mapping[str, str], topic: str | None) -> None:
-    """Check a DataFrame's columns, name to type in Spark's words, as Spark's own sink does. Raises `OptionError`.
+    """Check a DataFrame's columns (name to Spark's type) as Spark's own sink does. Raise `OptionError`.
 
-    Columns of other names are not looked at.
+    Columns of other names are ignored.
     """
     if topic is None and "topic" not in types:
         raise OptionError("topic option required when no 'topic' attribute is present")
@@ -58,10 +58,10 @@ def check_columns(types: Mapping[str, str], topic: str | None) -> None:
 
 
 class Rows:
-    """Makes what Spark hands over into rows of `ROWS`, and counts them.
+    """Converts Spark's rows to `ROWS`, and counts them.
 
-    The option `topic` stands above the column. A timestamp that is null, missing or not to be kept is the time at
-    which the row is seen; with `keep_none` a null stays none (-1), as records of message format 0 have it.
+    The option `topic` overrides the column. If a timestamp is null, missing or not to be kept, the row gets the current
+    time; with `keep_none` a null stays none (-1), as in message format 0.
     """
 
     def __init__(self, topic: str | None, keep_timestamps: bool = True, keep_none: bool = False) -> None:
@@ -71,7 +71,10 @@ class Rows:
         self.count = 0
 
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """One batch's rows. Raises `RecordRefused`: null topics, partitions and times below 0, headers without key."""
+        """Return one batch's rows.
+
+        Raise `RecordRefused` for null topics, partitions and times below 0, and headers without a key.
+        """
         count, first = batch.num_rows, self.count
         self.count += count
         columns = [
@@ -98,7 +101,7 @@ class Rows:
         given = _column(batch, "timestamp") if self._keep_timestamps else None
         if given is None:
             given = pa.nulls(batch.num_rows, pa.int64())
-        if pa.types.is_floating(given.type):  # seconds, as Spark casts them
+        if pa.types.is_floating(given.type):  # seconds, as in Spark's casts
             given = pc.floor(pc.multiply(given, 1000.0)).cast(pa.int64())
         elif pa.types.is_timestamp(given.type):
             micros = given.cast(pa.timestamp("us", given.type.tz)).cast(pa.int64())
@@ -125,7 +128,7 @@ def _refuse_below_0(name: str, numbers: pa.Array, first: int, signs: pa.Array | 
 
 
 def _cast(batch: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array:
-    """The column in the type, all null if there is none."""
+    """Return the column in this type; all null if it does not exist."""
     column = _column(batch, name)
     return pa.nulls(batch.num_rows, kind) if column is None else column if column.type == kind else column.cast(kind)
 

@@ -1,7 +1,4 @@
-"""What a writer raises, each in one line, and what Kafka's error codes mean to it: try again, begin anew, or stop.
-
-How often and how long it tries again is the sender's.
-"""
+"""The errors of a writer, each in one line, and what Kafka's error codes mean to it: retry, start again, or stop."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from typing import Final
 from minibroker.pipeline.log_source import PipelineError
 from minibroker.protocol.errors import ErrorCode
 
-# Errors of Produce that pass: a leader is moving, replicas are behind, a disk failed, a batch was damaged on its way.
+# Temporary errors of Produce: a leader is moving, replicas are behind, a disk failed, a batch was damaged in transit.
 RETRIABLE: Final = frozenset(
     {
         ErrorCode.CORRUPT_MESSAGE,
@@ -34,23 +31,23 @@ RETRIABLE: Final = frozenset(
         ErrorCode.UNKNOWN_TOPIC_ID,
     }
 )
-# Of these the batch may have been written nevertheless.
+# With these the batch may have been written nevertheless.
 UNCERTAIN: Final = frozenset(
     {ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}
 )
-# Another producer has the transactional id now, or the coordinator ended the transaction as it took too long.
+# Another producer has the transactional id now, or the transaction took too long and was aborted.
 FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
-# The partition does not know what came before; without a transaction a new producer id begins anew.
+# The partition does not know the earlier batches. Without a transaction, a new producer id solves this.
 SEQUENCE_LOST: Final = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
 
 
 class WriteFailed(PipelineError):
-    """Rows could not be written; the message says which broker or partition said what."""
+    """Rows could not be written. The message has the broker or partition, and its reason."""
 
 
 class RecordRefused(WriteFailed):
-    """A row cannot become a record, or no broker takes it; the message names it."""
+    """A row cannot become a record, or no broker accepts it. The message names it."""
 
 
 class Fenced(WriteFailed):
-    """Somebody else writes under the same transactional id, or the transaction took too long and was aborted."""
+    """Another producer uses the transactional id, or the transaction took too long and was aborted."""

@@ -1,6 +1,6 @@
-"""The options of a writer as typed settings: Spark's own, and the Kafka producer's after `kafka.`.
+"""The options of a writer as typed settings: Spark's own, and those of the Kafka producer after `kafka.`.
 
-What is left after `kafka.` is the connection's, and is checked there; columns are checked in `sink_columns`.
+The connection checks the remaining ones after `kafka.`; `sink_columns` checks columns.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LEVELS: Final = {
     Compression.LZ4: "compression.lz4.level",
     Compression.ZSTD: "compression.zstd.level",
 }
-# Settings of Kafka's producer that this writer decides itself, and why.
+# Settings of Kafka's producer that are fixed here, and what to do instead.
 _DECIDED: Final = {
     "key.serializer": "cast the column `key` to string or binary instead",
     "value.serializer": "cast the column `value` to string or binary instead",
@@ -32,17 +32,18 @@ _DECIDED: Final = {
     "partitioner.class": "give a column `partition` instead",
     "interceptor.classes": "it runs no Java classes",
 }
-# What Spark itself puts among the options of a query.
+# Spark itself adds these to the options of a query.
 _OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
 _NAMES: Final = ("topic", "delivery", "keepTimestamps", "transactionalIdPrefix", "writeId", "kafka.bootstrap.servers")
 
 
 @dataclass(frozen=True, slots=True)
 class SinkSettings:
-    """How rows are written. Times are in milliseconds, sizes in bytes; names are those of Kafka's producer.
+    """How rows are written. Times are in ms, sizes in bytes. Names are those of Kafka's producer.
 
-    `client` are the settings of the connection. `topic` is for all rows, None if the column `topic` says it. `write_id`
-    names a batch write that may be repeated. `linger_ms` None is: until there is enough, or no more rows.
+    `client` are the settings of the connection. `topic` is for all rows; None means the column `topic`. `write_id`
+    identifies a batch write that may be repeated. With `linger_ms` None, a batch waits until it is full, or there are
+    no more rows.
     """
 
     bootstrap_servers: str
@@ -69,12 +70,12 @@ class SinkSettings:
 
     @property
     def exactly_once(self) -> bool:
-        """Whether rows are written in transactions, which are committed when all tasks are through."""
+        """Whether rows are written in transactions, which are committed when all tasks have finished."""
         return self.delivery == "exactly-once"
 
 
 def parse_settings(options: Mapping[str, str]) -> SinkSettings:
-    """The settings of a writer's options, whose names' case does not matter. Raises `OptionError` in one line."""
+    """Return the settings of a writer's options. The case of names does not matter. Raise `OptionError` in one line."""
     lowered = {name.lower(): value for name, value in options.items()}
     kafka = {name.removeprefix("kafka."): value for name, value in lowered.items() if name.startswith("kafka.")}
     own = _Options({name: value for name, value in lowered.items() if not name.startswith("kafka.")})
@@ -109,7 +110,7 @@ def _refuse(unknown: set[str]) -> None:
 
 
 def _producer_settings(given: _Options) -> dict[str, object]:
-    """Take out of what is given what is named like a setting of Kafka's producer."""
+    """Take the settings of Kafka's producer out of the options."""
     given.number("max.in.flight.requests.per.connection", 1, 1)  # a maximum: there is one in flight to a partition
     acks = given.choice("acks", ("all", "-1", "1", "0"), "all")
     if acks == "0":
@@ -133,12 +134,12 @@ def _producer_settings(given: _Options) -> dict[str, object]:
 
 
 def _timing(kafka: Mapping[str, str]) -> dict[str, str]:
-    """Settings that are the connection's as well; it looks for leaders and coordinators for `max.block.ms`."""
+    """Return the settings that are also the connection's: it looks for leaders and coordinators for `max.block.ms`."""
     names = ("request.timeout.ms", "retry.backoff.ms", "retry.backoff.max.ms", "max.block.ms")
     given = {name: kafka[name] for name in names if name in kafka}
     if "max.block.ms" in given:
         patience = given.pop("max.block.ms")
-        given["default.api.timeout.ms"] = "1" if patience == "0" else patience  # the connection does not know none
+        given["default.api.timeout.ms"] = "1" if patience == "0" else patience  # the connection does not accept 0
     return given
 
 
@@ -150,7 +151,7 @@ def _batch_settings(given: _Options) -> BatchSettings:
 
 
 def _consistent(settings: SinkSettings, kafka: Mapping[str, str], *, prefixed: bool) -> SinkSettings:
-    """The settings, if they go together."""
+    """Return the settings. Raise `OptionError` if they contradict each other."""
     if settings.idempotent and settings.acks != -1:
         raise OptionError("kafka.enable.idempotence=true needs kafka.acks=all")
     if settings.exactly_once and not settings.idempotent:
@@ -158,16 +159,16 @@ def _consistent(settings: SinkSettings, kafka: Mapping[str, str], *, prefixed: b
     if settings.delivery_timeout_ms < settings.request_timeout_ms + (settings.linger_ms or 0):
         raise OptionError("kafka.delivery.timeout.ms must be at least kafka.linger.ms + kafka.request.timeout.ms")
     if settings.write_id is not None and not settings.exactly_once:
-        raise OptionError("writeId has a meaning only with delivery=exactly-once")
+        raise OptionError("writeId needs delivery=exactly-once")
     if not settings.exactly_once and prefixed:
-        raise OptionError("transactionalIdPrefix has a meaning only with delivery=exactly-once")
+        raise OptionError("transactionalIdPrefix needs delivery=exactly-once")
     if not settings.exactly_once and "transaction.timeout.ms" in kafka:
-        raise OptionError("kafka.transaction.timeout.ms has a meaning only with delivery=exactly-once")
+        raise OptionError("kafka.transaction.timeout.ms needs delivery=exactly-once")
     return settings
 
 
 class _Options:
-    """Texts by name in lower case, from which typed ones are taken; `prefix` is for messages."""
+    """Texts by name in lower case, with typed access. `prefix` is for messages."""
 
     def __init__(self, given: Mapping[str, str], prefix: str = "") -> None:
         self._given = Settings(given)
@@ -175,11 +176,11 @@ class _Options:
 
     @property
     def known(self) -> set[str]:
-        """The names that were asked for, in lower case."""
+        """The names that were read, in lower case."""
         return self._given.known
 
     def rest(self) -> dict[str, str]:
-        """Return what nobody has taken."""
+        """Return the options that were not read."""
         return dict(self._given)
 
     def text(self, name: str) -> str | None:

@@ -1,7 +1,4 @@
-"""How many partitions the topics have that rows go to; asking makes a topic, where the broker makes them by itself.
-
-Which of the partitions a row goes to is the partitioner's.
-"""
+"""The number of partitions of topics. Asking for it creates a topic if brokers create topics automatically."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ _BACKOFF_S: Final = 0.1
 
 
 class Topics:
-    """The partition counts of topics, asked for once, and again if a row names a partition beyond them."""
+    """The partition counts of topics. They are asked for once, and again if a row has a partition beyond them."""
 
     def __init__(self, client: Client, max_block_ms: int) -> None:
         self._client = client
@@ -26,9 +23,11 @@ class Topics:
         self._counts: dict[str, int] = {}
 
     def count(self, topic: str, at_least: int = 1) -> int:
-        """How many partitions a topic has. It waits until there are `at_least` so many, `max_block_ms` at most.
+        """Return the number of partitions of a topic.
 
-        Raises `WriteFailed`, naming the topic or the partition that there is not.
+        Wait until it is `at_least` so many, for at most `max_block_ms`.
+
+        Raise `WriteFailed` with the missing topic or partition.
         """
         deadline = time.monotonic() + self._max_block_ms / 1000
         while self._counts.get(topic, 0) < at_least:

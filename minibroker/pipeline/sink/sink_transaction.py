@@ -1,7 +1,7 @@
-"""One transaction under a transactional id, spoken with its coordinators: begun, joined, marked and ended.
+"""The transactions of one transactional id, as requests to its coordinators: begin, add, mark and end.
 
-Both generations of the protocol (KIP-890 is the second). When a transaction is to be ended, and what its marker means,
-is in `delivery`; records go through the sender.
+Both generations of the protocol are supported (KIP-890 is the second). `delivery` knows when a transaction ends, and
+what its marker means; the sender writes records.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ from minibroker.protocol.messages.transactions import (
 
 Generation = Literal[1, 2]
 
-# The newest versions with which a client speaks as one of the first generation; with newer ones it is of the second.
+# The newest Produce versions of each generation: 12 and newer are of the second.
 PRODUCE_VERSIONS: Final[dict[Generation, int]] = {1: 11, 2: 12}
 _END_VERSIONS: Final[dict[Generation, int]] = {1: 4, 2: 5}
 _OFFSETS_VERSIONS: Final[dict[Generation, int]] = {1: 4, 2: 5}
 _ADD_PARTITIONS_VERSION: Final = 3  # newer ones are for brokers
 _STABLE_OFFSET_FETCH_VERSION: Final = 7  # Kafka 2.5
 _MARKER_PARTITION: Final = 0
-_CONCURRENT_BACKOFF_MS: Final = 20  # markers of the last transaction are being written: they are soon
+_CONCURRENT_BACKOFF_MS: Final = 20  # the last transaction's markers will be written soon
 
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """How far a transactional id has got, as an offset that its group has committed, and what was noted beside it."""
+    """The position of a transactional id, as an offset that its group has committed, and a note beside it."""
 
     value: int
     note: str
 
 
 class Transaction:
-    """The transactions of one transactional id, which is also the group that its marker belongs to.
+    """The transactions of one transactional id, which is also the id of the group with its marker.
 
-    `generation` is the cluster's; None asks it.
+    `generation` is the cluster's; with None the cluster is asked.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Transaction:
         self._partitions: set[TopicPartition] = set()
 
     def begin(self) -> None:
-        """Take the id over: whoever had it is fenced, and what he left open is aborted. Raises `WriteFailed`."""
+        """Take the id over: fence its last producer, and abort an open transaction. Raise `WriteFailed`."""
         answer = self._ask(
             "transaction",
             "taking over",
@@ -85,9 +85,9 @@ class Transaction:
         self.identity.become(answer.producer_id, answer.producer_epoch)
 
     def marker(self, stable: bool = True) -> Marker | None:
-        """The newest marker of ended transactions. Raises `WriteFailed`.
+        """Return the newest marker of ended transactions. Raise `WriteFailed`.
 
-        While one is open that has a marker, a stable one cannot be told: `begin` aborts such a transaction.
+        While an open transaction has a marker, the stable one is unknown: `begin` aborts such a transaction.
         """
         answer = self._ask(
             "group",
@@ -106,7 +106,7 @@ class Transaction:
         return None if newest is None else Marker(newest.committed_offset, newest.metadata or "")
 
     def add(self, partitions: Iterable[TopicPartition]) -> None:
-        """Make partitions part of the transaction before they are written to. Raises `Fenced` and `WriteFailed`."""
+        """Add partitions to the transaction before they are written to. Raise `Fenced` and `WriteFailed`."""
         new = set(partitions) - self._partitions
         if new and self.generation == 1:
             self._ask(
@@ -126,9 +126,9 @@ class Transaction:
         return AddPartitionsToTxnRequest(**self._producer("v3_and_below_"), v3_and_below_topics=topics)
 
     def mark(self, marker: Marker) -> None:
-        """Put a marker into the transaction, at each of its topics, so that it outlives all but the last of them.
+        """Put a marker into the transaction, for each of its topics, so that it survives until the last one is deleted.
 
-        Raises `Fenced` and `WriteFailed`.
+        Raise `Fenced` and `WriteFailed`.
         """
         if self.generation == 1:
             self._ask(
@@ -154,15 +154,15 @@ class Transaction:
         return TxnOffsetCommitRequest(
             **self._producer(),
             group_id=self.transactional_id,
-            generation_id=-1,
+            generation_id_or_member_epoch=-1,
             member_id="",
             topics=[of_topic(name=topic, partitions=[offset]) for topic in sorted(_by_topic(self._partitions))],
         )
 
     def end(self, commit: bool) -> None:
-        """Commit or abort what was written. The identity is the next transaction's afterwards.
+        """Commit or abort. Then the identity is that of the next transaction.
 
-        It may be asked again. Raises `Fenced` if the transaction is not there to be ended so, and `WriteFailed`.
+        It may be called again. Raise `Fenced` if the transaction no longer exists, and `WriteFailed`.
         """
         answer = self._ask(
             "transaction",
@@ -176,7 +176,7 @@ class Transaction:
             self.identity.become(answer.producer_id, answer.producer_epoch)
 
     def _producer(self, prefix: str = "") -> dict[str, Any]:
-        """Return the fields that name the producer, as all these requests have them."""
+        """Return the fields with the producer, which all these requests have."""
         return {
             f"{prefix}transactional_id": self.transactional_id,
             f"{prefix}producer_id": self.identity.producer_id,
@@ -192,7 +192,7 @@ class Transaction:
         lowest: int = 0,
         highest: int = NEWEST,
     ) -> Any:
-        """The coordinator's answer without an error, however often it must be asked within the delivery timeout."""
+        """Return the coordinator's answer without an error. Retry within the delivery timeout."""
         deadline = time.monotonic() + self._settings.delivery_timeout_ms / 1000
         backoff_ms = self._settings.retry_backoff_ms
         while True:
@@ -227,7 +227,7 @@ class Transaction:
 
 
 def generation_of(client: Client) -> Generation:
-    """Which of the two protocols the cluster wants: the second if its feature `transaction.version` is 2 or more."""
+    """Return the cluster's protocol: the second if its feature `transaction.version` is 2 or more."""
     try:
         answer = client.retry(
             lambda: client.request(
@@ -248,5 +248,5 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 def _codes(topics: Iterable[Any], partitions: str, code: str) -> list[int]:
-    """The error codes of the partitions of an answer's topics."""
+    """Return the error codes of the partitions of an answer's topics."""
     return [getattr(each, code) for topic in topics for each in getattr(topic, partitions)]

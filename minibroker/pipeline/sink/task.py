@@ -1,8 +1,6 @@
-"""What one task does with its rows: columns checked, partitions chosen, gathered, sent, and counted.
+"""Writes the rows of one task: checks columns, chooses partitions, gathers, sends and counts.
 
-Rows are kept by partition until there are enough of them, or they have waited for long enough; then all go at once.
-
-Under which identity they are sent, and what else a delivery asks for, is in `delivery`.
+Rows are kept by partition until there are enough of them, or they have waited long enough; then all are sent.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from minibroker.pipeline.sink.sink_topics import Topics
 
 
 class Buffer:
-    """Rows by partition, up to about `size_bytes`; with `linger_ms` none of them for longer than that."""
+    """Rows by partition, up to about `size_bytes`. With `linger_ms`, none of them stays longer than that."""
 
     def __init__(self, size_bytes: int, linger_ms: int | None) -> None:
         self._size_bytes = size_bytes
@@ -33,20 +31,20 @@ class Buffer:
         self._oldest = 0.0
 
     def add(self, partition: TopicPartition, rows: pa.RecordBatch) -> None:
-        """Keep rows of a partition after those that are there."""
+        """Add rows of a partition behind the others."""
         if not self._rows:
             self._oldest = time.monotonic()
         self._rows.setdefault(partition, []).append(rows)
         self._held_bytes += rows.nbytes
 
     def is_due(self) -> bool:
-        """Whether what is kept should go now."""
+        """Return whether the rows should be sent now."""
         if self._held_bytes >= self._size_bytes:
             return True
         return bool(self._rows) and self._linger_s is not None and time.monotonic() - self._oldest >= self._linger_s
 
     def take(self) -> dict[TopicPartition, pa.RecordBatch]:
-        """All rows, one record batch a partition; nothing is kept."""
+        """Remove and return all rows, one record batch for each partition."""
         taken = {partition: _joined(rows) for partition, rows in self._rows.items()}
         self._rows, self._held_bytes = {}, 0
         return taken
@@ -57,21 +55,21 @@ def _joined(rows: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 class Counted(NamedTuple):
-    """How many rows there were, and the bytes of their keys and values."""
+    """The number of rows, and the bytes of their keys and values."""
 
     rows: int
     size_bytes: int
 
 
 class Count:
-    """Counts rows as they pass: what two attempts must agree on if they are given the same rows."""
+    """Counts rows. Two attempts with the same rows must have the same counts."""
 
     def __init__(self) -> None:
         self._rows = 0
         self._bytes = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Count the rows of a batch, whatever type their key and value have."""
+        """Count the rows of a batch, whatever the type of their keys and values."""
         self._rows += batch.num_rows
         for name in ("key", "value"):
             if batch.schema.get_field_index(name) >= 0:
@@ -79,14 +77,14 @@ class Count:
 
     @property
     def total(self) -> Counted:
-        """Return what has been counted by now."""
+        """Return the counts so far."""
         return Counted(self._rows, self._bytes)
 
 
 class TaskWriter:
-    """Writes batches of rows as Spark hands them over; all are in the brokers after `flush`.
+    """Writes batches of rows from Spark. All are in the brokers after `flush`. Raises `WriteFailed`.
 
-    `task` is the task's number: it says where rows without a key begin. Raises `WriteFailed`.
+    `task` is the task's number: it decides where rows without a key begin.
     """
 
     def __init__(
@@ -100,7 +98,7 @@ class TaskWriter:
         self._count = Count()
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take rows; those of earlier calls, and these, are sent once there are enough."""
+        """Take rows. Send all that were taken when there are enough."""
         self._count.add(batch)
         for partition, rows in self._partitioner.split(self._rows.of(batch)):
             self._buffer.add(partition, rows)
@@ -108,10 +106,10 @@ class TaskWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Send what has been taken."""
+        """Send all rows that were taken."""
         self._sender.send(self._buffer.take())
 
     @property
     def counted(self) -> Counted:
-        """Return what has been taken by now."""
+        """Return the counts of rows so far."""
         return self._count.total

@@ -1,6 +1,6 @@
-"""The writers that Spark calls: in a task with its rows, and in the driver with what all tasks said.
+"""The writers that Spark calls: in a task with its rows, and in the driver with the tasks' messages.
 
-Between the two only pickled messages travel; what they do is in `delivery`.
+Between the two only pickled messages are sent. `delivery` does the work.
 """
 
 from __future__ import annotations
@@ -15,92 +15,95 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from minibroker.pipeline.log_source import OptionError
-from minibroker.pipeline.plain_errors import told_plainly
+from minibroker.pipeline.plain_errors import with_plain_errors
 from minibroker.pipeline.sink import delivery
 from minibroker.pipeline.sink.delivery import Delivered, Open
 from minibroker.pipeline.sink.sink_columns import check_columns
 from minibroker.pipeline.sink.sink_errors import WriteFailed
 from minibroker.pipeline.sink.sink_settings import SinkSettings, parse_settings
 
-# What Spark lets a task of a stream know of its batch. The names are Spark's own and stand in none of its documents.
+# Spark's properties with which a task of a stream learns its query and batch. Spark does not document them.
 QUERY_ID: Final = "sql.streaming.queryId"
 BATCH_ID: Final = "streaming.sql.batchId"
 _WRITE_ONLY: Final = 0  # the number of the one batch of a batch write
 
 
 @dataclass
-class Said(WriterCommitMessage):
+class TaskMessage(WriterCommitMessage):
     """A task's message to the driver."""
 
     delivered: Delivered
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """`df.write`: rows are appended. With `delivery=exactly-once` a write of the same `writeId` writes only once."""
+    """`df.write`: rows are appended. With `delivery=exactly-once`, a write with the same `writeId` writes only once."""
 
     def __init__(self, settings: SinkSettings) -> None:
         self._settings = settings
 
-    @told_plainly
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Said:
-        """In a task: write its rows. Raises `WriteFailed`."""
+    @with_plain_errors
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
+        """Run in a task: write its rows. Raise `WriteFailed`."""
         task = _context().partitionId()
         if not self._settings.exactly_once:
-            return Said(delivery.write_at_least_once(self._settings, iterator, task))
+            return TaskMessage(delivery.write_at_least_once(self._settings, iterator, task))
         transactional_id = f"{self._settings.transactional_id_prefix}-{self._settings.write_id}-{task}"
-        return Said(delivery.write_exactly_once(self._settings, iterator, transactional_id, _WRITE_ONLY, task))
+        return TaskMessage(delivery.write_exactly_once(self._settings, iterator, transactional_id, _WRITE_ONLY, task))
 
-    @told_plainly
+    @with_plain_errors
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """In the driver, when all tasks are through."""
+        """Run in the driver when all tasks have finished."""
         delivery.commit(self._settings, _open(messages))
 
-    @told_plainly
+    @with_plain_errors
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """In the driver, when a task or the commit has failed; a failed task's message is None."""
+        """Run in the driver when a task or the commit has failed. The message of a failed task is None."""
         delivery.abort(self._settings, _open(messages))
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """`df.writeStream`: each micro-batch's rows are appended."""
+    """`df.writeStream`: the rows of each micro-batch are appended."""
 
     def __init__(self, settings: SinkSettings) -> None:
         self._settings = settings
 
-    @told_plainly
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Said:
-        """In a task: write its rows of a micro-batch. Raises `WriteFailed`."""
+    @with_plain_errors
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
+        """Run in a task: write its rows of a micro-batch. Raise `WriteFailed`."""
         context = _context()
         task = context.partitionId()
         if not self._settings.exactly_once:
-            return Said(delivery.write_at_least_once(self._settings, iterator, task))
+            return TaskMessage(delivery.write_at_least_once(self._settings, iterator, task))
         transactional_id = f"{self._settings.transactional_id_prefix}-{_property(context, QUERY_ID)}-{task}"
         number = int(_property(context, BATCH_ID))
-        return Said(delivery.write_exactly_once(self._settings, iterator, transactional_id, number, task))
+        return TaskMessage(delivery.write_exactly_once(self._settings, iterator, transactional_id, number, task))
 
-    @told_plainly
+    @with_plain_errors
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """In the driver, when all tasks of a micro-batch are through."""
+        """Run in the driver when all tasks of a micro-batch have finished."""
         delivery.commit(self._settings, _open(messages))
 
-    @told_plainly
+    @with_plain_errors
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """In the driver, when a task or the commit has failed; a failed task's message is None."""
+        """Run in the driver when a task or the commit has failed. The message of a failed task is None."""
         delivery.abort(self._settings, _open(messages))
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
-    """The writer of `df.write`. Raises `OptionError` for options, columns and save modes that cannot be."""
+    """Return the writer of `df.write`. Raise `OptionError` for invalid options, columns and save modes."""
     settings = _checked(options, schema)
     if overwrite:
         raise OptionError("save mode overwrite is not allowed: a log is only appended to (mode append)")
     if settings.exactly_once and settings.write_id is None:
-        raise OptionError("delivery=exactly-once needs the option writeId: a name that it has again when repeated")
+        raise OptionError("delivery=exactly-once needs the option writeId: a name that a repeated write has again")
     return BatchWriter(settings)
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
-    """The writer of `df.writeStream`; output mode complete appends, as to Spark's own sink. Raises `OptionError`."""
+    """Return the writer of `df.writeStream`. Output mode complete appends, as in Spark's own sink.
+
+    Raise `OptionError`.
+    """
     settings = _checked(options, schema)
     if settings.write_id is not None:
         raise OptionError("writeId is an option of df.write: a stream's batches have the checkpoint's names")
@@ -110,7 +113,7 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
 def _checked(options: Mapping[str, str], schema: StructType) -> SinkSettings:
     settings = parse_settings(options)
     check_columns({field.name: field.dataType.simpleString() for field in schema.fields}, settings.topic)
-    delivery.connected(settings).close()  # so that a setting of the connection is refused here, not in each task
+    delivery.connected(settings).close()  # refuses invalid settings of the connection here, not in each task
     return settings
 
 
@@ -131,6 +134,6 @@ def _property(context: TaskContext, name: str) -> str:
 
 
 def _open(messages: list[WriterCommitMessage | None]) -> list[Open]:
-    """The transactions that tasks left open."""
-    said = [message.delivered.transaction for message in messages if isinstance(message, Said)]
+    """Return the transactions that tasks have left open."""
+    said = [message.delivered.transaction for message in messages if isinstance(message, TaskMessage)]
     return [transaction for transaction in said if transaction is not None]

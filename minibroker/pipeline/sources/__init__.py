@@ -1,7 +1,4 @@
-"""The Spark data sources `minibroker` (records) and `minibroker-batches`: thin classes around planning.
-
-What a log is, how it is planned and decoded is elsewhere; here is what Spark calls, and when.
-"""
+"""The Spark data sources `minibroker` (records) and `minibroker-batches`: thin classes that Spark calls."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The columns that a query gets: all that its options offer, or those of its own schema, by which it asks for fewer.
+"""The columns of a query: all that its options offer, or those of its own schema, with which it asks for fewer.
 
-Spark prunes no columns of a Python data source: `.schema("offset long, timestamp timestamp")` does it.
+Spark does not prune the columns of a Python data source; `.schema("offset long, timestamp timestamp")` does.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TABLES: Final[dict[Table, pa.Schema]] = {"records": RECORDS, "batches": BATCHES}
 
 
 def offered(options: ReadOptions) -> StructType:
-    """The schema of a query that has none of its own."""
+    """Return the schema of a query without one of its own."""
     left_out = set() if options.include_headers else {"headers"}
     if options.mode != "PERMISSIVE":
         left_out.add(CORRUPT)
@@ -30,7 +30,7 @@ def offered(options: ReadOptions) -> StructType:
 
 
 def columns_of(schema: StructType, options: ReadOptions) -> tuple[str, ...]:
-    """The names of a query's columns. Raises `OptionError` for one that the table has not, or has of another type."""
+    """Return the names of a query's columns. Raise `OptionError` for unknown ones, and for other types."""
     table = from_arrow_schema(TABLES[options.table])
     types = {column.name: column.dataType for column in table.fields}
     for column in schema.fields:
@@ -41,11 +41,11 @@ def columns_of(schema: StructType, options: ReadOptions) -> tuple[str, ...]:
             given = column.dataType.simpleString()
             raise OptionError(f"schema: column {column.name} is {expected.simpleString()}, not {given}")
         if not column.nullable or column.dataType != expected:
-            raise OptionError(f"schema: column {column.name} may be null, also within")
+            raise OptionError(f"schema: column {column.name} must be nullable, and so must its elements")
     for name in set(MEASURED).intersection(schema.names) if not options.measure_one_in else ():
-        raise OptionError(f"schema: column {name} is there with the option measure only")
+        raise OptionError(f"schema: column {name} exists only with the option measure")
     if CORRUPT in schema.names and options.mode != "PERMISSIVE":
-        raise OptionError(f"schema: column {CORRUPT} is there with mode=PERMISSIVE only")
+        raise OptionError(f"schema: column {CORRUPT} exists only with mode=PERMISSIVE")
     if len(set(schema.names)) != len(schema.names) or not schema.names:
-        raise OptionError("schema: each column has to be named once, and there has to be one")
+        raise OptionError("schema: at least one column is needed, each only once")
     return tuple(schema.names)

@@ -1,7 +1,7 @@
-"""What Spark calls to read: a batch reader and a stream reader, around planning and a `LogSource`.
+"""The readers that Spark calls: one for batch queries and one for streams, on planning and a `LogSource`.
 
-Filters are not pushed down: Spark 4.3 gives wrong results for a DataFrame that is used twice if they are (its scans
-share what the last one was narrowed to), and fails every query of such a reader if the setting for it is off.
+Filters are not pushed down: with them, Spark 4.3 gives wrong results for a DataFrame that is used twice (its scans
+share the last one's filters), and fails every query of such a reader if the setting for it is off.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pyspark.sql.streaming.datasource import (
 from minibroker.pipeline import planning, stream_planning
 from minibroker.pipeline.log_source import LogSource, ReadRequest, Split
 from minibroker.pipeline.options import ReadOptions
-from minibroker.pipeline.plain_errors import rows_told_plainly, told_plainly
+from minibroker.pipeline.plain_errors import rows_with_plain_errors, with_plain_errors
 from minibroker.pipeline.planning import Offsets
 from minibroker.pipeline.stream_planning import JsonOffsets, from_json, to_json
 
@@ -38,8 +38,8 @@ class SplitPartition(InputPartition):
 
 
 @functools.cache
-def spare_the_collector() -> None:
-    """Take what is there by now, which is imported code, out of the garbage collections of a process of Spark's.
+def freeze_present_objects() -> None:
+    """Exclude the present objects, which are imported code, from the garbage collections of a Spark process.
 
     Spark collects after each task, and went through some 300,000 objects each time: a quarter of the CPU of a read.
     """
@@ -49,27 +49,27 @@ def spare_the_collector() -> None:
 
 
 def rows(source: LogSource, partition: InputPartition, request: ReadRequest) -> Iterator[pa.RecordBatch]:
-    """The rows of one task. Where there was nothing to read, Spark makes up a partition of its own, which has none."""
+    """Yield the rows of one task. If there is nothing to read, Spark invents a partition, which has none."""
     if not isinstance(partition, SplitPartition):
         return
     try:
         yield from source.read(partition.value, request)
     finally:
         source.close()
-        spare_the_collector()
+        freeze_present_objects()
 
 
 class BatchReader(DataSourceReader):
-    """`spark.read`: it is planned once, when the DataFrame is first used, and read as it was planned ever after."""
+    """`spark.read`: planned once, when the DataFrame is first used, and then always read by that plan."""
 
     def __init__(self, options: ReadOptions, request: ReadRequest, source: LogSource) -> None:
         self._options = options
         self._request = request
         self._source = source
 
-    @told_plainly
+    @with_plain_errors
     def partitions(self) -> list[InputPartition]:
-        """Return what the tasks read. Raises `OptionError` and `DataLoss`."""
+        """Return the parts of the tasks. Raise `OptionError` and `DataLoss`."""
         try:
             ranges = planning.batch_ranges(self._options, self._source)
             return [SplitPartition(split) for split in planning.splits(self._options, self._source, ranges)]
@@ -77,12 +77,12 @@ class BatchReader(DataSourceReader):
             self._source.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """In a task: its rows. Raises `DataLoss` and `CorruptData`."""
-        return rows_told_plainly(rows(self._source, partition, self._request))
+        """Run in a task: yield its rows. Raise `DataLoss` and `CorruptData`."""
+        return rows_with_plain_errors(rows(self._source, partition, self._request))
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """`spark.readStream`: one process of Spark's driver keeps it while the query runs; tasks read with copies."""
+    """`spark.readStream`: a process of Spark's driver keeps it while the query runs. Tasks read with copies."""
 
     def __init__(self, options: ReadOptions, request: ReadRequest, source: LogSource) -> None:
         self._options = options
@@ -90,27 +90,27 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._source = source
         self._initial: JsonOffsets | None = None
         self._latest: Offsets | None = None
-        self._until: Offsets | None = None  # where a query with the trigger `availableNow` ends
+        self._until: Offsets | None = None  # the end of a query with the trigger `availableNow`
         self._last_batch_s: float | None = None
 
-    @told_plainly
+    @with_plain_errors
     def initialOffset(self) -> JsonOffsets:
-        """Where a query without a checkpoint begins; the same whenever it is asked. Raises `OptionError`."""
+        """Return where a query without a checkpoint begins, always the same. Raise `OptionError`."""
         if self._initial is None:
             self._initial = to_json(stream_planning.initial_offsets(self._options, self._source))
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """How much a batch takes at most. Spark's Python limits cannot say "at least" and "at most" at once."""
+        """Return the limit of a batch. Spark's Python limits cannot have both a minimum and a maximum."""
         if self._options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self._options.max_offsets_per_trigger)
         if self._options.min_offsets_per_trigger is not None:
             return ReadMinRows(self._options.min_offsets_per_trigger)
         return ReadAllAvailable()
 
-    @told_plainly
+    @with_plain_errors
     def latestOffset(self, start: JsonOffsets, limit: ReadLimit) -> JsonOffsets:
-        """Where the next batch ends; at `start` if there is none yet."""
+        """Return where the next batch ends; `start` if there is none yet."""
         self._latest = stream_planning.latest_offsets(self._source) if self._until is None else self._until
         begin = from_json(start)
         if not isinstance(limit, ReadAllAvailable) and self._has_to_wait(begin, self._latest):
@@ -121,7 +121,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_json(end)
 
     def _has_to_wait(self, start: Offsets, end: Offsets) -> bool:
-        """Whether there are fewer offsets than `minOffsetsPerTrigger` wants, and not long enough ago the last batch."""
+        """Return whether there are fewer than `minOffsetsPerTrigger` offsets, and the last batch is too recent."""
         least, now_s = self._options.min_offsets_per_trigger, time.monotonic()
         if least is None or self._until is not None:
             return False
@@ -134,27 +134,27 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return False
 
     def reportLatestOffset(self) -> JsonOffsets | None:
-        """The end of the log when it was last looked at, for the query's progress."""
+        """Return the end of the log when it was last read, for the query's progress."""
         return None if self._latest is None else to_json(self._latest)
 
-    @told_plainly
+    @with_plain_errors
     def prepareForTriggerAvailableNow(self) -> None:
-        """Note where the log ends: the query reads up to there, and then is over."""
+        """Note the end of the log: the query ends there."""
         self._until = stream_planning.latest_offsets(self._source)
 
-    @told_plainly
+    @with_plain_errors
     def partitions(self, start: JsonOffsets, end: JsonOffsets) -> list[InputPartition]:
-        """Return what the tasks of a batch read; the same offsets after a restart, too. Raises `DataLoss`."""
+        """Return the parts of a batch's tasks. They have the same offsets after a restart. Raise `DataLoss`."""
         ranges = stream_planning.stream_ranges(self._options, self._source, from_json(start), from_json(end))
         return [SplitPartition(split) for split in planning.splits(self._options, self._source, ranges)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """In a task: its rows. Raises `DataLoss` and `CorruptData`."""
-        return rows_told_plainly(rows(self._source, partition, self._request))
+        """Run in a task: yield its rows. Raise `DataLoss` and `CorruptData`."""
+        return rows_with_plain_errors(rows(self._source, partition, self._request))
 
     def commit(self, end: JsonOffsets) -> None:
-        """Nothing: the offsets are in the checkpoint, and the log stays as it is."""
+        """Do nothing: the offsets are in the checkpoint, and the log does not change."""
 
     def stop(self) -> None:
-        """Give back connections and files."""
+        """Close connections and files."""
         self._source.close()

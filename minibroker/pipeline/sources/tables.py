@@ -1,7 +1,4 @@
-"""The two data sources by their names, `minibroker` and `minibroker-batches`: options to readers and writers.
-
-What is read is `readers`', from a log directory or a running broker; what is written is the sink's.
-"""
+"""The two data sources, `minibroker` and `minibroker-batches`: from options to readers and writers."""
 
 from __future__ import annotations
 
@@ -12,16 +9,16 @@ from pyspark.sql.types import StructType
 
 from minibroker.pipeline.log_source import LogSource, OptionError, ReadRequest, Table
 from minibroker.pipeline.options import Query, ReadOptions, parse_options
-from minibroker.pipeline.plain_errors import told_plainly
+from minibroker.pipeline.plain_errors import with_plain_errors
 from minibroker.pipeline.sources.query_columns import columns_of, offered
 from minibroker.pipeline.sources.readers import BatchReader, StreamReader
 
-PROVIDER: Final = "provider"  # among a table's properties, which Spark hands over where SQL creates one
+PROVIDER: Final = "provider"  # a table property that Spark passes if SQL creates the table
 NO_TABLE: Final = "Spark reads tables of a Python source without their options; CREATE TEMPORARY VIEW keeps them"
 
 
 def open_source(options: ReadOptions) -> LogSource:
-    """The log that is to be read. Raises `OptionError` for settings of Kafka's client that are not understood."""
+    """Return the log to read. Raise `OptionError` for invalid settings of Kafka's client."""
     if options.path is not None:
         from minibroker.pipeline.directory.directory_source import DirectorySource
 
@@ -44,26 +41,26 @@ if TYPE_CHECKING:
 
 
 class LogDataSource(DataSource):
-    """A table of a log. Each method raises `OptionError` for options that cannot be."""
+    """A table of a log. Each method raises `OptionError` for invalid options."""
 
     table: ClassVar[Table]
 
-    @told_plainly
+    @with_plain_errors
     def schema(self) -> StructType:
-        """The columns of a query that does not say which it wants."""
+        """Return the columns of a query without a schema of its own."""
         if PROVIDER in self.options:
             raise OptionError(f"CREATE TABLE: {NO_TABLE}")
         return offered(parse_options(self.options, self.table))
 
-    @told_plainly
+    @with_plain_errors
     def reader(self, schema: StructType) -> BatchReader:
-        """The reader of `spark.read`."""
+        """Return the reader of `spark.read`."""
         options, request = self._parsed(schema, "batch")
         return BatchReader(options, request, open_source(options))
 
-    @told_plainly
+    @with_plain_errors
     def streamReader(self, schema: StructType) -> StreamReader:
-        """The reader of `spark.readStream`."""
+        """Return the reader of `spark.readStream`."""
         options, request = self._parsed(schema, "stream")
         return StreamReader(options, request, open_source(options))
 
@@ -82,9 +79,9 @@ class LogDataSource(DataSource):
 
 
 class RecordsSource(LogDataSource):
-    """`spark.read.format("minibroker")`: one row a record, with the columns of Spark's own Kafka source.
+    """`spark.read.format("minibroker")`: one row for each record, with the columns of Spark's own Kafka source.
 
-    It is also what `df.write` and `df.writeStream` write to: a running broker, never a directory.
+    `df.write` and `df.writeStream` use it too, to write to a running broker, never to a directory.
     """
 
     table = "records"
@@ -94,23 +91,23 @@ class RecordsSource(LogDataSource):
         """Return the name for `format`."""
         return "minibroker"
 
-    @told_plainly
+    @with_plain_errors
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
-        """The writer of `df.write`."""
-        from minibroker.pipeline.sink.writer import batch_writer  # a query that only reads pays nothing for it
+        """Return the writer of `df.write`."""
+        from minibroker.pipeline.sink.writer import batch_writer  # imported late: queries that only read do not need it
 
         return batch_writer(self.options, schema, overwrite)
 
-    @told_plainly
+    @with_plain_errors
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
-        """The writer of `df.writeStream`."""
+        """Return the writer of `df.writeStream`."""
         from minibroker.pipeline.sink.writer import stream_writer
 
         return stream_writer(self.options, schema, overwrite)
 
 
 class BatchesSource(LogDataSource):
-    """`spark.read.format("minibroker-batches")`: one row a batch, from its header alone."""
+    """`spark.read.format("minibroker-batches")`: one row for each batch, from its header alone."""
 
     table = "batches"
 

@@ -1,1 +1,1 @@
-"""Kafka's messages, one file a subject, each message declared once for all of its versions."""
+"""Kafka's messages, one file for each subject. Each message is declared once for all versions."""

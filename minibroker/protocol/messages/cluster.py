@@ -1,22 +1,21 @@
-"""The cluster and its brokers: the versions they speak, who they are, the controllers' quorum, features.
-
-Topics and partitions are in `metadata.py`.
-"""
+"""The cluster and its brokers: supported versions, brokers, the controllers' quorum, features."""
 
 from __future__ import annotations
 
 from minibroker.protocol.declare import Message, Struct, Uuid, field, int8, int16, int32, int64, uint16
 
 
-class ApiVersionsRequest(Message, api_key=18, versions="0-4", flexible="3+"):
-    """Asks which APIs a broker has, in which versions; the first request of most connections."""
+class ApiVersionsRequest(Message, api_key=18, versions="0-5", flexible="3+"):
+    """Asks for a broker's APIs and their versions. It is the first request of most connections."""
 
     client_software_name: str = field("3+")
     client_software_version: str = field("3+")
+    cluster_id: str | None = field("5+", default=None)
+    node_id: int32 = field("5+", default=-1)
 
 
-class ApiVersionsResponse(Message, api_key=18, versions="0-4", flexible="3+", flexible_header="none"):
-    """Lists APIs and features. Its header is always version 0, as the client cannot yet know better."""
+class ApiVersionsResponse(Message, api_key=18, versions="0-5", flexible="3+", flexible_header="none"):
+    """Lists APIs and features. Its header is always version 0, as the client does not know the versions yet."""
 
     error_code: int16 = field()
     api_keys: list[ApiVersion] = field()
@@ -51,7 +50,7 @@ class DescribeClusterRequest(Message, api_key=60, versions="0-2", flexible="0+")
 
 
 class DescribeClusterResponse(Message, api_key=60, versions="0-2", flexible="0+"):
-    """Lists them, with the controller and the cluster's id."""
+    """Lists the brokers, with the controller and the cluster id."""
 
     throttle_time_ms: int32 = field()
     error_code: int16 = field()
@@ -71,7 +70,7 @@ class DescribeClusterResponse(Message, api_key=60, versions="0-2", flexible="0+"
 
 
 class DescribeQuorumRequest(Message, api_key=55, versions="0-2", flexible="0+"):
-    """Asks how far the replicas of the metadata log are."""
+    """Asks for the log end offsets of the metadata log's replicas."""
 
     topics: list[TopicData] = field()
 
@@ -137,7 +136,7 @@ class UpdateFeaturesRequest(Message, api_key=57, versions="0-2", flexible="0+"):
 
 
 class UpdateFeaturesResponse(Message, api_key=57, versions="0-2", flexible="0+"):
-    """Says for each feature whether it was done; from version 2 on, for all at once."""
+    """Says for each feature whether it was updated; from version 2 on, for all at once."""
 
     throttle_time_ms: int32 = field()
     error_code: int16 = field()
@@ -151,12 +150,26 @@ class UpdateFeaturesResponse(Message, api_key=57, versions="0-2", flexible="0+")
 
 
 class UnregisterBrokerRequest(Message, api_key=64, versions="0", flexible="0+"):
-    """Asks to forget a broker that will not come back."""
+    """Asks to remove the registration of a broker that will not come back."""
 
     broker_id: int32 = field()
 
 
 class UnregisterBrokerResponse(Message, api_key=64, versions="0", flexible="0+"):
+    """Says whether it was done."""
+
+    throttle_time_ms: int32 = field()
+    error_code: int16 = field()
+    error_message: str | None = field()
+
+
+class UnregisterControllerRequest(Message, api_key=94, versions="0", flexible="0+"):
+    """Asks to forget a controller that will not come back."""
+
+    controller_id: int32 = field()
+
+
+class UnregisterControllerResponse(Message, api_key=94, versions="0", flexible="0+"):
     """Says whether it was done."""
 
     throttle_time_ms: int32 = field()

@@ -1,7 +1,4 @@
-"""Configs of topics, brokers, groups and client metrics.
-
-Quotas are in `quotas.py`, credentials in `security.py`.
-"""
+"""Configs of topics, brokers, groups and client metrics."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ class DescribeConfigsRequest(Message, api_key=32, versions="0-4", flexible="4+")
 
 
 class DescribeConfigsResponse(Message, api_key=32, versions="0-4", flexible="4+"):
-    """Lists them with their source, and whether they are sensitive, read-only or defaults."""
+    """Lists configs with their source, and whether they are sensitive, read-only or defaults."""
 
     throttle_time_ms: int32 = field()
     results: list[DescribeConfigsResult] = field()
@@ -52,7 +49,7 @@ class DescribeConfigsResponse(Message, api_key=32, versions="0-4", flexible="4+"
 
 
 class AlterConfigsRequest(Message, api_key=33, versions="0-2", flexible="2+"):
-    """Asks to replace all configs of resources; what is not named goes back to its default."""
+    """Asks to replace all configs of resources. Configs that are not named get their defaults."""
 
     resources: list[AlterConfigsResource] = field()
     validate_only: bool = field()
@@ -111,13 +108,13 @@ class IncrementalAlterConfigsResponse(Message, api_key=44, versions="0-1", flexi
 
 
 class ListConfigResourcesRequest(Message, api_key=74, versions="0-1", flexible="0+"):
-    """Asks which resources have configs; in version 0 only those of client metrics."""
+    """Asks which resources have configs; in version 0 only client metrics."""
 
     resource_types: list[int8] = field("1+")
 
 
 class ListConfigResourcesResponse(Message, api_key=74, versions="0-1", flexible="0+"):
-    """Lists them by name and type."""
+    """Lists resources by name and type."""
 
     throttle_time_ms: int32 = field()
     error_code: int16 = field()

@@ -1,7 +1,4 @@
-"""Consumer groups whose assignment the broker makes (KIP-848).
-
-What all kinds of groups share is in `groups.py`, the records behind them in `group_records.py`.
-"""
+"""Consumer groups, whose assignment the broker computes (KIP-848)."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from minibroker.protocol.declare import Message, Struct, Uuid, field, int8, int1
 
 
 class ConsumerGroupHeartbeatRequest(Message, api_key=68, versions="0-1", flexible="0+"):
-    """Joins, stays in and leaves a group, and says what has changed since the last one."""
+    """Joins, stays in or leaves a group, and says what has changed since the last heartbeat."""
 
     group_id: str = field()
     member_id: str = field()
@@ -54,7 +51,7 @@ class ConsumerGroupDescribeRequest(Message, api_key=69, versions="0-1", flexible
 
 
 class ConsumerGroupDescribeResponse(Message, api_key=69, versions="0-1", flexible="0+"):
-    """Answers with them, with the current and the target assignment."""
+    """Describes the groups, with the current and the target assignment."""
 
     throttle_time_ms: int32 = field()
     groups: list[DescribedGroup] = field()

@@ -1,6 +1,6 @@
-"""What consumers put into the opaque parts of JoinGroup and SyncGroup.
+"""The opaque bytes that consumers put into JoinGroup and SyncGroup requests.
 
-A broker carries these bytes; only tools that describe a group look inside. An int16 with the version goes before them.
+A broker does not read them; tools that describe a group do. An int16 with the version precedes each message.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from minibroker.protocol.declare import Message, Struct, field, int32
 
 
 class ConsumerProtocolSubscription(Message, versions="0-3"):
-    """A member's report to the leader of its group: its topics, what it owns, where it is."""
+    """A member's information for the leader of its group: its topics, its partitions, its rack."""
 
     topics: list[str] = field()
     user_data: bytes | None = field(default=None)
@@ -23,7 +23,7 @@ class ConsumerProtocolSubscription(Message, versions="0-3"):
 
 
 class ConsumerProtocolAssignment(Message, versions="0-3"):
-    """The partitions that the leader gives a member."""
+    """The partitions that the leader assigns to a member."""
 
     assigned_partitions: list[TopicPartition] = field()
     user_data: bytes | None = field(default=None)

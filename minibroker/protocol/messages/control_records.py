@@ -1,7 +1,4 @@
-"""Keys and values of control records: the marks that transactions and the quorum leave in a log.
-
-The batches they lie in are read and written by `protocol/records/`.
-"""
+"""Keys and values of control records, which transactions and the quorum write into a log."""
 
 from __future__ import annotations
 
@@ -9,13 +6,13 @@ from minibroker.protocol.declare import Message, Struct, Uuid, field, int16, int
 
 
 class ControlRecordTypeSchema(Message, versions="0"):
-    """The key of every control record: what its value is. An int16 with the version goes before it."""
+    """The key of every control record, with its type. An int16 with the version precedes it."""
 
     type: int16 = field()
 
 
 class EndTxnMarker(Message, versions="0"):
-    """The value of an ABORT or COMMIT record. An int16 with the version goes before it."""
+    """The value of an ABORT or COMMIT record. An int16 with the version precedes it."""
 
     coordinator_epoch: int32 = field()
 
@@ -41,7 +38,7 @@ class SnapshotHeaderRecord(Message, versions="0", flexible="0+"):
 
 
 class SnapshotFooterRecord(Message, versions="0", flexible="0+"):
-    """The last record of a snapshot, without which it is not whole."""
+    """The last record of a snapshot, without which it is incomplete."""
 
     version: int16 = field()
 

@@ -1,7 +1,4 @@
-"""Delegation tokens: secrets that stand for a principal for a while (KIP-48).
-
-Other credentials are in `security.py`.
-"""
+"""Delegation tokens: secrets that authenticate a principal for a limited time (KIP-48)."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from minibroker.protocol.declare import Message, Struct, field, int16, int32, in
 
 
 class CreateDelegationTokenRequest(Message, api_key=38, versions="0-3", flexible="2+"):
-    """Asks for a token, for oneself or (from version 3 on) for another owner."""
+    """Asks for a token for the own principal or, from version 3 on, for another owner."""
 
     owner_principal_type: str | None = field("3+")
     owner_principal_name: str | None = field("3+")
@@ -22,7 +19,7 @@ class CreateDelegationTokenRequest(Message, api_key=38, versions="0-3", flexible
 
 
 class CreateDelegationTokenResponse(Message, api_key=38, versions="0-3", flexible="2+"):
-    """Answers with the token, its secret and its times."""
+    """Answers with the token id, its HMAC and its times."""
 
     error_code: int16 = field()
     principal_type: str = field()
@@ -38,7 +35,7 @@ class CreateDelegationTokenResponse(Message, api_key=38, versions="0-3", flexibl
 
 
 class RenewDelegationTokenRequest(Message, api_key=39, versions="0-2", flexible="2+"):
-    """Asks to put off the expiry of a token."""
+    """Asks to extend the lifetime of a token."""
 
     hmac: bytes = field()
     renew_period_ms: int64 = field()
@@ -53,7 +50,7 @@ class RenewDelegationTokenResponse(Message, api_key=39, versions="0-2", flexible
 
 
 class ExpireDelegationTokenRequest(Message, api_key=40, versions="0-2", flexible="2+"):
-    """Asks to bring forward the expiry of a token, or to delete it."""
+    """Asks to expire a token earlier, or at once."""
 
     hmac: bytes = field()
     expiry_time_period_ms: int64 = field()
@@ -68,7 +65,7 @@ class ExpireDelegationTokenResponse(Message, api_key=40, versions="0-2", flexibl
 
 
 class DescribeDelegationTokenRequest(Message, api_key=41, versions="0-3", flexible="2+"):
-    """Asks for the tokens of owners, of all if null."""
+    """Asks for the tokens of some owners; null: of all."""
 
     owners: list[DescribeDelegationTokenOwner] | None = field()
 
@@ -78,7 +75,7 @@ class DescribeDelegationTokenRequest(Message, api_key=41, versions="0-3", flexib
 
 
 class DescribeDelegationTokenResponse(Message, api_key=41, versions="0-3", flexible="2+"):
-    """Lists them."""
+    """Lists the tokens."""
 
     error_code: int16 = field()
     tokens: list[DescribedDelegationToken] = field()

@@ -1,7 +1,4 @@
-"""Fetch: record batches on their way out of logs, and the sessions that make repeated fetches short (KIP-227).
-
-What a batch consists of is in `protocol/records/`.
-"""
+"""Fetch: reading record batches, and the sessions that make repeated requests short (KIP-227)."""
 
 from __future__ import annotations
 
@@ -9,9 +6,9 @@ from minibroker.protocol.declare import Message, RecordsOrRegion, Struct, Uuid, 
 
 
 class FetchRequest(Message, api_key=1, versions="0-18", flexible="12+"):
-    """Asks for batches of partitions from given offsets on; a session sends only what has changed.
+    """Asks for batches of partitions from given offsets on. In a session, it contains only changed partitions.
 
-    `records_without_attributes` is not Kafka's, whose brokers skip it: the client understands bit 7 of batches.
+    `records_without_attributes` is not in Kafka, whose brokers ignore it: the client understands bit 7 of batches.
     """
 
     cluster_id: str | None = field("12+", tag=0, default=None)
@@ -54,7 +51,7 @@ class FetchRequest(Message, api_key=1, versions="0-18", flexible="12+"):
 
 
 class FetchResponse(Message, api_key=1, versions="0-18", flexible="12+"):
-    """Answers with whole batches; in a session, only partitions with news."""
+    """Answers with whole batches. In a session, it contains only partitions with changes."""
 
     throttle_time_ms: int32 = field("1+")
     error_code: int16 = field("7+")

@@ -1,6 +1,6 @@
 """Keys and values of the topic `__consumer_offsets`: committed offsets, classic groups and consumer groups.
 
-An int16 goes before each: the type before a key, which is `api_key` here, and the version before a value.
+An int16 precedes each: the type before a key, which is `api_key` here, and the version before a value.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class ConsumerGroupMemberMetadataKey(Message, api_key=5, versions="0"):
 
 
 class ConsumerGroupMemberMetadataValue(Message, api_key=5, versions="0", flexible="0+"):
-    """Its subscription, where it is, and how it speaks."""
+    """Its subscription, its client and host, and its classic protocols."""
 
     instance_id: str | None = field()
     rack_id: str | None = field()
@@ -125,7 +125,7 @@ class ConsumerGroupTargetAssignmentMetadataKey(Message, api_key=6, versions="0")
 
 
 class ConsumerGroupTargetAssignmentMetadataValue(Message, api_key=6, versions="0", flexible="0+"):
-    """The epoch it was made in."""
+    """The epoch in which it was computed."""
 
     assignment_epoch: int32 = field()
     assignment_timestamp: int64 = field(tag=0)
@@ -139,7 +139,7 @@ class ConsumerGroupTargetAssignmentMemberKey(Message, api_key=7, versions="0"):
 
 
 class ConsumerGroupTargetAssignmentMemberValue(Message, api_key=7, versions="0", flexible="0+"):
-    """The partitions it shall have."""
+    """The partitions it is to have."""
 
     topic_partitions: list[TopicPartition] = field()
 
@@ -156,7 +156,7 @@ class ConsumerGroupCurrentMemberAssignmentKey(Message, api_key=8, versions="0"):
 
 
 class ConsumerGroupCurrentMemberAssignmentValue(Message, api_key=8, versions="0", flexible="0+"):
-    """The partitions it has, and those it has to give up first."""
+    """The partitions it has, and those it must revoke first."""
 
     member_epoch: int32 = field()
     previous_member_epoch: int32 = field()

@@ -1,7 +1,4 @@
-"""Classic groups (their members choose the assignment) and what holds for groups of every kind.
-
-The newer kinds are in `consumer_groups.py`, `share_groups.py` and `streams_groups.py`.
-"""
+"""Classic groups, whose leader computes the assignment, and requests for groups of every kind."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from minibroker.protocol.declare import Message, Struct, field, int8, int16, int
 
 
 class FindCoordinatorRequest(Message, api_key=10, versions="0-6", flexible="3+"):
-    """Asks which broker looks after a group, a transactional id or a share partition."""
+    """Asks for the coordinator of a group, a transactional id or a share partition."""
 
     key: str = field("0-3")
     key_type: int8 = field("1+")
@@ -17,7 +14,7 @@ class FindCoordinatorRequest(Message, api_key=10, versions="0-6", flexible="3+")
 
 
 class FindCoordinatorResponse(Message, api_key=10, versions="0-6", flexible="3+"):
-    """Names that broker; from version 4 on, one for each of several keys."""
+    """Names the coordinator; from version 4 on, one for each of several keys."""
 
     throttle_time_ms: int32 = field("1+")
     error_code: int16 = field("0-3")
@@ -37,7 +34,7 @@ class FindCoordinatorResponse(Message, api_key=10, versions="0-6", flexible="3+"
 
 
 class JoinGroupRequest(Message, api_key=11, versions="0-9", flexible="6+"):
-    """Asks to become (or stay) a member, and says which assignment protocols are understood."""
+    """Asks to join or rejoin a group, with the assignment protocols that the member supports."""
 
     group_id: str = field()
     session_timeout_ms: int32 = field()
@@ -73,7 +70,7 @@ class JoinGroupResponse(Message, api_key=11, versions="0-9", flexible="6+"):
 
 
 class SyncGroupRequest(Message, api_key=14, versions="0-5", flexible="4+"):
-    """Brings the leader's assignment, or asks for one's own."""
+    """Sends the leader's assignment, or asks for the member's own."""
 
     group_id: str = field()
     generation_id: int32 = field()
@@ -89,7 +86,7 @@ class SyncGroupRequest(Message, api_key=14, versions="0-5", flexible="4+"):
 
 
 class SyncGroupResponse(Message, api_key=14, versions="0-5", flexible="4+"):
-    """Brings a member its assignment."""
+    """Answers with the member's assignment."""
 
     throttle_time_ms: int32 = field("1+")
     error_code: int16 = field()
@@ -99,7 +96,7 @@ class SyncGroupResponse(Message, api_key=14, versions="0-5", flexible="4+"):
 
 
 class HeartbeatRequest(Message, api_key=12, versions="0-4", flexible="4+"):
-    """Says that a member of a classic group is alive."""
+    """Shows that a member of a classic group is alive."""
 
     group_id: str = field()
     generation_id: int32 = field()
@@ -108,14 +105,14 @@ class HeartbeatRequest(Message, api_key=12, versions="0-4", flexible="4+"):
 
 
 class HeartbeatResponse(Message, api_key=12, versions="0-4", flexible="4+"):
-    """Says whether it still belongs to the generation."""
+    """Says whether the member still belongs to the generation."""
 
     throttle_time_ms: int32 = field("1+")
     error_code: int16 = field()
 
 
 class LeaveGroupRequest(Message, api_key=13, versions="0-5", flexible="4+"):
-    """Takes a member out of its group; from version 3 on, several."""
+    """Asks to remove a member from its group; from version 3 on, several members."""
 
     group_id: str = field()
     member_id: str = field("0-2")
@@ -148,7 +145,7 @@ class DescribeGroupsRequest(Message, api_key=15, versions="0-6", flexible="5+"):
 
 
 class DescribeGroupsResponse(Message, api_key=15, versions="0-6", flexible="5+"):
-    """Answers with them, their metadata and assignments still as opaque bytes."""
+    """Describes the groups. Metadata and assignments of members are opaque bytes."""
 
     throttle_time_ms: int32 = field("1+")
     groups: list[DescribedGroup] = field()
@@ -173,14 +170,14 @@ class DescribeGroupsResponse(Message, api_key=15, versions="0-6", flexible="5+")
 
 
 class ListGroupsRequest(Message, api_key=16, versions="0-5", flexible="3+"):
-    """Asks which groups a broker looks after, by state and type if wanted."""
+    """Asks for the groups that a broker coordinates, optionally by state and type."""
 
     states_filter: list[str] = field("4+")
     types_filter: list[str] = field("5+")
 
 
 class ListGroupsResponse(Message, api_key=16, versions="0-5", flexible="3+"):
-    """Lists them."""
+    """Lists the groups."""
 
     throttle_time_ms: int32 = field("1+")
     error_code: int16 = field()
@@ -193,14 +190,14 @@ class ListGroupsResponse(Message, api_key=16, versions="0-5", flexible="3+"):
         group_type: str = field("5+")
 
 
-class DeleteGroupsRequest(Message, api_key=42, versions="0-2", flexible="2+"):
+class DeleteGroupsRequest(Message, api_key=42, versions="0-3", flexible="2+"):
     """Asks to delete groups that have no members, with their offsets."""
 
     groups_names: list[str] = field()
 
 
-class DeleteGroupsResponse(Message, api_key=42, versions="0-2", flexible="2+"):
-    """Says for each group whether it was done."""
+class DeleteGroupsResponse(Message, api_key=42, versions="0-3", flexible="2+"):
+    """Says for each group whether it was deleted."""
 
     throttle_time_ms: int32 = field()
     results: list[DeletableGroupResult] = field()
@@ -208,3 +205,4 @@ class DeleteGroupsResponse(Message, api_key=42, versions="0-2", flexible="2+"):
     class DeletableGroupResult(Struct):
         group_id: str = field()
         error_code: int16 = field()
+        error_message: str | None = field("3+", default=None)

@@ -1,7 +1,4 @@
-"""Requests about the offsets of a log: which there are, where an epoch ended, and deleting up to one.
-
-Offsets that groups have committed are in `offsets.py`.
-"""
+"""The offsets of a log: by timestamp, by leader epoch, and deleting records below one."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from minibroker.protocol.declare import Message, Struct, field, int8, int16, int
 
 
 class ListOffsetsRequest(Message, api_key=2, versions="0-11", flexible="6+"):
-    """Asks for the offset at a timestamp; negative timestamps stand for earliest, latest and the like."""
+    """Asks for the offset of a timestamp. Negative timestamps stand for the earliest, the latest and other offsets."""
 
     replica_id: int32 = field()
     isolation_level: int8 = field("2+")
@@ -47,7 +44,7 @@ class ListOffsetsResponse(Message, api_key=2, versions="0-11", flexible="6+"):
 
 
 class OffsetForLeaderEpochRequest(Message, api_key=23, versions="0-4", flexible="4+"):
-    """Asks where the log of a leader epoch ended, to find where two logs part (KIP-101)."""
+    """Asks for the end offset of a leader epoch, to find where two logs diverge (KIP-101)."""
 
     replica_id: int32 = field("3+", default=-2)
     topics: list[OffsetForLeaderTopic] = field()
@@ -63,7 +60,7 @@ class OffsetForLeaderEpochRequest(Message, api_key=23, versions="0-4", flexible=
 
 
 class OffsetForLeaderEpochResponse(Message, api_key=23, versions="0-4", flexible="4+"):
-    """Answers with the largest epoch not above the asked one, and the offset after its last record."""
+    """Answers with the largest epoch up to the requested one, and the offset after its last record."""
 
     throttle_time_ms: int32 = field("2+")
     topics: list[OffsetForLeaderTopicResult] = field()
@@ -95,7 +92,7 @@ class DeleteRecordsRequest(Message, api_key=21, versions="0-2", flexible="2+"):
 
 
 class DeleteRecordsResponse(Message, api_key=21, versions="0-2", flexible="2+"):
-    """Says at which offset each log begins now."""
+    """Answers with the new log start offsets."""
 
     throttle_time_ms: int32 = field()
     topics: list[DeleteRecordsTopicResult] = field()

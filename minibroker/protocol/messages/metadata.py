@@ -1,7 +1,4 @@
-"""What clients ask first: which brokers and topics there are, and who leads each partition.
-
-Facts about the cluster itself are in `cluster.py`.
-"""
+"""The brokers, the topics, and the leader of each partition."""
 
 from __future__ import annotations
 
@@ -57,7 +54,7 @@ class MetadataResponse(Message, api_key=3, versions="0-13", flexible="9+"):
 
 
 class DescribeTopicPartitionsRequest(Message, api_key=75, versions="0", flexible="0+"):
-    """Asks for partitions of topics, page by page (KIP-966)."""
+    """Asks for a page of the partitions of topics (KIP-966)."""
 
     topics: list[TopicRequest] = field()
     response_partition_limit: int32 = field(default=2000)

@@ -1,6 +1,6 @@
-"""The records of the topic `__cluster_metadata`; together they are the cluster's state.
+"""The records of the topic `__cluster_metadata`, which contain the cluster's state.
 
-`api_key` is the number of a record's type. Control records of the quorum are in `control_records.py`.
+`api_key` is the number of a record's type. The quorum's control records are in `control_records.py`.
 """
 
 from __future__ import annotations
@@ -36,28 +36,28 @@ class RegisterBrokerRecord(Message, api_key=0, versions="0-4", flexible="0+"):
 
 
 class UnregisterBrokerRecord(Message, api_key=1, versions="0", flexible="0+"):
-    """A broker is forgotten."""
+    """A broker was unregistered."""
 
     broker_id: int32 = field()
     broker_epoch: int64 = field()
 
 
 class FenceBrokerRecord(Message, api_key=7, versions="0", flexible="0+"):
-    """A broker is fenced. Replaced by BrokerRegistrationChangeRecord."""
+    """A broker was fenced. BrokerRegistrationChangeRecord replaces this record."""
 
     id: int32 = field()
     epoch: int64 = field()
 
 
 class UnfenceBrokerRecord(Message, api_key=8, versions="0", flexible="0+"):
-    """A broker is no longer fenced. Replaced by BrokerRegistrationChangeRecord."""
+    """A broker was unfenced. BrokerRegistrationChangeRecord replaces this record."""
 
     id: int32 = field()
     epoch: int64 = field()
 
 
 class BrokerRegistrationChangeRecord(Message, api_key=17, versions="0-3", flexible="0+"):
-    """A registered broker is fenced, unfenced, or shuts down."""
+    """A registered broker was fenced or unfenced, or is shutting down."""
 
     broker_id: int32 = field()
     broker_epoch: int64 = field()
@@ -65,6 +65,12 @@ class BrokerRegistrationChangeRecord(Message, api_key=17, versions="0-3", flexib
     in_controlled_shutdown: int8 = field("1+", tag=1)
     log_dirs: list[Uuid] = field("2+", tag=2)
     cordoned_log_dirs: list[Uuid] | None = field("3+", tag=3, default=None)
+
+
+class UnregisterControllerRecord(Message, api_key=29, versions="0", flexible="0+"):
+    """A controller is forgotten."""
+
+    controller_id: int32 = field()
 
 
 class RegisterControllerRecord(Message, api_key=27, versions="0", flexible="0+"):
@@ -89,20 +95,20 @@ class RegisterControllerRecord(Message, api_key=27, versions="0", flexible="0+")
 
 
 class TopicRecord(Message, api_key=2, versions="0", flexible="0+"):
-    """A topic has come into being."""
+    """A topic was created."""
 
     name: str = field()
     topic_id: Uuid = field()
 
 
 class RemoveTopicRecord(Message, api_key=9, versions="0", flexible="0+"):
-    """A topic is gone, with its partitions and configs."""
+    """A topic was deleted, with its partitions and configs."""
 
     topic_id: Uuid = field()
 
 
 class PartitionRecord(Message, api_key=3, versions="0-2", flexible="0+"):
-    """A partition's whole state."""
+    """The complete state of a partition."""
 
     partition_id: int32 = field(default=-1)
     topic_id: Uuid = field()
@@ -120,7 +126,7 @@ class PartitionRecord(Message, api_key=3, versions="0-2", flexible="0+"):
 
 
 class PartitionChangeRecord(Message, api_key=5, versions="0-2", flexible="0+"):
-    """A change of a partition's state; what is absent stays."""
+    """A change of a partition's state. Absent fields do not change."""
 
     partition_id: int32 = field(default=-1)
     topic_id: Uuid = field()
@@ -136,13 +142,13 @@ class PartitionChangeRecord(Message, api_key=5, versions="0-2", flexible="0+"):
 
 
 class ClearElrRecord(Message, api_key=28, versions="0", flexible="0+"):
-    """The eligible leader replicas of a topic, or of all topics, are forgotten (KIP-966)."""
+    """The eligible leader replicas of a topic, or of all topics, were cleared (KIP-966)."""
 
     topic_name: str = field()
 
 
 class ConfigRecord(Message, api_key=4, versions="0", flexible="0+"):
-    """A config is set, or removed if its value is null."""
+    """A config was set, or removed if its value is null."""
 
     resource_type: int8 = field()
     resource_name: str = field()
@@ -158,7 +164,7 @@ class FeatureLevelRecord(Message, api_key=12, versions="0", flexible="0+"):
 
 
 class ProducerIdsRecord(Message, api_key=15, versions="0", flexible="0+"):
-    """Producer ids below this one are given away."""
+    """Producer ids below this one are in use."""
 
     broker_id: int32 = field()
     broker_epoch: int64 = field(default=-1)
@@ -166,7 +172,7 @@ class ProducerIdsRecord(Message, api_key=15, versions="0", flexible="0+"):
 
 
 class ClientQuotaRecord(Message, api_key=14, versions="0", flexible="0+"):
-    """A quota is set or removed."""
+    """A quota was set or removed."""
 
     entity: list[EntityData] = field()
     key: str = field()
@@ -190,7 +196,7 @@ class UserScramCredentialRecord(Message, api_key=11, versions="0", flexible="0+"
 
 
 class RemoveUserScramCredentialRecord(Message, api_key=22, versions="0", flexible="0+"):
-    """A user's SCRAM credential is gone."""
+    """A user's SCRAM credential was removed."""
 
     name: str = field()
     mechanism: int8 = field()
@@ -209,7 +215,7 @@ class DelegationTokenRecord(Message, api_key=10, versions="0", flexible="0+"):
 
 
 class RemoveDelegationTokenRecord(Message, api_key=26, versions="0", flexible="0+"):
-    """A delegation token is gone."""
+    """A delegation token was removed."""
 
     token_id: str = field()
 
@@ -228,32 +234,32 @@ class AccessControlEntryRecord(Message, api_key=18, versions="0", flexible="0+")
 
 
 class RemoveAccessControlEntryRecord(Message, api_key=19, versions="0", flexible="0+"):
-    """An ACL is gone."""
+    """An ACL was removed."""
 
     id: Uuid = field()
 
 
 class NoOpRecord(Message, api_key=20, versions="0", flexible="0+"):
-    """Nothing; it moves the log on, so that followers see a living leader."""
+    """No change. It is written regularly, so that followers see that the leader is alive."""
 
 
 class BeginTransactionRecord(Message, api_key=23, versions="0", flexible="0+"):
-    """The begin of records that hold only once an EndTransactionRecord comes (KIP-868)."""
+    """The beginning of a transaction: its records are valid only after an EndTransactionRecord (KIP-868)."""
 
     name: str | None = field(tag=0, default=None)
 
 
 class EndTransactionRecord(Message, api_key=24, versions="0", flexible="0+"):
-    """The transaction of records holds."""
+    """The end of a transaction, whose records are valid now."""
 
 
 class AbortTransactionRecord(Message, api_key=25, versions="0", flexible="0+"):
-    """The transaction of records never was."""
+    """The end of a transaction, whose records are void."""
 
     reason: str | None = field(tag=0, default=None)
 
 
 class ZkMigrationStateRecord(Message, api_key=21, versions="0", flexible="0+"):
-    """How far a migration from ZooKeeper is."""
+    """The state of a migration from ZooKeeper."""
 
     zk_migration_state: int8 = field()

@@ -1,7 +1,4 @@
-"""The offsets that groups commit.
-
-Those committed inside a transaction come by TxnOffsetCommit, in `transactions.py`.
-"""
+"""The offsets that groups commit outside of transactions."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from minibroker.protocol.declare import Message, Struct, Uuid, field, int16, int
 
 
 class OffsetCommitRequest(Message, api_key=8, versions="0-10", flexible="8+"):
-    """Asks to store how far a group has come."""
+    """Asks to commit offsets of a group."""
 
     group_id: str = field()
     generation_id_or_member_epoch: int32 = field("1+", default=-1)
@@ -32,7 +29,7 @@ class OffsetCommitRequest(Message, api_key=8, versions="0-10", flexible="8+"):
 
 
 class OffsetCommitResponse(Message, api_key=8, versions="0-10", flexible="8+"):
-    """Says for each partition whether it was stored."""
+    """Says for each partition whether its offset was committed."""
 
     throttle_time_ms: int32 = field("3+")
     topics: list[OffsetCommitResponseTopic] = field()
@@ -48,7 +45,7 @@ class OffsetCommitResponse(Message, api_key=8, versions="0-10", flexible="8+"):
 
 
 class OffsetFetchRequest(Message, api_key=9, versions="0-10", flexible="6+"):
-    """Asks how far a group has come; from version 8 on, several groups. Null topics are all topics."""
+    """Asks for the committed offsets of a group; from version 8 on, of several. Null topics stand for all topics."""
 
     group_id: str = field("0-7")
     topics: list[OffsetFetchRequestTopic] | None = field("0-7", nullable="2-7")
@@ -72,7 +69,7 @@ class OffsetFetchRequest(Message, api_key=9, versions="0-10", flexible="6+"):
 
 
 class OffsetFetchResponse(Message, api_key=9, versions="0-10", flexible="6+"):
-    """Answers with the stored offsets, -1 where there is none."""
+    """Answers with the committed offsets, -1 for none."""
 
     throttle_time_ms: int32 = field("3+")
     topics: list[OffsetFetchResponseTopic] = field("0-7")
@@ -123,7 +120,7 @@ class OffsetDeleteRequest(Message, api_key=47, versions="0"):
 
 
 class OffsetDeleteResponse(Message, api_key=47, versions="0"):
-    """Says for each partition whether it was done."""
+    """Says for each partition whether its offset was deleted."""
 
     error_code: int16 = field()
     throttle_time_ms: int32 = field()

@@ -1,7 +1,4 @@
-"""Produce: record batches on their way into logs.
-
-What a batch consists of is in `protocol/records/`.
-"""
+"""Produce: appending record batches to logs."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from minibroker.protocol.declare import Message, Records, Struct, Uuid, field, i
 
 
 class ProduceRequest(Message, api_key=0, versions="0-13", flexible="9+"):
-    """Asks partition leaders to append batches; with `acks` 0 no response is sent."""
+    """Asks partition leaders to append batches. With `acks` 0 there is no response."""
 
     transactional_id: str | None = field("3+", default=None)
     acks: int16 = field()
@@ -27,7 +24,7 @@ class ProduceRequest(Message, api_key=0, versions="0-13", flexible="9+"):
 
 
 class ProduceResponse(Message, api_key=0, versions="0-13", flexible="9+"):
-    """Says for each partition where its batch begins, or why it was refused."""
+    """Answers with the base offset of each partition's batch, or why it was refused."""
 
     responses: list[TopicProduceResponse] = field()
     throttle_time_ms: int32 = field("1+")

@@ -1,7 +1,4 @@
-"""Quotas of clients: limits for a user, a client id, an address, or a default (KIP-546).
-
-Other configs are in `configs.py`.
-"""
+"""Client quotas: limits for users, client ids, addresses and defaults (KIP-546)."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ class DescribeClientQuotasRequest(Message, api_key=48, versions="0-1", flexible=
 
 
 class DescribeClientQuotasResponse(Message, api_key=48, versions="0-1", flexible="1+"):
-    """Lists them."""
+    """Lists the quotas."""
 
     throttle_time_ms: int32 = field()
     error_code: int16 = field()
@@ -62,7 +59,7 @@ class AlterClientQuotasRequest(Message, api_key=49, versions="0-1", flexible="1+
 
 
 class AlterClientQuotasResponse(Message, api_key=49, versions="0-1", flexible="1+"):
-    """Says for each entity whether it was done."""
+    """Says for each entity whether its quotas were changed."""
 
     throttle_time_ms: int32 = field()
     entries: list[EntryData] = field()

@@ -1,7 +1,4 @@
-"""Where replicas lie and which one leads: elections, reassignments, log directories.
-
-The records that come of it are in `metadata_records.py`.
-"""
+"""Replicas: leader elections, reassignments, log directories."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from minibroker.protocol.declare import Message, Struct, field, int8, int16, int
 
 
 class ElectLeadersRequest(Message, api_key=43, versions="0-2", flexible="2+"):
-    """Asks for the preferred leader, or for one outside the in-sync replicas."""
+    """Asks to elect the preferred leader, or one outside of the in-sync replicas."""
 
     election_type: int8 = field("1+")
     topic_partitions: list[TopicPartitions] | None = field()
@@ -21,7 +18,7 @@ class ElectLeadersRequest(Message, api_key=43, versions="0-2", flexible="2+"):
 
 
 class ElectLeadersResponse(Message, api_key=43, versions="0-2", flexible="2+"):
-    """Says for each partition how its election went."""
+    """Answers with the result of each partition's election."""
 
     throttle_time_ms: int32 = field()
     error_code: int16 = field("1+")
@@ -73,7 +70,7 @@ class AlterPartitionReassignmentsResponse(Message, api_key=45, versions="0-1", f
 
 
 class ListPartitionReassignmentsRequest(Message, api_key=46, versions="0", flexible="0+"):
-    """Asks for the moves under way, of some partitions or of all."""
+    """Asks for the ongoing reassignments, of some partitions or of all."""
 
     timeout_ms: int32 = field(default=60000)
     topics: list[ListPartitionReassignmentsTopics] | None = field(default=None)
@@ -84,7 +81,7 @@ class ListPartitionReassignmentsRequest(Message, api_key=46, versions="0", flexi
 
 
 class ListPartitionReassignmentsResponse(Message, api_key=46, versions="0", flexible="0+"):
-    """Lists them, with the replicas that come and go."""
+    """Lists the reassignments, with the replicas to add and to remove."""
 
     throttle_time_ms: int32 = field()
     error_code: int16 = field()
@@ -117,7 +114,7 @@ class AlterReplicaLogDirsRequest(Message, api_key=34, versions="0-2", flexible="
 
 
 class AlterReplicaLogDirsResponse(Message, api_key=34, versions="0-2", flexible="2+"):
-    """Says for each partition whether the move was taken on."""
+    """Says for each partition whether the move was accepted."""
 
     throttle_time_ms: int32 = field()
     results: list[AlterReplicaLogDirTopicResult] = field()

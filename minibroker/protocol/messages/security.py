@@ -1,7 +1,4 @@
-"""Authentication (SASL, SCRAM credentials) and authorization (ACLs).
-
-Delegation tokens are in `delegation_tokens.py`.
-"""
+"""Authentication (SASL, SCRAM credentials) and authorization (ACLs)."""
 
 from __future__ import annotations
 
@@ -83,7 +80,7 @@ class AlterUserScramCredentialsRequest(Message, api_key=51, versions="0", flexib
 
 
 class AlterUserScramCredentialsResponse(Message, api_key=51, versions="0", flexible="0+"):
-    """Says for each user whether it was done."""
+    """Says for each user whether the credential was changed."""
 
     throttle_time_ms: int32 = field()
     results: list[AlterUserScramCredentialsResult] = field()
@@ -107,7 +104,7 @@ class DescribeAclsRequest(Message, api_key=29, versions="0-3", flexible="2+"):
 
 
 class DescribeAclsResponse(Message, api_key=29, versions="0-3", flexible="2+"):
-    """Lists them by resource."""
+    """Lists the ACLs by resource."""
 
     throttle_time_ms: int32 = field()
     error_code: int16 = field()
@@ -143,7 +140,7 @@ class CreateAclsRequest(Message, api_key=30, versions="0-3", flexible="2+"):
 
 
 class CreateAclsResponse(Message, api_key=30, versions="0-3", flexible="2+"):
-    """Says for each whether it was added, in the order of the request."""
+    """Says for each ACL whether it was added, in the order of the request."""
 
     throttle_time_ms: int32 = field()
     results: list[AclCreationResult] = field()
@@ -169,7 +166,7 @@ class DeleteAclsRequest(Message, api_key=31, versions="0-3", flexible="2+"):
 
 
 class DeleteAclsResponse(Message, api_key=31, versions="0-3", flexible="2+"):
-    """Lists for each filter what was deleted."""
+    """Lists the deleted ACLs for each filter."""
 
     throttle_time_ms: int32 = field()
     filter_results: list[DeleteAclsFilterResult] = field()

@@ -1,7 +1,4 @@
-"""Fetching and acknowledging as a member of a share group (KIP-932).
-
-The group itself is in `share_groups.py`.
-"""
+"""Fetching and acknowledging records as a member of a share group (KIP-932)."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from minibroker.protocol.declare import Message, RecordsOrRegion, Struct, Uuid, 
 
 
 class ShareFetchRequest(Message, api_key=78, versions="0-2", flexible="0+"):
-    """Acquires records of share partitions, and may acknowledge earlier ones on the way."""
+    """Acquires records of share partitions, and may acknowledge earlier ones."""
 
     group_id: str | None = field(default=None)
     member_id: str | None = field()
@@ -44,7 +41,7 @@ class ShareFetchRequest(Message, api_key=78, versions="0-2", flexible="0+"):
 
 
 class ShareFetchResponse(Message, api_key=78, versions="0-2", flexible="0+"):
-    """Answers with batches, and with the ranges of offsets acquired from them."""
+    """Answers with batches, and with the ranges of offsets that were acquired."""
 
     throttle_time_ms: int32 = field()
     error_code: int16 = field()
@@ -84,7 +81,7 @@ class ShareFetchResponse(Message, api_key=78, versions="0-2", flexible="0+"):
 
 
 class ShareAcknowledgeRequest(Message, api_key=79, versions="0-2", flexible="0+"):
-    """Says what became of acquired records: accepted, released, rejected or still in work."""
+    """Acknowledges acquired records: accepted, released, rejected, or still being processed."""
 
     group_id: str | None = field(default=None)
     member_id: str | None = field()
@@ -107,7 +104,7 @@ class ShareAcknowledgeRequest(Message, api_key=79, versions="0-2", flexible="0+"
 
 
 class ShareAcknowledgeResponse(Message, api_key=79, versions="0-2", flexible="0+"):
-    """Says for each partition whether that was taken."""
+    """Says for each partition whether the acknowledgement was accepted."""
 
     throttle_time_ms: int32 = field()
     error_code: int16 = field()

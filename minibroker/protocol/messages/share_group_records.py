@@ -1,7 +1,4 @@
-"""Keys and values that share groups leave in the topic `__consumer_offsets`.
-
-What goes before each is said in `group_records.py`.
-"""
+"""Keys and values of share groups in the topic `__consumer_offsets`, encoded as in `group_records.py`."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ class ShareGroupMemberMetadataKey(Message, api_key=10, versions="0"):
 
 
 class ShareGroupMemberMetadataValue(Message, api_key=10, versions="0", flexible="0+"):
-    """Its subscription and where it is."""
+    """Its subscription, its client and its rack."""
 
     rack_id: str | None = field()
     client_id: str = field()
@@ -44,7 +41,7 @@ class ShareGroupTargetAssignmentMetadataKey(Message, api_key=12, versions="0"):
 
 
 class ShareGroupTargetAssignmentMetadataValue(Message, api_key=12, versions="0", flexible="0+"):
-    """The epoch it was made in."""
+    """The epoch in which it was computed."""
 
     assignment_epoch: int32 = field()
     assignment_timestamp: int64 = field(tag=0)
@@ -58,7 +55,7 @@ class ShareGroupTargetAssignmentMemberKey(Message, api_key=13, versions="0"):
 
 
 class ShareGroupTargetAssignmentMemberValue(Message, api_key=13, versions="0", flexible="0+"):
-    """The partitions it shall have."""
+    """The partitions it is to have."""
 
     topic_partitions: list[TopicPartition] = field()
 
@@ -94,7 +91,7 @@ class ShareGroupStatePartitionMetadataKey(Message, api_key=15, versions="0"):
 
 
 class ShareGroupStatePartitionMetadataValue(Message, api_key=15, versions="0", flexible="0+"):
-    """The partitions whose state is begun, being begun, or being deleted."""
+    """The partitions whose state is being initialized, is initialized, or is being deleted."""
 
     initializing_topics: list[TopicPartitionsInfo] = field()
     initialized_topics: list[TopicPartitionsInfo] = field()

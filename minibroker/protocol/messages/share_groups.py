@@ -1,7 +1,4 @@
-"""Share groups: members, description and offsets (KIP-932).
-
-Their fetches are in `share_fetch.py`, the state that brokers keep for them in `share_state.py`.
-"""
+"""Share groups: members, descriptions and offsets (KIP-932)."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from minibroker.protocol.declare import Message, Struct, Uuid, field, int16, int
 
 
 class ShareGroupHeartbeatRequest(Message, api_key=76, versions="0-1", flexible="0+"):
-    """Joins, stays in and leaves a share group."""
+    """Joins, stays in or leaves a share group."""
 
     group_id: str = field()
     member_id: str = field()
@@ -45,7 +42,7 @@ class ShareGroupDescribeRequest(Message, api_key=77, versions="0-1", flexible="0
 
 
 class ShareGroupDescribeResponse(Message, api_key=77, versions="0-1", flexible="0+"):
-    """Answers with them."""
+    """Describes the groups."""
 
     throttle_time_ms: int32 = field()
     groups: list[DescribedGroup] = field()
@@ -80,7 +77,7 @@ class ShareGroupDescribeResponse(Message, api_key=77, versions="0-1", flexible="
 
 
 class DescribeShareGroupOffsetsRequest(Message, api_key=90, versions="0-1", flexible="0+"):
-    """Asks where share groups begin to read; null topics are all topics."""
+    """Asks for the start offsets of share groups. Null topics stand for all topics."""
 
     groups: list[DescribeShareGroupOffsetsRequestGroup] = field()
 
@@ -120,7 +117,7 @@ class DescribeShareGroupOffsetsResponse(Message, api_key=90, versions="0-1", fle
 
 
 class AlterShareGroupOffsetsRequest(Message, api_key=91, versions="0", flexible="0+"):
-    """Asks to move the offsets where a share group begins to read."""
+    """Asks to change the start offsets of a share group."""
 
     group_id: str = field()
     topics: list[AlterShareGroupOffsetsRequestTopic] = field()
@@ -135,7 +132,7 @@ class AlterShareGroupOffsetsRequest(Message, api_key=91, versions="0", flexible=
 
 
 class AlterShareGroupOffsetsResponse(Message, api_key=91, versions="0", flexible="0+"):
-    """Says for each partition whether it was done."""
+    """Says for each partition whether its offset was changed."""
 
     throttle_time_ms: int32 = field()
     error_code: int16 = field()
@@ -154,7 +151,7 @@ class AlterShareGroupOffsetsResponse(Message, api_key=91, versions="0", flexible
 
 
 class DeleteShareGroupOffsetsRequest(Message, api_key=92, versions="0", flexible="0+"):
-    """Asks to delete a share group's offsets of topics."""
+    """Asks to delete a share group's offsets in some topics."""
 
     group_id: str = field()
     topics: list[DeleteShareGroupOffsetsRequestTopic] = field()
@@ -164,7 +161,7 @@ class DeleteShareGroupOffsetsRequest(Message, api_key=92, versions="0", flexible
 
 
 class DeleteShareGroupOffsetsResponse(Message, api_key=92, versions="0", flexible="0+"):
-    """Says for each topic whether it was done."""
+    """Says for each topic whether its offsets were deleted."""
 
     throttle_time_ms: int32 = field()
     error_code: int16 = field()

@@ -1,7 +1,4 @@
-"""What a share group's coordinator tells the keeper of the delivery state of partitions (KIP-932).
-
-Clients never send these; the group itself is in `share_groups.py`.
-"""
+"""Requests for the persisted delivery state of share partitions (KIP-932). Brokers send them, clients never do."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from minibroker.protocol.declare import Message, Struct, Uuid, field, int8, int1
 
 
 class InitializeShareGroupStateRequest(Message, api_key=83, versions="0", flexible="0+"):
-    """Asks to begin the state of share partitions at an offset."""
+    """Asks to initialize the state of share partitions with a start offset."""
 
     group_id: str = field()
     topics: list[InitializeStateData] = field()
@@ -25,7 +22,7 @@ class InitializeShareGroupStateRequest(Message, api_key=83, versions="0", flexib
 
 
 class InitializeShareGroupStateResponse(Message, api_key=83, versions="0", flexible="0+"):
-    """Says for each partition whether it was done."""
+    """Says for each partition whether its state was initialized."""
 
     results: list[InitializeStateResult] = field()
 
@@ -55,7 +52,7 @@ class ReadShareGroupStateRequest(Message, api_key=84, versions="0", flexible="0+
 
 
 class ReadShareGroupStateResponse(Message, api_key=84, versions="0", flexible="0+"):
-    """Answers with it, in batches of offsets with the same delivery state."""
+    """Answers with the state, in batches of offsets with the same delivery state."""
 
     results: list[ReadStateResult] = field()
 
@@ -79,7 +76,7 @@ class ReadShareGroupStateResponse(Message, api_key=84, versions="0", flexible="0
 
 
 class WriteShareGroupStateRequest(Message, api_key=85, versions="0-1", flexible="0+"):
-    """Brings new state of share partitions."""
+    """Asks to write new state of share partitions."""
 
     group_id: str = field()
     topics: list[WriteStateData] = field()
@@ -133,7 +130,7 @@ class DeleteShareGroupStateRequest(Message, api_key=86, versions="0", flexible="
 
 
 class DeleteShareGroupStateResponse(Message, api_key=86, versions="0", flexible="0+"):
-    """Says for each partition whether it was done."""
+    """Says for each partition whether its state was deleted."""
 
     results: list[DeleteStateResult] = field()
 
@@ -148,7 +145,7 @@ class DeleteShareGroupStateResponse(Message, api_key=86, versions="0", flexible=
 
 
 class ReadShareGroupStateSummaryRequest(Message, api_key=87, versions="0-1", flexible="0+"):
-    """Asks only where share partitions begin."""
+    """Asks only for the start offsets of share partitions."""
 
     group_id: str = field()
     topics: list[ReadStateSummaryData] = field()

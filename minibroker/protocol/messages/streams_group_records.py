@@ -1,7 +1,4 @@
-"""Keys and values that streams groups leave in the topic `__consumer_offsets`.
-
-What goes before each is said in `group_records.py`.
-"""
+"""Keys and values of streams groups in the topic `__consumer_offsets`, encoded as in `group_records.py`."""
 
 from __future__ import annotations
 
@@ -15,12 +12,14 @@ class StreamsGroupMetadataKey(Message, api_key=17, versions="0"):
 
 
 class StreamsGroupMetadataValue(Message, api_key=17, versions="0", flexible="0+"):
-    """Its epoch and the metadata it was made of."""
+    """Its epoch, and a hash of the metadata that the epoch is based on."""
 
     epoch: int32 = field()
     metadata_hash: int64 = field()
     validated_topology_epoch: int32 = field(tag=0, default=-1)
     last_assignment_configs: list[LastAssignmentConfig] | None = field(tag=1)
+    stored_description_topology_epoch: int32 = field(tag=2, default=-1)
+    failed_description_topology_epoch: int32 = field(tag=3, default=-1)
 
     class LastAssignmentConfig(Struct):
         key: str = field()
@@ -35,7 +34,7 @@ class StreamsGroupMemberMetadataKey(Message, api_key=19, versions="0"):
 
 
 class StreamsGroupMemberMetadataValue(Message, api_key=19, versions="0", flexible="0+"):
-    """Its process, its tags and how to reach its state stores."""
+    """Its process, its tags and the endpoint of its state stores."""
 
     instance_id: str | None = field()
     rack_id: str | None = field()
@@ -63,7 +62,7 @@ class StreamsGroupTargetAssignmentMetadataKey(Message, api_key=20, versions="0")
 
 
 class StreamsGroupTargetAssignmentMetadataValue(Message, api_key=20, versions="0", flexible="0+"):
-    """The epoch it was made in."""
+    """The epoch in which it was computed."""
 
     assignment_epoch: int32 = field()
     assignment_timestamp: int64 = field(tag=0)
@@ -77,7 +76,7 @@ class StreamsGroupTargetAssignmentMemberKey(Message, api_key=21, versions="0"):
 
 
 class StreamsGroupTargetAssignmentMemberValue(Message, api_key=21, versions="0", flexible="0+"):
-    """The tasks it shall have."""
+    """The tasks it is to have."""
 
     active_tasks: list[TaskIds] = field()
     standby_tasks: list[TaskIds] = field()
@@ -96,7 +95,7 @@ class StreamsGroupCurrentMemberAssignmentKey(Message, api_key=22, versions="0"):
 
 
 class StreamsGroupCurrentMemberAssignmentValue(Message, api_key=22, versions="0", flexible="0+"):
-    """The tasks it has, and those it has to give up first."""
+    """The tasks it has, and those it must revoke first."""
 
     member_epoch: int32 = field()
     previous_member_epoch: int32 = field()

@@ -1,15 +1,12 @@
-"""Groups of Kafka Streams applications whose tasks the broker assigns (KIP-1071).
-
-The records behind them are in `streams_group_records.py`.
-"""
+"""Streams groups: Kafka Streams applications whose tasks the broker assigns (KIP-1071)."""
 
 from __future__ import annotations
 
 from minibroker.protocol.declare import Message, Struct, field, int8, int16, int32, int64, uint16
 
 
-class StreamsGroupHeartbeatRequest(Message, api_key=88, versions="0", flexible="0+"):
-    """Joins, stays in and leaves a group; brings the topology when joining."""
+class StreamsGroupHeartbeatRequest(Message, api_key=88, versions="0-1", flexible="0+"):
+    """Joins, stays in or leaves a group. A joining member sends the topology."""
 
     group_id: str = field()
     member_id: str = field()
@@ -71,7 +68,7 @@ class StreamsGroupHeartbeatRequest(Message, api_key=88, versions="0", flexible="
                 repartition_source_topics: list[int16] = field()
 
 
-class StreamsGroupHeartbeatResponse(Message, api_key=88, versions="0", flexible="0+"):
+class StreamsGroupHeartbeatResponse(Message, api_key=88, versions="0-1", flexible="0+"):
     """Answers with the member's epoch and, if they have changed, its tasks."""
 
     throttle_time_ms: int32 = field()
@@ -80,12 +77,14 @@ class StreamsGroupHeartbeatResponse(Message, api_key=88, versions="0", flexible=
     member_id: str = field()
     member_epoch: int32 = field()
     heartbeat_interval_ms: int32 = field()
-    acceptable_recovery_lag: int32 = field()
+    acceptable_recovery_lag_legacy: int32 = field("0")
     task_offset_interval_ms: int32 = field()
+    acceptable_recovery_lag: int64 = field("1+", default=-1)
     status: list[Status] | None = field()
     active_tasks: list[TaskIds] | None = field(default=None)
     standby_tasks: list[TaskIds] | None = field(default=None)
     warmup_tasks: list[TaskIds] | None = field(default=None)
+    topology_description_required: bool = field("1+")
     endpoint_information_epoch: int32 = field()
     partitions_by_user_endpoint: list[EndpointToPartitions] | None = field(default=None)
 
@@ -111,15 +110,16 @@ class StreamsGroupHeartbeatResponse(Message, api_key=88, versions="0", flexible=
         standby_partitions: list[StreamsGroupHeartbeatResponse.TopicPartition] = field()
 
 
-class StreamsGroupDescribeRequest(Message, api_key=89, versions="0", flexible="0+"):
+class StreamsGroupDescribeRequest(Message, api_key=89, versions="0-1", flexible="0+"):
     """Asks for state, topology and members of streams groups."""
 
     group_ids: list[str] = field()
     include_authorized_operations: bool = field()
+    include_topology_description: bool = field("1+")
 
 
-class StreamsGroupDescribeResponse(Message, api_key=89, versions="0", flexible="0+"):
-    """Answers with them."""
+class StreamsGroupDescribeResponse(Message, api_key=89, versions="0-1", flexible="0+"):
+    """Describes the groups."""
 
     throttle_time_ms: int32 = field()
     groups: list[DescribedGroup] = field()
@@ -152,6 +152,26 @@ class StreamsGroupDescribeResponse(Message, api_key=89, versions="0", flexible="
         replication_factor: int16 = field()
         topic_configs: list[StreamsGroupDescribeResponse.KeyValue] = field()
 
+    class TopologyDescription(Struct):
+        subtopologies: list[StreamsGroupDescribeResponse.TopologyDescriptionSubtopology] = field()
+        global_stores: list[StreamsGroupDescribeResponse.TopologyDescriptionGlobalStore] = field()
+
+    class TopologyDescriptionSubtopology(Struct):
+        subtopology_id: str = field()
+        nodes: list[StreamsGroupDescribeResponse.TopologyDescriptionNode] = field()
+
+    class TopologyDescriptionNode(Struct):
+        name: str = field()
+        node_type: int8 = field()
+        source_topics: list[str] = field()
+        sink_topic: str | None = field(default=None)
+        stores: list[str] = field()
+        successors: list[str] = field()
+
+    class TopologyDescriptionGlobalStore(Struct):
+        source: StreamsGroupDescribeResponse.TopologyDescriptionNode = field()
+        processor: StreamsGroupDescribeResponse.TopologyDescriptionNode = field()
+
     class DescribedGroup(Struct):
         error_code: int16 = field()
         error_message: str | None = field(default=None)
@@ -162,6 +182,9 @@ class StreamsGroupDescribeResponse(Message, api_key=89, versions="0", flexible="
         topology: Topology | None = field(default=None)
         members: list[Member] = field()
         authorized_operations: int32 = field(default=-2147483648)
+        topology_description: StreamsGroupDescribeResponse.TopologyDescription | None = field("1+", default=None)
+        topology_description_status: int8 = field("1+")
+        assignor_name: str | None = field("1+", default=None)
 
         class Topology(Struct):
             epoch: int32 = field()
@@ -190,3 +213,40 @@ class StreamsGroupDescribeResponse(Message, api_key=89, versions="0", flexible="
             assignment: StreamsGroupDescribeResponse.Assignment = field()
             target_assignment: StreamsGroupDescribeResponse.Assignment = field()
             is_classic: bool = field()
+
+
+class StreamsGroupTopologyDescriptionUpdateRequest(Message, api_key=93, versions="0", flexible="0+"):
+    """Describes an application's topology, for people to see (KIP-1331)."""
+
+    group_id: str = field()
+    member_id: str = field()
+    topology_epoch: int32 = field()
+    topology_description: TopologyDescription = field()
+
+    class TopologyDescription(Struct):
+        subtopologies: list[StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionSubtopology] = field()
+        global_stores: list[StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionGlobalStore] = field()
+
+    class TopologyDescriptionSubtopology(Struct):
+        subtopology_id: str = field()
+        nodes: list[StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionNode] = field()
+
+    class TopologyDescriptionNode(Struct):
+        name: str = field()
+        node_type: int8 = field()
+        source_topics: list[str] = field()
+        sink_topic: str | None = field(default=None)
+        stores: list[str] = field()
+        successors: list[str] = field()
+
+    class TopologyDescriptionGlobalStore(Struct):
+        source: StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionNode = field()
+        processor: StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionNode = field()
+
+
+class StreamsGroupTopologyDescriptionUpdateResponse(Message, api_key=93, versions="0", flexible="0+"):
+    """Says whether it was taken."""
+
+    throttle_time_ms: int32 = field()
+    error_code: int16 = field()
+    error_message: str | None = field(default=None)

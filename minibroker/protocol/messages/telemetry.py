@@ -1,6 +1,6 @@
 """Metrics that clients send to brokers (KIP-714).
 
-Which metrics are wanted is a config of the resource "client metrics", see `configs.py`.
+The config resource "client metrics" says which metrics they send.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from minibroker.protocol.declare import Message, Uuid, field, int8, int16, int32
 
 
 class GetTelemetrySubscriptionsRequest(Message, api_key=71, versions="0", flexible="0+"):
-    """Asks which metrics the broker wants of a client."""
+    """Asks which metrics the client should send."""
 
     client_instance_id: Uuid = field()
 
 
 class GetTelemetrySubscriptionsResponse(Message, api_key=71, versions="0", flexible="0+"):
-    """Names them, how often, how compressed, and the client's instance id."""
+    """Answers with the metrics, their interval, the accepted compression and the client's instance id."""
 
     throttle_time_ms: int32 = field()
     error_code: int16 = field()
@@ -29,7 +29,7 @@ class GetTelemetrySubscriptionsResponse(Message, api_key=71, versions="0", flexi
 
 
 class PushTelemetryRequest(Message, api_key=72, versions="0", flexible="0+"):
-    """Brings metrics, as compressed OTLP."""
+    """Sends metrics, as compressed OTLP."""
 
     client_instance_id: Uuid = field()
     subscription_id: int32 = field()
@@ -39,7 +39,7 @@ class PushTelemetryRequest(Message, api_key=72, versions="0", flexible="0+"):
 
 
 class PushTelemetryResponse(Message, api_key=72, versions="0", flexible="0+"):
-    """Says whether they were taken."""
+    """Says whether the metrics were accepted."""
 
     throttle_time_ms: int32 = field()
     error_code: int16 = field()

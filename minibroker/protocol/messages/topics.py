@@ -1,7 +1,4 @@
-"""Topics come, grow and go.
-
-Their configs are in `configs.py`, where their replicas lie is in `replicas.py`.
-"""
+"""Creating topics, adding partitions, and deleting topics."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from minibroker.protocol.declare import Message, Struct, Uuid, field, int8, int1
 
 
 class CreateTopicsRequest(Message, api_key=19, versions="0-7", flexible="5+"):
-    """Asks for topics by partition count and replication factor, or by explicit assignments."""
+    """Asks to create topics by partition count and replication factor, or by explicit assignments."""
 
     topics: list[CreatableTopic] = field()
     timeout_ms: int32 = field(default=60000)
@@ -32,7 +29,7 @@ class CreateTopicsRequest(Message, api_key=19, versions="0-7", flexible="5+"):
 
 
 class CreateTopicsResponse(Message, api_key=19, versions="0-7", flexible="5+"):
-    """Says for each topic whether it was created, and from version 5 on with what."""
+    """Says for each topic whether it was created, and from version 5 on with which partitions and configs."""
 
     throttle_time_ms: int32 = field("2+")
     topics: list[CreatableTopicResult] = field()
@@ -56,7 +53,7 @@ class CreateTopicsResponse(Message, api_key=19, versions="0-7", flexible="5+"):
 
 
 class DeleteTopicsRequest(Message, api_key=20, versions="0-6", flexible="4+"):
-    """Asks to delete topics, by name or (from version 6 on) by id."""
+    """Asks to delete topics by name or, from version 6 on, by id."""
 
     topics: list[DeleteTopicState] = field("6+")
     topic_names: list[str] = field("0-5")
@@ -81,7 +78,7 @@ class DeleteTopicsResponse(Message, api_key=20, versions="0-6", flexible="4+"):
 
 
 class CreatePartitionsRequest(Message, api_key=37, versions="0-3", flexible="2+"):
-    """Asks to raise the partition count of topics."""
+    """Asks to increase the partition count of topics."""
 
     topics: list[CreatePartitionsTopic] = field()
     timeout_ms: int32 = field()
@@ -97,7 +94,7 @@ class CreatePartitionsRequest(Message, api_key=37, versions="0-3", flexible="2+"
 
 
 class CreatePartitionsResponse(Message, api_key=37, versions="0-3", flexible="2+"):
-    """Says for each topic whether it was done."""
+    """Says for each topic whether it has the new partitions."""
 
     throttle_time_ms: int32 = field()
     results: list[CreatePartitionsTopicResult] = field()

@@ -1,6 +1,6 @@
 """Keys and values of the topic `__transaction_state`: the last state of every transactional id.
 
-An int16 goes before each: the type before a key, which is `api_key` here, and the version before a value.
+An int16 precedes each: the type before a key, which is `api_key` here, and the version before a value.
 """
 
 from __future__ import annotations

@@ -1,33 +1,34 @@
-"""Producer ids and transactions, from a producer's side, between coordinators and brokers, and for tools.
-
-The records behind them are in `transaction_records.py`.
-"""
+"""Producer ids and transactions: requests of producers, of coordinators to brokers, and of tools."""
 
 from __future__ import annotations
 
-from minibroker.protocol.declare import Message, Struct, field, int8, int16, int32, int64
+from minibroker.protocol.declare import Message, Struct, Uuid, field, int8, int16, int32, int64
 
 
-class InitProducerIdRequest(Message, api_key=22, versions="0-5", flexible="2+"):
-    """Asks for a producer id and epoch, and ends what an older owner of the transactional id began."""
+class InitProducerIdRequest(Message, api_key=22, versions="0-6", flexible="2+"):
+    """Asks for a producer id and epoch, and aborts the transaction of an older producer with the transactional id."""
 
     transactional_id: str | None = field()
     transaction_timeout_ms: int32 = field()
     producer_id: int64 = field("3+", default=-1)
     producer_epoch: int16 = field("3+", default=-1)
+    enable2_pc: bool = field("6+")
+    keep_prepared_txn: bool = field("6+")
 
 
-class InitProducerIdResponse(Message, api_key=22, versions="0-5", flexible="2+"):
-    """Answers with them."""
+class InitProducerIdResponse(Message, api_key=22, versions="0-6", flexible="2+"):
+    """Answers with the producer id and epoch."""
 
     throttle_time_ms: int32 = field()
     error_code: int16 = field()
     producer_id: int64 = field(default=-1)
     producer_epoch: int16 = field()
+    ongoing_txn_producer_id: int64 = field("6+", default=-1)
+    ongoing_txn_producer_epoch: int16 = field("6+", default=-1)
 
 
 class AddPartitionsToTxnRequest(Message, api_key=24, versions="0-5", flexible="3+"):
-    """Adds partitions to a transaction; from version 4 on sent by brokers, for several."""
+    """Adds partitions to a transaction. From version 4 on, brokers send it for several transactions."""
 
     transactions: list[AddPartitionsToTxnTransaction] = field("4+")
     v3_and_below_transactional_id: str = field("0-3")
@@ -78,26 +79,27 @@ class AddOffsetsToTxnRequest(Message, api_key=25, versions="0-4", flexible="3+")
 
 
 class AddOffsetsToTxnResponse(Message, api_key=25, versions="0-4", flexible="3+"):
-    """Says whether it was done."""
+    """Says whether the offsets were added."""
 
     throttle_time_ms: int32 = field()
     error_code: int16 = field()
 
 
-class TxnOffsetCommitRequest(Message, api_key=28, versions="0-5", flexible="3+"):
-    """Asks to store how far a group has come, valid once the transaction commits."""
+class TxnOffsetCommitRequest(Message, api_key=28, versions="0-6", flexible="3+"):
+    """Asks to commit offsets of a group together with the transaction."""
 
     transactional_id: str = field()
     group_id: str = field()
     producer_id: int64 = field()
     producer_epoch: int16 = field()
-    generation_id: int32 = field("3+", default=-1)
+    generation_id_or_member_epoch: int32 = field("3+", default=-1)
     member_id: str = field("3+")
     group_instance_id: str | None = field("3+", default=None)
     topics: list[TxnOffsetCommitRequestTopic] = field()
 
     class TxnOffsetCommitRequestTopic(Struct):
-        name: str = field()
+        name: str = field("0-5")
+        topic_id: Uuid = field("6+")
         partitions: list[TxnOffsetCommitRequestPartition] = field()
 
         class TxnOffsetCommitRequestPartition(Struct):
@@ -107,14 +109,15 @@ class TxnOffsetCommitRequest(Message, api_key=28, versions="0-5", flexible="3+")
             committed_metadata: str | None = field()
 
 
-class TxnOffsetCommitResponse(Message, api_key=28, versions="0-5", flexible="3+"):
-    """Says for each partition whether it was taken."""
+class TxnOffsetCommitResponse(Message, api_key=28, versions="0-6", flexible="3+"):
+    """Says for each partition whether its offset was accepted."""
 
     throttle_time_ms: int32 = field()
     topics: list[TxnOffsetCommitResponseTopic] = field()
 
     class TxnOffsetCommitResponseTopic(Struct):
-        name: str = field()
+        name: str = field("0-5")
+        topic_id: Uuid = field("6+")
         partitions: list[TxnOffsetCommitResponsePartition] = field()
 
         class TxnOffsetCommitResponsePartition(Struct):
@@ -132,7 +135,7 @@ class EndTxnRequest(Message, api_key=26, versions="0-5", flexible="3+"):
 
 
 class EndTxnResponse(Message, api_key=26, versions="0-5", flexible="3+"):
-    """Says whether it was done; from version 5 on with the producer's next epoch (KIP-890)."""
+    """Says whether the transaction was ended; from version 5 on with the producer's next epoch (KIP-890)."""
 
     throttle_time_ms: int32 = field()
     error_code: int16 = field()
@@ -141,7 +144,7 @@ class EndTxnResponse(Message, api_key=26, versions="0-5", flexible="3+"):
 
 
 class WriteTxnMarkersRequest(Message, api_key=27, versions="0-2", flexible="1+"):
-    """Sent by a coordinator: asks leaders to write the ends of transactions into logs."""
+    """Asks leaders to write the markers that end transactions. The transaction coordinator sends it."""
 
     markers: list[WritableTxnMarker] = field()
 
@@ -177,7 +180,7 @@ class WriteTxnMarkersResponse(Message, api_key=27, versions="0-2", flexible="1+"
 
 
 class DescribeProducersRequest(Message, api_key=61, versions="0", flexible="0+"):
-    """Asks which producers a partition's leader knows."""
+    """Asks a partition's leader for its active producers."""
 
     topics: list[TopicRequest] = field()
 
@@ -218,7 +221,7 @@ class DescribeTransactionsRequest(Message, api_key=65, versions="0", flexible="0
 
 
 class DescribeTransactionsResponse(Message, api_key=65, versions="0", flexible="0+"):
-    """Answers with it, and with the partitions taking part."""
+    """Answers with the state, and with the partitions in the transaction."""
 
     throttle_time_ms: int32 = field()
     transaction_states: list[TransactionState] = field()
@@ -239,7 +242,7 @@ class DescribeTransactionsResponse(Message, api_key=65, versions="0", flexible="
 
 
 class ListTransactionsRequest(Message, api_key=66, versions="0-2", flexible="0+"):
-    """Asks which transactions a coordinator knows, by state, producer, age or pattern."""
+    """Asks a coordinator for its transactions, by state, producer, age or pattern."""
 
     state_filters: list[str] = field()
     producer_id_filters: list[int64] = field()
@@ -248,7 +251,7 @@ class ListTransactionsRequest(Message, api_key=66, versions="0-2", flexible="0+"
 
 
 class ListTransactionsResponse(Message, api_key=66, versions="0-2", flexible="0+"):
-    """Lists them."""
+    """Lists the transactions."""
 
     throttle_time_ms: int32 = field()
     error_code: int16 = field()

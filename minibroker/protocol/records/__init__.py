@@ -1,1 +1,1 @@
-"""Record batches and what is inside them: layouts, compression, control records, validation."""
+"""Record batches and records: layouts, compression, control records, validation."""

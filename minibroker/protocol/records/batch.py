@@ -1,6 +1,6 @@
-"""Record batches of format 2 (magic 2, Kafka 0.11 and newer): the header, its checksum, and patching it in place.
+"""Record batches of format 2 (magic 2, Kafka 0.11 and newer): the header, the checksum, and changing them in place.
 
-Records inside a batch are not looked at here: `record.py` reads, `building.py` writes and `validation.py` checks them.
+`record.py` reads the records in a batch, `building.py` writes and `validation.py` checks them.
 
     byte  size  field
        0     8  base_offset             offset of the first record           set by the broker
@@ -12,7 +12,7 @@ Records inside a batch are not looked at here: `record.py` reads, `building.py` 
                                         bit  3   timestamp type: 0 create time, 1 log append time
                                         bit  4   transactional
                                         bit  5   control batch
-                                        bit  6   base_timestamp holds the delete horizon (KIP-534)
+                                        bit  6   base_timestamp is the delete horizon (KIP-534)
                                         bit  7   records without attributes (KIP-931: see `elision.py`)
       23     4  last_offset_delta       last offset - base_offset
       27     8  base_timestamp          ms since 1970, of the first record
@@ -23,7 +23,7 @@ Records inside a batch are not looked at here: `record.py` reads, `building.py` 
       57     4  record_count
       61        records, compressed together if the attributes say so
 
-The two fields that every append sets lie before the checksum's reach, so that setting them costs no new checksum.
+The checksum does not cover the two fields that every append sets, so that an append need not compute it.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ ELIDED_BIT = 0x80
 KNOWN_ATTRIBUTES = 0x7F
 
 CRC_POSITION = 17
-CRC_STEP_BYTES = 1 << 20  # what a checksum is computed of at once
-CRC_START = 21  # what the checksum covers, to the end
-MAX_SEQUENCE = 0x7FFFFFFF  # after which comes 0
+CRC_STEP_BYTES = 1 << 20  # the bytes of a checksum in one step
+CRC_START = 21  # the checksum covers the batch from here to its end
+MAX_SEQUENCE = 0x7FFFFFFF  # 0 follows it
 
 MAGIC_POSITION = 16
 LOW_ATTRIBUTES_POSITION = 22
@@ -69,7 +69,7 @@ _ATTRIBUTES = Struct(">h")
 
 
 class BatchHeader(NamedTuple):
-    """The 61 bytes before the records, as they are on the wire; the properties say what they mean."""
+    """The 61 bytes before the records, as on the wire. The properties interpret them."""
 
     base_offset: int
     batch_length: int
@@ -87,12 +87,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """The whole batch, header included."""
+        """The size of the whole batch."""
         return self.batch_length + LOG_OVERHEAD_BYTES
 
     @property
     def last_offset(self) -> int:
-        """Return the offset of the last record that the batch ever had; compaction may have removed that record."""
+        """The offset of the last record that the batch has ever had. Compaction may have removed that record."""
         return self.base_offset + self.last_offset_delta
 
     @property
@@ -102,12 +102,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """The producer's sequence of the last record, -1 if it has none; sequences wrap from 2^31-1 to 0."""
+        """The producer's sequence of the last record, -1 for none. Sequences wrap from 2^31-1 to 0."""
         return -1 if self.base_sequence == -1 else (self.base_sequence + self.last_offset_delta) & MAX_SEQUENCE
 
     @property
     def compression(self) -> int:
-        """The number of the codec, 0-7: a `Compression`, or 5-7 which nobody knows."""
+        """The number of the codec, 0-7: a `Compression`, or 5-7, which are unknown."""
         return self.attributes & COMPRESSION_MASK
 
     @property
@@ -122,27 +122,27 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """Whether the batch holds control records, which consumers skip."""
+        """Whether the batch contains control records, which consumers skip."""
         return self.attributes & CONTROL_BIT != 0
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When compaction may drop the batch's tombstones (KIP-534); None while compaction has not said."""
+        """When compaction may remove the batch's tombstones (KIP-534), None if that is not set yet."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
 
 def read_header(data: Bytes, position: int = 0) -> BatchHeader:
-    """The header at `position`, as it stands: nothing but its presence is checked.
+    """Return the header at `position` unchecked.
 
     Raises `CorruptBatch` if fewer than 61 bytes are left.
     """
     if len(data) - position < HEADER_BYTES:
         raise _too_short(len(data) - position, position)
-    return tuple.__new__(BatchHeader, HEADER.unpack_from(data, position))  # half the time of `_make`
+    return tuple.__new__(BatchHeader, HEADER.unpack_from(data, position))  # takes half the time of `_make`
 
 
 def is_transactional(data: Bytes) -> bool:
-    """Whether `data` begins with the whole header of a batch that is part of a transaction; no more is looked at."""
+    """Return whether `data` begins with the whole header of a transactional batch. Nothing else is checked."""
     return (
         len(data) >= HEADER_BYTES
         and data[MAGIC_POSITION] == MAGIC
@@ -151,7 +151,7 @@ def is_transactional(data: Bytes) -> bool:
 
 
 def check_batch(data: Bytes, position: int = 0) -> BatchHeader:
-    """The header of the batch at `position`, once the batch is known to be whole and sound.
+    """Check that the batch at `position` is complete and sound, and return its header.
 
     Raises `CorruptBatch` for missing bytes, a magic other than 2, an impossible length or a wrong checksum.
     """
@@ -172,7 +172,7 @@ def check_batch_in_steps(data: Bytes, position: int = 0) -> Steps[BatchHeader]:
 
 
 def _whole_header(data: Bytes, position: int) -> tuple[BatchHeader, int]:
-    """The header of the batch, and where it ends, of which all is there."""
+    """Return the header and the end of a complete batch."""
     header = _bounded_header(data, position)
     end = position + header.batch_length + LOG_OVERHEAD_BYTES
     if end > len(data):
@@ -196,10 +196,10 @@ def _crc_in_steps(data: Bytes, start: int, end: int) -> Steps[int]:
 
 
 def batches(data: Bytes) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of each whole batch in `data`, whose checksum is left unread.
+    """Yield (position, header) of each complete batch in `data`. Checksums are not verified.
 
-    A batch that `data` ends in is not given: Fetch answers and log files may be cut anywhere. Raises `CorruptBatch` for
-    a magic other than 2 or an impossible length, because what follows cannot be found then.
+    An incomplete batch at the end is left out, as Fetch responses and log files may end anywhere. Raises `CorruptBatch`
+    for a magic other than 2 or an impossible length, as the next batch cannot be found then.
     """
     position = 0
     while len(data) - position >= HEADER_BYTES:
@@ -211,23 +211,23 @@ def batches(data: Bytes) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def assign(data: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
-    """Put the batch at `base_offset`, in place; the checksum does not cover these fields and stays valid."""
+    """Set base offset and leader epoch of a batch, in place. The checksum does not cover them and stays valid."""
     _INT64.pack_into(data, position, base_offset)
     _INT32.pack_into(data, position + LOG_OVERHEAD_BYTES, leader_epoch)
 
 
 def set_log_append_time(data: bytearray | memoryview, position: int, timestamp_ms: int) -> None:
-    """Stamp the batch with the time it was appended at, in place: timestamp type, largest timestamp, new checksum.
+    """Set LogAppendTime, in place: timestamp type, largest timestamp, and a new checksum.
 
-    The records keep their own timestamps as deltas; readers of such a batch give every record `timestamp_ms`.
+    The records keep their own timestamps as deltas, but readers of such a batch use `timestamp_ms` for every record.
     """
     set_max_timestamp(data, position, LOG_APPEND_TIME, timestamp_ms)
 
 
 def set_max_timestamp(data: bytearray | memoryview, position: int, timestamp_type: int, timestamp_ms: int) -> None:
-    """Set timestamp type and largest timestamp, in place, with a new checksum.
+    """Set timestamp type and largest timestamp, in place, and compute the checksum.
 
-    As in Kafka, attribute bits without a meaning are cleared by this.
+    As in Kafka, this clears unknown attribute bits.
     """
     header = read_header(data, position)
     type_bit = TIMESTAMP_TYPE_BIT if timestamp_type == LOG_APPEND_TIME else 0
@@ -239,7 +239,7 @@ def set_max_timestamp(data: bytearray | memoryview, position: int, timestamp_typ
 
 
 def seal(data: bytearray | memoryview, position: int, size_bytes: int) -> None:
-    """Compute the checksum of the batch of `size_bytes` at `position` anew and store it."""
+    """Compute and store the checksum of the batch of `size_bytes` at `position`."""
     crc = crc32c(memoryview(data)[position + CRC_START : position + size_bytes])
     _CRC.pack_into(data, position + CRC_POSITION, crc)
 
@@ -251,7 +251,7 @@ def seal_in_steps(data: bytearray | memoryview, position: int, size_bytes: int) 
 
 
 def _bounded_header(data: Bytes, position: int) -> BatchHeader:
-    """The header, with a magic and a length that can be. Magic first: messages of formats 0 and 1 may be shorter."""
+    """Return the header after checking magic and length. Magic comes first, as older messages may be shorter."""
     left = len(data) - position
     if left > MAGIC_POSITION and data[position + MAGIC_POSITION] != MAGIC:
         raise CorruptBatch(_magic_message(data[position + MAGIC_POSITION]), position)

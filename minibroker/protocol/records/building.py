@@ -1,7 +1,4 @@
-"""Writing record batches of format 2, byte for byte as Kafka's producers write them.
-
-What goes into a control batch's records is in `control.py`; changing a written batch in place is in `batch.py`.
-"""
+"""Builds record batches of format 2, byte for byte as Kafka's producers do."""
 
 from __future__ import annotations
 
@@ -50,15 +47,15 @@ def build_batch(
     leader_epoch: int = -1,
     keep_offsets: bool = False,
 ) -> bytearray:
-    """A batch of `records` with its checksum.
+    """Return a batch of `records` with its checksum.
 
-    The records get the offsets from `base_offset` on, one after the other, whatever theirs are; with `keep_offsets`
-    they keep their own, which must rise from `base_offset` on. `timestamp_type` 1 is log append time: then the largest
-    timestamp of the records stands for all of them. Raises `ValueError` for no records.
+    The records get consecutive offsets from `base_offset` on. With `keep_offsets` they keep their own, which must
+    increase from `base_offset` on. `timestamp_type` 1 is log append time: all records get the largest timestamp. Raises
+    `ValueError` for no records.
     """
     kept = list(records)
     if not kept:
-        raise ValueError("a batch holds at least one record")
+        raise ValueError("a batch contains at least one record")
     deltas = [record.offset - base_offset for record in kept] if keep_offsets else range(len(kept))
     base_timestamp = kept[0].timestamp
     payload = b"".join(
@@ -77,9 +74,9 @@ def build_batch(
 def build_plain_batch(
     entries: Sequence[tuple[bytes, bytes | None]], timestamp: int, *, producer: tuple[int, int] | None = None
 ) -> bytearray:
-    """Build a batch as `build_batch` does, of keys and values with one timestamp, in a quarter of its time.
+    """Build a batch of keys and values with one timestamp, in a quarter of the time of `build_batch`.
 
-    With a `producer` (id and epoch) it is part of its transaction.
+    With a `producer` (id and epoch) it is a batch of its transaction.
     """
     parts: list[bytes] = [bytes(HEADER_BYTES)]
     sizes = -1, -1
@@ -100,7 +97,7 @@ def build_plain_batch(
 def finish_plain_batch(
     batch: bytearray, record_count: int, timestamp: int, producer: tuple[int, int] | None = None
 ) -> None:
-    """Put the header before records of one timestamp that lie in `batch` already, behind the room for it."""
+    """Write the header before the records, which have one timestamp. `batch` has 61 bytes of room for it."""
     producer_id, epoch = producer or (-1, -1)
     attributes = 0 if producer is None else TRANSACTIONAL_BIT
     header = -1, MAGIC, 0, attributes, record_count - 1, timestamp, timestamp, producer_id, epoch, -1, record_count
@@ -116,7 +113,7 @@ def build_batch_in_steps(
     producer_epoch: int = -1,
     transactional: bool = False,
 ) -> Steps[bytearray]:
-    """Build a batch as `build_batch` does, in steps, of records that have one timestamp."""
+    """Build a batch as `build_batch` does, in steps, from records with one timestamp."""
     timestamps = records[0].timestamp, records[0].timestamp
     attributes = _attributes(compression, 0, transactional, control=False)
     producer = producer_id, producer_epoch, -1
@@ -135,11 +132,11 @@ def recompress_in_steps(
     max_bytes: int,
     too_large: Callable[[int], KafkaError],
 ) -> Steps[bytearray]:
-    """The batch with the same records under another codec (a topic's own `compression.type`), in steps.
+    """Return, in steps, the batch with another codec (a topic's own `compression.type`).
 
-    The rest of the header stays, and so do the records: `renumbers` gives them offset deltas from 0 on, if they are
-    known to be good; otherwise they are not parsed. Raises what decompressing raises, and what `too_large`
-    makes of the size in bytes if that is more than `max_bytes`, of which no more are held.
+    The rest of the header and the records do not change, but `renumbers` gives the records, which must be valid, offset
+    deltas from 0 on. Raises as `decompress` does, and `too_large(size_bytes)` above `max_bytes`; no more than that is
+    held in memory.
     """
     payload = payload_chunks(batch, 0, header)
     if renumbers:
@@ -150,7 +147,7 @@ def recompress_in_steps(
 
 
 def _bounded(chunks: Iterable[Bytes], max_bytes: int, too_large: Callable[[int], KafkaError]) -> Iterator[Bytes]:
-    """The chunks, as long as they are no more than `max_bytes`; the rest is counted, and told at the end."""
+    """Yield the chunks up to `max_bytes`, then count the rest, and raise at the end if there was more."""
     size_bytes = 0
     for chunk in chunks:
         size_bytes += len(chunk)
@@ -160,7 +157,7 @@ def _bounded(chunks: Iterable[Bytes], max_bytes: int, too_large: Callable[[int],
 
 
 def assemble(header: BatchHeader, payload: Bytes) -> bytearray:
-    """The batch of `header` and `payload` (records, compressed as the attributes say), its length and checksum set."""
+    """Return the batch of `header` and `payload` (compressed records), with its length and checksum set."""
     batch = bytearray(HEADER_BYTES + len(payload))
     HEADER.pack_into(batch, 0, *header._replace(batch_length=len(batch) - LOG_OVERHEAD_BYTES))
     batch[HEADER_BYTES:] = payload
@@ -169,7 +166,7 @@ def assemble(header: BatchHeader, payload: Bytes) -> bytearray:
 
 
 def assemble_in_steps(header: BatchHeader, chunks: Iterable[Bytes]) -> Steps[bytearray]:
-    """Assemble a batch as `assemble` does, of a payload that comes in pieces. Raises what `chunks` raises."""
+    """Assemble a batch as `assemble` does, from a payload in pieces. Raises what `chunks` raises."""
     batch = bytearray(HEADER_BYTES)
     for chunk in chunks:
         batch += chunk
@@ -180,7 +177,7 @@ def assemble_in_steps(header: BatchHeader, chunks: Iterable[Bytes]) -> Steps[byt
 
 
 def encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> bytes:
-    """One record as it lies in a batch, its length first."""
+    """Return a record as it is in a batch, with its length first."""
     parts = [_NO_ATTRIBUTES, zigzag_bytes(wrapped(timestamp_delta)), zigzag_bytes(offset_delta)]
     _put(parts, record.key)
     _put(parts, record.value)

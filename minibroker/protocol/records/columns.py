@@ -1,14 +1,14 @@
-"""Runs of records of equal layout, checked a column at a time.
+"""Checks runs of records with the same layout, a column at a time.
 
-In such a run, every byte that says how long something is comes again after the size of a record:
+In such a run, every byte of a length is repeated after the size of a record:
 
     |len|at|ts|of|kl|vl|value.........|hc|len|at|ts|of|kl|vl|value.........|hc|len|at|ts|of|kl|vl|value.........|hc|
       ^                                    ^                                    ^       a column: data[i::size]
 
-The columns of lengths and of the count of headers must hold one value; the offset deltas must be those of the indexes;
-the timestamp deltas must end where the first record's ends. Then every record of the run parses as the first one does.
-All of it is slicing and comparing bytes objects, work of C: some nanoseconds a record. One record after the other, of
-any layout, is the business of `scanning.py`.
+The columns of lengths and of the count of headers must have one value each; the offset deltas must be those of the
+indexes; the timestamp deltas must end where the first record's ends. Then every record of the run parses like the first
+one. This only slices and compares bytes objects, which takes some nanoseconds for a record. `scanning.py` checks
+records of any layout, one after the other.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import NamedTuple
 
 from minibroker.protocol.records.varints import MAX_VARINT_BYTES, MAX_VARLONG_BYTES, MalformedVarint, read_raw
 
-MAX_HEADERS = 16  # each header costs two columns and more; records with more of them are walked
-MAX_RUN = 4096  # how far ahead is looked at once, which is lost where the run turns out to be short
+MAX_HEADERS = 16  # each header needs at least two columns; records with more headers are walked
+MAX_RUN = 4096  # records of one look ahead, which is wasted if the run is short
 
 
 class Run(NamedTuple):
-    """`length` records of `size_bytes` each, all well formed and with the offsets that their indexes ask for."""
+    """`length` records of `size_bytes` each, all well formed and with the right offset deltas."""
 
     length: int
     size_bytes: int
@@ -31,7 +31,7 @@ class Run(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """Where things lie in a record, as positions in the payload."""
+    """The positions of a record's fields in the payload."""
 
     lengths: list[int]  # each byte of each length, and of the count of headers
     timestamp_delta: range
@@ -41,10 +41,10 @@ class _Layout(NamedTuple):
 
 
 def find_run(payload: bytes | bytearray, position: int, index: int, count: int) -> Run | None:
-    """The run that starts with record `index` of `count`, at `position`; None if there is none.
+    """Return the run that begins with record `index` of `count`, at `position`; None if there is none.
 
-    A run ends where a layout does, so also where a delta needs one byte more (offset delta 64, 8192), after every
-    8192nd record, and after `MAX_RUN` records. It may be as short as one record.
+    A run ends where the layout changes, so also where a delta needs one byte more (offset delta 64, 8192), after every
+    8192nd record, and after `MAX_RUN` records. It may be a single record.
     """
     if not _looks_repeated(payload, position):
         return None
@@ -64,9 +64,9 @@ def find_run(payload: bytes | bytearray, position: int, index: int, count: int) 
 
 
 def _looks_repeated(payload: bytes | bytearray, position: int) -> bool:
-    """Whether the two records that follow begin like this one, which mostly says no where there is no run.
+    """Return whether the next two records begin like this one. If there is no run, this is usually false.
 
-    Also no for records of 8 KiB and more: of those a batch has so few that walking them costs nothing.
+    It is also false for records of 8 KiB and more: a batch has so few of them that walking them is fast.
     """
     try:
         low, high = payload[position], payload[position + 1]
@@ -77,7 +77,7 @@ def _looks_repeated(payload: bytes | bytearray, position: int) -> bool:
 
 
 def _layout_of(payload: bytes | bytearray, position: int) -> _Layout | None:
-    """The layout of the record at `position`; None if it is malformed, or has too many headers."""
+    """Return the layout of the record at `position`; None if it is malformed, or has too many headers."""
     lengths: list[int] = []
 
     def length_at(at: int) -> tuple[int, int]:
@@ -115,13 +115,13 @@ def _column(payload: bytes | bytearray, start: int, size: int, length: int) -> b
 
 
 def _equal_at_start(column: bytes | bytearray) -> int:
-    """How many bytes from the start on are equal; the comparison is much the faster way, and mostly true."""
+    """Return how many bytes at the start are equal. The comparison is much faster, and usually true."""
     first = column[:1]
     return len(column) if column == first * len(column) else len(column) - len(column.lstrip(first))
 
 
-# The bytes of the zigzag varints 0, 2, 4, ... (offset deltas 0, 1, 2, ...), as columns. The low byte comes again after
-# 64 records, the second after 8192.
+# The columns of the zigzag varints 0, 2, 4, ... (offset deltas 0, 1, 2, ...). The low byte repeats after 64 records,
+# the second one after 8192.
 _ONE_BYTE = bytes(range(0, 0x80, 2))
 _LOW = bytes(range(0x80, 0x100, 2)) * 128
 _MIDDLE = b"".join(bytes((0x80 | value,)) * 64 for value in range(0x80))
@@ -135,7 +135,7 @@ def _end_of_offset_width(index: int) -> int:
 
 
 def _expected_offset_deltas(index: int, length: int) -> list[bytes | bytearray] | None:
-    """The columns of the offset deltas `index`, `index` + 1, ..., none of which may need more bytes than the first."""
+    """Return the columns of the offset deltas `index`, `index` + 1, ..., which all need as many bytes as the first."""
     if index < 64:
         return [_ONE_BYTE[index : index + length]]
     at = index % _PERIOD
@@ -150,17 +150,17 @@ _WITH_TOP_BIT = bytes(range(0x80, 0x100))
 
 
 def _are_varints(columns: list[bytes | bytearray]) -> bool:
-    """Whether each row is one whole varint: the top bit set in all columns but the last."""
+    """Return whether each row is one whole varint: the top bit is set in all columns but the last."""
     return columns[-1].isascii() and not any(column.translate(None, _WITH_TOP_BIT) for column in columns[:-1])
 
 
 def _distinct_numbers(columns: list[bytes | bytearray]) -> set[int]:
-    """The numbers that the rows are, each once, still zigzag."""
+    """Return the distinct numbers of the rows, in zigzag encoding."""
     if len(columns) == 1:
         return _distinct_bytes(columns[0])
     found: set[int] = set()
     if len(columns) == 2:
-        for _ in range(32):  # timestamps mostly rise, so that equal high bytes stand together
+        for _ in range(32):  # timestamps usually increase, so that equal high bytes are neighbours
             low, high = columns
             length = _equal_at_start(high)
             found.update((byte & 0x7F) + (high[0] << 7) for byte in _distinct_bytes(low[:length]))
@@ -171,7 +171,7 @@ def _distinct_numbers(columns: list[bytes | bytearray]) -> set[int]:
 
 
 def _distinct_bytes(column: bytes | bytearray) -> set[int]:
-    """Return `set(column)`, faster where few values are common, as timestamps within some milliseconds are."""
+    """Return `set(column)`, faster if there are few distinct values, as for timestamps within some milliseconds."""
     found: set[int] = set()
     for _ in range(8):
         if not column:

@@ -1,7 +1,4 @@
-"""Compressing piece by piece, so that others have their turn in between: what comes out decompresses to the same.
-
-At once, as most batches are compressed, it is done by `compress` of `compression.py`; the bytes may differ from its.
-"""
+"""Compresses piece by piece, so that other work can run in between. The bytes may differ from those of `compress`."""
 
 from __future__ import annotations
 
@@ -24,17 +21,17 @@ from minibroker.protocol.records.compression import (
 )
 from minibroker.protocol.records.varints import Bytes
 
-# zstd compresses a block at a time, of up to 128 KiB: at its slow levels, smaller ones are to be ended by a flush, so
-# that none takes much more than 10 ms. They cost some bytes each. (From level on, bytes.)
+# zstd compresses a block of up to 128 KiB at a time. At slow levels, a flush ends blocks earlier, so that none takes
+# much more than 10 ms; each flush costs some bytes. (From this level on, bytes.)
 _ZSTD_PIECES = ((16, 1 << 13), (13, 1 << 14), (10, 1 << 15))
-_ZSTD_SOURCE_BYTES = 1 << 18  # the tables for larger sources take up to 600 MB at slow levels, and long to clear
-_SLOW_PIECE_BYTES = 1 << 12  # of gzip, which takes up to a microsecond a byte at its slowest level
+_ZSTD_SOURCE_BYTES = 1 << 18  # for larger sources, slow levels use tables of up to 600 MB, which take long to clear
+_SLOW_PIECE_BYTES = 1 << 12  # for gzip, which takes up to a microsecond for a byte at its slowest level
 
 
 def compressed_chunks(codec: int, chunks: Iterable[Bytes], level: int | None) -> Iterator[Bytes]:
-    """Yield `chunks` compressed, as `compress` does it; codec 0 gives them as they are.
+    """Yield `chunks` compressed as `compress` does; codec 0 returns them unchanged.
 
-    Each piece, which may be empty, takes a few milliseconds, at zstd's slowest levels 10. Raises `KafkaError`
+    Each piece takes a few milliseconds, at zstd's slowest levels 10, and may be empty. Raises `KafkaError`
     UNSUPPORTED_COMPRESSION_TYPE for codecs 5-7, and what `chunks` raises.
     """
     chunks = iter(chunks)
@@ -97,7 +94,7 @@ def _zstd(chunks: Iterator[Bytes], level: int | None) -> Iterator[Bytes]:
             size_bytes = _ZSTD_SOURCE_BYTES
             break
         yield b""
-    else:  # what is small takes small tables, and little time
+    else:  # a small source needs small tables, and little time
         if not piece_bytes:
             yield compress(Compression.ZSTD, b"".join(first), level)
             return

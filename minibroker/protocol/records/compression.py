@@ -1,7 +1,6 @@
-"""The five codecs of record batches: compress, and decompress within a bound, whole or piece by piece.
+"""The codecs of record batches: compressing, and decompressing up to a limit, at once or piece by piece.
 
-Which codec a topic or batch wants is decided elsewhere. Each library is imported on first use: most brokers never look
-into a compressed batch, and start faster without.
+Each library is imported on first use, so that the broker starts faster.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
 from minibroker.protocol.records.varints import Bytes
 
 MAX_UNCOMPRESSED_BYTES = 100 * 1024 * 1024
-"""What the records of one batch may decompress to: as much as socket.request.max.bytes lets in uncompressed."""
+"""The limit for the decompressed records of a batch, equal to socket.request.max.bytes."""
 
-STEP_BYTES = 1 << 16  # what is decompressed at once where others are to have their turn in between
+STEP_BYTES = 1 << 16  # decompressed in one step
 
 
 class Compression(IntEnum):
-    """A codec by its number in a batch's attributes; the names, in lower case, are those of `compression.type`."""
+    """The codecs by their numbers in a batch's attributes. In lower case, the names are those of `compression.type`."""
 
     NONE = 0
     GZIP = 1
@@ -31,7 +30,7 @@ class Compression(IntEnum):
 
 
 def compress(codec: int, data: Bytes, level: int | None = None) -> Bytes:
-    """`data` compressed as Kafka's producers and brokers do it; codec 0 gives `data` itself.
+    """Compress `data` as Kafka's producers and brokers do; codec 0 returns `data` itself.
 
     `level` is Kafka's: gzip 1-9 or -1, lz4 1-17, zstd -131072 to 22, snappy has none; None is Kafka's default.
     Raises `KafkaError` (UNSUPPORTED_COMPRESSION_TYPE) for codecs 5-7.
@@ -42,11 +41,11 @@ def compress(codec: int, data: Bytes, level: int | None = None) -> Bytes:
 
 
 def decompress(codec: int, data: Bytes, limit_bytes: int) -> Bytes:
-    """Return what `compress` was given; codec 0 gives `data` itself.
+    """Decompress `data`; codec 0 returns `data` itself.
 
-    Takes about `limit_bytes` and a chunk of 256 KiB of memory at most, whatever `data` announces. Raises `CorruptBatch`
-    for bytes that are not of this codec or end early, `KafkaError` with MESSAGE_TOO_LARGE for more than `limit_bytes`
-    (Kafka itself has no such limit: it never holds all of it), and with UNSUPPORTED_COMPRESSION_TYPE for codecs 5-7.
+    It takes at most about `limit_bytes` and 256 KiB of memory, whatever size `data` announces. Raises `CorruptBatch`
+    for bytes that are not of this codec or end early, `KafkaError` MESSAGE_TOO_LARGE for more than `limit_bytes` (Kafka
+    itself has no limit, as it never holds all of it), and UNSUPPORTED_COMPRESSION_TYPE for codecs 5-7.
     """
     if codec == Compression.NONE:
         return data
@@ -54,9 +53,9 @@ def decompress(codec: int, data: Bytes, limit_bytes: int) -> Bytes:
 
 
 def decompressed_chunks(codec: int, data: Bytes, limit_bytes: int, chunk_bytes: int = STEP_BYTES) -> Iterator[Bytes]:
-    """Yield what `decompress` gives in pieces of about `chunk_bytes`, each of which takes less than a millisecond.
+    """Decompress as `decompress` does, in pieces of about `chunk_bytes`, each in less than a millisecond.
 
-    A piece may be empty. With codec 0 they are views of `data`. Raises what `decompress` raises.
+    A piece may be empty. With codec 0 the pieces are views of `data`. Raises what `decompress` raises.
     """
     if codec == Compression.NONE:
         yield from in_pieces((data,), chunk_bytes)
@@ -66,14 +65,14 @@ def decompressed_chunks(codec: int, data: Bytes, limit_bytes: int, chunk_bytes: 
         left_bytes -= len(chunk)
         if left_bytes < 0:
             raise _too_large(limit_bytes)
-        if len(chunk) > chunk_bytes:  # a block of snappy, which comes whole
+        if len(chunk) > chunk_bytes:  # a block of snappy, which is decompressed at once
             yield from in_pieces((chunk,), chunk_bytes)
         else:
             yield chunk
 
 
 def in_pieces(chunks: Iterable[Bytes], piece_bytes: int) -> Iterator[Bytes]:
-    """Yield the same bytes in pieces of at most `piece_bytes`; an empty chunk stays, as others have their turn then."""
+    """Yield the same bytes in pieces of at most `piece_bytes`. Empty chunks, which are pauses, stay."""
     for chunk in chunks:
         view = memoryview(chunk)
         for start in range(0, len(view) or 1, piece_bytes):
@@ -81,20 +80,20 @@ def in_pieces(chunks: Iterable[Bytes], piece_bytes: int) -> Iterator[Bytes]:
 
 
 def known_codec(codec: int) -> int:
-    """The codec, if there is one of this number, 1-4. Raises `KafkaError` UNSUPPORTED_COMPRESSION_TYPE."""
+    """Return the codec if it is 1-4. Raises `KafkaError` UNSUPPORTED_COMPRESSION_TYPE."""
     if codec in _COMPRESSORS:
         return codec
     raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Unknown compression type id: {codec}")
 
 
 def _joined(chunks: Iterator[Bytes], limit_bytes: int) -> Bytes:
-    """All chunks as one; none is made before the ones before it were counted."""
+    """Join the chunks. Raises at the first one that exceeds the limit, before the next is produced."""
     joined: Bytes = b""
     for chunk in chunks:
         if len(joined) + len(chunk) > limit_bytes:
             raise _too_large(limit_bytes)
         if not joined:
-            joined = chunk  # mostly the only one, and not copied then
+            joined = chunk  # usually the only one, so it is not copied
         elif isinstance(joined, bytearray):
             joined += chunk
         elif chunk:
@@ -108,8 +107,8 @@ def _too_large(limit_bytes: int) -> KafkaError:
 
 # --- gzip -------------------------------------------------------------------------------------------------------------
 
-_CHUNK_BYTES = 1 << 18  # what a decompressor may give at once
-_INPUT_BYTES = 1 << 15  # what it is fed at once: it copies the rest of its input whenever it has to stop
+_CHUNK_BYTES = 1 << 18  # the most that a decompressor returns at once
+_INPUT_BYTES = 1 << 15  # its input at once: it copies the rest of its input whenever it stops
 GZIP_WINDOW = 31  # zlib's largest window, plus 16 for gzip's header and trailer
 _GZIP_MAGIC = b"\x1f\x8b"
 
@@ -119,7 +118,7 @@ def _gzip_compress(data: Bytes, level: int | None) -> bytes:
 
 
 def _gzip_chunks(data: Bytes, limit_bytes: int, chunk_bytes: int) -> Iterator[Bytes]:
-    """Members one after another, as Java's GZIPInputStream reads them: what follows a member and is none is ignored."""
+    """Decompress the members, as Java's GZIPInputStream does: it ignores bytes behind a member that are not another."""
     view = memoryview(data)
     position = 0
     while position == 0 or view[position : position + 2] == _GZIP_MAGIC:
@@ -141,9 +140,9 @@ def _gzip_chunks(data: Bytes, limit_bytes: int, chunk_bytes: int) -> Iterator[By
 
 # --- snappy -----------------------------------------------------------------------------------------------------------
 
-# The framing of xerial's snappy-java, which Kafka's clients and brokers write: the magic, then two int32 (version and
-# oldest compatible version, both 1), then blocks: int32 size, and so many bytes of raw snappy. Other clients send one
-# raw block without a frame. As in snappy-java, what does not start with the magic is a raw block.
+# The framing of xerial's snappy-java, which Kafka's clients and brokers use: the magic, two int32 (version and oldest
+# compatible version, both 1), then blocks of an int32 size and that many bytes of raw snappy. Other clients send one
+# raw block without a frame. As in snappy-java, data without the magic is a raw block.
 _XERIAL_MAGIC = b"\x82SNAPPY\0"
 XERIAL_HEADER = _XERIAL_MAGIC + bytes((0, 0, 0, 1, 0, 0, 0, 1))
 XERIAL_BLOCK_BYTES = 32 * 1024
@@ -159,7 +158,7 @@ def _snappy_compress(data: Bytes, level: int | None) -> bytes:
 
 
 def xerial_block(data: Bytes) -> bytes:
-    """A block of the framing that holds `data`."""
+    """Return a block of the framing with `data`."""
     from cramjam import snappy
 
     block = bytes(snappy.compress_raw(data))
@@ -197,9 +196,9 @@ def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
 
 
 def _snappy_block(block: memoryview, left_bytes: int, limit_bytes: int) -> bytearray:
-    """Decompress one raw block, which announces its length: that is looked at before memory is taken.
+    """Decompress a raw block. It announces its length, which is checked before memory is allocated.
 
-    `left_bytes` is what the blocks before it have left of the limit.
+    `left_bytes` is what is left of the limit.
     """
     import cramjam
 
@@ -217,11 +216,11 @@ def _snappy_block(block: memoryview, left_bytes: int, limit_bytes: int) -> bytea
 
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _LZ4_INDEPENDENT_BLOCKS = 0x20  # in the byte after the magic
-_LZ4_DEFAULT_LEVEL = 9  # Kafka's default, for which its library takes the fast compressor (level 0 here)
+_LZ4_DEFAULT_LEVEL = 9  # Kafka's default, for which its library uses the fast compressor (level 0 here)
 
 
 def _lz4_compress(data: Bytes, level: int | None) -> bytes:
-    """A frame as Kafka writes it: independent blocks of 64 KB, no content size, no content checksum."""
+    """Return a frame as Kafka writes it: independent blocks of 64 KB, no content size, no content checksum."""
     from lz4 import frame
 
     compressed: bytes = frame.compress(
@@ -235,12 +234,12 @@ def _lz4_compress(data: Bytes, level: int | None) -> bytes:
 
 
 def lz4_level(level: int | None) -> int:
-    """The library's level for Kafka's."""
+    """Return the library's level for Kafka's."""
     return 0 if level is None or level == _LZ4_DEFAULT_LEVEL else level
 
 
 def _lz4_chunks(data: Bytes, limit_bytes: int, chunk_bytes: int) -> Iterator[Bytes]:
-    """The first frame; as in Kafka, what follows its end is ignored, and linked blocks are refused."""
+    """Decompress the first frame. As in Kafka, bytes behind it are ignored, and linked blocks are refused."""
     from lz4.frame import LZ4FrameDecompressor
 
     view = memoryview(data)
@@ -266,7 +265,7 @@ def _lz4_chunks(data: Bytes, limit_bytes: int, chunk_bytes: int) -> Iterator[Byt
 ZSTD_DEFAULT_LEVEL = 3
 _ZSTD_MIN_WINDOW_BYTES = 1 << 23  # levels up to 19 use windows up to this
 _ZSTD_MAX_HEADER_BYTES = 18
-_ZSTD_MAX_WINDOW_BYTES = 1 << 27  # what Kafka's library takes at most
+_ZSTD_MAX_WINDOW_BYTES = 1 << 27  # the limit of Kafka's library
 
 
 def _zstd_compress(data: Bytes, level: int | None) -> bytes:
@@ -276,7 +275,7 @@ def _zstd_compress(data: Bytes, level: int | None) -> bytes:
 
 
 def _zstd_chunks(data: Bytes, limit_bytes: int, chunk_bytes: int) -> Iterator[Bytes]:
-    """Frame after frame, with or without their content's size, streamed: the one-shot way trusts an announced size."""
+    """Decompress all frames as a stream, as the library's one-shot function trusts the announced size."""
     import zstandard
 
     window_bytes = min(max(1 << limit_bytes.bit_length(), _ZSTD_MIN_WINDOW_BYTES), _ZSTD_MAX_WINDOW_BYTES)
@@ -292,13 +291,13 @@ def _zstd_chunks(data: Bytes, limit_bytes: int, chunk_bytes: int) -> Iterator[By
 
 
 def _zstd_end(view: memoryview) -> Generator[Bytes, None, int]:
-    """Where the last of the frames ends, past the end of data that is cut off: the stream reader says nothing of it.
+    """Return where the last frame ends. That is behind truncated data, which the stream reader does not report.
 
-    Gives an empty chunk after every 1024 frames or blocks, of which there may be many.
+    It yields an empty chunk after every 1024 frames or blocks, as there may be many.
 
-    Frame (RFC 8878): header, blocks, and 4 bytes of checksum if the header says so. Block: 3 bytes, lowest first, of
-    which bit 0 says that it is the last, bits 1-2 its type (1: one byte, repeated), bits 3-23 its size. Frames to be
-    skipped: a magic of their own, 4 bytes of size, so many bytes.
+    Frame (RFC 8878): header, blocks, and 4 bytes of checksum if the header says so. Block: 3 bytes, lowest first: bit 0
+    is set in the last one, bits 1-2 are its type (1: one byte, repeated), bits 3-23 its size. Skippable frame: its own
+    magic, 4 bytes of size, and that many bytes.
     """
     from zstandard import frame_header_size
 

@@ -1,7 +1,7 @@
-"""Control records: what transactions and the quorum write into a log between the applications' records.
+"""Control records, which transactions and the quorum write into a log between the applications' records.
 
-They lie in batches of their own, with the control bit, which `building.py` writes like any other. Their values are
-declared with the messages, in `messages/control_records.py`.
+They are in separate batches with the control bit, which `building.py` writes like any other. Their values are declared
+in `messages/control_records.py`.
 
     key    int16 version (0), int16 type                        version of the key, kind of the record
     value  ABORT, COMMIT     int16 version (0), int32 coordinator_epoch
@@ -54,14 +54,14 @@ _QUORUM_MESSAGES: dict[ControlType, tuple[type[QuorumMessage], int]] = {  # and 
 
 
 def control_key(control_type: ControlType) -> bytes:
-    """The key of a control record of this type."""
+    """Return the key of a control record of this type."""
     return _KEY.pack(0, control_type)
 
 
 def control_type(key: bytes | None) -> ControlType | None:
-    """The type that a control record's key says; None for one of a later Kafka, which readers pass over.
+    """Return the type in a control record's key; None for a type of a later Kafka, which readers skip.
 
-    Raises `InvalidRecords` for what is no key of a control record.
+    Raises `InvalidRecords` for an invalid key.
     """
     if key is None or len(key) < _KEY.size:
         raise InvalidRecords("the key of a control record has at least 4 bytes")
@@ -72,22 +72,22 @@ def control_type(key: bytes | None) -> ControlType | None:
 
 
 def end_transaction_marker(*, committed: bool, coordinator_epoch: int, timestamp: int) -> Record:
-    """The record that ends a producer's transaction in a partition; its batch carries the producer's id and epoch."""
+    """Return the record that ends a transaction. Its batch must have the producer's id and epoch."""
     kind = ControlType.COMMIT if committed else ControlType.ABORT
     return Record(timestamp=timestamp, key=control_key(kind), value=_MARKER.pack(0, coordinator_epoch))
 
 
 def control_record(message: QuorumMessage, *, timestamp: int) -> Record:
-    """The record of a quorum's message, in the version that its own field `version` says."""
+    """Return the record of a quorum's message, in the version of its field `version`."""
     kind = next(kind for kind, (known, _) in _QUORUM_MESSAGES.items() if type(message) is known)
     return Record(timestamp=timestamp, key=control_key(kind), value=message.encode(message.version))
 
 
 def control_message(record: Record) -> EndTxnMarker | QuorumMessage | None:
-    """Decode a control record: an `EndTxnMarker` (the key tells ABORT from COMMIT) or a quorum's message.
+    """Decode a control record: an `EndTxnMarker` (the key says ABORT or COMMIT) or a quorum's message.
 
-    Returns None for a type of a later Kafka. A value of a later version is read as the latest that is known, as Kafka
-    does. Raises `InvalidRecords` for a malformed key or value.
+    Return None for a type of a later Kafka. As in Kafka, a value of a later version is read as the latest known one.
+    Raises `InvalidRecords` for a malformed key or value.
     """
     kind = control_type(record.key)
     if kind is None:

@@ -1,12 +1,11 @@
-"""Records from one message format into another: up for a log's own format, down for clients that know no newer one.
+"""Converts records between message formats: up to a log's format, down for old clients.
 
-When that is to be done is decided by the storage layer, which appends, and by the broker, which answers. Records pass
-through one at a time, so that a batch costs no more memory than its bytes.
+Records are converted one at a time, so that a batch takes no more memory than its bytes.
 
-    what is lost             from 2 to 1   headers; control batches; producer id, epoch and sequence
-                             from 1 to 0   timestamps and their type
-    what is made up          from 0 to 1   timestamp -1, create time
-    never changed            offsets, keys, values
+    lost               from 2 to 1   headers; control batches; producer id, epoch and sequence
+                       from 1 to 0   timestamps and their type
+    added              from 0 to 1   timestamp -1, create time
+    never changed      offsets, keys, values
 """
 
 from __future__ import annotations
@@ -35,19 +34,13 @@ from minibroker.protocol.records.varints import Bytes
 from minibroker.protocol.steps import Steps, at_once
 
 
-def down_converted(batch: Bytes, header: BatchHeader, magic: int, first_offset: int = 0) -> bytearray:
-    """A stored batch of a newer format than `magic` (0 or 1) in that format, under the same codec.
-
-    Empty if nothing of it can be told: a control batch, or one whose records are all gone. Of records that were not
-    compressed, those below `first_offset` are left out: their readers asked for that one, and some take what comes
-    first for it. Raises `KafkaError`: UNSUPPORTED_COMPRESSION_TYPE for zstd, which no old client knows, and what
-    reading the batch raises.
-    """
-    return at_once(down_converted_in_steps(batch, header, magic, first_offset))
-
-
 def down_converted_in_steps(batch: Bytes, header: BatchHeader, magic: int, first_offset: int = 0) -> Steps[bytearray]:
-    """Convert a batch as `down_converted` does, in steps, and with one record in memory at a time."""
+    """Convert a stored batch to the older format `magic` (0 or 1) in the same codec, one record at a time.
+
+    The result is empty for a control batch, and for one without records. If the records are not compressed, those below
+    `first_offset` are left out, as some old clients expect the records to begin there. Raises `KafkaError`:
+    UNSUPPORTED_COMPRESSION_TYPE for zstd, which no old client supports, and what reading the batch raises.
+    """
     if header.is_control or header.record_count == 0:
         return bytearray()
     codec = header.compression
@@ -71,10 +64,10 @@ def build(
     level: int | None = None,
     timestamp_type: int = 0,
 ) -> bytearray:
-    """The records, whose offsets must rise, in format `magic`: one batch, a wrapper, or messages one after another.
+    """Return the records in format `magic`: one batch, a wrapper, or a set of messages. Their offsets must increase.
 
-    Offsets and timestamps stay. Empty for no records. Raises `KafkaError` UNSUPPORTED_COMPRESSION_TYPE for a codec that
-    the format does not have.
+    Offsets and timestamps do not change. The result is empty for no records. Raises `KafkaError`
+    UNSUPPORTED_COMPRESSION_TYPE for a codec that the format does not have.
     """
     return at_once(build_in_steps(records, magic, compression=compression, level=level, timestamp_type=timestamp_type))
 
@@ -87,7 +80,7 @@ def build_in_steps(
     level: int | None = None,
     timestamp_type: int = 0,
 ) -> Steps[bytearray]:
-    """Build a batch as `build` does, in steps. A None among the records says that others may have their turn."""
+    """Build as `build` does, in steps. A None among the records is a pause."""
     if magic < MAGIC:
         return (
             yield from build_message_set_in_steps(
@@ -125,7 +118,7 @@ def build_in_steps(
 
 
 class _Encoding:
-    """Records on their way into a batch of format 2, and what its header must say of those that have passed."""
+    """Encodes records for a batch of format 2, and collects the values for its header."""
 
     def __init__(self) -> None:
         self.first: Record | None = None
@@ -134,7 +127,7 @@ class _Encoding:
         self.count = 0
 
     def chunks(self, records: Iterable[Record | None]) -> Iterator[Bytes]:
-        """The records' bytes, as they lie in a batch that begins with the first one; a piece takes a millisecond."""
+        """Yield the bytes of the records, in pieces of about a millisecond."""
         out = bytearray()
         for record in records:
             if record is not None:

@@ -1,7 +1,4 @@
-"""CRC-32C (Castagnoli), the checksum of record batches.
-
-What a checksum covers is not decided here: batches say that in `batch.py`, snapshot files in the storage layer.
-"""
+"""CRC-32C (Castagnoli), the checksum of record batches and producer snapshots."""
 
 from __future__ import annotations
 
@@ -12,10 +9,10 @@ Crc32c = Callable[..., int]
 
 
 def _load_extension() -> Crc32c | None:
-    """The C function of the package crc32c, without running the package's `__init__`; None if it is not found.
+    """Return the C function of the package crc32c without running the package's `__init__`; None if it is not found.
 
-    That `__init__` imports importlib.metadata (and with it email and zipfile) only to learn its own version, which
-    costs more start-up time than all modules of the protocol together.
+    That `__init__` imports importlib.metadata (and with it email and zipfile) for the package's version, which takes
+    longer than importing all modules of the protocol.
     """
     package = PathFinder.find_spec("crc32c")
     if package is None or package.submodule_search_locations is None:
@@ -39,7 +36,7 @@ def _load() -> Crc32c:
 
 
 crc32c: Crc32c = _load()
-"""`crc32c(data, seed=0) -> int`: the CRC-32C of any contiguous bytes-like object, without copying it.
+"""`crc32c(data, seed=0) -> int`: the CRC-32C of a contiguous bytes-like object, which is not copied.
 
-`seed` is the checksum of what came before, so that `crc32c(b, crc32c(a)) == crc32c(a + b)`.
+`seed` is the checksum of the bytes before, so that `crc32c(b, crc32c(a)) == crc32c(a + b)`.
 """

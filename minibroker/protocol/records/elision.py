@@ -1,7 +1,7 @@
-"""Batches of format 2 whose records have no attributes byte, which says nothing (KIP-931, which was discarded).
+"""Batches of format 2 whose records are stored without their unused attributes byte (KIP-931, which was discarded).
 
-Bit 7 of a batch's attributes says that the byte is missing in each of its records, which saves as many bytes. Readers
-need not know: `payload_of` gives the records with the byte. When batches are stored so is decided by the storage layer.
+Bit 7 of a batch's attributes says that the byte is missing in each of its records. Readers get the records with the
+byte from `payload_of`. Only topics with the setting `record.attributes.elide` store such batches.
 
     with     |length|attributes 0|timestamp delta|offset delta|key ...|value ...|headers ...|
     without  |length - 1|timestamp delta|offset delta|key ...|value ...|headers ...|
@@ -19,10 +19,10 @@ from minibroker.protocol.steps import Steps, at_once
 
 
 def without_attributes(batch: Bytes, header: BatchHeader, level: int | None = None) -> bytearray | None:
-    """The batch without the attributes of its records, under the same codec; None if it is to stay as it is.
+    """Return the batch without the attributes of its records, in the same codec; None if it must stay as it is.
 
-    That is a batch which has none already, one of another format, a control batch, and one with an attribute other
-    than 0, which would be lost. Raises what reading the records raises.
+    That is a batch without attributes, one of another format, a control batch, or one with an attribute other than 0,
+    which would be lost. Raises what reading the records raises.
     """
     return at_once(without_attributes_in_steps(batch, header, level))
 
@@ -39,13 +39,8 @@ def without_attributes_in_steps(batch: Bytes, header: BatchHeader, level: int | 
         return None
 
 
-def with_attributes(batch: Bytes, header: BatchHeader, level: int | None = None) -> bytearray:
-    """The batch with the attributes of its records, which are 0. Raises what reading the records raises."""
-    return at_once(with_attributes_in_steps(batch, header, level))
-
-
 def with_attributes_in_steps(batch: Bytes, header: BatchHeader, level: int | None = None) -> Steps[bytearray]:
-    """Return the batch as `with_attributes` does, in steps."""
+    """Return, in steps, the batch with the attributes of its records restored. Raises what reading them raises."""
     chunks = compressed_chunks(header.compression, payload_chunks(batch, 0, header), level)
     changed = header._replace(attributes=header.attributes & ~ELIDED_BIT)
     return (yield from assemble_in_steps(changed, chunks))

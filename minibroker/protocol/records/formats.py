@@ -1,7 +1,7 @@
-"""Batches whose format is not known beforehand, as in a log to which clients of all times have written.
+"""Reads batches of any format, as a log may contain batches of old and new clients.
 
-Each format has its own modules (`batch.py` and `record.py` for 2, `message.py` and `message_set.py` for 0 and 1); here
-the magic byte, which all have at the same place, decides between them.
+The formats have their own modules (`batch.py` and `record.py` for 2, `message.py` and `message_set.py` for 0 and 1).
+The magic byte, which is at the same position in all of them, decides.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from minibroker.protocol.records.payload import records_of
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.varints import Bytes
 
-# The smallest length that a batch, or message, of a format can have in its length field, by magic.
+# The smallest value of the length field in a batch or message, by magic.
 MIN_LENGTHS = (*(size_bytes - LOG_OVERHEAD_BYTES for size_bytes in MIN_MESSAGE_BYTES), MIN_BATCH_LENGTH)
 
 
 def is_old(data: Bytes, position: int = 0) -> bool:
-    """Whether a message of format 0 or 1 begins at `position`, as far as its magic byte says so."""
+    """Return whether the magic byte at `position` is that of a message of format 0 or 1."""
     at = position + MAGIC_POSITION
     return at < len(data) and data[at] < MAGIC
 
 
 def header_at(data: Bytes, position: int = 0) -> BatchHeader:
-    """The header of the batch, or message, at `position`, as it stands. Raises `CorruptBatch` if it is cut off."""
+    """Return the header of the batch or message at `position`, unchecked. Raises `CorruptBatch` if it is incomplete."""
     return message_header(data, position) if is_old(data, position) else read_batch_header(data, position)
 
 
 def check_any(data: Bytes, position: int = 0) -> BatchHeader:
-    """The header of the batch, or message, at `position`, once it is known to be whole and sound.
+    """Check that the batch or message at `position` is complete and sound, and return its header.
 
     Raises `CorruptBatch`.
     """
@@ -42,9 +42,9 @@ def check_any(data: Bytes, position: int = 0) -> BatchHeader:
 
 
 def records_in(batch: Bytes, position: int = 0, *, limit_bytes: int = MAX_UNCOMPRESSED_BYTES) -> Iterator[Record]:
-    """Return the records of the batch, or message, at `position`, control records too, with absolute offsets.
+    """Return the records of the batch or message at `position`, with absolute offsets. Includes control records.
 
-    It must have been checked or come from the log. Raises what `records_of` and `records_of_message` raise.
+    It must have been checked, or come from the log. Raises what `records_of` and `records_of_message` raise.
     """
     if is_old(batch, position):
         return records_of_message(batch, position, limit_bytes=limit_bytes)
@@ -52,9 +52,9 @@ def records_in(batch: Bytes, position: int = 0, *, limit_bytes: int = MAX_UNCOMP
 
 
 def batches_in(data: Bytes) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of each whole batch, or message, in `data`, whose checksum is left unread.
+    """Yield (position, header) of each complete batch or message in `data`. Checksums are not verified.
 
-    One that `data` ends in is not given. Raises `CorruptBatch` for an impossible magic or length.
+    An incomplete one at the end is left out. Raises `CorruptBatch` for an impossible magic or length.
     """
     position = 0
     while (left := len(data) - position) > MAGIC_POSITION:

@@ -1,10 +1,9 @@
-"""What the records of `__consumer_offsets` and `__transaction_state` say: from their bytes to messages.
+"""Decodes the records of `__consumer_offsets` and `__transaction_state` into messages.
 
-The messages are declared in `messages/group_records.py` and its neighbours; what they do to a group or a transaction is
-the broker's business.
+The messages are declared in `messages/group_records.py` and its neighbours.
 
     key    int16 type of the record, then the key's message
-    value  int16 version, then the value's message of that type; no value at all (a tombstone) takes back what was said
+    value  int16 version, then the value's message of that type; none (a tombstone) deletes the key
 """
 
 from __future__ import annotations
@@ -23,24 +22,24 @@ from minibroker.protocol.messages import (
 
 GROUPS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
-KEY_VERSION = 0  # of every key there is
+KEY_VERSION = 0  # of all keys
 
 _INT16 = Packing(">h")
 
 
 class UnknownRecord(ValueError):
-    """A key or value of a type or version that no Kafka up to 4.3 writes, or that is too short to say which."""
+    """A key or value of a type or version that Kafka up to 4.3 does not write, or that is too short."""
 
 
 class Decoded(NamedTuple):
-    """A message and the version that it was read in."""
+    """A message and the version in which it was read."""
 
     message: Message
     version: int
 
 
 def decode_internal(topic: str, key: bytes | None, value: bytes | None) -> tuple[Decoded, Decoded | None]:
-    """Key and value of a record of one of the two topics; the value is None for a tombstone.
+    """Decode key and value of a record in one of the two topics. The value is None for a tombstone.
 
     Raises `UnknownRecord`, or `MalformedMessage`; ValueError for another topic.
     """
@@ -65,7 +64,7 @@ def _int16(data: bytes | None, what: str) -> int:
 
 
 def _no_kinds(topic: str) -> tuple[dict[int, type[Message]], dict[int, type[Message]]]:
-    raise ValueError(f"nothing is known of the records of {topic}")
+    raise ValueError(f"the format of the records of {topic} is unknown")
 
 
 def _by_type(suffix: str, *modules: ModuleType) -> dict[int, type[Message]]:

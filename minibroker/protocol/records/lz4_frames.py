@@ -1,15 +1,13 @@
-"""The header checksum of lz4 frames, which Kafka got wrong in message format 0 and right from format 1 on (KIP-57).
-
-Compression itself is in `compression.py`.
+"""The header checksum of lz4 frames, which is wrong in Kafka's message format 0, and right from format 1 on (KIP-57).
 
     byte  size  field of a frame's header
        0     4  magic
-       4     1  flags                   bit 3: the content's size follows; bit 0: a dictionary's id follows
+       4     1  flags                   bit 3: the content size follows; bit 0: a dictionary id follows
        5     1  block size
-       6    0-12 content's size (8), dictionary's id (4)
+       6    0-12 content size (8), dictionary id (4)
              1  checksum                second byte of xxHash32 of the header, from byte 4 on
 
-Kafka's producers up to 0.9 hashed from byte 0 on, with the magic. Readers of format 0 must not look at the checksum.
+Kafka's producers up to 0.9 hashed from byte 0 on, with the magic. Readers of format 0 must ignore the checksum.
 """
 
 from __future__ import annotations
@@ -30,12 +28,12 @@ _UINT32 = Struct("<I")
 
 
 def with_right_checksum(frame: Bytes) -> bytearray:
-    """A copy of the frame, whose header's checksum is what the format of lz4 says. Raises `CorruptBatch`."""
+    """Return a copy of the frame with the header checksum of the lz4 format. Raises `CorruptBatch`."""
     return _with_checksum(frame, _FLAGS_POSITION)
 
 
 def with_old_checksum(frame: Bytes) -> bytearray:
-    """A copy of the frame, whose header's checksum is what Kafka wrote in message format 0. Raises `CorruptBatch`."""
+    """Return a copy of the frame with the header checksum of Kafka's message format 0. Raises `CorruptBatch`."""
     return _with_checksum(frame, 0)
 
 
@@ -52,7 +50,7 @@ def _with_checksum(frame: Bytes, hashed_from: int) -> bytearray:
 
 
 def xxhash32(data: bytes) -> int:
-    """xxHash32 with seed 0: for the few bytes of a header."""
+    """Compute xxHash32 with seed 0, for the few bytes of a header."""
     position = 0
     if len(data) >= 16:
         lanes = [(_PRIMES[0] + _PRIMES[1]) & _MASK, _PRIMES[1], 0, -_PRIMES[0] & _MASK]

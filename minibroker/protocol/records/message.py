@@ -1,6 +1,6 @@
-"""Messages of formats 0 (magic 0, Kafka 0.8) and 1 (magic 1, Kafka 0.10, KIP-32): one message's bytes.
+"""Single messages of formats 0 (magic 0, Kafka 0.8) and 1 (magic 1, Kafka 0.10, KIP-32).
 
-Many of them after one another, and messages compressed together in a wrapper, are the business of `message_set.py`.
+`message_set.py` has sets of messages, and messages compressed together in a wrapper.
 
     byte  size  field
        0     8  offset                                                       set by the broker
@@ -10,11 +10,11 @@ Many of them after one another, and messages compressed together in a wrapper, a
       17     1  attributes              bits 0-2 compression: none, gzip, snappy, lz4
                                         bit  3   timestamp type: 0 create time, 1 log append time; always 0 in format 0
       18     8  timestamp               ms since 1970, -1: none; only in format 1
-                key                     int32 size (-1: null), and so many bytes
+                key                     int32 size (-1: null), and that many bytes
                 value                   the same
 
-There is no batch: each message has its offset and its checksum. Where the rest of the program deals in batches, a
-message is a batch of one, told by a `BatchHeader`, in which what a message does not have is -1.
+There are no batches: each message has its own offset and checksum. For the rest of the program, a message is a batch of
+one record with a `BatchHeader`, in which fields that a message does not have are -1.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from minibroker.protocol.records.varints import Bytes
 
 NO_TIMESTAMP = -1
 MAGIC_POSITION = 16
-MIN_MESSAGE_BYTES = (26, 34)  # by magic, offset and size included
+MIN_MESSAGE_BYTES = (26, 34)  # by magic, with offset and size
 
 KNOWN_MESSAGE_ATTRIBUTES = COMPRESSION_MASK | TIMESTAMP_TYPE_BIT
 
@@ -54,7 +54,7 @@ _NULL = _INT32.pack(-1)
 
 
 class Message(NamedTuple):
-    """A message as it lies in a set; `key` and `value` are slices of that."""
+    """A message in a set. `key` and `value` are slices of the set."""
 
     offset: int
     magic: int
@@ -65,7 +65,7 @@ class Message(NamedTuple):
 
     @property
     def compression(self) -> int:
-        """The number of the codec that the value is compressed by, if it is a wrapper."""
+        """The number of the value's codec. Not 0 in a wrapper."""
         return self.attributes & COMPRESSION_MASK
 
     @property
@@ -75,10 +75,10 @@ class Message(NamedTuple):
 
 
 def message_header(data: Bytes, position: int = 0) -> BatchHeader:
-    """The message at `position` as the batch that it is, as it stands: nothing but its presence is checked.
+    """Return the message at `position` as the header of a batch of one record, unchecked.
 
-    Of a wrapper, `base_offset` and `last_offset` are both the offset of the last message in it, and `record_count` is
-    -1: only decompression would tell. Raises `CorruptBatch` if the message's fixed fields are not all there.
+    For a wrapper, `base_offset` and `last_offset` are the offset of the last message in it, and `record_count` is -1,
+    as it is unknown before decompression. Raises `CorruptBatch` if the fixed fields are incomplete.
     """
     left = len(data) - position
     if left < MIN_MESSAGE_BYTES[0] or left < MIN_MESSAGE_BYTES[data[position + MAGIC_POSITION] == 1]:
@@ -89,14 +89,14 @@ def message_header(data: Bytes, position: int = 0) -> BatchHeader:
 
 
 def batch_of_one(offset: int, size: int, crc: int, magic: int, attributes: int, timestamp: int) -> BatchHeader:
-    """The header that stands for a message with these fields. Bits of the attributes without a meaning are 0 in it."""
+    """Return the batch header for a message with these fields. Unknown attribute bits are cleared."""
     attributes &= KNOWN_MESSAGE_ATTRIBUTES if magic else COMPRESSION_MASK
     count = -1 if attributes & COMPRESSION_MASK else 1
     return BatchHeader(offset, size, -1, magic, crc, attributes, 0, timestamp, timestamp, -1, -1, -1, count)
 
 
 def check_message(data: Bytes, position: int = 0) -> BatchHeader:
-    """The message at `position` as the batch that it is, once it is known to be whole and sound.
+    """Check that the message at `position` is complete and sound, and return it as a batch header.
 
     Raises `CorruptBatch` for missing bytes, a magic other than 0 and 1, an impossible size or a wrong checksum.
     """
@@ -121,13 +121,13 @@ def check_message(data: Bytes, position: int = 0) -> BatchHeader:
 
 
 def read_message(data: bytes, position: int = 0, *, is_checked: bool = False) -> tuple[Message, int]:
-    """The message at `position`, and where it ends, checked as a whole; `is_checked`: `check_message` has passed.
+    """Check and return the message at `position`, and its end. `is_checked`: `check_message` was called before.
 
-    `data` are bytes, so that key and value are, too. Raises what `check_message` raises, and `InvalidRecords` where its
-    parts do not agree: sizes of key and value that do not fill it, or a time that its format cannot have.
+    `data` are bytes, so that key and value are, too. Raises what `check_message` raises, and `InvalidRecords` if the
+    sizes of key and value do not fill the message, or for a timestamp that its format cannot have.
     """
     if len(data) - position < MIN_MESSAGE_BYTES[0]:
-        check_message(data, position)  # which says what is wrong
+        check_message(data, position)  # raises with the reason
     offset, size, crc, magic, attributes = _HEAD.unpack_from(data, position)
     end = position + size + LOG_OVERHEAD_BYTES
     if not is_checked and (
@@ -169,7 +169,7 @@ def _read_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int
 def encode_message(
     magic: int, offset: int, timestamp: int, attributes: int, key: Bytes | None, value: Bytes | None
 ) -> bytes:
-    """The bytes of a message; format 0 has no place for the timestamp."""
+    """Return the bytes of a message. Format 0 has no timestamp."""
     head = _BODY[1].pack(magic, attributes, timestamp) if magic else _BODY[0].pack(magic, attributes)
     body = b"".join((head, *_sized(key), *_sized(value)))
     return _BEFORE_BODY.pack(offset, len(body) + _CRC.size, crc32(body)) + body
@@ -180,14 +180,14 @@ def _sized(data: Bytes | None) -> tuple[Bytes, ...]:
 
 
 def set_message_offset(data: bytearray | memoryview, position: int, offset: int) -> None:
-    """Put the message at `offset`, in place; the checksum does not cover it and stays valid."""
+    """Set a message's offset, in place. The checksum does not cover it and stays valid."""
     _INT64.pack_into(data, position, offset)
 
 
 def set_message_time(data: bytearray | memoryview, position: int, timestamp_type: int, timestamp_ms: int) -> None:
-    """Set timestamp type and timestamp of a message of format 1, in place, with a new checksum if that changes it.
+    """Set timestamp type and timestamp of a message of format 1, in place, with a new checksum if they change.
 
-    As in Kafka, attribute bits without a meaning are cleared by a change.
+    As in Kafka, a change clears unknown attribute bits.
     """
     header = message_header(data, position)
     if header.timestamp_type == timestamp_type and header.max_timestamp == timestamp_ms:

@@ -1,14 +1,12 @@
-"""Sets of messages of formats 0 and 1: messages one after another, or compressed together as the value of a wrapper.
-
-What one message consists of is in `message.py`; how records change formats is decided in `conversion.py`.
+"""Sets of messages of formats 0 and 1: one after another, or compressed together as the value of a wrapper.
 
     format 0   |wrapper 14: codec, value = |10 ...|11 ...|12 ...|13 ...|14 ...| |    the inner offsets are absolute
     format 1   |wrapper 14: codec, value = | 0 ...| 1 ...| 2 ...| 3 ...| 4 ...| |    they are relative (KIP-31)
 
-A wrapper bears the offset of the last message in it. In format 1 the inner ones are relative to the first, so that the
-broker can set them all by setting the wrapper's, and their gaps are those that compaction left. The wrapper's time is
-the largest of the inner ones, or, if its timestamp type says so, the time of its append, which then holds for all of
-them (KIP-32). Wrappers do not nest.
+A wrapper has the offset of the last message in it. In format 1 the inner offsets are relative to the first, so that the
+broker can set all of them by setting the wrapper's; gaps come from compaction. The wrapper's timestamp is the largest
+of the inner ones, or, with LogAppendTime, the time of its append, which then applies to all of them (KIP-32). Wrappers
+do not nest.
 """
 
 from __future__ import annotations
@@ -47,9 +45,9 @@ _MESSAGES_AT_ONCE = 128
 def records_of_message(
     data: Bytes, position: int = 0, *, limit_bytes: int = MAX_UNCOMPRESSED_BYTES
 ) -> Iterator[Record]:
-    """The records of the message at `position`: itself, or, if it is a wrapper, those in it.
+    """Return the records of the message at `position`: the message itself, or those in a wrapper.
 
-    They bear their absolute offsets and the time that holds for them. At most `limit_bytes` are decompressed. Raises
+    They have absolute offsets and the timestamps that apply to them. At most `limit_bytes` are decompressed. Raises
     `CorruptBatch`, `InvalidRecords`, and what `decompress` raises.
     """
     if isinstance(data, bytes):
@@ -71,12 +69,12 @@ def _records_in(wrapper: Message, payload: bytes) -> Iterator[Record]:
 
 
 def inner_messages(wrapper: Message, limit_bytes: int = MAX_UNCOMPRESSED_BYTES) -> bytes:
-    """The set that is the value of a wrapper, decompressed. Raises `InvalidRecords`, and what `decompress` raises."""
+    """Return the decompressed set in a wrapper. Raises `InvalidRecords`, and what `decompress` raises."""
     return bytes(decompress(*_compressed(wrapper), limit_bytes))
 
 
 def _compressed(wrapper: Message) -> tuple[int, Bytes]:
-    """Return the codec of a wrapper, and what it holds in it. Raises as `inner_messages` does."""
+    """Return the codec of a wrapper, and its compressed value. Raises as `inner_messages` does."""
     codec, value = wrapper.compression, wrapper.value
     if value is None:
         raise InvalidRecords(f"Found invalid compressed record set with null value (magic = {wrapper.magic})")
@@ -87,7 +85,7 @@ def _compressed(wrapper: Message) -> tuple[int, Bytes]:
 
 
 def check_codec(codec: int, magic: int) -> None:
-    """Raises `KafkaError` UNSUPPORTED_COMPRESSION_TYPE for a codec that messages of this format cannot have."""
+    """Raise `KafkaError` UNSUPPORTED_COMPRESSION_TYPE for a codec that messages of this format cannot have."""
     if codec > Compression.LZ4:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Message format {magic} does not have compression type {codec}"
@@ -95,10 +93,10 @@ def check_codec(codec: int, magic: int) -> None:
 
 
 def messages_in(wrapper: Message, payload: bytes) -> Iterator[Message]:
-    """The messages in a wrapper, with the offsets that they bear there; `payload` is its value, decompressed.
+    """Yield the messages in a wrapper, with their inner offsets. `payload` is the decompressed value.
 
-    Each is checked as a whole. Raises `CorruptBatch`, and `InvalidRecords` also for one of another format, one that is
-    compressed itself, and where there is none at all.
+    Each message is checked. Raises `CorruptBatch`, and `InvalidRecords` also for a message of another format, a
+    compressed one, and an empty set.
     """
     if not payload:
         raise InvalidRecords("Found invalid compressed record set with no inner records")
@@ -122,7 +120,7 @@ def _refuse(index: int, message: str) -> None:
 
 
 def _base_offset(wrapper: Message, payload: bytes) -> int:
-    """Return what is to be added to the offsets in a wrapper."""
+    """Return the number to add to the inner offsets of a wrapper."""
     if wrapper.magic == 0 or wrapper.offset == 0:  # some versions of librdkafka produced all wrappers with offset 0
         return 0
     return _checked_base(wrapper, last_inner_offset(payload))
@@ -138,7 +136,7 @@ def _checked_base(wrapper: Message, last_offset: int) -> int:
 
 
 def last_inner_offset(payload: bytes) -> int:
-    """The offset that the last message of a set bears; 0 if there is none. Raises `CorruptBatch`."""
+    """Return the offset of the last message in a set, 0 for an empty set. Raises `CorruptBatch`."""
     position = offset = 0
     while position < len(payload):
         offset, position = _next_inner(payload, position)
@@ -146,7 +144,7 @@ def last_inner_offset(payload: bytes) -> int:
 
 
 def _next_inner(payload: bytes, position: int) -> tuple[int, int]:
-    """The offset that the message at `position` bears, and where the next one begins."""
+    """Return the offset of the message at `position`, and the position of the next one."""
     if len(payload) - position < LOG_OVERHEAD_BYTES:
         raise CorruptBatch("a message set ends within a message")
     offset, size = _OFFSET_AND_SIZE.unpack_from(payload, position)
@@ -156,12 +154,12 @@ def _next_inner(payload: bytes, position: int) -> tuple[int, int]:
 
 
 def inner_chunks(wrapper: Message, limit_bytes: int = MAX_UNCOMPRESSED_BYTES) -> Iterator[Bytes]:
-    """Yield what `inner_messages` returns in pieces. Raises what that raises, when it comes to that."""
+    """Yield what `inner_messages` returns in pieces. Raises the same errors, on the way."""
     yield from decompressed_chunks(*_compressed(wrapper), limit_bytes)
 
 
 def messages_in_steps(wrapper: Message) -> Iterator[Message | None]:
-    """Yield the messages as `messages_in` does, one at a time; None where others may have their turn."""
+    """Yield the messages as `messages_in` does, one at a time, and None for a pause."""
     window, position, index = Window(inner_chunks(wrapper)), 0, 0
     while True:
         if index % _MESSAGES_AT_ONCE == 0:
@@ -184,7 +182,7 @@ def messages_in_steps(wrapper: Message) -> Iterator[Message | None]:
 
 
 def base_offset_in_steps(wrapper: Message) -> Steps[int]:
-    """Return what is to be added to the offsets in a wrapper. Raises what reading it raises, and `InvalidRecords`."""
+    """Return, in steps, the number to add to the inner offsets of a wrapper. Raises as reading it does."""
     if wrapper.magic == 0 or wrapper.offset == 0:
         return 0
     window, position, offset = Window(inner_chunks(wrapper)), 0, 0
@@ -202,9 +200,9 @@ def base_offset_in_steps(wrapper: Message) -> Steps[int]:
 
 
 def headers_of_set(data: Bytes) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of each message of a set, wrappers as one, each whole and sound.
+    """Check each message of a set and yield (position, header). A wrapper is one message.
 
-    What is too short to be a message, at the end, is left out, as Kafka does. Raises `CorruptBatch`.
+    As in Kafka, an incomplete message at the end is left out. Raises `CorruptBatch`.
     """
     position = 0
     while len(data) - position >= LOG_OVERHEAD_BYTES:
@@ -224,10 +222,10 @@ def build_message_set(
     level: int | None = None,
     timestamp_type: int = 0,
 ) -> bytearray:
-    """A set of messages of format `magic` (0 or 1), in a wrapper if they are to be compressed, as Kafka writes it.
+    """Return a set of messages of format `magic` (0 or 1) as Kafka writes it, in a wrapper if they are compressed.
 
-    The records keep their offsets, which must rise, and their timestamps, as far as the format has them; headers have
-    no place. Empty for no records. Raises `KafkaError` UNSUPPORTED_COMPRESSION_TYPE.
+    The records keep their offsets, which must increase, and their timestamps, if the format has them; headers are lost.
+    The result is empty for no records. Raises `KafkaError` UNSUPPORTED_COMPRESSION_TYPE.
     """
     return at_once(
         build_message_set_in_steps(records, magic, compression=compression, level=level, timestamp_type=timestamp_type)
@@ -242,7 +240,7 @@ def build_message_set_in_steps(
     level: int | None = None,
     timestamp_type: int = 0,
 ) -> Steps[bytearray]:
-    """Build as `build_message_set` does, in steps. A None among the records says that others may have their turn."""
+    """Build as `build_message_set` does, in steps. A None among the records is a pause."""
     check_codec(compression, magic)
     encoding = _Encoding(magic, timestamp_type, relative=magic == 1 and compression != 0)
     out = bytearray()
@@ -258,7 +256,7 @@ def build_message_set_in_steps(
 
 
 class _Encoding:
-    """Records on their way into a set, and what a wrapper must say of those that have passed."""
+    """Encodes records for a set, and collects the values for a wrapper."""
 
     def __init__(self, magic: int, timestamp_type: int, *, relative: bool) -> None:
         self.attributes = TIMESTAMP_TYPE_BIT if timestamp_type == LOG_APPEND_TIME and magic else 0
@@ -269,7 +267,7 @@ class _Encoding:
         self._relative = relative
 
     def chunks(self, records: Iterable[Record | None]) -> Iterator[Bytes]:
-        """The messages that the records become, as many at a time as take about a millisecond."""
+        """Yield the bytes of the messages, in pieces of about a millisecond."""
         out, base_offset = bytearray(), 0
         for record in records:
             if record is None:

@@ -1,7 +1,4 @@
-"""The records of a batch as bytes: decompressed, and with the attributes byte that they may be stored without.
-
-Whole here, in pieces for those who must let others have their turn; what the bytes mean is in `record.py`.
-"""
+"""The bytes of a batch's records: decompressed, and with the attributes byte that elided batches lack."""
 
 from __future__ import annotations
 
@@ -28,26 +25,25 @@ from minibroker.protocol.records.varints import Bytes
 
 ENCODING_MASK = COMPRESSION_MASK | ELIDED_BIT
 
-PLAIN_BYTES = 1 << 20  # what is looked at in one piece where nothing is compressed
+PLAIN_BYTES = 1 << 20  # one piece of an uncompressed batch
 
 
 def records_of(batch: Bytes, position: int = 0, *, limit_bytes: int = MAX_UNCOMPRESSED_BYTES) -> Iterator[Record]:
-    """Return the records of the whole batch at `position`, control records too, decompressed within `limit_bytes`.
+    """Return the records of the batch at `position`. They may decompress to `limit_bytes`. Includes control records.
 
-    The batch must have been checked (`check_batch`) or come from the log. Raises `InvalidRecords` at the first record
-    that does not parse, and for bytes left after the last; what `decompress` raises for a codec's invalid data.
+    The batch must have been checked (`check_batch`), or come from the log. Raises `InvalidRecords` at the first
+    malformed record, and for bytes after the last one, and what `decompress` raises.
     """
     header = read_header(batch, position)
-    if header.record_count == 0:  # what compaction leaves of a batch whose records are all gone
+    if header.record_count == 0:  # compaction has removed all records
         return iter(())
     return parse_records(payload_of(batch, position, header, limit_bytes), header)
 
 
 def payload_of(batch: Bytes, position: int, header: BatchHeader, limit_bytes: int = MAX_UNCOMPRESSED_BYTES) -> Bytes:
-    """The bytes of the records, decompressed if need be; without compression a view, not a copy.
+    """Return the bytes of the records, decompressed; a view if the batch is not compressed.
 
-    Records that are stored without attributes have them here. Raises `InvalidRecords` if those are malformed, and what
-    `decompress` raises.
+    Elided attributes are restored. Raises `InvalidRecords` if such records are malformed, and what `decompress` raises.
     """
     view = memoryview(batch)[position + HEADER_BYTES : position + header.batch_length + LOG_OVERHEAD_BYTES]
     encoding = header.attributes & ENCODING_MASK
@@ -60,7 +56,7 @@ def payload_of(batch: Bytes, position: int, header: BatchHeader, limit_bytes: in
 
 
 def payload_up_to(batch: Bytes, header: BatchHeader, limit_bytes: int) -> bytes | None:
-    """Return what `payload_of` does for the batch, or None if it is more than `limit_bytes`."""
+    """Return what `payload_of` returns, or None if that is more than `limit_bytes`."""
     if header.size_bytes > limit_bytes:
         return None
     try:
@@ -74,9 +70,9 @@ def payload_up_to(batch: Bytes, header: BatchHeader, limit_bytes: int) -> bytes 
 def payload_chunks(
     batch: Bytes, position: int, header: BatchHeader, limit_bytes: int = MAX_UNCOMPRESSED_BYTES
 ) -> Iterator[Bytes]:
-    """The bytes of the records as `payload_of` gives them, in pieces, each of which takes a millisecond at most.
+    """Yield what `payload_of` returns in pieces, each of which takes a millisecond at most.
 
-    Raises what `payload_of` raises, when it comes to that.
+    Raises the same errors, on the way.
     """
     view = memoryview(batch)[position + HEADER_BYTES : position + header.batch_length + LOG_OVERHEAD_BYTES]
     codec = header.attributes & COMPRESSION_MASK

@@ -1,9 +1,9 @@
-"""Records of format 2: the strict reader, which makes an object of each record.
+"""Records of format 2: the strict reader, which returns an object for each record.
 
-The broker's own check of a produced batch makes no objects and lives in `validation.py`; both give the same verdict.
+The broker's check of a produced batch, in `validation.py`, creates no objects, and comes to the same result.
 
     length            varint   bytes after this field
-    attributes        int8     no bit has a meaning
+    attributes        int8     unused
     timestamp_delta   varlong  timestamp - base_timestamp
     offset_delta      varint   offset - base_offset
     key_length        varint   -1: null
@@ -25,14 +25,14 @@ from minibroker.protocol.records.varints import Bytes, MalformedVarint, read_var
 
 
 class Header(NamedTuple):
-    """A record's header. Keys may repeat, and are never null."""
+    """A header of a record. Keys may repeat, and are never null."""
 
     key: str
     value: bytes | None
 
 
 class Record(NamedTuple):
-    """A record as an application knows it. Null (None) and empty are different things, for keys as for values."""
+    """A record as applications see it. Null (None) and empty are different, in keys and in values."""
 
     offset: int = -1
     timestamp: int = -1  # ms since 1970, -1: none
@@ -42,9 +42,9 @@ class Record(NamedTuple):
 
 
 def parse_records(payload: Bytes, header: BatchHeader, start: int = 0, position: int = 0) -> Iterator[Record]:
-    """The records of the batch in `payload`, from record `start` at `position` on; it must end with the last of them.
+    """Yield the records in `payload`, from record `start` at `position` on. It must end with the last record.
 
-    Raises `InvalidRecords`, with the index of the record and what is wrong with it.
+    Raises `InvalidRecords` with the index of a malformed record, and the reason.
     """
     append_time = header.max_timestamp if header.timestamp_type == LOG_APPEND_TIME else None
     for index in range(start, header.record_count):
@@ -64,7 +64,7 @@ class Malformed(ValueError):
 def read_record(
     payload: Bytes, position: int, header: BatchHeader, append_time: int | None, *, with_headers: bool = True
 ) -> tuple[Record, int]:
-    """The record of the batch at `position`, and where it ends. Raises `MalformedVarint`, `Malformed`."""
+    """Return the record at `position`, and its end. Raises `MalformedVarint`, `Malformed`."""
     length, position = read_varint(payload, position)
     if not 1 <= length <= len(payload) - position:
         raise Malformed(f"a length of {length} bytes, {len(payload) - position} are left")

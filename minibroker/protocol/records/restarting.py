@@ -1,8 +1,7 @@
-"""Records written anew with another start, in steps: their length, and what of the fixed fields is to change.
+"""Rewrites the start of records, in steps: the length, and some of attributes, timestamp delta and offset delta.
 
-Some get other offsets or times; others lose the attributes byte, or get it back (`elision.py` draws both).
-
-What follows the start, key, value and headers, is copied as it is, and a large record in pieces.
+It changes offsets or timestamps, or removes or restores the attributes byte (see `elision.py`). The rest of a record,
+key, value and headers, is copied unchanged, and in pieces if it is large.
 """
 
 from __future__ import annotations
@@ -22,21 +21,21 @@ from minibroker.protocol.records.varints import (
 )
 from minibroker.protocol.records.windows import Window
 
-# Called with the bytes at hand, where in them the record begins behind its length, that length, and the record's index;
-# returns what stands for its start, and where the rest of it begins in these bytes; None: the record is left out.
+# Takes the bytes at hand, the position of the record behind its length, that length, and the record's index. Returns
+# the new start, and the position of the rest of the record; None: the record is left out.
 NewStart = Callable[[bytes, int, int, int], tuple[bytes, int] | None]
 
 _RECORDS_AT_ONCE = 512
-_START_BYTES = 1 + MAX_VARLONG_BYTES + MAX_VARINT_BYTES  # what a `NewStart` may look at
+_START_BYTES = 1 + MAX_VARLONG_BYTES + MAX_VARINT_BYTES  # the most that a `NewStart` reads
 
 
 def renumbered(chunks: Iterator[Bytes], count: int) -> Iterator[Bytes]:
-    """The `count` records, which were checked, with offset deltas from 0 on."""
+    """Return the `count` records, which must be valid, with offset deltas from 0 on."""
     return restarted(Window(chunks), count, _numbered)
 
 
 def moved(chunks: Iterator[Bytes], stays: bytes | bytearray, by_ms: int) -> Iterator[Bytes]:
-    """Of the records those whose byte in `stays` is not 0, with `by_ms` added to their timestamp deltas."""
+    """Return the records whose byte in `stays` is not 0, with `by_ms` added to their timestamp deltas."""
 
     def new_start(data: bytes, body: int, length: int, index: int) -> tuple[bytes, int] | None:
         if not stays[index]:
@@ -49,7 +48,7 @@ def moved(chunks: Iterator[Bytes], stays: bytes | bytearray, by_ms: int) -> Iter
 
 
 def elided(payload: bytes, count: int) -> bytes | None:
-    """The `count` records in `payload` without their attributes; None if one has some. Raises `InvalidRecords`."""
+    """Return the `count` records in `payload` without attributes; None if one is not 0. Raises `InvalidRecords`."""
     try:
         return b"".join(elided_chunks(iter((payload,)), count))
     except HasAttributes:
@@ -57,17 +56,17 @@ def elided(payload: bytes, count: int) -> bytes | None:
 
 
 def restored(payload: bytes, count: int) -> bytes:
-    """The `count` records in `payload`, which have no attributes, with them. Raises `InvalidRecords`."""
+    """Return the `count` records in `payload` with restored attributes. Raises `InvalidRecords`."""
     return b"".join(restored_chunks(iter((payload,)), count))
 
 
 def elided_chunks(chunks: Iterator[Bytes], count: int) -> Iterator[Bytes]:
-    """Elide as `elided` does, of records that come in pieces. Raises `HasAttributes` where a record has attributes."""
+    """Elide as `elided` does, from records in pieces. Raises `HasAttributes` if a record has attributes."""
     return restarted(Window(chunks), count, _without)
 
 
 def restored_chunks(chunks: Iterator[Bytes], count: int) -> Iterator[Bytes]:
-    """Restore as `restored` does, of records that come in pieces."""
+    """Restore as `restored` does, from records in pieces."""
     return restarted(Window(chunks), count, _with)
 
 
@@ -76,14 +75,14 @@ class HasAttributes(Exception):
 
 
 def _without(data: bytes, body: int, length: int, index: int) -> tuple[bytes, int]:
-    """Return what comes instead of a record's length and its attributes, and where the rest begins."""
+    """Return a record's start without attributes, and where the rest begins."""
     if data[body]:
         raise HasAttributes
     return zigzag_bytes(length - 1), body + 1
 
 
 def _with(data: bytes, body: int, length: int, index: int) -> tuple[bytes, int]:
-    """Return what comes instead of a record's length, and where the rest begins."""
+    """Return a record's start with attributes, and where the rest begins."""
     return zigzag_bytes(length + 1) + b"\0", body
 
 
@@ -95,7 +94,7 @@ def _numbered(data: bytes, body: int, length: int, index: int) -> tuple[bytes, i
 
 
 def restarted(window: Window, count: int, new_start: NewStart) -> Iterator[Bytes]:
-    """The records in the window, each with another start; a piece takes a millisecond at most, and may be empty.
+    """Yield the records in the window with new starts. A piece takes a millisecond at most, and may be empty.
 
     Raises `InvalidRecords`, what the window's chunks raise, and what `new_start` raises.
     """
@@ -120,13 +119,13 @@ def restarted(window: Window, count: int, new_start: NewStart) -> Iterator[Bytes
 
 
 def _starts(window: Window, body: int) -> bool:
-    """Whether a record's start is at hand, which begins at `body`."""
+    """Return whether the start of the record at `body` is at hand."""
     left = len(window.data) - body
     return left >= _START_BYTES or (window.ended and left > 0)
 
 
 def _large(window: Window, extent: tuple[int, int], index: int, new_start: NewStart) -> Generator[Bytes, None, int]:
-    """A large record, in pieces; where in the window's data it ends."""
+    """Yield a large record in pieces. Return its end in the window's data."""
     body, end = extent
     restart = new_start(window.data, body, end - body, index)
     if restart is None:
@@ -138,7 +137,7 @@ def _large(window: Window, extent: tuple[int, int], index: int, new_start: NewSt
 def _those_at_hand(
     window: Window, position: int, index: int, wanted: tuple[int, NewStart]
 ) -> tuple[bytearray, int, int]:
-    """The records that are whole from `position` on, some hundred of them, written anew; where the next one begins."""
+    """Return up to some hundred whole records with new starts, and the position and index of the next record."""
     count, new_start = wanted
     data, out = window.data, bytearray()
     while index < count:
@@ -157,7 +156,7 @@ def _those_at_hand(
 
 
 def _rest_of(window: Window, position: int, end: int, *, stays: bool) -> Generator[Bytes, None, int]:
-    """Yield what comes before byte `end`, or nothing of it; return where in the window's data it ends."""
+    """Yield the bytes before byte `end`, or skip them. Return where that is in the window's data."""
     while True:
         at_hand = min(len(window.data), end - window.start)
         yield window.data[position:at_hand] if stays else b""
@@ -169,9 +168,9 @@ def _rest_of(window: Window, position: int, end: int, *, stays: bool) -> Generat
 
 
 def _extent(window: Window, position: int) -> tuple[int, int] | None:
-    """Where the record at `position` of the data begins behind its length, and where it ends, maybe beyond the data.
+    """Return where the record at `position` begins behind its length, and where it ends, maybe behind the data.
 
-    None if too little is at hand.
+    Return None if too little is at hand.
     """
     try:
         length, body = read_raw(window.data, position, MAX_VARINT_BYTES)

@@ -1,12 +1,11 @@
-"""The fast pass over the records of a produced batch: is each well formed, and are their offset deltas 0 to n-1?
+"""Checks quickly whether the records of a produced batch are well formed, and their offset deltas 0 to n-1.
 
-It makes no object of a record and says only that all is well, or near which record it is not: what is wrong there is
-for the strict reader of `record.py` to say, which comes to the same verdict. A broker's other rules are in
-`validation.py`.
+It creates no objects, and only finds that all records are good, or about which record is bad. The strict reader of
+`record.py`, which comes to the same result, then finds the reason. The broker's other rules are in `validation.py`.
 
-Three ways are taken in turn: the walk steps from record to record and takes any; the jog compares the start of each
-with what it must be if only the sizes of the values differ, at less than half the cost; the leap takes a run of records
-of equal layout at once (`columns.py`), at about a thirtieth. Real producers send all kinds.
+There are three methods: the walk steps from record to record, and accepts any; the jog compares the start of each
+record with what it must be if only the sizes of values differ, at less than half the cost; the leap checks a run of
+records with the same layout at once (`columns.py`), at about a thirtieth. Real producers send all kinds.
 """
 
 from __future__ import annotations
@@ -23,26 +22,26 @@ from minibroker.protocol.records.varints import (
     zigzag_bytes,
 )
 
-MIN_RUN = 16  # a leap has a fixed cost, about that of walking so many records
-MIN_JOG = 16  # after a jog of fewer records there is no other one: each has a fixed cost
+MIN_RUN = 16  # a leap costs about as much as walking this many records
+MIN_JOG = 16  # a jog has a fixed cost: after one of fewer records, there is no other
 MAX_JOG_INDEX = 1 << 13  # above, offset deltas have three bytes
-MAX_WALK = 1024  # what is walked at once while no runs are found
-WALK_BYTES = 1 << 15  # and how much of it where others are to have their turn: twice a record that is not large
+MAX_WALK = 1024  # records to walk before the next search for a run
+WALK_BYTES = 1 << 15  # bytes to walk in one step: twice the largest record that is not large
 
 _STEPS_AT_ONCE = 256
 
 
 @cache
 def _offset_deltas() -> list[bytes]:
-    """Return offset deltas as they stand in records."""
+    """Return the encoded offset deltas."""
     return [zigzag_bytes(index) for index in range(MAX_JOG_INDEX)]
 
 
 @cache
 def _tails(width: int) -> list[bytes | None]:
-    """Return, by the size of a record, still zigzag, a null key and the length of the value that fills the record.
+    """Return by the size of a record, in zigzag encoding: a null key, and the length of a value that fills the record.
 
-    `width` is that of attributes and deltas. None for a size that no such record has.
+    `width` is the size of attributes and deltas. None for a size that no such record can have.
     """
     tails: list[bytes | None] = [None] * (2 * len(SECOND_BYTE) << 6)
     for value_bytes in range(len(tails) >> 1):
@@ -54,12 +53,12 @@ def _tails(width: int) -> list[bytes | None]:
 
 
 class Scan:
-    """How far the records of `payload` are well formed, and what was seen on the way.
+    """A scan of the records in `payload`, and what it has found.
 
-    The records before `index`, which end at `position`, are good; once `run` has answered False, the next one is bad,
-    or there are bytes left after the last. Where `payload` is only a part of the records, `advance` goes through it,
-    and who calls that moves `payload` and `position` on. `timestamp_deltas` holds each distinct timestamp delta, still
-    zigzag; `saw_null_key` says that a record has no key. With `any_offsets`, `advance` takes any offset deltas.
+    The records before `index`, which end at `position`, are good. If `run` returns False, the next one is bad, or bytes
+    follow the last. If `payload` is only a part of the records, use `advance`, and set `payload` and `position` to the
+    next part. `timestamp_deltas` has the distinct timestamp deltas, in zigzag encoding; `saw_null_key` says that a
+    record has no key. With `any_offsets`, `advance` accepts any offset deltas.
     """
 
     __slots__ = (
@@ -86,8 +85,8 @@ class Scan:
         self._steps = MIN_RUN
 
     def run(self) -> bool:
-        """Look at all records: whether all `count` are good and nothing is left after them."""
-        if self.count < MIN_RUN:  # the small batches that come in thousands: one call, and no more if all is well
+        """Scan all records. Return whether all `count` are good, and nothing follows them."""
+        if self.count < MIN_RUN:  # for the many small batches: a single call if all is well
             self._stride(self.count)
             if self.index == self.count and self.position == len(self.payload):
                 return True
@@ -103,7 +102,7 @@ class Scan:
         return self.position == len(self.payload)
 
     def _leap(self) -> int:
-        """Take the run that starts here, and give its number of records: 0 if there is none."""
+        """Pass the run that starts here. Return its number of records, 0 if there is none."""
         run = find_run(self.payload, self.position, self.index, self.count)
         if run is None:
             return 0
@@ -115,9 +114,9 @@ class Scan:
         return run.length
 
     def advance(self) -> bool:
-        """Take the records that come next in `payload`, as many as a millisecond is enough for; False if it is none.
+        """Scan the next records in `payload`, for about a millisecond. Return False if none was passed.
 
-        That may also be because `payload` ends before the next record does.
+        The next record is then bad, or `payload` ends before it does.
         """
         index, end = self.index, self.position + WALK_BYTES
         if self.any_offsets:
@@ -132,7 +131,7 @@ class Scan:
         return self.index > index
 
     def _walk_piece(self, end_index: int) -> bool:
-        """Walk on as `_walk` does, but only so far as others can wait for."""
+        """Walk as `_walk` does, but for a millisecond at most."""
         whole, start = self.payload, self.position
         if len(whole) - start <= WALK_BYTES:
             return self._walk(end_index)
@@ -142,19 +141,19 @@ class Scan:
         return is_good
 
     def _step_on(self, end_index: int) -> bool:
-        """Step over the records before `end_index`, as far as they are good; False if it is none."""
+        """Step over the good records before `end_index`. Return False if there are none."""
         index, end = self.index, self.position + WALK_BYTES
         while self.index < end_index and self.position < end and self._step():
             pass
         return self.index > index
 
     def _walk(self, end_index: int) -> bool:
-        """Step over the records before `end_index`, up to the first that is not good: whether there is none."""
+        """Step over the records before `end_index`, up to the first bad one. Return whether all are good."""
         while self.index < end_index:
             if self._jogs and end_index - self.index >= MIN_JOG:
                 self._jogs = self._jog(end_index) >= MIN_JOG
             last_position = self._stride(end_index)
-            if self.position > len(self.payload):  # the last one claims more than there is
+            if self.position > len(self.payload):  # the last one is longer than the data
                 self.index, self.position = self.index - 1, last_position
                 return False
             if self.index < end_index and not self._step():
@@ -162,9 +161,9 @@ class Scan:
         return True
 
     def _jog(self, end_index: int) -> int:
-        """Take the records that have no key and no headers, and the time of the first one; return how many.
+        """Pass records without key and headers that have the timestamp of the first one. Return their number.
 
-        The rest of such a record follows from its size and its index. One comparison then shows that it is good.
+        Size and index of such a record determine its start, so that one comparison shows that it is good.
         """
         data, position, index = self.payload, self.position, self.index
         is_at = data.startswith
@@ -193,16 +192,16 @@ class Scan:
             self.index, self.position = index, position
         return taken
 
-    # Both ways to step read varints zigzag, where odd is negative: null keys and values have an odd length.
+    # Both kinds of steps read varints in zigzag encoding, where odd is negative: null keys and values have odd lengths.
     #
-    # A stride reads varints in place, because a call costs as much as half a record. One of more than two bytes (three
-    # for offset deltas) ends in an IndexError; so does a length that claims more than there is, or the position after
-    # it is behind the end of the data, which `_walk` sees: only of the last record can that be so.
+    # A stride reads varints inline, because a call costs as much as half a record. A varint of more than two bytes
+    # (three for offset deltas) raises IndexError. So does a length that is larger than the data, or the position after
+    # it lies behind the data; only the last record can be like that, and `_walk` checks it.
 
     def _stride(self, end_index: int) -> int:
-        """Step over records whose varints are short, up to the first where they are not or that is not good.
+        """Step over records with short varints, up to the first with longer ones, or a bad one.
 
-        Returns where the last of them began.
+        Return the position of the last one.
         """
         data, position, keys = self.payload, self.position, 0
         last = start = position
@@ -214,7 +213,7 @@ class Scan:
                 if length > 0x7F:
                     length, position = length + SECOND_BYTE[data[position]], position + 1
                 end = position + (length >> 1)
-                delta, position = data[position + 1], position + 2  # no bit of the attributes has a meaning
+                delta, position = data[position + 1], position + 2  # skips the attributes, which are unused
                 if delta > 0x7F:
                     delta, position = delta + SECOND_BYTE[data[position]], position + 1
                 offset, position = data[position], position + 1
@@ -243,7 +242,7 @@ class Scan:
         return last
 
     def _step(self) -> bool:
-        """Step over one record of any kind; False if it is not good."""
+        """Step over one record of any kind. Return False if it is bad."""
         data = self.payload
         try:
             length, position = read_raw(data, self.position, MAX_VARINT_BYTES)
@@ -268,9 +267,9 @@ class Scan:
 
 
 def _after_headers(data: bytes | bytearray, position: int, end: int) -> int:
-    """The position after the headers, whose count is at `position`; 0 if they are malformed.
+    """Return the position after the headers, whose count is at `position`; 0 if they are malformed.
 
-    `end` is the end of the record: without it, a batch of a few bytes could ask for 2^30 headers to be skipped.
+    `end` is the end of the record. Without it, a batch of a few bytes could claim 2^30 headers.
     """
     count, position = read_raw(data, position, MAX_VARINT_BYTES)
     if count & 1 or count >> 1 > end - position:

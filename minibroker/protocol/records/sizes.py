@@ -1,6 +1,6 @@
-"""What the formats cost in space: the bytes that are neither key nor value, counted in batches that are really encoded.
+"""Measures the overhead of the formats: the bytes besides keys and values, in batches that are really encoded.
 
-How the formats came to be what they are is in docs/message-formats.md.
+docs/message-formats.md has the history of the formats.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from minibroker.protocol.records.record import Record
 
 START_MS = 1_700_000_000_000
 
-# What the design of format 2 (KIP-98) expected in its first draft: messages as before, sets and their messages after.
+# The expectation in the first draft of format 2 (KIP-98): an old message, a new set, and a message in it.
 OLD_MESSAGE_BYTES = 34
 DRAFT_SET_BYTES = 45
 DRAFT_MESSAGE_BYTES = 17
 
 
 class Overhead(NamedTuple):
-    """The bytes beyond keys and values of `records` records: in each format, and as the first draft of 2 expected."""
+    """The bytes besides keys and values of `records` records, in each format, and as the first draft expected them."""
 
     records: int
     format_0: int
@@ -34,7 +34,7 @@ class Overhead(NamedTuple):
 
 
 def overhead(count: int, key_bytes: int, value_bytes: int) -> Overhead:
-    """For `count` records (1 or more), a millisecond apart, without headers and compression."""
+    """Measure `count` records (1 or more), a millisecond apart, without headers and compression."""
     old = [len(build(_records(count, key_bytes, value_bytes), magic)) for magic in (0, 1)]
     batch = build(_records(count, key_bytes, value_bytes), MAGIC)
     shorter = without_attributes(batch, check_batch(batch))

@@ -1,7 +1,7 @@
-"""Where each record of a batch lies, and its key, to keep or drop whole records without making objects of them.
+"""Finds each record of a batch, and its key, without creating objects. Compaction uses it to keep or drop records.
 
-Compaction goes by it. The strict reader is in `record.py`; here a record's length is believed, once key and value are
-found to begin within it, so that headers and the end of the value are not looked at.
+It trusts a record's length if key and value begin within it, and does not check headers and the end of the value. The
+strict reader is in `record.py`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ RecordSlice = tuple[int, int, int, int, bytes | None, bool]
 
 
 def slices(data: bytes, count: int) -> Iterator[RecordSlice]:
-    """The `count` records that `data` must consist of. Raises `InvalidRecords`.
+    """Yield the `count` records of `data`, which must contain nothing else. Raises `InvalidRecords`.
 
-    Varints of up to two bytes are read in place, because a call for each costs more than all else; a record with a
-    longer one, or that is not good, is left to `_slice_at`.
+    Varints of up to two bytes are read inline, because calls would cost more than all else. `_slice_at` reads records
+    with longer ones, and reports malformed records.
     """
     end, limit, second = 0, len(data), SECOND_BYTE
     for _ in range(count):
@@ -38,7 +38,7 @@ def slices(data: bytes, count: int) -> Iterator[RecordSlice]:
             if length > 0x7F:
                 length, position = length + second[data[position]], position + 1
             end = position + (length >> 1)
-            timestamp_delta, position = data[position + 1], position + 2  # no bit of the attributes has a meaning
+            timestamp_delta, position = data[position + 1], position + 2  # skips the attributes, which are unused
             if timestamp_delta > 0x7F:
                 timestamp_delta, position = timestamp_delta + second[data[position]], position + 1
             offset_delta, position = data[position], position + 1
@@ -64,12 +64,10 @@ def slices(data: bytes, count: int) -> Iterator[RecordSlice]:
 
 
 def _slice_at(data: bytes, start: int) -> RecordSlice:
-    """The record at `start`, whatever its varints. Raises `InvalidRecords`."""
+    """Return the record at `start`, with varints of any size. Raises `InvalidRecords`."""
     try:
         length, body = read_raw(data, start, MAX_VARINT_BYTES)
-        timestamp_delta, position = read_raw(
-            data, body + 1, MAX_VARLONG_BYTES
-        )  # no bit of the attributes has a meaning
+        timestamp_delta, position = read_raw(data, body + 1, MAX_VARLONG_BYTES)  # skips the attributes
         offset_delta, position = read_raw(data, position, MAX_VARINT_BYTES)
         key_length, position = read_raw(data, position, MAX_VARINT_BYTES)
     except MalformedVarint as error:
@@ -83,7 +81,7 @@ def _slice_at(data: bytes, start: int) -> RecordSlice:
 
 
 def with_timestamps_moved(data: bytes, record: RecordSlice, by_ms: int) -> bytes:
-    """The record's bytes with `by_ms` added to its timestamp delta, all else as it was."""
+    """Return the record's bytes with `by_ms` added to its timestamp delta."""
     start, end, _, raw_delta, _, _ = record
     body = read_raw(data, start, MAX_VARINT_BYTES)[1]
     rest = read_raw(data, body + 1, MAX_VARLONG_BYTES)[1]

@@ -1,7 +1,7 @@
-"""The records of a batch or message of any format, one by one, in steps: None says that others may have their turn.
+"""Yields the records of a batch or message of any format one by one, in steps: None is a pause.
 
-They come without headers, which nobody needs who reads so: to convert them to formats 0 and 1, or to find a time. They
-are held one at a time, so that a batch takes no more memory than its largest record. `formats.py` has the other way.
+The records have no headers, which conversion to formats 0 and 1 and the search for a timestamp do not need. Only one is
+held at a time, so that a batch takes no more memory than its largest record. `formats.py` returns whole records.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from minibroker.protocol.records.varints import Bytes, MalformedVarint, to_zigza
 from minibroker.protocol.records.windows import Extent, LargeRecord, Window
 from minibroker.protocol.steps import Steps
 
-WHOLE_BYTES = 1 << 20  # records that are decompressed at once off the event loop
+WHOLE_BYTES = 1 << 20  # decompressed at once, outside of the event loop
 _RECORDS_AT_ONCE = 128
 
 
 def streamed_records(batch: Bytes, position: int = 0, *, with_values: bool = True) -> Iterator[Record | None]:
-    """The records of the batch, or message, at `position`, as `records_in` gives them, but for their headers.
+    """Yield the records of the batch or message at `position`, without headers, and None for a pause.
 
-    Without `with_values` those of large records lack key and value. Raises what `records_in` raises.
+    Without `with_values`, large records lack key and value. Raises what `records_in` raises.
     """
     if is_old(batch, position):
         return _of_message(batch, position)
@@ -57,7 +57,7 @@ def _of_batch(batch: Bytes, position: int, header: BatchHeader, with_values: boo
 def _large(
     window: Window, extent: Extent, times: tuple[BatchHeader, int | None], with_values: bool
 ) -> Steps[tuple[Record, int]]:
-    """A large record, and where it ends."""
+    """Return a large record, and its end."""
     header, append_time = times
     walked = LargeRecord(window, extent, keeps=2 if with_values else 0)
     yield from walked.walk(with_headers=False)
@@ -67,7 +67,7 @@ def _large(
 
 
 def slices_of(batch: Bytes, header: BatchHeader) -> Iterator[RecordSlice | None]:
-    """The records of the batch as `slices` or, if they are many bytes, as `keyed_records` gives them."""
+    """Yield the records of the batch by `slices` or, if they are large, by `keyed_records`."""
     payload = payload_up_to(batch, header, WHOLE_BYTES)
     if payload is not None:
         return slices(payload, header.record_count)
@@ -75,10 +75,9 @@ def slices_of(batch: Bytes, header: BatchHeader) -> Iterator[RecordSlice | None]
 
 
 def keyed_records(window: Window, count: int) -> Iterator[RecordSlice | None]:
-    """The `count` records that the window must show, as `slices` gives them: for their keys, times and offsets.
+    """Yield the `count` records in the window as `slices` does, but with invalid start and end, and None for a pause.
 
-    Where one starts and ends says nothing here. None says that others may have their turn. Raises `InvalidRecords`,
-    and what the window's chunks raise.
+    Raises `InvalidRecords`, and what the window's chunks raise.
     """
     position = index = 0
     while index < count:

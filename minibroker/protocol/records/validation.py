@@ -1,7 +1,7 @@
-"""What a broker checks in the records of a produced batch before it takes it, as Kafka's LogValidator does.
+"""Checks the records of a produced batch, as Kafka's LogValidator does.
 
-The batch must be whole and sound already (`check_batch`). How records are looked at fast is in `scanning.py`; what
-depends on a log (sequences, sizes, a topic's codec and timestamp type) is the storage layer's.
+The batch must be complete and sound (`check_batch`). `scanning.py` has the fast scan. The storage checks what depends
+on a log: sequences, sizes, and the topic's codec and timestamp type.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ from minibroker.protocol.steps import Steps, at_once
 
 NO_TIMESTAMP = -1
 
-SMALL_BYTES = 1 << 16  # records of which no more are checked at once, as they take a millisecond or two
-MAX_DELTAS = 4096  # the distinct timestamps that are remembered at once
-MAX_RECORD_ERRORS = 1000  # the records that a refusal names: Kafka names all
+SMALL_BYTES = 1 << 16  # the most to check in one step, which takes a millisecond or two
+MAX_DELTAS = 4096  # the most distinct timestamps to remember
+MAX_RECORD_ERRORS = 1000  # the most records that a refusal lists; Kafka lists all
 
 STAMPED_MESSAGE = "Producer should not set timestamp type to LogAppendTime"
 NO_KEY_MESSAGE = "Compacted topic cannot accept message without key"
 
 
 class MisnumberedRecords(InvalidRecords):
-    """Records in which nothing but the offset deltas is wrong."""
+    """Records whose only fault are the offset deltas."""
 
 
 class Rules(NamedTuple):
-    """Rules for records.
+    """The rules for records.
 
-    With `keys_required` (a compacted topic) no key may be null; timestamps other than -1 must be within `earliest_ms`
-    to `latest_ms`; unless `any_offsets`, the offset deltas must be 0 to n-1 in this order.
+    With `keys_required` (a compacted topic) no key may be null. Timestamps other than -1 must be from `earliest_ms` to
+    `latest_ms`. Unless `any_offsets`, the offset deltas must be 0 to n-1 in this order.
     """
 
     keys_required: bool
@@ -60,29 +60,29 @@ class Rules(NamedTuple):
     any_offsets: bool = False
 
     def takes(self, timestamp: int) -> bool:
-        """Whether a record may have this timestamp."""
+        """Return whether a record may have this timestamp."""
         return timestamp == NO_TIMESTAMP or self.earliest_ms <= timestamp <= self.latest_ms
 
 
 def check_records(data: Bytes, position: int, header: BatchHeader, rules: Rules) -> int:
-    """Check all records of the batch at `position`, decompressed if need be; their largest timestamp, at least -1.
+    """Check all records of the batch at `position`. Return their largest timestamp, -1 for none.
 
     Every record must parse and end where its length says, nothing may follow the last record, and the rules must hold.
-    Raises `InvalidRecords` (INVALID_RECORD, or INVALID_TIMESTAMP if a timestamp is at fault) with an entry in
-    record_errors for each of the first `MAX_RECORD_ERRORS` records at fault, and what `decompress` raises. Where only
-    the offset deltas are wrong, it is `MisnumberedRecords`.
+    Raises `InvalidRecords` (INVALID_RECORD, or INVALID_TIMESTAMP for a wrong timestamp) with an entry in record_errors
+    for each of the first `MAX_RECORD_ERRORS` bad records, and what `decompress` raises. If only the offset deltas are
+    wrong, it is `MisnumberedRecords`.
     """
     check_header(header)
     if header.batch_length <= SMALL_BYTES and not header.attributes & ENCODING_MASK:
         view = memoryview(data)[position + HEADER_BYTES : position + header.batch_length + LOG_OVERHEAD_BYTES]
-        largest = _largest_of_good(bytes(view), header, rules)  # each byte of bytes is read twice as fast
+        largest = _largest_of_good(bytes(view), header, rules)  # reading a byte of bytes is twice as fast
         if largest is not None:
             return largest
     return at_once(check_records_in_steps(data, position, header, rules))
 
 
 def check_plain_records(data: Bytes, header: BatchHeader, rules: Rules) -> int:
-    """Check a small batch at the start of `data` that is not compressed, as `check_records` does."""
+    """Check the small uncompressed batch at the start of `data`, as `check_records` does."""
     check_header(header)
     end = header.batch_length + LOG_OVERHEAD_BYTES
     if header.record_count == 1 and _is_usual_record(data, end, header, rules):
@@ -92,13 +92,13 @@ def check_plain_records(data: Bytes, header: BatchHeader, rules: Rules) -> int:
 
 
 def check_records_in_steps(data: Bytes, position: int, header: BatchHeader, rules: Rules) -> Steps[int]:
-    """Check records as `check_records` does, in steps, and in memory for a piece of the records at a time."""
+    """Check records as `check_records` does, in steps, with only a piece of the records in memory."""
     check_header(header)
     return (yield from check_window(Window(payload_chunks(data, position, header)), header, rules))
 
 
 def check_window(window: Window, header: BatchHeader, rules: Rules) -> Steps[int]:
-    """Check, as `check_records_in_steps` does, the batch whose records the window shows from their start on."""
+    """Check a batch as `check_records_in_steps` does. The window begins with its first record."""
     window.more(0)
     if len(window.data) < SMALL_BYTES:
         window.more(0)
@@ -108,9 +108,9 @@ def check_window(window: Window, header: BatchHeader, rules: Rules) -> Steps[int
 
 
 def _is_usual_record(data: Bytes, end: int, header: BatchHeader, rules: Rules) -> bool:
-    """Whether the only record is as most are: good, its lengths below 8 KiB, without attributes, deltas and headers.
+    """Return whether the only record is of the usual kind: good, below 8 KiB, without attributes, deltas and headers.
 
-    Its timestamp is then the batch's. What this says no to may be good all the same.
+    Its timestamp is then the batch's. Another record may also be good.
     """
     keys_required, earliest_ms, latest_ms, _ = rules
     if header.attributes & TIMESTAMP_TYPE_BIT or not earliest_ms <= header.base_timestamp <= latest_ms:
@@ -119,7 +119,7 @@ def _is_usual_record(data: Bytes, end: int, header: BatchHeader, rules: Rules) -
         size, position = data[HEADER_BYTES], HEADER_BYTES + 1
         if size >= 0x80:
             size, position = size + SECOND_BYTE[data[position]], position + 1
-        # Lengths are zigzag: odd ones are negative, 1 says null.
+        # Lengths are in zigzag encoding: odd ones are negative, and 1 is null.
         if size & 1 or position + (size >> 1) != end or data[position] or data[position + 1] or data[position + 2]:
             return False
         size, position = data[position + 3], position + 4
@@ -143,7 +143,7 @@ def _is_usual_record(data: Bytes, end: int, header: BatchHeader, rules: Rules) -
 
 
 def _largest_of_good(payload: bytes, header: BatchHeader, rules: Rules) -> int | None:
-    """The largest timestamp of few records, at least -1; None if there is something to be said against them."""
+    """Return the largest timestamp of a few records, -1 for none; None if a record is bad."""
     scan = Scan(payload, header.record_count)
     if not scan.run():
         return None
@@ -156,7 +156,7 @@ def _largest_of_good(payload: bytes, header: BatchHeader, rules: Rules) -> int |
 
 
 class RecordErrors:
-    """Records that break a rule: the first `MAX_RECORD_ERRORS` by name, of the others how many they are."""
+    """The records that break a rule. The first `MAX_RECORD_ERRORS` are listed, the others are only counted."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -164,7 +164,7 @@ class RecordErrors:
         self.listed: list[tuple[int, str]] = []
 
     def check(self, index: int, record: Record, rules: Rules, has_key: bool) -> None:
-        """Look at a record. One without a key is not also named for its timestamp."""
+        """Check a record, and list it for its missing key or else for its timestamp."""
         if rules.keys_required and not has_key:
             self.add(index, NO_KEY_MESSAGE)
         elif not rules.takes(record.timestamp):
@@ -175,7 +175,7 @@ class RecordErrors:
                 self.count += 1
 
     def add(self, index: int, message: str) -> None:
-        """Note that a record is refused."""
+        """Add a record that is refused."""
         self.count += 1
         if self.count <= MAX_RECORD_ERRORS:
             self.listed.append((index, message))
@@ -186,21 +186,21 @@ class RecordErrors:
 
 
 class _Checking:
-    """The records of one batch on their way through a window, checked against the rules."""
+    """The check of the records of one batch, through a window."""
 
     def __init__(self, window: Window, header: BatchHeader, rules: Rules) -> None:
         self._window = window
         self._header = header
         self._rules = rules
         self._scan = Scan(window.data, header.record_count)
-        self._noted = (0, 0)  # index and position of the first record that `_note` has not seen
+        self._noted = (0, 0)  # index and position of the first record that `_note` has not included
         self._largest = NO_TIMESTAMP
         self._errors = RecordErrors()
         self._misnumbered: tuple[int, str] | None = None
         self._append_time = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else None
 
     def run(self) -> Steps[int]:
-        """Check them all. Raises `InvalidRecords`, and what the window's chunks raise."""
+        """Check all records. Raises `InvalidRecords`, and what the window's chunks raise."""
         scan, window = self._scan, self._window
         while scan.index < scan.count:
             if scan.advance():
@@ -222,7 +222,7 @@ class _Checking:
         return self._largest
 
     def _note(self) -> Steps[None]:
-        """Draw the sum of what the scan has seen since the last time, while these records are still at hand."""
+        """Check the timestamps and keys that the scan has found since the last call, while the records are at hand."""
         scan, header, rules = self._scan, self._header, self._rules
         index, position = self._noted
         if scan.index > index:
@@ -230,13 +230,13 @@ class _Checking:
             self._largest = max(self._largest, largest)
             in_time = rules.takes(smallest) and rules.takes(largest)
             if not in_time or (rules.keys_required and scan.saw_null_key):
-                yield from self._name(index, self._window.data[position : scan.position])
+                yield from self._list_bad(index, self._window.data[position : scan.position])
             scan.timestamp_deltas.clear()
             scan.saw_null_key = False
         self._noted = scan.index, scan.position
 
-    def _name(self, first: int, data: bytes) -> Steps[None]:
-        """Look at the records in `data`, of which some break a rule, one by one."""
+    def _list_bad(self, first: int, data: bytes) -> Steps[None]:
+        """Check the records in `data` one by one, as some of them break a rule."""
         found = slices(data, self._scan.index - first)
         for index, (_, _, raw_offset, raw_time, key, _) in enumerate(found, first):
             self._check_one(index, from_zigzag(raw_offset), from_zigzag(raw_time), key is not None)
@@ -244,7 +244,7 @@ class _Checking:
                 yield
 
     def _check_one(self, index: int, offset_delta: int, timestamp_delta: int, has_key: bool) -> int:
-        """Look at one record; its timestamp."""
+        """Check one record. Return its timestamp."""
         timestamp = self._append_time
         if timestamp is None:
             timestamp = wrapped(self._header.base_timestamp + timestamp_delta)
@@ -252,7 +252,7 @@ class _Checking:
         return timestamp
 
     def _go_on(self) -> Steps[None]:
-        """Take in more, or step over the large record that comes next; or refuse it."""
+        """Read more data, or step over the next record if it is large, or refuse it."""
         scan, window = self._scan, self._window
         try:
             extent = window.extent(scan.position)
@@ -281,7 +281,7 @@ class _Checking:
         self._noted = scan.index, scan.position
 
     def _look_closely(self, extent: Extent) -> Steps[None]:
-        """Say what is wrong with a record that is at hand, or that claims more than there is: maybe but its number."""
+        """Find what is wrong with a record: it is malformed, longer than the data, or has a wrong offset delta."""
         window, scan = self._window, self._scan
         if not 1 <= extent.length <= window.end - extent.body:
             raise (yield from self._malformed("", extent))
@@ -292,14 +292,14 @@ class _Checking:
         self._check_number(record.offset - self._header.base_offset)
 
     def _malformed(self, message: str, extent: Extent | None = None) -> Steps[InvalidRecords]:
-        """Return the error for the next record, unless the bytes behind it are not even of the batch's codec."""
+        """Return the error for the next record. Raises if the rest of the batch cannot be decompressed."""
         index, size = self._scan.index, (yield from self._window.drain())
         if extent is not None and not 1 <= extent.length <= size - extent.body:
             message = f"a length of {extent.length} bytes, {size - extent.body} are left"
         return InvalidRecords(f"record {index} is malformed: {message}", ((index, message),))
 
     def _check_number(self, offset_delta: int) -> None:
-        """Note the first record whose offset is not that of its index. From there on the scan takes any."""
+        """Remember the first record with a wrong offset delta. From there on the scan accepts any."""
         index = self._scan.index
         if offset_delta != index and self._misnumbered is None:
             self._misnumbered = index, f"Record {index} has the offset delta {offset_delta}, expected {index}"
@@ -307,7 +307,7 @@ class _Checking:
 
 
 def check_header(header: BatchHeader) -> None:
-    """Check what a client's batch says of itself. Raises `InvalidRecords`."""
+    """Check the header of a client's batch. Raises `InvalidRecords`."""
     if header.last_offset_delta < 0:
         raise InvalidRecords(f"Batch has an invalid offset range: [{header.base_offset}, {header.last_offset}]")
     if header.record_count <= 0:
@@ -326,11 +326,11 @@ def check_header(header: BatchHeader) -> None:
 
 
 def _timestamp_range(deltas: set[int], header: BatchHeader) -> tuple[int, int]:
-    """The smallest and the largest timestamp of the records, -1 left out; both -1 if there is no other."""
+    """Return the smallest and the largest timestamp of the records without -1; both are -1 if there is no other."""
     if header.attributes & TIMESTAMP_TYPE_BIT:
         return header.max_timestamp, header.max_timestamp
     base = header.base_timestamp
-    if len(deltas) == 1:  # one record, or one instant: the small batches that come in thousands
+    if len(deltas) == 1:  # one record, or one timestamp: the usual small batch
         (raw,) = deltas
         timestamp = wrapped(base + from_zigzag(raw))
         return timestamp, timestamp
@@ -339,7 +339,7 @@ def _timestamp_range(deltas: set[int], header: BatchHeader) -> tuple[int, int]:
 
 
 def timestamp_message(record: Record, earliest_ms: int, latest_ms: int) -> str:
-    """Return the message about a record whose time is not between these."""
+    """Return the message about a record whose timestamp is out of range."""
     return (
         f"Timestamp {record.timestamp} of message with offset {record.offset} is out of range. "
         f"The timestamp should be within [{earliest_ms}, {latest_ms}]"
@@ -347,7 +347,7 @@ def timestamp_message(record: Record, earliest_ms: int, latest_ms: int) -> str:
 
 
 def stamped_by_producer(indexes: Sequence[int]) -> InvalidRecords:
-    """Return the error for records that came with the time of an append."""
+    """Return the error for records that a producer has sent with LogAppendTime."""
     errors = RecordErrors()
     errors.code = ErrorCode.INVALID_TIMESTAMP
     for index in indexes[:MAX_RECORD_ERRORS]:
@@ -357,7 +357,7 @@ def stamped_by_producer(indexes: Sequence[int]) -> InvalidRecords:
 
 
 def summary(errors: RecordErrors, code: ErrorCode) -> str:
-    """One sentence about records that were refused."""
+    """Return a sentence about the refused records."""
     if code == ErrorCode.INVALID_TIMESTAMP:
         return "One or more records have been rejected due to invalid timestamp"
     first = "; ".join(f"record {index}: {message}" for index, message in errors.listed[:3])

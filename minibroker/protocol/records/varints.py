@@ -1,15 +1,14 @@
-"""Zigzag varints, as records of format 2 use them (KIP-98): `varint` of 32 bits and `varlong` of 64.
+"""Zigzag varints of records of format 2 (KIP-98): `varint` of 32 bits and `varlong` of 64.
 
-The unsigned varints of messages (KIP-482) are not here: they belong to the primitives of the message codec.
+The unsigned varints of messages (KIP-482) are in `primitives.py`.
 
-Seven bits a byte, lowest first, the top bit of a byte says that more follow; zigzag makes small negative numbers short:
+A byte has seven bits, the lowest first; its top bit says that more follow. Zigzag makes small negative numbers short:
 0, -1, 1, -2, 2 are 0, 1, 2, 3, 4. A varint takes at most 5 bytes and a varlong 10.
 """
 
 from __future__ import annotations
 
-# What the second byte of a varint adds to the first. A byte that says that a third follows is not in the list: looking
-# it up raises IndexError.
+# The number that the second byte of a varint adds to the first. If a third byte follows, the lookup raises IndexError.
 SECOND_BYTE = [(byte << 7) - 0x80 for byte in range(0x80)]
 
 MAX_VARINT_BYTES = 5
@@ -24,11 +23,11 @@ _MASKS = {MAX_VARINT_BYTES: 0xFFFFFFFF, MAX_VARLONG_BYTES: 0xFFFFFFFFFFFFFFFF}
 
 
 class MalformedVarint(ValueError):
-    """A varint with more bytes than its type can need, or that the data ends in."""
+    """A varint that is too long for its type, or incomplete."""
 
 
 def zigzag_bytes(value: int) -> bytes:
-    """`value` (any int64) as a varint or varlong: the two look the same for the same value."""
+    """Encode `value` (any int64) as a varint or varlong, which are the same for the same value."""
     rest = (value << 1) ^ (value >> 63)
     if rest < 0x80:
         return _ONE_BYTE[rest]
@@ -41,36 +40,36 @@ def zigzag_bytes(value: int) -> bytes:
 
 
 def to_zigzag(value: int) -> int:
-    """The number that stands for `value` (any int64) in a varint or varlong."""
+    """Return the zigzag encoding of `value` (any int64)."""
     return (value << 1) ^ (value >> 63)
 
 
 def from_zigzag(raw: int) -> int:
-    """The signed number that `raw`, from `read_raw`, stands for."""
+    """Return the signed number of `raw`, which `read_raw` has returned."""
     return (raw >> 1) ^ -(raw & 1)
 
 
 def wrapped(value: int) -> int:
-    """The int64 that Java makes of a sum or difference, of which it keeps the lowest 64 bits."""
+    """Return a sum or difference as Java computes it, which keeps the lowest 64 bits."""
     if INT64_MIN <= value <= INT64_MAX:
         return value
     return (value - INT64_MIN & _MASKS[MAX_VARLONG_BYTES]) + INT64_MIN
 
 
 def read_varint(data: Bytes, position: int) -> tuple[int, int]:
-    """The int32 at `position` and the position after it; raises `MalformedVarint`."""
+    """Return the int32 at `position` and the position after it. Raises `MalformedVarint`."""
     raw, position = read_raw(data, position, MAX_VARINT_BYTES)
     return (raw >> 1) ^ -(raw & 1), position
 
 
 def read_varlong(data: Bytes, position: int) -> tuple[int, int]:
-    """The int64 at `position` and the position after it; raises `MalformedVarint`."""
+    """Return the int64 at `position` and the position after it. Raises `MalformedVarint`."""
     raw, position = read_raw(data, position, MAX_VARLONG_BYTES)
     return (raw >> 1) ^ -(raw & 1), position
 
 
 def read_raw(data: Bytes, position: int, max_bytes: int) -> tuple[int, int]:
-    """The number at `position` as it is stored, zigzag (odd is negative), and the position after it.
+    """Return the number at `position` in zigzag encoding (odd is negative), and the position after it.
 
     `max_bytes` is `MAX_VARINT_BYTES` or `MAX_VARLONG_BYTES`. Raises `MalformedVarint`.
     """
@@ -80,7 +79,7 @@ def read_raw(data: Bytes, position: int, max_bytes: int) -> tuple[int, int]:
     for byte in data[position : position + max_bytes]:
         position += 1
         if byte < 0x80:
-            # Java's readers drop the bits that the last byte may have too many.
+            # Like Java's readers, drop surplus bits of the last byte.
             return (value | byte << shift) & _MASKS[max_bytes], position
         value |= (byte & 0x7F) << shift
         shift += 7

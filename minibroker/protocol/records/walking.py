@@ -1,12 +1,12 @@
-"""Walking over batches of any format in bytes that may be damaged: behind damage, on with the next sound batch.
+"""Walks over batches of any format in bytes that may be damaged, and resumes at the next sound batch.
 
-    batch, batch, ... damage? --- the next batch is where the length says -----------------> go on there
+    batch, batch, ... damage? --- the next batch is where the length says -----------------> resume there
                         |
-                        +------- search, byte by byte, for a header whose checksum is right -> go on there
-                                 (no further than the next position that an index knows, if that can be believed)
+                        +------- search, byte by byte, for a header whose checksum is right -> resume there
+                                 (no further than the next plausible position in an index)
 
-This says where batches lie and which bytes are none. What the fields of their headers mean for a log is judged by
-callers, and so is who reads the bytes: a walker is given functions that do.
+It finds batches, and bytes that are not batches. Callers check the headers against a log, and pass functions that read
+the bytes.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ from minibroker.protocol.records.formats import MIN_LENGTHS, header_at
 from minibroker.protocol.records.message import MAGIC_POSITION, MIN_MESSAGE_BYTES
 from minibroker.protocol.records.varints import Bytes
 
-BLOCK_BYTES = 1 << 20  # the most that is asked for at once
+BLOCK_BYTES = 1 << 20  # the most to read at once
 NO_LIMIT = 1 << 63
 
-# Checksums that searches may compute, as a multiple of the bytes and at least: bytes made to look like headers of large
-# batches would otherwise cost the square of their number.
+# The limit on bytes for which searches compute checksums: a multiple of the data, and a minimum. Without it, data that
+# looks like many headers of large batches would take quadratic time.
 SEARCH_CRC_FACTOR = 4
 SEARCH_CRC_LEAST_BYTES = 64 << 20
-# Both patterns begin with one fixed byte, which `re` looks for at the speed of memchr.
-# Magic 2, and 5 bytes on the attributes, of which only the lower byte has ever had a meaning, and an offset delta that
-# is not negative.
+# Both patterns begin with one fixed byte, for which `re` searches at the speed of memchr.
+# Magic 2, and 5 bytes later the attributes, of which only the lower byte is in use, and an offset delta that is not
+# negative.
 _BATCH_PATTERN = pattern(rb"\x02(?=.{4}\x00.[\x00-\x7f])", DOTALL)
-# Offset and size that begin with zeros, as those of all but very large ones, a checksum, magic 0 or 1, its attributes.
+# Offset and size that begin with a zero, as all but very large ones do, a checksum, magic 0 or 1, and attributes.
 _MESSAGE_PATTERN = pattern(rb"\x00(?=.{7}\x00(?!\x00{3}).{7}[\x00\x01][\x00-\x0f])", DOTALL)
 
-# `read(position, size)`: so many bytes, `BLOCK_BYTES` at most, from there on, fewer only where all ends.
+# `read(position, size)`: returns `size` bytes, `BLOCK_BYTES` at most, from there on, fewer only at the end.
 Read = Callable[[int, int], memoryview]
 
 
 class Wrong(Enum):
-    """The part of a header by which bytes are no batch."""
+    """Why bytes are not a batch."""
 
     HEADER = "the bytes end within it"
     ZEROS = "it is nothing but zeros"
@@ -62,9 +62,9 @@ class Wrong(Enum):
 
 
 class FoundBatch(NamedTuple):
-    """A batch, and the checksum that its bytes have. `is_credible` may be unset by callers who know of a damage to it.
+    """A batch, and its computed checksum. Callers set `is_credible` to False if they find other damage.
 
-    A message of format 0 or 1 is a batch of one, or, if it is a wrapper, of no known number.
+    A message of format 0 or 1 is a batch of one record, or of an unknown number if it is a wrapper.
     """
 
     position: int
@@ -79,7 +79,7 @@ class FoundBatch(NamedTuple):
 
 
 class PassedOver(NamedTuple):
-    """Bytes in which no batch can be found: what should be at their beginning, and what is."""
+    """Skipped bytes without a batch: what was expected at their beginning, and what was found."""
 
     position: int
     size_bytes: int
@@ -91,9 +91,9 @@ class PassedOver(NamedTuple):
 class BatchWalker:
     """A walk over the batches in `size_bytes` bytes.
 
-    `readers()` gives a `Read`, several of which are used in turn at different places; what they raise passes through.
-    `next_offset` is the smallest offset that may come, which callers move on as batches come; none reaches `limit`.
-    `known` is the (last offset, position) of batches by an index, ascending; a wrong one does no harm.
+    `readers()` returns a `Read`. Several of them are used at different positions; their errors are raised.
+    `next_offset` is the smallest valid offset, which callers update after each batch; all offsets are below `limit`.
+    `known` is the (last offset, position) of batches in an index, ascending; wrong entries do no harm.
     """
 
     def __init__(
@@ -116,9 +116,9 @@ class BatchWalker:
         self._crc_budget_bytes = max(SEARCH_CRC_FACTOR * size_bytes, SEARCH_CRC_LEAST_BYTES)
 
     def step(self, position: int) -> FoundBatch | PassedOver:
-        """Return what lies at `position`, which is not the end.
+        """Return what is at `position`, which must not be the end.
 
-        A batch with a wrong checksum is one, if it is of format 2 and something that looks like a batch follows it.
+        A batch of format 2 with a wrong checksum is returned as a batch if another seems to follow it.
         """
         header = self.header_at(position)
         if header is None:
@@ -131,11 +131,11 @@ class BatchWalker:
         return self._passed_over(position, Wrong.CHECKSUM, *checksums(found))
 
     def header_at(self, position: int) -> BatchHeader | None:
-        """The header at `position`, if it can be that of a whole batch."""
+        """Return the header at `position`, None unless a complete batch could begin there."""
         return self._header(self._read, position)
 
     def next_sound(self, start: int, bound: int, limit: int = NO_LIMIT) -> int | None:
-        """The first position from `start` on of a batch with the right checksum that ends by `bound`, below `limit`."""
+        """Return the first position from `start` on of a sound batch that ends by `bound`, and below offset `limit`."""
         read = self._readers()
         while start + MIN_MESSAGE_BYTES[0] <= bound:
             block = read(start, BLOCK_BYTES)
@@ -148,7 +148,7 @@ class BatchWalker:
         return None
 
     def is_in_range(self, header: BatchHeader) -> bool:
-        """Whether the batch has offsets that may come."""
+        """Return whether the batch has valid offsets."""
         return self.next_offset <= header.base_offset and header.last_offset < self.limit
 
     def _header(self, read: Read, position: int) -> BatchHeader | None:
@@ -171,20 +171,20 @@ class BatchWalker:
         while at < end:
             piece = self._read(at, min(BLOCK_BYTES, end - at))
             if not piece:
-                break  # there are fewer bytes than there were
+                break  # the file has become shorter
             crc = function(piece, crc)
             at += len(piece)
         return crc
 
     def _is_format_2(self, position: int, header: BatchHeader) -> bool:
-        """Whether a batch of format 2 lies here, whose magic alone is wrong."""
+        """Return whether this is a batch of format 2 in which only the magic is wrong."""
         if header.size_bytes < HEADER_BYTES:
             return False
         stored = int.from_bytes(self._read(position + CRC_POSITION, CRC_START - CRC_POSITION))
         return self._pieces(crc32c, position + CRC_START, position + header.size_bytes) == stored
 
     def _complaint(self, position: int) -> tuple[Wrong, str, str]:
-        """(what is wrong, what was expected, what was found) at bytes that are no header of a whole batch."""
+        """Return (what is wrong, what was expected, what was found) for bytes that are not the header of a batch."""
         head, left = self._read(position, HEADER_BYTES), self.size_bytes - position
         if len(head) < HEADER_BYTES:
             found = f"the end of the file after {len(head)}"
@@ -207,7 +207,7 @@ class BatchWalker:
         return PassedOver(position, resume - position, wrong, expected, found)
 
     def _resume(self, position: int) -> int:
-        """Where to go on after bytes that are no batch: at the next one that is sound, or that the index knows."""
+        """Return where to resume after bytes that are not a batch: at the next one that is sound, or in the index."""
         end = self._announced_end(position)
         if end and self._may_begin(end):
             return end
@@ -216,7 +216,7 @@ class BatchWalker:
         return bound if found is None else found
 
     def _announced_end(self, position: int) -> int:
-        """Where the bytes at `position` say that they end, in the same field in all formats; 0 if that cannot be."""
+        """Return the end of the bytes at `position` by the length field of all formats; 0 if it is impossible."""
         head = self._read(position, LOG_OVERHEAD_BYTES)
         if len(head) < LOG_OVERHEAD_BYTES:
             return 0
@@ -224,7 +224,7 @@ class BatchWalker:
         return end if position + MIN_MESSAGE_BYTES[0] <= end <= self.size_bytes else 0
 
     def _may_begin(self, position: int) -> bool:
-        """Whether all ends here, or something begins that looks like a batch."""
+        """Return whether this is the end, or something begins that looks like a batch."""
         if position == self.size_bytes:
             return True
         header = self.header_at(position)
@@ -233,7 +233,7 @@ class BatchWalker:
         return self._crc(position, header) == header.crc
 
     def _known_after(self, position: int) -> tuple[int, int]:
-        """(position, offset) at which the next batch begins that the index knows and that is there; else the end."""
+        """Return (position, offset) of the next batch in the index that exists, or the end."""
         while self._next_known is not None:
             last_offset, known = self._next_known
             if known > position:
@@ -254,14 +254,14 @@ class BatchWalker:
 
 
 def next_sound_batch(data: Bytes, position: int) -> int | None:
-    """Where the first batch with a right checksum begins at or behind `position` of `data`; None if there is none."""
+    """Return the position of the first sound batch at or behind `position` of `data`, or None."""
     view = memoryview(data)
     walker = BatchWalker(lambda: lambda at, size_bytes: view[at : at + size_bytes], len(view))
     return walker.next_sound(position, len(view))
 
 
 def checksums(found: FoundBatch) -> tuple[str, str]:
-    """(expected, found) of a batch with a wrong checksum, for people."""
+    """Return (expected, found) for a batch with a wrong checksum, for people."""
     return f"checksum {found.computed_crc:#010x}, as computed", f"{found.header.crc:#010x}, as stored"
 
 
@@ -270,8 +270,8 @@ def _magic_at(position: int) -> str:
 
 
 def _candidates(block: memoryview) -> Iterator[int]:
-    """Where in the block batches or messages may begin, ascending."""
-    if not bytes(block).strip(b"\0"):  # what a file is full of that was made large beforehand
+    """Yield the positions in the block where batches or messages may begin, ascending."""
+    if not bytes(block).strip(b"\0"):  # a preallocated file is full of zeros
         return iter(())
     batches = (match.start() - MAGIC_POSITION for match in _BATCH_PATTERN.finditer(block, MAGIC_POSITION))
     return merge(batches, (match.start() for match in _MESSAGE_PATTERN.finditer(block)))

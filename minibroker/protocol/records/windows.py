@@ -1,11 +1,10 @@
-"""The records of a batch, seen through a window that moves on: what was dealt with is dropped, however much follows.
+"""A moving window on the decompressed records of a batch, which drops the bytes that were processed.
 
     |dropped ...........|data: [position ...]| not decompressed yet ................|
     0                   start
 
-So the records of a batch take no more memory than a piece of them, and a record larger than that (one of 100 MB may be
-compressed to some kilobytes) is stepped over by `LargeRecord`, header by header. It is as strict as the reader in
-`record.py`, and says the same of what is malformed.
+So only a piece of the records is in memory. `LargeRecord` steps over a record that is larger (one of 100 MB may be
+compressed to some kilobytes), header by header. It is as strict as the reader in `record.py`, and has the same errors.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ from minibroker.protocol.records.varints import (
 )
 from minibroker.protocol.steps import Steps
 
-LARGE_BYTES = 1 << 14  # records beyond this are stepped over by `LargeRecord`
+LARGE_BYTES = 1 << 14  # `LargeRecord` steps over larger records
 
 
 class Window:
-    """The bytes at hand of those that come in `chunks`: `data`, which begins at byte `start` of all.
+    """The part of the bytes from `chunks` that is at hand: `data`, which begins at byte `start` of all.
 
-    `ended` says that nothing follows `data`. `large_bytes` is the size beyond which a record counts as large.
+    `ended` says that nothing follows `data`. Records above `large_bytes` are large.
     """
 
     __slots__ = ("data", "start", "ended", "large_bytes", "_chunks")
@@ -46,13 +45,13 @@ class Window:
 
     @property
     def end(self) -> int:
-        """Where `data` ends, counted from the start of all."""
+        """The end of `data`, counted from the start of all."""
         return self.start + len(self.data)
 
     def more(self, position: int) -> int:
-        """Drop what lies before `position` in `data`, which may lie beyond it, and take in the next piece.
+        """Drop the bytes before `position` in `data`, which may lie behind the end, and append the next piece.
 
-        Returns where that position is now. Raises what `chunks` raises.
+        Return the new value of the position. Raises what `chunks` raises.
         """
         chunk = next(self._chunks, None)
         if chunk is None:
@@ -64,7 +63,7 @@ class Window:
         return position - dropped
 
     def gather(self, position: int, size_bytes: int) -> Steps[int]:
-        """Gather so many bytes from `position` on, or what there is of them; return where they begin in `data` then."""
+        """Read until `size_bytes` from `position` on are at hand, or all. Return their new position in `data`."""
         parts, missing = [self.data[position:]], position + size_bytes - len(self.data)
         self.start += position
         while missing > 0 and (chunk := next(self._chunks, None)) is not None:
@@ -75,16 +74,16 @@ class Window:
         return 0
 
     def drain(self) -> Steps[int]:
-        """Let all that is left pass by; how many bytes there were in all. Raises what `chunks` raises."""
+        """Skip the rest. Return the number of all bytes. Raises what `chunks` raises."""
         while not self.ended:
             self.more(len(self.data))
             yield
         return self.end
 
     def extent(self, position: int) -> Extent | None:
-        """Where the record at `position` of `data` lies, as its length has it; None if too little is at hand.
+        """Return the extent of the record at `position` of `data`, by its length; None if too little is at hand.
 
-        Raises `MalformedVarint`, also where all ends in its length.
+        Raises `MalformedVarint`, also if the data ends within the length.
         """
         try:
             raw, body = read_raw(self.data, position, MAX_VARINT_BYTES)
@@ -95,27 +94,27 @@ class Window:
         return Extent(from_zigzag(raw), self.start + body)
 
     def awaits(self, extent: Extent) -> bool:
-        """Whether a record that is not large may be whole once more is at hand."""
+        """Return whether a record that is not large may be complete after reading more."""
         return 1 <= extent.length <= self.large_bytes and extent.end > self.end and not self.ended
 
 
 class Extent(NamedTuple):
-    """A record's length, and where what it counts begins, counted from the start of all."""
+    """A record's length, and the beginning of its body, counted from the start of all."""
 
     length: int
     body: int
 
     @property
     def end(self) -> int:
-        """Where the record ends, counted likewise."""
+        """The end of the record, counted from the start of all."""
         return self.body + self.length
 
 
 class LargeRecord:
-    """A record that is stepped over. `position`, in the window's data, is how far; at the end where the next begins.
+    """A step over a large record. `position` is the progress in the window's data, at the end that of the next record.
 
-    Once `walk` is through, `timestamp_delta`, `offset_delta`, `key_bytes` and `value_bytes` (-1: null) are known, with
-    `keeps` 1 `key` itself, and with 2 also `value`. What lies beyond `position` was not touched.
+    After `walk`, `timestamp_delta`, `offset_delta`, `key_bytes` and `value_bytes` (-1: null) are set, with `keeps` 1
+    also `key`, and with 2 also `value`.
     """
 
     __slots__ = (
@@ -142,13 +141,12 @@ class LargeRecord:
         self._keeps = keeps
 
     def walk(self, *, with_headers: bool = True) -> Steps[None]:
-        """Step over it; without `with_headers` these are not looked at.
+        """Step over the record. Without `with_headers`, the headers are not checked.
 
-        Raises `Malformed`, `MalformedVarint`, and what the window's chunks raise; any of them where all ends before the
-        record does.
+        Raises `Malformed` or `MalformedVarint`, also if the data ends within the record, and what the chunks raise.
         """
         yield from self._at_hand(1)
-        self.position += 1  # no bit of the attributes has a meaning
+        self.position += 1  # skips the attributes, which are unused
         self.timestamp_delta = yield from self._number(MAX_VARLONG_BYTES)
         self.offset_delta = yield from self._number(MAX_VARINT_BYTES)
         self.key_bytes, self.key = yield from self._bytes()
@@ -165,11 +163,11 @@ class LargeRecord:
 
     @property
     def _left(self) -> int:
-        """How many bytes of the record follow."""
+        """The number of bytes that are left of the record."""
         return self._end - self._window.start - self.position
 
     def _at_hand(self, size_bytes: int) -> Steps[None]:
-        """Go on until so many bytes are at hand, or as many as there are."""
+        """Read until `size_bytes` are at hand, or all."""
         window = self._window
         while len(window.data) - self.position < size_bytes and not window.ended:
             self.position = window.more(self.position)
@@ -184,7 +182,7 @@ class LargeRecord:
         return from_zigzag(raw)
 
     def _bytes(self) -> Steps[tuple[int, bytes | None]]:
-        """Pass a key or value: its size, -1 for null, and it itself if it is to be kept."""
+        """Step over a key or value. Return its size, -1 for null, and its bytes if they are kept."""
         size = yield from self._number(MAX_VARINT_BYTES)
         if size < 0:
             return -1, None
@@ -219,7 +217,7 @@ class LargeRecord:
             self.position, passed = pass_headers(window.data, self.position, limit, count)
             count -= passed
             yield
-            if not passed:  # not all of it is at hand, or it is not like most
+            if not passed:  # the header is not completely at hand, or unusual
                 size, _ = yield from self._bytes()
                 if size < 0:
                     raise Malformed("a header without a key")
@@ -228,9 +226,9 @@ class LargeRecord:
 
 
 def pass_headers(data: bytes, position: int, limit: int, count: int) -> tuple[int, int]:
-    """Step over up to `count` headers that end by `limit`, and whose lengths take two bytes at most.
+    """Step over up to `count` headers that end by `limit`, and whose lengths take at most two bytes.
 
-    Returns where the next one begins, which is not such a one or lies beyond, and how many were passed.
+    Return the position of the next header, and how many were passed.
     """
     passed = 0
     try:
@@ -250,7 +248,7 @@ def pass_headers(data: bytes, position: int, limit: int, count: int) -> tuple[in
                 break
             first, position = position, at
             passed += 1
-            if passed == 1:  # many that are equal are found so at once
+            if passed == 1:  # many equal headers are passed at once
                 size_bytes = at - first
                 times = min(count, (limit - first) // size_bytes)
                 if data[first : first + times * size_bytes] == data[first:at] * times:

@@ -1,1 +1,1 @@
-"""What a log directory knows in Kafka's small text files, and the leader epochs of a log."""
+"""Kafka's small text files in a log directory, and the leader epochs of a log."""

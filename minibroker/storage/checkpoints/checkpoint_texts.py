@@ -1,6 +1,6 @@
 """Kafka's small text files: offset and leader epoch checkpoints, `partition.metadata`, `meta.properties`.
 
-Only the texts are made and read here, byte for byte as Kafka writes them; when they are written is decided elsewhere.
+They are formatted and parsed here, byte for byte as Kafka writes them, but not read or written.
 
     <offset checkpoint>            leader-epoch-checkpoint      partition.metadata
     0                version       0         version            version: 0
@@ -23,7 +23,7 @@ LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
 REPLICATION_OFFSET_CHECKPOINT = "replication-offset-checkpoint"
 CLEANER_OFFSET_CHECKPOINT = "cleaner-offset-checkpoint"
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
-ABORTED_TRANSACTIONS_CHECKPOINT = "aborted-transactions-checkpoint"  # none of Kafka's, which lets it lie
+ABORTED_TRANSACTIONS_CHECKPOINT = "aborted-transactions-checkpoint"  # our own; Kafka ignores it
 PARTITION_METADATA = "partition.metadata"
 META_PROPERTIES = "meta.properties"
 
@@ -31,18 +31,18 @@ TopicPartition = tuple[str, int]
 
 
 class MalformedCheckpoint(ValueError):
-    """A text that Kafka could not have written; the message says what is wrong in which line."""
+    """A text that Kafka could not have written. The message says what is wrong in which line."""
 
 
 def checkpoint_text(rows: Sequence[str]) -> bytes:
-    """A checkpoint of these rows: version, number of rows, rows, each on its line."""
+    """Return a checkpoint of these rows: version, number of rows, rows, one on each line."""
     return "\n".join((str(CHECKPOINT_VERSION), str(len(rows)), *rows, "")).encode()
 
 
 def checkpoint_rows(text: bytes, columns: int) -> list[list[str]]:
-    """The rows of a checkpoint, each of `columns` words. Raises `MalformedCheckpoint`.
+    """Parse a checkpoint into rows, each of `columns` words. Raises `MalformedCheckpoint`.
 
-    An empty file has none: Kafka makes its checkpoints before it has anything to write.
+    An empty file has no rows: Kafka creates its checkpoints before it has anything to write.
     """
     if not text:
         return []
@@ -59,48 +59,48 @@ def checkpoint_rows(text: bytes, columns: int) -> list[list[str]]:
 
 
 def offsets_text(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """An offset checkpoint: one offset for each (topic, partition), sorted, so that equal offsets are equal files."""
+    """Return an offset checkpoint. Its rows are sorted, so that equal offsets give equal files."""
     return checkpoint_text([f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())])
 
 
 def offsets_from_text(text: bytes) -> dict[TopicPartition, int]:
-    """The offsets of an offset checkpoint. Raises `MalformedCheckpoint`."""
+    """Parse an offset checkpoint into offsets by (topic, partition). Raises `MalformedCheckpoint`."""
     return {
         (topic, _number(partition)): _number(offset) for topic, partition, offset in checkpoint_rows(text, columns=3)
     }
 
 
 def epochs_text(epochs: Iterable[tuple[int, int]]) -> bytes:
-    """A `leader-epoch-checkpoint`: (epoch, start offset), oldest first."""
+    """Return a `leader-epoch-checkpoint` of these rows (epoch, start offset), oldest first."""
     return checkpoint_text([f"{epoch} {start_offset}" for epoch, start_offset in epochs])
 
 
 def epochs_from_text(text: bytes) -> list[tuple[int, int]]:
-    """The (epoch, start offset) rows of a `leader-epoch-checkpoint`. Raises `MalformedCheckpoint`."""
+    """Parse a `leader-epoch-checkpoint` into (epoch, start offset) rows. Raises `MalformedCheckpoint`."""
     return [(_number(epoch), _number(start_offset)) for epoch, start_offset in checkpoint_rows(text, columns=2)]
 
 
 def aborted_counts_text(counts: Mapping[int, tuple[int, int]]) -> bytes:
-    """An `aborted-transactions-checkpoint`: by segment, how many entries its `.txnindex` has, and their CRC-32C."""
+    """Return an `aborted-transactions-checkpoint` of (number of `.txnindex` entries, their CRC-32C) by base offset."""
     return checkpoint_text([f"{base_offset} {count} {crc}" for base_offset, (count, crc) in sorted(counts.items())])
 
 
 def aborted_counts_from_text(text: bytes) -> dict[int, tuple[int, int]]:
-    """(number of entries, CRC-32C) by base offset. Raises `MalformedCheckpoint`."""
+    """Parse an `aborted-transactions-checkpoint`, as `aborted_counts_text` takes it. Raises `MalformedCheckpoint`."""
     rows = checkpoint_rows(text, columns=3)
     return {_number(base_offset): (_number(count), _number(crc)) for base_offset, count, crc in rows}
 
 
 def partition_metadata_text(topic_id: bytes) -> bytes:
-    """A `partition.metadata`, which has no newline at its end. `topic_id` has 16 bytes."""
+    """Return a `partition.metadata`, which has no newline at its end. `topic_id` has 16 bytes."""
     return b"version: 0\ntopic_id: " + urlsafe_b64encode(topic_id).rstrip(b"=")
 
 
 def topic_id_from_text(text: bytes) -> bytes:
-    """The topic id, 16 bytes, of a `partition.metadata`. Raises `MalformedCheckpoint`."""
+    """Return the topic id, 16 bytes, of a `partition.metadata`. Raises `MalformedCheckpoint`."""
     lines = dict(line.split(": ", 1) for line in _decoded(text).splitlines() if ": " in line)
     if lines.get("version") != "0" or "topic_id" not in lines:
-        raise MalformedCheckpoint("it does not hold a version 0 and a topic_id")
+        raise MalformedCheckpoint("it does not contain version 0 and a topic_id")
     try:
         topic_id = urlsafe_b64decode(lines["topic_id"].strip() + "==")
     except ValueError as error:
@@ -111,16 +111,16 @@ def topic_id_from_text(text: bytes) -> bytes:
 
 
 def properties_text(values: Mapping[str, str], now_ms: int) -> bytes:
-    """A Java properties file: two comment lines, of which the second is the time, then the values.
+    """Return a Java properties file: two comment lines, of which the second has the time, then the values.
 
-    The values must not need Java's escapes, which ids and numbers never do.
+    The values must not need Java's escapes. Ids and numbers never do.
     """
     stamp = time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime(now_ms / 1000))
     return "\n".join(("#", f"#{stamp}", *(f"{key}={value}" for key, value in values.items()), "")).encode()
 
 
 def properties_from_text(text: bytes) -> dict[str, str]:
-    """The values of a Java properties file without escapes or continued lines. Raises `MalformedCheckpoint`."""
+    """Parse a Java properties file without escapes or continued lines. Raises `MalformedCheckpoint`."""
     values: dict[str, str] = {}
     for number, line in enumerate(_decoded(text).splitlines(), 1):
         line = line.strip()

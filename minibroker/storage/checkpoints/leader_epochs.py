@@ -1,7 +1,7 @@
-"""Which leader epoch began at which offset of one log, and its `leader-epoch-checkpoint`, which remembers that.
+"""The leader epochs of one log with their start offsets, and the `leader-epoch-checkpoint` that stores them.
 
-The file is written when an epoch begins or goes, and synced with the next flush; its text is `checkpoint_texts.py`'s.
-Who is leader is not decided here (KIP-101: an epoch ends where the next one begins).
+The file is written when an epoch begins or is removed, and synced with the next flush. An epoch ends where the next one
+begins (KIP-101).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ UNDEFINED_OFFSET = -1
 
 
 class LeaderEpochs:
-    """(epoch, start offset), both increasing. `latest` is the newest epoch, -1 if there is none.
+    """Rows of (epoch, start offset), both increasing. `latest` is the newest epoch, -1 if there is none.
 
-    `changed` says that the checkpoint on the disk is older than this.
+    `changed` is true while the checkpoint file is out of date.
     """
 
     __slots__ = ("latest", "changed", "_epochs", "_starts")
@@ -36,13 +36,13 @@ class LeaderEpochs:
         self.changed = False
 
     def entries(self) -> list[tuple[int, int]]:
-        """(epoch, start offset), oldest first."""
+        """Return the (epoch, start offset) rows, oldest first."""
         return list(zip(self._epochs, self._starts, strict=True))
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Note that `epoch` has begun at `start_offset`, unless it began before.
+        """Add an epoch that begins at `start_offset`, unless it has begun before.
 
-        Entries that contradict the new one (a later epoch, or a start at or after its start) were never true: they go.
+        Entries that contradict the new one (a later epoch, or a start at or after its start) are removed.
         """
         if epoch < 0 or (epoch == self.latest and start_offset >= self._starts[-1]):
             return
@@ -51,17 +51,17 @@ class LeaderEpochs:
             self._starts.pop()
         self._epochs.append(epoch)
         self._starts.append(start_offset)
-        self._note_change()
+        self._mark_changed()
 
     def assign_later(self, epoch: int, start_offset: int) -> None:
-        """Note an epoch that is found in a batch, in the log's order: only a newer one says something."""
+        """Add the epoch of a batch, if it is newer than all others. Call it in the order of the log."""
         if epoch > self.latest:
             self.assign(epoch, start_offset)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(the largest epoch at or below `epoch`, where it ends), or (-1, -1) if that is not known.
+        """Return (the largest epoch at or below `epoch`, its end offset), or (-1, -1) if that is not known.
 
-        An epoch below all known ones is answered with itself and the start of the first known one.
+        For an epoch below all known ones, return that epoch and the start offset of the first known one.
         """
         if epoch == UNDEFINED_EPOCH or epoch > self.latest:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
@@ -71,43 +71,42 @@ class LeaderEpochs:
         return (self._epochs[higher - 1] if higher else epoch), self._starts[higher]
 
     def epoch_at(self, offset: int) -> int:
-        """The epoch under which `offset` was, or would be, written; -1 if it is older than all known ones."""
+        """Return the epoch of the record at `offset`, -1 if it is older than all known epochs."""
         index = bisect_right(self._starts, offset) - 1
         return self._epochs[index] if index >= 0 else UNDEFINED_EPOCH
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Forget the epochs that begin at or after `end_offset`: the log now ends there."""
+        """Remove the epochs that begin at or after `end_offset`, where the log now ends."""
         if not self._starts or self._starts[-1] < end_offset:
             return
         while self._starts and self._starts[-1] >= end_offset:
             self._epochs.pop()
             self._starts.pop()
-        self._note_change()
+        self._mark_changed()
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget what is before `start_offset`, where the log now begins; the epoch of that offset begins there."""
+        """Remove the epochs that end before `start_offset`, where the log now begins. The epoch there begins there."""
         at = bisect_right(self._starts, start_offset) - 1
         if at < 0 or self._starts[at] == start_offset and at == 0:
             return
         del self._epochs[:at], self._starts[:at]
         self._starts[0] = start_offset
-        self._note_change()
+        self._mark_changed()
 
-    def _note_change(self) -> None:
+    def _mark_changed(self) -> None:
         self.latest = self._epochs[-1] if self._epochs else UNDEFINED_EPOCH
         self.changed = True
 
 
 class LeaderEpochFile:
-    """Keeps the file of `epochs` up to date. A start after a crash that finds an old one, and any start that finds none
-    or a spoilt one, learns the rest from the batches."""
+    """The file of `epochs`. If it is missing, damaged, or old after a crash, a start reads the epochs from batches."""
 
     __slots__ = ("_epochs", "_disk", "_path", "_synced", "_replaces")
 
     def __init__(
         self, epochs: LeaderEpochs, disk: Disk, directory: str, *, synced: bool = False, is_new: bool = False
     ) -> None:
-        """With `synced`, the file on the disk itself says the same; with `is_new` there was never one."""
+        """Take a log's epochs. `synced`: the file is up to date and synced. `is_new`: there has never been a file."""
         self._epochs = epochs
         self._disk = disk
         self._path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
@@ -115,9 +114,9 @@ class LeaderEpochFile:
         self._replaces = not is_new
 
     def assign(self, epoch: int, first_offset: int) -> None:
-        """Note that a batch of another epoch was appended. What the disk fails with is only logged.
+        """Add the epoch of an appended batch, and write the file. An OSError is only logged.
 
-        The batches bear the epoch, where recovery finds it, and the next flush writes it again.
+        Recovery finds the epoch in the batches, and the next flush writes the file again.
         """
         self._epochs.assign(epoch, first_offset)
         try:
@@ -126,18 +125,18 @@ class LeaderEpochFile:
             logger.warning("%s could not be written: %s", self._path, error)
 
     def write(self) -> None:
-        """Bring the file up to date. Raises `OSError`."""
+        """Write the file if it is out of date. Raises `OSError`."""
         if self._epochs.changed:
             self._disk.write_whole(self._path, epochs_text(self._epochs.entries()), sync=False)
             self._epochs.changed = False
-            self._synced = not self._replaces  # a power cut leaves the first one, or nothing that is taken for one
+            self._synced = not self._replaces  # a power cut leaves the first file whole, or visibly without content
             self._replaces = True
 
     def unsynced_paths(self) -> list[str]:
-        """The file's path, up to date, if its content may not be on the disk itself. Raises `OSError`."""
+        """Write the file, and return its path in a list if it needs a sync. Raises `OSError`."""
         self.write()
         return [] if self._synced or self._epochs.latest == UNDEFINED_EPOCH else [self._path]
 
-    def note_synced(self) -> None:
-        """The caller sees to the sync of what `unsynced_paths` gave."""
+    def mark_synced(self) -> None:
+        """Mark the file as synced. The caller syncs what `unsynced_paths` has returned."""
         self._synced = True

@@ -1,7 +1,4 @@
-"""One of the offset checkpoints of a log directory: an offset for each log, in memory and in its file.
-
-Which offsets they are is the directory's business, the text is `checkpoint_texts.py`'s.
-"""
+"""An offset checkpoint of a log directory: one offset for each log, in memory and in a file."""
 
 from __future__ import annotations
 
@@ -21,15 +18,15 @@ from minibroker.storage.recovery.recovery import LogDirectoryError
 
 logger = logging.getLogger(__name__)
 
-NEXT_SUFFIX = ".next"  # not `.tmp`, which a write that does not wait may be using
+NEXT_SUFFIX = ".next"  # not `.tmp`, which `write_whole` may be using at the same time
 
 
 class OffsetCheckpoint:
-    """The `offsets`, by (topic, partition), and the file at `path` that is to say the same.
+    """The `offsets` by (topic, partition), and their file at `path`.
 
-    Logs go by the thousand, so the file follows later: a start passes over rows of logs that are not there. Only before
-    a log of such a name is made must the row be gone (`make_way`): it would tell a start after a crash that the new log
-    begins where the old one did, or that it need not be read.
+    Logs are deleted by the thousand, so the file is written later; a start ignores rows of missing logs. But before
+    a log of the same name is created, the old row must be removed (`make_way`): otherwise a start after a crash would
+    take the old log's start offset or recovery point for the new log's.
     """
 
     def __init__(self, environment: Environment, path: str) -> None:
@@ -37,13 +34,13 @@ class OffsetCheckpoint:
         self.offsets: dict[TopicPartition, int] = {}
         self._environment = environment
         self._disk = environment.disk
-        self._written: dict[TopicPartition, int] | None = None  # what the file says; None: that is not known
-        self._named: set[TopicPartition] = set()  # the logs of which the file says something, or soon may
-        self._writes = 0  # an older content never replaces a newer one
+        self._written: dict[TopicPartition, int] | None = None  # the content of the file; None: unknown
+        self._named: set[TopicPartition] = set()  # the logs that have a row in the file, or may have one soon
+        self._writes = 0  # counted, so that old content never replaces newer content
         self._on_its_way = False
 
     def read(self, logs: Iterable[TopicPartition]) -> None:
-        """Take the rows of the file that are about these logs. Raises `OSError`, `LogDirectoryError`."""
+        """Read the file's rows for these logs. Raises `OSError`, `LogDirectoryError`."""
         if not self._disk.exists(self.path):
             return
         try:
@@ -54,22 +51,22 @@ class OffsetCheckpoint:
         self.offsets = {key: found[key] for key in logs if key in found}
 
     def write(self, *, sync: bool) -> None:
-        """Write the file, now. Raises `OSError`."""
+        """Write the file now. Raises `OSError`."""
         self._writes += 1
         self._named |= self.offsets.keys()
         self._written = None
         self._disk.write_whole(self.path, offsets_text(self.offsets), sync=sync)
-        self._note_written(dict(self.offsets))
+        self._set_written(dict(self.offsets))
 
     def forget(self, key: TopicPartition) -> bool:
-        """Drop the row of a log that is gone; whether there was one. The file follows with the next write."""
+        """Remove the row of a deleted log, and return whether there was one. The file changes with the next write."""
         return self.offsets.pop(key, None) is not None
 
     def make_way(self, key: TopicPartition) -> None:
-        """Take a log out of the file before one of this name is made. Raises `OSError`.
+        """Remove a log's row from the file before a log of this name is created. Raises `OSError`.
 
-        The content is synced before it gets its name, and the name comes before the new log's: a power cut that leaves
-        the log leaves this, too.
+        The new content is synced before the rename, and the rename is done before the new log's directory is made: if a
+        power cut leaves the new log, it also leaves the new checkpoint.
         """
         self.offsets.pop(key, None)
         if key in self._named:
@@ -78,12 +75,12 @@ class OffsetCheckpoint:
             offsets = dict(self.offsets)
             self._write_beside(TEMPORARY_SUFFIX, offsets)
             self._disk.rename(self.path + TEMPORARY_SUFFIX, self.path)
-            self._note_written(offsets)
+            self._set_written(offsets)
 
     def write_soon(self) -> None:
-        """Bring the file to the disk itself in another thread, unless it says the same already, or one is at it.
+        """Write and sync the file in another thread, unless it is up to date or is being written.
 
-        That it fails is logged: the checkpoint then stays what it was, which costs a start after a crash some work.
+        A failure is logged. The old file then stays, which only costs time at a start after a crash.
         """
         if self._on_its_way or self.offsets == self._written:
             return
@@ -94,14 +91,14 @@ class OffsetCheckpoint:
 
         def written(error: Exception | None) -> None:
             self._on_its_way = False
-            self._complain(error)
+            self._log_failure(error)
             if error is None and self._writes == writes:
                 self._put_in_place(offsets)
 
         self._environment.run_aside(lambda: self._write_beside(NEXT_SUFFIX, offsets), written)
 
     def _write_beside(self, suffix: str, offsets: dict[TopicPartition, int]) -> None:
-        """Write a file of another name, to the disk itself. May run in another thread."""
+        """Write and sync a file with this suffix beside the checkpoint. May run in another thread."""
         file = self._disk.open(self.path + suffix, create=True)
         try:
             file.truncate(0)
@@ -114,16 +111,16 @@ class OffsetCheckpoint:
         try:
             self._disk.rename(self.path + NEXT_SUFFIX, self.path)
         except OSError as error:
-            self._complain(error)
+            self._log_failure(error)
             return
         self._writes += 1
-        self._note_written(offsets)
-        self._environment.run_aside(lambda: self._disk.sync_directory(os.path.dirname(self.path)), self._complain)
+        self._set_written(offsets)
+        self._environment.run_aside(lambda: self._disk.sync_directory(os.path.dirname(self.path)), self._log_failure)
 
-    def _note_written(self, offsets: dict[TopicPartition, int]) -> None:
+    def _set_written(self, offsets: dict[TopicPartition, int]) -> None:
         self._written = offsets
         self._named = set(offsets)
 
-    def _complain(self, error: Exception | None) -> None:
+    def _log_failure(self, error: Exception | None) -> None:
         if error is not None:
             logger.error("%s could not be written: %s", self.path, error)

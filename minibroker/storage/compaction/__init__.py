@@ -1,1 +1,1 @@
-"""Log compaction: the latest value of each key stays, older ones go, and offsets never change."""
+"""Log compaction: it keeps the latest value of each key and removes older ones. Offsets never change."""

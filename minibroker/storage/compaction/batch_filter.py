@@ -1,12 +1,12 @@
-"""What stays of a batch: the latest record of each key, tombstones for a while, and what producers are known by.
+"""Decides what compaction keeps of a batch: the latest record of each key, recent tombstones, and producer state.
 
 The rules are Kafka's (Cleaner.cleanInto, MemoryRecords.filterTo). A batch keeps its base offset, its last offset and
-its producer's sequence range whatever goes of it. Which batches come by, and where the result is written, is decided in
-`cleaning.py`; records are found in a batch by the protocol's `slicing.py`.
+its producer's sequence range, whichever records are removed. `rewriting.py` calls this; the protocol's `slicing.py`
+finds the records in a batch.
 
-Tombstones and markers of transactions wait for a delete horizon (KIP-534), so that a consumer that has begun to read
-can see them: the first cleaning that leaves one writes into the batch's base timestamp when it may go, and sets bit 6
-of the attributes; the records' timestamps stay what they are, by other deltas.
+Tombstones and transaction markers are kept until a delete horizon (KIP-534), so that consumers which have begun to read
+see them. The first cleaning that keeps one writes the horizon into the batch's base timestamp, and sets bit 6 of the
+attributes. It also changes the timestamp deltas, so that the records' timestamps stay the same.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ NO_TIMESTAMP = -1
 NO_OFFSET = -1
 NO_DELTA = -(1 << 63)
 
-# The header, of which length and checksum may be older than the bytes, and the whole batch.
+# The header, whose length and checksum may be out of date, and the bytes of the whole batch.
 Batch = tuple[BatchHeader, Bytes]
 
 
 class LastRecord(NamedTuple):
-    """Where a producer stands: the offset of its last record, or, if only markers are left of it, -1 and its epoch."""
+    """The offset of a producer's last record, -1 if only markers are left of it, and the producer's epoch."""
 
     offset: int
     epoch: int
 
 
 class Retention(NamedTuple):
-    """How long what is deleted stays readable: `now_ms` is the time of the cleaning, in ms since 1970."""
+    """How long deleted records stay readable. `now_ms` is the time of the cleaning, in ms since 1970."""
 
     now_ms: int
     delete_retention_ms: int
@@ -77,12 +77,12 @@ class Counts:
 
 
 class BatchFilter:
-    """One pass over the batches of a log, oldest first. `end_offset` is where the part to clean ends.
+    """One pass over the batches of a log, oldest first. `end_offset` is the end of the part to clean.
 
-    Messages of formats 0 and 1 have no place for a delete horizon: `old_tombstones_stay` says for a whole segment, as
-    in Kafka, whether their tombstones stay. The messages that stay become batches of format 2, as in Kafka 4, if
-    `format_version`, that of the log, is 2. They keep their format if it is older, as in the Kafka of that time. With
-    `elides`, batches are written without the attributes of records.
+    Messages of formats 0 and 1 have no field for a delete horizon. As in Kafka, `old_tombstones_stay` says for a
+    whole segment whether their tombstones are kept. If `format_version`, the log's, is 2, kept messages become batches
+    of format 2, as in Kafka 4. If it is older, they keep their format, as in the Kafka of that time. With `elides`,
+    batches are written without the attributes of records.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class BatchFilter:
         self._converts = format_version == MAGIC
 
     def filtered(self, header: BatchHeader, batch: bytes) -> Batch | None:
-        """Return what to write in the place of the batch: itself, a smaller one, one without records, or None.
+        """Return what to write in place of the batch: itself, a smaller one, one without records, or None.
 
         Raises `KafkaError` if the records cannot be read.
         """
@@ -133,7 +133,7 @@ class BatchFilter:
         return kept
 
     def _messages(self, header: BatchHeader, message: bytes) -> Batch | None:
-        """Return what stays of an old message or wrapper, or None: no producer needs an empty one."""
+        """Return what is kept of an old message or wrapper, None for nothing: these formats have no producer state."""
         records = list(records_in(message))
         kept = [record for record in records if self._record_stays(record)]
         counts = self.counts
@@ -169,10 +169,10 @@ class BatchFilter:
         return self._keys.get(record.key) <= record.offset
 
     def _marker(self, header: BatchHeader, batch: bytes) -> Batch | None:
-        is_of_nothing = self._transactions.passes_marker(header, batch)
-        if not header.record_count or is_of_nothing and self._is_past_horizon(header):
+        ends_nothing = self._transactions.passes_marker(header, batch)
+        if not header.record_count or ends_nothing and self._is_past_horizon(header):
             return None
-        if is_of_nothing and not header.attributes & DELETE_HORIZON_BIT:
+        if ends_nothing and not header.attributes & DELETE_HORIZON_BIT:
             payload = bytes(payload_of(batch, 0, header))
             return self._with_horizon(header, _Kept(payload, header.record_count, _largest_delta(header, payload)))
         return header, batch
@@ -186,15 +186,15 @@ class BatchFilter:
         kept = self._latest(header, payload)
         if not kept.record_count:
             return None
-        # Where the keys are known only in part, older values of a tombstone's key may go in a later cleaning, and the
-        # tombstone must be seen for as long after that one.
+        # If only a part of the keys is known, a later cleaning may remove older values of a tombstone's key. The
+        # horizon must begin with that cleaning.
         all_known = header.last_offset <= self._keys.latest_offset
         if kept.has_tombstone and all_known and not header.attributes & DELETE_HORIZON_BIT:
             return self._with_horizon(header, kept)
         return (header, batch) if kept.record_count == header.record_count else _rebuilt(header, kept)
 
     def _data_in_pieces(self, header: BatchHeader, batch: bytes) -> Batch | None:
-        """Filter a batch as `_data` does, in two passes, where its records are too large to hold them all."""
+        """Filter a batch as `_data` does, in two passes, as its records are too large for memory."""
         stays = bytearray()
         largest_delta, has_tombstone = NO_DELTA, False
         horizon_passed = self._is_past_horizon(header)
@@ -227,7 +227,7 @@ class BatchFilter:
         return changed, at_once(assemble_in_steps(changed, chunks))
 
     def _latest(self, header: BatchHeader, payload: bytes) -> _Kept:
-        """The records for whose keys no later one is known, without tombstones whose time has come."""
+        """Return the latest record of each key, without tombstones behind their horizon."""
         get, latest_offset, base = self._keys.get, self._keys.latest_offset, header.base_offset
         tombstones_stay = not self._is_past_horizon(header)
         kept = bytearray()
@@ -250,7 +250,7 @@ class BatchFilter:
         return _Kept(bytes(kept + payload[run_start:]) if run_start else payload, count, largest_delta, has_tombstone)
 
     def _with_horizon(self, header: BatchHeader, kept: _Kept) -> Batch:
-        """A batch of the records that says when its tombstones, or its marker, may go."""
+        """Return a batch of the kept records with a delete horizon for its tombstones or its marker."""
         by_ms = header.base_timestamp - self._horizon_ms
         moved = bytearray()
         for record in slices(kept.payload, kept.record_count):
@@ -259,10 +259,10 @@ class BatchFilter:
         return _rebuilt(changed, _Kept(bytes(moved), kept.record_count, kept.largest_delta + by_ms))
 
     def _must_stay(self, header: BatchHeader) -> bool:
-        """Whether the batch stays even without records.
+        """Return whether the batch must be kept even without records.
 
-        The last one of a producer tells its sequence and epoch. The last one of the part being cleaned tells where
-        that ends.
+        The last batch of a producer has its sequence and epoch. The last batch of the cleaned part shows where that
+        ends.
         """
         if header.next_offset == self._end_offset:
             return True
@@ -278,7 +278,7 @@ class BatchFilter:
 
 
 class _Kept(NamedTuple):
-    """Records that stay: their bytes, how many, their largest timestamp delta, whether there is a tombstone."""
+    """The kept records: their bytes, their number, their largest timestamp delta, and whether one is a tombstone."""
 
     payload: bytes
     record_count: int
@@ -291,7 +291,7 @@ def _largest_delta(header: BatchHeader, payload: bytes) -> int:
 
 
 def _rebuilt(header: BatchHeader, kept: _Kept) -> Batch:
-    """The batch with these records, whose deltas are to its base offset and base timestamp, in its codec."""
+    """Return the batch with only these records. Their deltas must fit its base offset and base timestamp."""
     changed = _with_kept(header, kept)
     return changed, assemble(changed, compress(header.compression, kept.payload))
 
@@ -301,7 +301,7 @@ def _with_horizon_bit(header: BatchHeader, horizon_ms: int) -> BatchHeader:
 
 
 def _with_kept(header: BatchHeader, kept: _Kept) -> BatchHeader:
-    """Return the header of a batch of which only these records are left."""
+    """Return the header of a batch that keeps only these records."""
     largest = header.max_timestamp
     if header.timestamp_type != LOG_APPEND_TIME:
         largest = wrapped(header.base_timestamp + kept.largest_delta)
@@ -310,19 +310,19 @@ def _with_kept(header: BatchHeader, kept: _Kept) -> BatchHeader:
 
 
 def _rebuilt_message(header: BatchHeader, kept: list[Record]) -> bytes:
-    """A wrapper of the same format and codec with these records."""
+    """Return a wrapper of the same format and codec with these records."""
     codec, timestamp_type = header.compression, header.timestamp_type
     return bytes(build_message_set(kept, header.magic, compression=codec, timestamp_type=timestamp_type))
 
 
 def _elided(header: BatchHeader, data: Bytes) -> Batch:
-    """The batch without the attributes of its records, if that can be."""
+    """Return the batch without the attributes of its records, or as it is if they are not all 0."""
     batch = without_attributes(data, read_header(data))
     return (header, data) if batch is None else (read_header(batch), batch)
 
 
 def _emptied(header: BatchHeader) -> Batch:
-    """The batch without records, as Kafka writes it."""
+    """Return the batch without records, as Kafka writes it."""
     attributes = header.attributes & KNOWN_ATTRIBUTES & ~(COMPRESSION_MASK | DELETE_HORIZON_BIT)
     changed = header._replace(attributes=attributes, base_timestamp=NO_TIMESTAMP, record_count=0)
     return changed, assemble(changed, b"")

@@ -1,6 +1,6 @@
-"""Reading segments from end to end for the cleaner: each batch whole, its checksum verified, within bounded memory.
+"""Reads segments for the cleaner, in bounded memory: batch by batch, with verified checksums.
 
-What is found wrong ends the cleaning, and is logged once, with file, position and offset.
+An error ends the cleaning, and is logged once, with file, position and offset.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MIN_BLOCK_BYTES = 4096
 
 
 class Uncleanable(Exception):
-    """Why a log cannot be cleaned, now or later, in one line with file, position and offset."""
+    """A log cannot be cleaned. The message says why, in one line with file, position and offset."""
 
 
 class StoredBatch(NamedTuple):
@@ -31,10 +31,10 @@ class StoredBatch(NamedTuple):
 
 
 def stored_batches(file: File, size_bytes: int, first_offset: int, block_bytes: int) -> Iterator[StoredBatch]:
-    """The batches in the first `size_bytes` of a segment whose base offset is `first_offset`.
+    """Yield the batches in the first `size_bytes` of a segment whose base offset is `first_offset`.
 
-    About `block_bytes` are read at once, more only for a larger batch once its checksum is known to be right. Raises
-    `Uncleanable`, `OSError`.
+    About `block_bytes` are read at once; a larger batch is read whole only after its checksum was verified in pieces.
+    Raises `Uncleanable`, `OSError`.
     """
     position, next_offset = 0, first_offset
     try:
@@ -55,7 +55,7 @@ def uncleanable(file: File, position: int, offset: int, reason: Exception) -> Un
 
 
 def _batches_at(file: File, position: int, end: int, block_bytes: int) -> Iterator[StoredBatch]:
-    """The batches from `position` on that lie in one block, or the first one if it is larger than that."""
+    """Yield the batches from `position` on that lie in one block, or the first one if it is larger than a block."""
     block = file.read(position, min(block_bytes, end - position))
     at = 0
     while (header := _header_in(block, at)) is not None:
@@ -67,13 +67,13 @@ def _batches_at(file: File, position: int, end: int, block_bytes: int) -> Iterat
         yield StoredBatch(position + at, header, data)
         at += size
     if at == 0:
-        for _, header in sound_batches(file, position, end):  # its checksum is verified piece by piece
+        for _, header in sound_batches(file, position, end):  # verifies the checksum in pieces
             yield StoredBatch(position, header, file.read(position, header.size_bytes))
             break
 
 
 def _header_in(block: bytes, at: int) -> BatchHeader | None:
-    """The header at `at`, if all of it is there."""
+    """Return the header at `at`, None if it is incomplete."""
     try:
         return header_at(block, at)
     except CorruptBatch:

@@ -1,7 +1,7 @@
-"""What compaction must know of transactions: which batches were aborted, and which markers nobody needs any more.
+"""The state of transactions during compaction: which batches were aborted, and which markers are no longer needed.
 
-The rules are Kafka's (CleanedTransactionMetadata): all records of an aborted transaction go, and a marker goes once no
-batch of its transaction is left. That a marker then waits for its delete horizon is `batch_filter.py`'s business.
+The rules are Kafka's (CleanedTransactionMetadata): all records of an aborted transaction are removed, and so is a
+marker once no batch of its transaction is left and its delete horizon has passed (`batch_filter.py`).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from minibroker.storage.producers.aborted_transactions import AbortedTransaction
 
 
 class CleanedTransactions:
-    """The transactions that are open where the cleaner stands. It must be shown all batches of producers, in order.
+    """The transactions that are open at the cleaner's position. Pass all batches of producers to it, in order.
 
-    `aborted` are those that were aborted, as the transaction indexes list them, and no others; `start_offset` is where
-    the cleaner begins. `still_indexed` collects those whose marker stays for records that were still there: the index
+    `aborted` are all aborted transactions, as the transaction indexes list them; `start_offset` is where the cleaner
+    begins. `still_indexed` collects those that had records before this cleaning: their markers are kept, and the index
     of the cleaned segment must list them.
     """
 
@@ -33,7 +33,7 @@ class CleanedTransactions:
         self.still_indexed: list[AbortedTransaction] = []
 
     def passes_aborted(self, header: BatchHeader) -> bool:
-        """Whether the batch, which is transactional and holds data, belongs to an aborted transaction."""
+        """Return whether a transactional data batch belongs to an aborted transaction."""
         self._advance(header.last_offset)
         if header.producer_id in self._open_aborted:
             self._has_records.add(header.producer_id)
@@ -42,12 +42,12 @@ class CleanedTransactions:
         return False
 
     def passes_marker(self, header: BatchHeader, batch: bytes) -> bool:
-        """Whether the control batch could go, as it ends a transaction of which no other batch is left.
+        """Return whether the control batch could be removed, as no other batch of its transaction is left.
 
         Raises `InvalidRecords` for a batch without a control record's key.
         """
         self._advance(header.last_offset)
-        if header.record_count == 0:  # emptied before: it only stays for the producer's epoch
+        if header.record_count == 0:  # emptied by an earlier cleaning, and kept for the producer's epoch
             return True
         record = next(records_of(batch), None)
         kind = None if record is None else control_type(record.key)
@@ -60,7 +60,7 @@ class CleanedTransactions:
         return False
 
     def _ends_aborted(self, producer_id: int) -> bool:
-        """Close the producer's transaction; whether there were records of it."""
+        """Close the producer's aborted transaction, and return whether it had records."""
         transaction = self._open_aborted.pop(producer_id, None)
         if transaction is None or producer_id not in self._has_records:
             return False

@@ -1,11 +1,11 @@
-"""One cleaning of one log, step by step, in two threads.
+"""One cleaning of one log, in steps, in two threads.
 
     loop's thread    Cleaning()          swap()          swap()  ...           conclude()
     another thread              work()          work()          work(): False
 
-All that changes the log happens in the loop's thread, between two requests. A log that is cut, closed or given other
-settings meanwhile makes the cleaning void: it ends with `CleaningAborted`, and the log is none the worse. What the work
-consists of is in `rewriting.py`, which logs are cleaned in the broker's `cleaner.py`.
+Only the loop's thread changes the log, between two requests. If the log is truncated or closed, or its settings change,
+the cleaning ends with `CleaningAborted` and leaves the log as it is. `rewriting.py` does the work in the other thread;
+the broker's `cleaner.py` chooses the logs.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from minibroker.storage.compaction.segment_writer import discard_cleaned, discar
 from minibroker.storage.log import Log
 from minibroker.storage.names import TRANSACTION_INDEX_SUFFIX
 
-MAX_WAIT_SECONDS = 0.5  # between two looks at whether the cleaning is void, while it is throttled
-MIN_WAIT_MS = 10  # less is waited for together with what follows
+MAX_WAIT_SECONDS = 0.5  # a throttled cleaning checks at least this often whether it was aborted
+MIN_WAIT_MS = 10  # a shorter wait is added to the next one
 
 
 class Throttle:
-    """A rate that holds on average. `bytes_per_second` may be changed at any time, from any thread.
+    """A limit on the average rate. `bytes_per_second` may be changed at any time, from any thread.
 
-    `monotonic_ms()` is a clock that never goes back, `wait(seconds)` returns after that time or earlier.
+    `monotonic_ms()` is a monotonic clock; `wait(seconds)` returns after that time or earlier.
     """
 
     def __init__(
@@ -39,11 +39,11 @@ class Throttle:
         self.bytes_per_second = bytes_per_second
         self.wait = wait
         self.monotonic_ms = monotonic_ms
-        self._due_ms = 0.0  # when all that was done so far would be done at the rate
+        self._due_ms = 0.0  # the time by which all bytes so far keep to the rate
         self._lock = Lock()
 
     def took(self, size_bytes: int) -> float:
-        """Note that so much was read or written; when the next may be, by the monotonic clock, in ms."""
+        """Count bytes that were read or written. Return when to continue, in ms of the monotonic clock."""
         with self._lock:
             start_ms = max(self._due_ms, self.monotonic_ms())
             self._due_ms = start_ms + size_bytes * 1000.0 / max(self.bytes_per_second, 1.0)
@@ -51,13 +51,13 @@ class Throttle:
 
 
 class CleaningAborted(Exception):
-    """The log changed under the cleaning, or somebody wants it to end. Nothing is wrong."""
+    """The log has changed during the cleaning, or the cleaning was cancelled. This is not a failure."""
 
 
 class Cleaning:
-    """A cleaning of `log`, of what `dirt` says is cleanable at `now_ms`.
+    """A cleaning of the part of `log` that `dirt` says is cleanable at `now_ms`.
 
-    `segments` counts those that were replaced, `replacements` those that replaced them.
+    `segments` is the number of replaced segments, `replacements` the number of new ones.
     """
 
     def __init__(self, log: Log, dirt: Dirtiness, limits: Limits, throttle: Throttle, now_ms: int) -> None:
@@ -73,30 +73,30 @@ class Cleaning:
         self._written: Rewritten | None = None
 
     def cancel(self) -> None:
-        """Make the work end soon, with `CleaningAborted`. Any thread may call it."""
+        """End the work soon with `CleaningAborted`. Any thread may call this."""
         self._cancelled = True
 
     def work(self) -> bool:
-        """Write the next segment, to be swapped in; False when there is none left. In any thread, one at a time.
+        """Write the next segment, for `swap`. Return False if there is none left. For any thread, but one at a time.
 
         Raises `CleaningAborted`, `Uncleanable` if the log is damaged, `OSError`.
         """
         try:
             if self.rewriter is None:
                 self.rewriter = Rewriter(self._plan, self._pace)
-                self._groups.extend(self.rewriter.learn())
+                self._groups.extend(self.rewriter.map_keys())
             else:
-                self._plan.disk.sync_directory(self._plan.directory)  # what was swapped in stays so
+                self._plan.disk.sync_directory(self._plan.directory)  # makes the last swap durable
             if not self._groups:
                 return False
             self._written = self.rewriter.write(self._groups[0])
             return True
         except (OSError, Uncleanable):
-            self._check()  # no wonder if files are gone, or cut
+            self._check()  # the error may only mean that files were deleted or truncated
             raise
 
     def swap(self) -> None:
-        """Put the segment that was just written in the place of its originals. In the loop's thread.
+        """Replace the original segments by the one that was just written. For the loop's thread.
 
         Raises `CleaningAborted` if the log has changed, `KafkaError` KAFKA_STORAGE_ERROR.
         """
@@ -117,20 +117,20 @@ class Cleaning:
         self.replacements += 1
 
     def conclude(self) -> None:
-        """Note up to where the log is clean, once the work is done. In the loop's thread. Raises `CleaningAborted`."""
+        """Set the log's clean offset after all work. For the loop's thread. Raises `CleaningAborted`."""
         self._check()
         if self.rewriter is not None:
             self.log.clean_offset = max(self.dirt.first_dirty_offset, self.rewriter.keys.latest_offset + 1)
 
     def _check(self) -> None:
-        """Go on, or raise `CleaningAborted`. From any thread: the log's attributes are only looked at."""
+        """Raise `CleaningAborted` if the log has changed. For any thread, as it only reads the log's attributes."""
         if self._cancelled or self.log.truncation_generation != self._generation or self.log.offline:
-            raise CleaningAborted(f"the cleaning of {self.log} was given up")
+            raise CleaningAborted(f"the cleaning of {self.log} was aborted")
         if self.log.settings is not self._plan.settings and self.log.settings != self._plan.settings:
-            raise CleaningAborted(f"{self.log} was given other settings while it was cleaned")
+            raise CleaningAborted(f"the settings of {self.log} have changed while it was cleaned")
 
     def _pace(self, size_bytes: int) -> None:
-        """Keep to the rate at which may be read and written."""
+        """Count bytes, and wait as long as the throttle says."""
         self._check()
         throttle = self._throttle
         due_ms = throttle.took(size_bytes)
@@ -162,7 +162,7 @@ def _plan(log: Log, dirt: Dirtiness, limits: Limits, now_ms: int) -> Plan:
 
 
 def _last_records(log: Log) -> dict[int, LastRecord]:
-    """Where each producer stands that the log still knows."""
+    """Return the last record of each producer that the log has state of."""
     return {
         producer_id: LastRecord(entry.batches[-1][2] if entry.batches else NO_OFFSET, entry.epoch)
         for producer_id, entry in log.producers.entries()

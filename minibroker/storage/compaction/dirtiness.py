@@ -1,8 +1,6 @@
-"""How much of a log waits to be cleaned, and whether it is enough: the rules of Kafka's LogCleanerManager.
+"""How much of a log is dirty, and whether to clean it, by the rules of Kafka's LogCleanerManager.
 
-Nothing is read but the settings and what is known of the segments; who asks, and when, is the broker's business.
-
-    | clean: was compacted | dirty, cleanable        | dirty, but too young, unstable or still written to |
+| clean: was compacted | dirty, cleanable        | dirty, but too new, unstable or still written to   |
     0                      first_dirty_offset        end_offset                                    log end
 """
 
@@ -17,9 +15,9 @@ from minibroker.storage.segment import Segment
 
 
 class Dirtiness(NamedTuple):
-    """`clean_bytes` and `cleanable_bytes` are those of the first two parts of a log; `is_overdue` is about the second.
+    """The sizes of the clean and the cleanable part of a log, and whether the cleanable part is overdue.
 
-    `end_offset` is where a segment begins.
+    `end_offset` is the base offset of a segment.
     """
 
     first_dirty_offset: int
@@ -30,12 +28,12 @@ class Dirtiness(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """The share that is dirty, 0 to 1, of what could be cleaned."""
+        """The share of the cleanable bytes in both parts, 0 to 1."""
         return self.cleanable_bytes / max(self.clean_bytes + self.cleanable_bytes, 1)
 
 
 def dirtiness(log: Log, now_ms: int) -> Dirtiness:
-    """Return what there is to clean. Raises `OSError`, or `KafkaError` if a timestamp is needed that cannot be read."""
+    """Measure a log. Raises `OSError`, or `KafkaError` if it needs a timestamp that cannot be read."""
     first_dirty = first_dirty_offset(log)
     end_offset = _end_offset(log, first_dirty, now_ms)
     clean_bytes = cleanable_bytes = 0
@@ -49,26 +47,26 @@ def dirtiness(log: Log, now_ms: int) -> Dirtiness:
 
 
 def is_due(log: Log, dirt: Dirtiness) -> bool:
-    """Whether the log is to be cleaned: enough of it is dirty, or something has been for too long."""
+    """Return whether to clean the log: enough of it is dirty, or something has been dirty for too long."""
     if dirt.cleanable_bytes == 0:
         return False
     return dirt.is_overdue or dirt.ratio > log.settings.min_cleanable_dirty_ratio
 
 
 def first_dirty_offset(log: Log) -> int:
-    """Where the part begins that was never compacted."""
+    """Return the first offset that was never compacted."""
     return max(log.clean_offset, log.log_start_offset)
 
 
 def closed_segments(log: Log) -> Iterator[tuple[Segment, int]]:
-    """(segment, base offset of the next one) of all that are no longer written to, oldest first."""
+    """Yield (segment, base offset of the next one) for all segments that are no longer written to, oldest first."""
     segments: Sequence[Segment] = log.segments
     for segment, following in zip(segments, segments[1:], strict=False):
         yield segment, following.base_offset
 
 
 def _end_offset(log: Log, first_dirty: int, now_ms: int) -> int:
-    """Where the cleanable part ends: before the first segment that is not stable, or too young."""
+    """Return where the cleanable part ends: before the first segment that is unstable or too new."""
     stable_offset = min(log.last_stable_offset, log.high_watermark)
     lag_ms = log.settings.min_compaction_lag_ms
     end_offset = log.segments[0].base_offset
@@ -82,7 +80,7 @@ def _end_offset(log: Log, first_dirty: int, now_ms: int) -> int:
 
 
 def _is_overdue(log: Log, first_dirty: int, now_ms: int) -> bool:
-    """Whether a dirty segment began longer ago than `max.compaction.lag.ms`."""
+    """Return whether a dirty segment began longer ago than `max.compaction.lag.ms`."""
     lag_ms = log.settings.max_compaction_lag_ms
     if lag_ms == MAX_LONG:
         return False

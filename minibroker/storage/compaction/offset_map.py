@@ -1,10 +1,8 @@
-"""Key -> last offset, for millions of keys in bounded memory: what compaction knows of the part it has not cleaned yet.
+"""A map from key to last offset, for millions of keys in bounded memory. Compaction fills it from the dirty part.
 
-Which records are put in, and what follows for the others, is decided in `rewriting.py` and `batch_filter.py`.
-
-A hash table with open addressing. Of a key there is only a hash of 128 bits, so that an entry takes 24 bytes however
-long the key is (a dict of bytes to int takes about 180); two keys with one hash are as likely as in Kafka, whose map
-takes the same. The columns are arrays, because one step in them costs half of what a slice of a bytearray does.
+It is a hash table with open addressing. It stores a hash of 128 bits instead of the key, so that an entry takes 24
+bytes however long the key is (a dict of bytes to int takes about 180). A collision is as unlikely as in Kafka, whose
+map does the same. The columns are arrays, because one step in them costs half of what a slice of a bytearray does.
 
     column  bytes  of each slot
     first       8  half of the hash, its lowest bit set: never 0, which stands for a free slot
@@ -28,18 +26,18 @@ _halves: Callable[[bytes], tuple[int, ...]] = Struct("=QQ").unpack
 
 
 class OffsetMap:
-    """Offsets by key, in no more than `memory_bytes`, of which the share `load_factor` (up to 1) is filled.
+    """Offsets by key, in no more than `memory_bytes`, of which the share `load_factor` (up to 1) may be filled.
 
-    `capacity` is how many keys there is room for, `count` how many there are. `latest_offset` is up to where the log
-    has been put in, -1 if nothing was: whoever passes over records sets it.
+    `capacity` is the number of keys that fit, `count` the number of keys. `latest_offset` is the last offset of the log
+    that was put in, -1 for none. A caller that skips records sets it.
     """
 
     __slots__ = ("capacity", "count", "latest_offset", "_slots", "_first", "_second", "_offsets")
 
     def __init__(self, memory_bytes: int, load_factor: float, keys_at_most: int) -> None:
-        """Memory is taken at once, but for no more than `keys_at_most` keys."""
+        """Allocate all memory at once, but for no more than `keys_at_most` keys."""
         self._slots = slots = _slots(memory_bytes // ENTRY_BYTES, int(keys_at_most / load_factor) + 1)
-        self.capacity = min(int(slots * load_factor), slots - 1)  # a look-up ends at a free slot
+        self.capacity = min(int(slots * load_factor), slots - 1)  # a lookup ends at a free slot
         self.count = 0
         self.latest_offset = -1
         self._first = array("Q", (0,)) * slots
@@ -48,11 +46,11 @@ class OffsetMap:
 
     @property
     def size_bytes(self) -> int:
-        """The memory that was taken."""
+        """The allocated memory."""
         return self._slots * ENTRY_BYTES
 
     def put(self, key: bytes, offset: int) -> bool:
-        """Note the offset of a key's next record. False, and nothing noted, if there is no room."""
+        """Set the offset of a key's latest record. Return False, and change nothing, if there is no room."""
         first, second = _halves(blake2b(key, digest_size=_HASH_BYTES).digest())
         first |= 1
         slots, firsts = self._slots, self._first
@@ -69,7 +67,7 @@ class OffsetMap:
         return True
 
     def get(self, key: bytes) -> int:
-        """The last offset of the key, `NOT_FOUND` if it was never put in."""
+        """Return the last offset of the key, `NOT_FOUND` if it was never put in."""
         first, second = _halves(blake2b(key, digest_size=_HASH_BYTES).digest())
         first |= 1
         slots, firsts = self._slots, self._first
@@ -77,18 +75,18 @@ class OffsetMap:
         while found := firsts[at]:
             if found == first and self._second[at] == second:
                 return self._offsets[at]
-            at = (at + second % (slots - 1) + 1) % slots  # a prime number of slots: every step reaches all of them
+            at = (at + second % (slots - 1) + 1) % slots  # `slots` is prime, so that every step reaches all slots
         return NOT_FOUND
 
 
 def _slots(most: int, wanted: int) -> int:
-    """The first prime from `wanted` on, or the last one up to `most`."""
+    """Return the first prime from `wanted` on, or the last one up to `most`."""
     slots = _next_prime(wanted, step=1) if wanted < most else most
     return slots if slots < most else _next_prime(most, step=-1)
 
 
 def _next_prime(number: int, step: int) -> int:
-    """The first prime from `number` on, upwards or downwards; 3 at least."""
+    """Return the first prime from `number` on, upwards or downwards; 3 at least."""
     number = max(number, 3)
     while not (number % 2 and all(number % divisor for divisor in range(3, isqrt(number) + 1, 2))):
         number += step

@@ -1,7 +1,6 @@
-"""What a cleaning does off the loop's thread: it learns the keys, then writes groups of segments anew.
+"""The work of a cleaning outside the loop's thread: it maps the keys, then writes new segments.
 
-Closed segments are read, and files that nobody else looks at are written; the log itself is not touched. When which
-step is taken, and what becomes of the files, is in `cleaning.py`.
+It reads closed segments, and writes files that nobody else reads. `cleaning.py` calls it, and swaps the files in.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ from minibroker.storage.producers.aborted_transactions import (
 from minibroker.storage.segment import Segment
 from minibroker.storage.segment_indexes import MAX_RELATIVE_OFFSET, CorruptIndex
 
-# Kafka has no such bound. Here the files of a group are renamed in one step of the event loop: 50 us a segment.
+# Kafka has no such bound. Here one step of the event loop renames the files of a group, which takes 50 us a segment.
 MAX_GROUP_SEGMENTS = 100
 
 
 class Source(NamedTuple):
-    """A segment to be cleaned, as it was when that was decided: it is closed and does not change.
+    """A segment to clean. It is closed and does not change.
 
-    `path` is that of its files without suffix, `end_offset` the base offset of the next one.
+    `path` is the path of its files without suffix, `end_offset` the base offset of the next segment.
     """
 
     segment: Segment
@@ -52,7 +51,7 @@ class Source(NamedTuple):
 
 
 class IndexSizes(NamedTuple):
-    """How many bytes a segment's two indexes take."""
+    """The sizes of a segment's two indexes, in bytes."""
 
     offsets_bytes: int
     times_bytes: int
@@ -61,9 +60,9 @@ class IndexSizes(NamedTuple):
 def grouped(
     sources: Iterable[Source], index_sizes: Callable[[Source], IndexSizes], settings: LogSettings
 ) -> list[list[Source]]:
-    """The segments in groups, each to become one, in which no file grows beyond the settings' sizes.
+    """Group segments so that each group fits into one segment: no file grows beyond the settings' sizes.
 
-    Nor do the offsets of a group reach beyond what its indexes can name. A segment that is larger alone stays alone.
+    Its offsets also fit into the indexes. A segment that is too large by itself is a group of its own.
     """
     groups: list[list[Source]] = []
     size = offsets = times = 0
@@ -88,7 +87,7 @@ def _can_name(group: list[Source], source: Source) -> bool:
 
 
 class KeyMapper:
-    """Puts batches into `keys`, oldest first: the records from `start_offset` on that were not aborted."""
+    """Puts the keys of batches into `keys`, oldest first: of records from `start_offset` on that were not aborted."""
 
     def __init__(self, keys: OffsetMap, transactions: CleanedTransactions, start_offset: int) -> None:
         self._keys = keys
@@ -96,9 +95,9 @@ class KeyMapper:
         self._start_offset = start_offset
 
     def take(self, file: File, batch: StoredBatch) -> bool:
-        """Take in a batch of `file`. False if there is no room for all of its keys: it is then known in part.
+        """Put in the keys of a batch of `file`. Return False if there was only room for some of them.
 
-        Raises `Uncleanable` if its records cannot be read.
+        Raises `Uncleanable` if the records cannot be read.
         """
         header = batch.header
         try:
@@ -131,7 +130,7 @@ class KeyMapper:
         return True
 
     def _put_messages(self, data: bytes) -> bool:
-        """The same for a message of format 0 or 1."""
+        """Put in the keys of a message of format 0 or 1."""
         for record in records_in(data):
             key, offset = record.key, record.offset
             if key is not None and offset >= self._start_offset and not self._keys.put(key, offset):
@@ -140,11 +139,11 @@ class KeyMapper:
 
 
 class SyncFailed(OSError):
-    """A segment of the log could not be brought to the disk itself: nobody knows any more what is there."""
+    """A segment of the log could not be synced. What is on the disk is unknown."""
 
 
 class Limits(NamedTuple):
-    """The memory of one cleaning: of its map of keys, how full that may get, and of each of its two buffers."""
+    """The memory of one cleaning: its map of keys, how full that may get (up to 1), and each of its two buffers."""
 
     keys_bytes: int
     load_factor: float
@@ -152,18 +151,18 @@ class Limits(NamedTuple):
 
 
 class Rewritten(NamedTuple):
-    """A segment that a group has become, and the aborted transactions that its index lists."""
+    """A new segment, and the aborted transactions that its index lists."""
 
     segment: Segment
     aborted: Sequence[AbortedTransaction]
 
 
 class Plan(NamedTuple):
-    """All that a cleaning goes by, taken from the log when it began; nothing in it changes any more.
+    """The input of a cleaning, taken from the log when it began. It never changes.
 
-    `sources` are the closed segments up to the end of what is cleanable, `transaction_indexes` the paths of those of
-    all segments, of which most do not exist, and which may lack what `aborted` has. What lies before `recovery_point`
-    is on the disk itself.
+    `sources` are the closed segments up to the end of the cleanable part. `transaction_indexes` are the paths of the
+    transaction indexes of all segments; most do not exist, and they may lack some of `aborted`. Everything before
+    `recovery_point` is synced.
     """
 
     disk: Disk
@@ -180,10 +179,9 @@ class Plan(NamedTuple):
 
 
 class Rewriter:
-    """The work on a plan. `pace(size_bytes)` is called with whatever was read or written; it may wait, and raise.
+    """The work on a plan. `pace(size_bytes)` is called after each read and write; it may wait, and raise.
 
-    Methods raise `Uncleanable` and `OSError`, `SyncFailed` if it is about the log itself. `keys` and `counts` tell what
-    has been done.
+    Methods raise `Uncleanable` and `OSError`; `SyncFailed` if the log itself cannot be synced.
     """
 
     def __init__(self, plan: Plan, pace: Callable[[int], None]) -> None:
@@ -213,21 +211,21 @@ class Rewriter:
 
     @property
     def counts(self) -> Counts:
-        """Return the counts of what was read and written."""
+        """The counts of what was read and written."""
         return self._filter.counts
 
-    def learn(self) -> list[list[Source]]:
-        """Take in the keys of the dirty part, or of as much as there is room for; the groups to be written anew."""
+    def map_keys(self) -> list[list[Source]]:
+        """Map the keys of the dirty part, or of as much as fits. Return the groups of segments to write."""
         dirty = [source for source in self._plan.sources if source.end_offset > self._plan.dirt.first_dirty_offset]
         for source in dirty:
-            if not self._learn_keys(source):
+            if not self._map_keys_of(source):
                 break
             self.keys.latest_offset = source.end_offset - 1
         known = [source for source in self._plan.sources if source.base_offset <= self.keys.latest_offset]
         return grouped(known, self._index_sizes, self._plan.settings)
 
-    def _learn_keys(self, source: Source) -> bool:
-        """Take in the keys of one segment; False if there was no room for all."""
+    def _map_keys_of(self, source: Source) -> bool:
+        """Map the keys of one segment. Return False if there was no room for all."""
         file = self._plan.disk.open(source.path + LOG_SUFFIX)
         fits = True
         for batch in stored_batches(file, source.size_bytes, source.base_offset, self._plan.limits.buffer_bytes):
@@ -236,11 +234,11 @@ class Rewriter:
             if not fits:
                 break
         if source.end_offset > self._plan.recovery_point:
-            _sync(file)  # older values go for the sake of these: after a power cut, one of both must be there
+            _sync(file)  # older values are removed because of these: a power cut must not lose both
         return fits
 
     def write(self, group: Sequence[Source]) -> Rewritten:
-        """Write the one segment that the group becomes; its files end in `.cleaned`. On failure none is left."""
+        """Write one segment for the group. Its files end in `.cleaned`; after a failure none is left."""
         plan, first = self._plan, group[0]
         try:
             writer = SegmentWriter(plan.disk, first.path, first.base_offset, plan.settings, plan.limits.buffer_bytes)
@@ -258,7 +256,7 @@ class Rewriter:
         return Rewritten(new, aborted)
 
     def _copy(self, source: Source, writer: SegmentWriter) -> None:
-        """Write what stays of one segment."""
+        """Write what is kept of one segment."""
         disk = self._plan.disk
         file = disk.open(source.path + LOG_SUFFIX)
         self._filter.old_tombstones_stay = disk.modified_ms(source.path + LOG_SUFFIX) > self._old_horizon_ms
@@ -273,7 +271,10 @@ class Rewriter:
                 self._pace(len(kept[1]))
 
     def _horizon_of_old_formats(self) -> int:
-        """Segments written until then keep no tombstones of formats 0 and 1: by the time of the last clean segment."""
+        """Return a time, in ms: segments modified until then keep no tombstones of formats 0 and 1.
+
+        It is `delete.retention.ms` before the time of the last clean segment.
+        """
         clean = [source for source in self._plan.sources if source.base_offset < self._plan.dirt.first_dirty_offset]
         if not clean:
             return 0
@@ -285,11 +286,11 @@ class Rewriter:
     def _size_of(self, path: str) -> int:
         try:
             return self._plan.disk.size_bytes(path)
-        except FileNotFoundError:  # it is made anew when somebody needs it
+        except FileNotFoundError:  # it is rebuilt when it is needed
             return 0
 
     def _aborted_transactions(self) -> set[AbortedTransaction]:
-        """All that the log knows of. The files must be readable: what they hide would pass for committed."""
+        """Return all aborted transactions. An unreadable index raises, as its transactions would seem committed."""
         found = set(self._plan.aborted)
         for path in self._plan.transaction_indexes:
             try:

@@ -1,6 +1,6 @@
-"""Writing a cleaned segment: the `.log` file and its indexes, all ending in `.cleaned` until they are swapped in.
+"""Writes a cleaned segment: the `.log` file and its indexes. They end in `.cleaned` until they are swapped in.
 
-Which batches it gets is decided in `cleaning.py`; how it takes the place of others is in `Log.replace_segments`.
+`rewriting.py` chooses the batches, and `Log.replace_segments` swaps the files in.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from minibroker.storage.names import (
 from minibroker.storage.producers.aborted_transactions import AbortedTransaction, transactions_bytes
 from minibroker.storage.segment_indexes import SegmentIndexes
 
-MAX_POSITION = 0x7FFFFFFF  # indexes hold positions as int32
+MAX_POSITION = 0x7FFFFFFF  # indexes store positions as int32
 
 
 class SegmentOverflow(Exception):
-    """Batches that do not fit into one segment, as its indexes could not name them; the message says why."""
+    """A batch does not fit into the segment, as the indexes could not address it."""
 
 
 class SegmentWriter:
-    """A segment in the making, `path` being that of its files without suffix. All methods raise `OSError`."""
+    """A segment that is being written. `path` is the path of its files without suffix. All methods raise `OSError`."""
 
     def __init__(self, disk: Disk, path: str, base_offset: int, settings: LogSettings, buffer_bytes: int) -> None:
         self.path = path
@@ -43,11 +43,11 @@ class SegmentWriter:
         self._file = disk.open(path + LOG_SUFFIX + CLEANED_SUFFIX, create=True)
 
     def add(self, header: BatchHeader, data: Bytes) -> None:
-        """Write the batch after the ones before. Raises `SegmentOverflow`."""
+        """Append a batch. Raises `SegmentOverflow`."""
         position = self.size_bytes
         if position + len(data) > MAX_POSITION or not self._indexes.can_name(header.last_offset):
             raise SegmentOverflow(f"the batch of offset {header.base_offset} does not fit into {self.path}")
-        # A full index takes no further entry: what lies behind the last one is found by reading on.
+        # A full index takes no more entries. Readers find later batches by reading on from the last entry.
         known = self._indexes.offsets.last_position if self._indexes.is_full else position
         self._indexes.note(known, header.last_offset, header.max_timestamp)
         self._buffer += data
@@ -56,10 +56,9 @@ class SegmentWriter:
             self._write_out()
 
     def finish(self, aborted: Sequence[AbortedTransaction], modified_ms: int) -> File:
-        """Finish the files, sync them, and return the `.log` file. `aborted` is for the transaction index.
+        """Finish the files, sync them, and return the `.log` file. `aborted` goes into the transaction index.
 
-        The file counts as modified when the newest of its originals was: records without a timestamp are judged by
-        that.
+        The file gets the modification time of its newest original, which retention uses for records without timestamps.
         """
         self._write_out()
         self._indexes.finish(self.size_bytes)
@@ -79,7 +78,7 @@ class SegmentWriter:
 
 
 def discard_cleaned(disk: Disk, path: str) -> None:
-    """Remove what was written of a cleaned segment. Raises `OSError`."""
+    """Remove the `.cleaned` files of a segment. Raises `OSError`."""
     for kind in SEGMENT_SUFFIXES:
         disk.remove(path + kind + CLEANED_SUFFIX)
 
@@ -87,7 +86,7 @@ def discard_cleaned(disk: Disk, path: str) -> None:
 def discard_half_swapped(disk: Disk, path: str) -> None:
     """Remove a cleaned segment of which some files end in `.swap` already, but not all. Raises `OSError`.
 
-    As long as a `.cleaned` file is there, no start takes a `.swap` file for whole: so that one goes first.
+    A start ignores `.swap` files as long as there is a `.cleaned` file, so the `.swap` files are removed first.
     """
     for kind in SEGMENT_SUFFIXES:
         disk.remove(path + kind + SWAP_SUFFIX)

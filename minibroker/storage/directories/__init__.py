@@ -1,1 +1,1 @@
-"""The directories of `log.dirs`: one, all together, and copying a log from one into another."""
+"""The directories of `log.dirs`: each one, all together, and moving a log between them."""

@@ -1,7 +1,4 @@
-"""All directories of `log.dirs` together: opened as one, and a new log goes to the one with the fewest.
-
-What happens inside one of them is in `log_directory.py`.
-"""
+"""All directories of `log.dirs` together. A new log goes to the directory with the fewest logs."""
 
 from __future__ import annotations
 
@@ -23,10 +20,10 @@ MAXIMUM_PREFERRED = 10_000
 
 
 class LogDirectories:
-    """The logs of one broker. `cluster_id` is the one found in the directories, or else the one given or made.
+    """The logs of one broker. `cluster_id` is the one given, else the one in the directories, else a new one.
 
-    `new_id` makes ids of Kafka's kind: 22 characters of base64url, none at the start being a dash. `broker_epoch` is
-    what the marker of a clean stop is to name, None for the same as last time.
+    `new_id` returns a new id as Kafka's: 22 characters of base64url, of which the first is no dash. `broker_epoch` is
+    written into the marker of a clean stop; None: the same as in the last marker.
     """
 
     def __init__(
@@ -38,7 +35,7 @@ class LogDirectories:
         cluster_id: str | None,
         new_id: Callable[[], str],
     ) -> None:
-        """Open them all. Raises `LogDirectoryError`, and then holds none of them and has changed nothing."""
+        """Open all directories. Raises `LogDirectoryError`, and then has changed nothing and holds no lock."""
         for path in paths:
             if paths.count(path) > 1:
                 raise LogDirectoryError(f"log directory {path} is listed twice")
@@ -70,26 +67,26 @@ class LogDirectories:
         return all(directory.clean for directory in self.directories)
 
     def found(self) -> list[TopicPartition]:
-        """The (topic, partition) of each log that is on the disks, open or not."""
+        """Return the (topic, partition) of each log in the directories, open or not."""
         return list(self._found)
 
     def holds(self, topic: str, partition: int) -> bool:
-        """Whether this log is on the disks, open or not."""
+        """Return whether this log is in one of the directories, open or not."""
         return (topic, partition) in self._found
 
     def open_log(self, topic: str, partition: int, settings: LogSettings, *, guarded: bool = False) -> Log:
-        """Open a log that is in `found()`. Raises `LogDirectoryError`; with `guarded`, also if it has lost records."""
+        """Open a log of `found()`. Raises `LogDirectoryError`; with `guarded`, also if it has lost records."""
         return self._found[topic, partition].open_log(topic, partition, settings, guarded=guarded)
 
     def peek(self, topic: str, partition: int) -> tuple[str, bytes, int]:
-        """(directory, topic id, bytes of records) of a log in `found()` that need not be open; zeros for no id.
+        """Return (directory, topic id, bytes of records) of a log of `found()`, open or not. Zeros stand for no id.
 
         Raises `LogDirectoryError`.
         """
         return self._found[topic, partition].peek(topic, partition)
 
     def create_log(self, topic: str, partition: int, topic_id: bytes, settings: LogSettings) -> Log:
-        """Make an empty log in the directory that is preferred, or has the fewest.
+        """Create an empty log in the preferred directory, else in the one with the fewest logs.
 
         Raises `KafkaError` KAFKA_STORAGE_ERROR.
         """
@@ -103,11 +100,11 @@ class LogDirectories:
         return log
 
     def assign_topic_id(self, log: Log, topic_id: bytes) -> None:
-        """Give a log the id of its topic, 16 bytes, which it does not know. Raises `LogDirectoryError`."""
+        """Store the topic id, 16 bytes, of a log that has none. Raises `LogDirectoryError`."""
         self.directory_of(log).assign_topic_id(log, topic_id)
 
     def delete_log(self, log: Log, unique: str) -> None:
-        """Make the log's name free at once; its files go after `file.delete.delay.ms`.
+        """Rename the log's directory at once, and remove its files after `file.delete.delay.ms`.
 
         `unique` is 32 hexadecimal digits. Raises `KafkaError` KAFKA_STORAGE_ERROR.
         """
@@ -118,19 +115,19 @@ class LogDirectories:
         del self._found[log.topic, log.partition]
 
     def set_aside(self, topic: str, partition: int, unique: str) -> str:
-        """Keep the files of a log that nobody asks for under another name; their directory then.
+        """Rename the directory of a stray log, which keeps its files. Return the new path.
 
         `unique` is 32 hexadecimal digits. Raises `KafkaError` KAFKA_STORAGE_ERROR.
         """
         try:
             path = self._found[topic, partition].set_aside(topic, partition, unique)
         except OSError as error:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition} stays: {error}") from error
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition} is not renamed: {error}") from error
         del self._found[topic, partition]
         return path
 
     def directory_of(self, log: Log) -> LogDirectory:
-        """The directory that the log lies in."""
+        """Return the directory that contains the log."""
         return self._found[log.topic, log.partition]
 
     def write_checkpoints(self) -> None:
@@ -144,36 +141,36 @@ class LogDirectories:
             directory.write_checkpoint_soon(name)
 
     def close(self) -> None:
-        """Flush and close everything and attest a clean stop. Raises `KafkaError`, `OSError`."""
+        """Flush and close everything, and write the markers of a clean stop. Raises `KafkaError`, `OSError`."""
         closings = [partial(directory.close, broker_epoch=self.broker_epoch) for directory in self.directories]
         for failure in [error for error in map(attempt, closings) if error is not None]:
             raise failure
 
     def abandon(self) -> None:
-        """Let go of everything as it is, as a crash would."""
+        """Close all files as they are, as a crash would."""
         for directory in self.directories:
             directory.abandon()
 
-    # --- logs that move from one directory to another -----------------------------------------------
+    # --- moving logs from one directory to another --------------------------------------------------
 
     def prefer(self, topic: str, partition: int, directory: LogDirectory) -> None:
-        """Note that a log that does not exist yet is to be made in this directory. Only the newest wishes are kept."""
+        """Choose the directory of a log that does not exist yet. Only `MAXIMUM_PREFERRED` newest choices are kept."""
         self._preferred.pop((topic, partition), None)
         if len(self._preferred) >= MAXIMUM_PREFERRED:
             del self._preferred[next(iter(self._preferred))]
         self._preferred[topic, partition] = directory
 
     def interrupted_moves(self) -> list[tuple[TopicPartition, LogDirectory]]:
-        """Return the moves of logs that the last stop has interrupted, and where they went: they have to begin anew."""
+        """Return the moves that the last stop has interrupted: (topic, partition) and target. They must begin again."""
         return [
             (key, directory) for key, directory in self._interrupted if self._found.get(key) not in (None, directory)
         ]
 
     def move(self, copy: LogCopy, target: LogDirectory, settings: LogSettings, unique: str) -> Log:
-        """Let a copy in `target`, which is complete, take the place of its log; the log from now on.
+        """Replace a log by its complete copy in `target`. Return the new log.
 
-        `unique` is 32 hexadecimal digits. Raises `OSError`, and then nothing has changed, or `LogDirectoryError`: the
-        log is then where it was to go, but cannot be opened there.
+        `unique` is 32 hexadecimal digits. Raises `OSError`, and then nothing has changed, or `LogDirectoryError` if the
+        log was moved, but cannot be opened.
         """
         old = copy.log
         key = old.topic, old.partition
@@ -188,12 +185,12 @@ class LogDirectories:
         return target.open_copy(copy, settings)
 
     def conclude_move(self, source: LogDirectory, target: LogDirectory, log: Log, names: Iterable[str]) -> None:
-        """Make the move of `log` final once it is made, with its files of these names.
+        """Finish a move of `log`: sync its files of these names and the directories, and remove the move's marker.
 
         Slow: for another thread. Raises `OSError`.
         """
         for name in names:
-            with suppress(FileNotFoundError):  # the log goes on, and may have no use for it any more
+            with suppress(FileNotFoundError):  # the log is in use, and may have removed it
                 file = self.disk.open(f"{log.directory}/{name}")
                 file.sync()
                 file.close()
@@ -202,7 +199,7 @@ class LogDirectories:
         self.disk.remove(f"{log.directory}/{MOVED_MARKER}")
 
     def _locate(self) -> tuple[dict[TopicPartition, LogDirectory], dict[TopicPartition, LogDirectory]]:
-        """Where each log lies, and where an older one of it lies, which a crash right after its move has left."""
+        """Return the directory of each log, and that of its old copy, which a crash right after a move leaves."""
         located: dict[TopicPartition, LogDirectory] = {}
         older: dict[TopicPartition, LogDirectory] = {}
         for directory in self.directories:
@@ -217,7 +214,7 @@ class LogDirectories:
         return located, older
 
     def _settle_moves(self, older: dict[TopicPartition, LogDirectory]) -> None:
-        """Complete the moves that came so far, and note those that did not. Raises `LogDirectoryError`."""
+        """Finish the moves that had replaced their logs, and remember the others. Raises `LogDirectoryError`."""
         try:
             for key, directory in self._found.items():
                 if directory.has_moved_here(key):

@@ -1,7 +1,4 @@
-"""One of the directories of `log.dirs`: its lock, its identity, its checkpoints, and which logs lie in it.
-
-How a log is opened and recovered is in `recovery.py`; which directory a new log goes to in `log_directories.py`.
-"""
+"""A directory of `log.dirs`: its lock, its identity, its checkpoints and its logs."""
 
 from __future__ import annotations
 
@@ -58,11 +55,11 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 META_PROPERTIES_VERSION = "1"
 BROKER_EPOCH = re.compile(rb'"brokerEpoch":\s*(-?[0-9]{1,19})')
 FORGETTING_DELAY_MS = 1000
-CLOSING_THREADS = 16  # a file system syncs many files at a time in hardly more time than one
+CLOSING_THREADS = 16  # a file system syncs many files at once in hardly more time than one
 
 
 def is_directory_id(text: str) -> bool:
-    """Whether this is an id as Kafka prints them, 22 characters of base64url."""
+    """Return whether this is an id as Kafka prints them, 22 characters of base64url."""
     try:
         uuid_from_text(text)
     except ValueError:
@@ -71,10 +68,10 @@ def is_directory_id(text: str) -> bool:
 
 
 def lasting_recovery_point(log: Log) -> int:
-    """The recovery point, or 1 less, so that it stays true whatever is appended.
+    """Return the recovery point, or 1 less, so that it stays true whatever is appended.
 
-    A start after a crash reads the segment with this offset, and those after it. One that begins at the recovery point
-    later does not vouch for the indexes of the one before, which are synced when it is closed.
+    A start after a crash reads the segment with this offset, and those after it. If a segment begins at the recovery
+    point later, the indexes of the segment before may not be synced, so it must be read, too.
     """
     segments, point = log.segments, log.recovery_point
     place = bisect_left(segments, point, key=lambda segment: segment.base_offset)
@@ -82,7 +79,7 @@ def lasting_recovery_point(log: Log) -> int:
     return point if begins_a_segment else max(point - 1, 0)
 
 
-# What each checkpoint says of a log; None if it has no row there.
+# The offset of a log in each checkpoint; None for no row.
 CHECKPOINTED: dict[str, Callable[[Log], int | None]] = {
     RECOVERY_POINT_CHECKPOINT: lasting_recovery_point,
     LOG_START_OFFSET_CHECKPOINT: lambda log: (
@@ -95,8 +92,8 @@ OFFSET_CHECKPOINTS = tuple(CHECKPOINTED)
 
 
 def _in_threads(jobs: Sequence[Callable[[], Exception | None]]) -> list[Exception]:
-    """Do all jobs, in several threads, and return the errors that they have returned."""
-    from concurrent.futures import ThreadPoolExecutor  # not needed before the end
+    """Run all jobs in several threads, and return the errors that they return."""
+    from concurrent.futures import ThreadPoolExecutor  # here, as it is not needed before the stop
 
     def do(part: Sequence[Callable[[], Exception | None]]) -> list[Exception]:
         return [error for job in part if (error := job()) is not None]
@@ -107,10 +104,10 @@ def _in_threads(jobs: Sequence[Callable[[], Exception | None]]) -> list[Exceptio
 
 
 class LogDirectory:
-    """One directory of logs, used by nobody else from `open()` to `close()`.
+    """A directory of logs, locked from `lock()` to `close()`.
 
-    `clean` says whether the last stop was one; `cluster_id` and `directory_id` are as in `meta.properties`.
-    Methods raise `LogDirectoryError` where a person must act.
+    `clean` says whether the last stop was clean; `cluster_id` and `directory_id` are those of `meta.properties`.
+    Methods raise `LogDirectoryError` if a person must act.
     """
 
     def __init__(self, environment: Environment, path: str) -> None:
@@ -127,10 +124,10 @@ class LogDirectory:
         self._checkpoints = {name: OffsetCheckpoint(environment, f"{path}/{name}") for name in OFFSET_CHECKPOINTS}
         self._removal = TreeRemoval(environment)
         self._unopened: set[TopicPartition] = set()
-        self._is_to_forget = False  # files of checkpoints are soon written without the logs that have gone
+        self._is_to_forget = False  # a write of the checkpoints without deleted logs is scheduled
 
     def lock(self) -> str | None:
-        """Make the directory, keep others off it, and tell the cluster id in it, if it has one."""
+        """Create and lock the directory. Return the cluster id in it, or None."""
         try:
             self._missing = self._disk.missing(self.path)
             self._disk.make_directory(self.path)
@@ -142,9 +139,9 @@ class LogDirectory:
         return self._read_properties().get("cluster.id")
 
     def check_identity(self, node_id: int, cluster_id: str) -> dict[str, str]:
-        """The properties, which must be this broker's if there are any.
+        """Return the properties, empty if there are none. Raises `LogDirectoryError` if they are another broker's.
 
-        In version 0 node.id is called broker.id: the one of Kafka with ZooKeeper, which keeps the topics.
+        In version 0, that of Kafka with ZooKeeper, node.id is called broker.id.
         """
         values = self._read_properties()
         id_key = "broker.id" if values.get("version") == "0" else "node.id"
@@ -158,20 +155,20 @@ class LogDirectory:
                 )
         if id_key == "broker.id" and self.found():
             raise LogDirectoryError(
-                f"{self.path} was written by a Kafka with ZooKeeper, which knows what topics the logs in it belong to"
+                f"{self.path} was written by a Kafka with ZooKeeper, where the topics of its logs are stored"
             )
         directory_id = values.get("directory.id")
         if directory_id is not None and not is_directory_id(directory_id):
             raise LogDirectoryError(
-                f"{self.path}/{META_PROPERTIES} says directory.id={directory_id}, which is no id of 22 characters: "
-                "without this line, a start gives the directory a new one"
+                f"{self.path}/{META_PROPERTIES} says directory.id={directory_id}, which is not an id of 22 characters; "
+                "remove the line, and the next start writes a new one"
             )
         return values
 
     def open(self, node_id: int, cluster_id: str, new_id: Callable[[], str]) -> None:
-        """Check or write the identity, read the checkpoints, and from here on take a stop for unclean.
+        """Check or write the identity, read the checkpoints, and remove the marker of a clean stop.
 
-        `new_id` makes a directory id. To be called once, after `lock()`.
+        `new_id` returns a new directory id. Call this once, after `lock()`.
         """
         try:
             self._identify(node_id, cluster_id, new_id)
@@ -187,7 +184,7 @@ class LogDirectory:
             raise LogDirectoryError(f"log directory {self.path} cannot be used: {error.strerror or error}") from error
 
     def found(self) -> list[TopicPartition]:
-        """The (topic, partition) of each log that lies in the directory, open or not."""
+        """Return the (topic, partition) of each log in the directory, open or not."""
         try:
             names = self._disk.names(self.path)
         except OSError as error:
@@ -196,9 +193,9 @@ class LogDirectory:
         return [key for name, key in found if key and self._disk.is_directory(f"{self.path}/{name}")]
 
     def open_log(self, topic: str, partition: int, settings: LogSettings, *, guarded: bool = False) -> Log:
-        """Open a log that lies in the directory, recovering it if the last stop was unclean.
+        """Open a log of the directory. Recover it if the last stop was unclean.
 
-        With `guarded`, raises `LostRecords` rather than lose what may have been on the disk itself.
+        With `guarded`, raises `LostRecords` if it would lose records that may have been synced.
         """
         key = topic, partition
         known = Checkpointed(
@@ -213,13 +210,13 @@ class LogDirectory:
         end_offset = log.log_end_offset if known.clean else lasting_recovery_point(log)
         if end_offset < known.recovery_point:
             self._lower_recovery_point(log)
-        if known.clean_offset <= log.log_end_offset:  # otherwise the log has lost its end, and all of it is dirty
+        if known.clean_offset <= log.log_end_offset:  # otherwise the log was truncated, and all of it is dirty
             log.clean_offset = known.clean_offset
         self._unopened.discard(key)
         return log
 
     def peek(self, topic: str, partition: int) -> tuple[str, bytes, int]:
-        """(directory, topic id, bytes of records) of a log in here; zeros for no id. Raises `LogDirectoryError`."""
+        """Return (path, topic id, bytes of records) of a log in here; zeros for no id. Raises `LogDirectoryError`."""
         path = self._log_path((topic, partition))
         try:
             names = self._disk.names(path)
@@ -233,17 +230,17 @@ class LogDirectory:
             return path, NO_TOPIC_ID, size_bytes
 
     def _lower_recovery_point(self, log: Log) -> None:
-        """Damage has cut the log before the checkpointed offset, or what wrote that was less careful."""
+        """Write the checkpoint: its offset is too large because of damage, or because Kafka has written it."""
         try:
-            self._noted(RECOVERY_POINT_CHECKPOINT).write(sync=True)
+            self._updated(RECOVERY_POINT_CHECKPOINT).write(sync=True)
         except OSError as error:
             raise LogDirectoryError(f"the log in {log.directory} cannot be opened: {error}") from error
 
     def create_log(self, topic: str, partition: int, topic_id: bytes, settings: LogSettings) -> Log:
-        """Make an empty log. `topic_id` has 16 bytes; zeros stand for none."""
+        """Create an empty log. `topic_id` has 16 bytes; zeros stand for none."""
         key = topic, partition
         path = self._log_path(key)
-        left = self._disk.exists(path)  # by somebody else, who may have put something there
+        left = self._disk.exists(path)  # somebody else has made it, and there may be files in it
         try:
             self._make_way(key)
             self._disk.make_directory(path)
@@ -262,15 +259,15 @@ class LogDirectory:
         return log
 
     def assign_topic_id(self, log: Log, topic_id: bytes) -> None:
-        """Give a log its topic's id, which it has not. Raises `LogDirectoryError`."""
+        """Store the topic id of a log that has none. Raises `LogDirectoryError`."""
         try:
             write_topic_id(self._disk, log.directory, topic_id, sync=True)
         except OSError as error:
-            raise LogDirectoryError(f"{log} cannot be given its topic's id: {error}") from error
+            raise LogDirectoryError(f"the topic id of {log} cannot be stored: {error}") from error
         log.topic_id = topic_id
 
     def adopt_copy(self, copy: LogCopy) -> str:
-        """Give a whole copy of a log, which lies here, the name of a log; its path then. Raises `OSError`."""
+        """Rename a complete copy of a log in here to the log's name. Return the new path. Raises `OSError`."""
         key = copy.log.topic, copy.log.partition
         path = self._log_path(key)
         self._make_way(key)
@@ -278,7 +275,7 @@ class LogDirectory:
         return path
 
     def open_copy(self, copy: LogCopy, settings: LogSettings) -> Log:
-        """Open what was a copy of a log until now, and has the name of a log. Only what has no indexes is read."""
+        """Open a copy that has got its log's name. Only segments without indexes are read."""
         copied = copy.log
         key = copied.topic, copied.partition
         known = Checkpointed(clean=False, recovery_point=copy.tail_offset, log_start_offset=copied.log_start_offset)
@@ -288,45 +285,45 @@ class LogDirectory:
         return log
 
     def future_path(self, topic: str, partition: int, unique: str) -> str:
-        """Where a copy of a log is to be made. `unique` is 32 hexadecimal digits."""
+        """Return the path for a new copy of a log. `unique` is 32 hexadecimal digits."""
         return f"{self.path}/{future_log_name(topic, partition, unique)}"
 
     def discard(self, path: str) -> None:
-        """Remove a directory in this one which holds nothing that is of use, in another thread."""
+        """Remove a useless directory in this one, in another thread."""
         self._removal.later(path, 0)
 
     def has_moved_here(self, key: TopicPartition) -> bool:
-        """Whether this log has taken the place of one in another directory, and nobody knows that that one is gone."""
+        """Return whether this log has replaced one in another directory, which may still be there."""
         return self._disk.exists(f"{self._log_path(key)}/{MOVED_MARKER}")
 
     def settle_move(self, key: TopicPartition, older: LogDirectory | None) -> None:
-        """Remove, at a start, the `older` directory of a moved log, and the marker of the move. Raises `OSError`."""
+        """Remove a moved log from its `older` directory, and the marker of the move. For a start. Raises `OSError`."""
         if older is not None:
             self._disk.remove_tree(older._log_path(key))
             self._disk.sync_directory(older.path)
         self._disk.remove(f"{self._log_path(key)}/{MOVED_MARKER}")
 
     def take_futures(self) -> list[TopicPartition]:
-        """Remove copies that a stop has interrupted; of which logs they were. Raises `OSError`."""
+        """Remove the incomplete copies of logs, and return their (topic, partition). Raises `OSError`."""
         found = [(name, key) for name in self._disk.names(self.path) if (key := topic_partition_of_future(name))]
         for name, _ in found:
             self._disk.remove_tree(f"{self.path}/{name}")
         return [key for _, key in found]
 
     def delete_log(self, log: Log, unique: str) -> None:
-        """Rename the log's directory at once, so that its name is free, and remove it after `file.delete.delay.ms`.
+        """Rename the log's directory at once, and remove it after `file.delete.delay.ms`.
 
-        `unique` is 32 hexadecimal digits that no other deletion has. Raises `OSError`, and then the log is still there.
+        `unique` is 32 hexadecimal digits, other ones for each deletion. Raises `OSError`, and then nothing has changed.
         """
         path = self._unlist((log.topic, log.partition), unique, DELETED_LOG_SUFFIX)
         self._removal.later(path, log.settings.file_delete_delay_ms)
 
     def set_aside(self, topic: str, partition: int, unique: str) -> str:
-        """Rename a log's directory to one that no log has, and let go of it; the new path. Raises `OSError`."""
+        """Rename a stray log's directory, and close the log. Return the new path. Raises `OSError`."""
         return self._unlist((topic, partition), unique, STRAY_LOG_SUFFIX)
 
     def _unlist(self, key: TopicPartition, unique: str, suffix: str) -> str:
-        """Let go of a log and rename its directory."""
+        """Rename a log's directory, and close the log. Return the new path."""
         path = f"{self.path}/{unlisted_log_name(*key, unique, suffix)}"
         self._disk.rename(self._log_path(key), path)
         if key in self.logs:
@@ -336,20 +333,20 @@ class LogDirectory:
         return path
 
     def _forget(self, key: TopicPartition) -> None:
-        """Drop what the checkpoints say of a log that is gone; their files follow, once for many logs."""
+        """Remove a log's rows from the checkpoints, and schedule writing them, once for many logs."""
         had_rows = [checkpoint.forget(key) for checkpoint in self._checkpoints.values()]
         if any(had_rows) and not self._is_to_forget:
             self._is_to_forget = True
-            self._environment.schedule(FORGETTING_DELAY_MS, self._write_what_is_left)
+            self._environment.schedule(FORGETTING_DELAY_MS, self._write_checkpoints_soon)
 
-    def _write_what_is_left(self) -> None:
+    def _write_checkpoints_soon(self) -> None:
         self._is_to_forget = False
         if self._lock is not None:
             for checkpoint in self._checkpoints.values():
                 checkpoint.write_soon()
 
     def _make_way(self, key: TopicPartition) -> None:
-        """Take a log that is about to be made out of the checkpoints, which may name an older one of its name.
+        """Remove the rows of a new log from the checkpoints, where a deleted log of its name may have left them.
 
         Raises `OSError`.
         """
@@ -359,14 +356,14 @@ class LogDirectory:
     def write_checkpoints(self, *, sync: bool = False) -> None:
         """Write recovery points, log start offsets, high watermarks and clean offsets of all logs. Raises `OSError`."""
         for name in OFFSET_CHECKPOINTS:
-            self._noted(name).write(sync=sync)
+            self._updated(name).write(sync=sync)
 
     def write_checkpoint_soon(self, name: str) -> None:
         """Write one of `OFFSET_CHECKPOINTS` in another thread, if an offset in it has changed."""
-        self._noted(name).write_soon()
+        self._updated(name).write_soon()
 
-    def _noted(self, name: str) -> OffsetCheckpoint:
-        """The checkpoint with the offsets of now. A log that has not been opened keeps what was read of it."""
+    def _updated(self, name: str) -> OffsetCheckpoint:
+        """Return the checkpoint with the current offsets. A log that was not opened keeps its row."""
         checkpoint = self._checkpoints[name]
         offset_of = CHECKPOINTED[name]
         for key, log in self.logs.items():
@@ -378,16 +375,15 @@ class LogDirectory:
         return checkpoint
 
     def close(self, *, broker_epoch: int | None = None) -> None:
-        """Flush and close all logs, then attest a clean stop. Raises `KafkaError`, `OSError` if it was none.
+        """Flush and close all logs, then write the marker of a clean stop. Raises `KafkaError`, `OSError` if it cannot.
 
-        A log that cannot be closed keeps no other from it.
-        It is none either as long as a log that was left by an unclean stop has not been opened, and so recovered.
-        `broker_epoch` is the one the broker was registered under; without, the marker names the same as last time.
+        All logs are closed even if one fails. There is no marker while a log that an unclean stop has left was not
+        opened, and so not recovered. `broker_epoch` is written into the marker; None: the epoch of the last marker.
         """
         try:
             failures = _in_threads([partial(attempt, log.close) for log in self.logs.values()])
             self.write_checkpoints(sync=True)
-            # Nobody is left to remove these, and a Kafka would take them for damaged logs.
+            # Nothing else would remove them after the stop, and Kafka would take them for damaged logs.
             _in_threads([partial(self._removal.now, path) for path in self._deleted()])
             if failures:
                 raise failures[0]
@@ -399,7 +395,7 @@ class LogDirectory:
             self.abandon()
 
     def abandon(self) -> None:
-        """Let go of the directory as it is: the next start will recover it."""
+        """Close all files as they are, and unlock the directory. The next start will recover it."""
         for log in self.logs.values():
             log.abandon()
         self.logs.clear()
@@ -408,8 +404,8 @@ class LogDirectory:
             self._lock = None
 
     def unmake(self) -> None:
-        """Let go of the directory, and remove it if `lock()` has made it: for a start that comes to nothing."""
-        if self._missing and self._lock is not None:  # or it is another process's, which was faster
+        """Undo `lock()` after a start that failed: unlock the directory, and remove it if `lock()` has created it."""
+        if self._missing and self._lock is not None:  # without the lock, another process has created it
             self._removal.now(self.path)
         self.abandon()
 
@@ -424,7 +420,7 @@ class LogDirectory:
             raise LogDirectoryError(f"{path} cannot be read: {error}") from error
 
     def _identify(self, node_id: int, cluster_id: str, new_id: Callable[[], str]) -> None:
-        """Check the properties, and write those that are missing."""
+        """Check the properties, and write missing ones."""
         values = self.check_identity(node_id, cluster_id)
         self.cluster_id = cluster_id
         self.directory_id = values.get("directory.id") or new_id()
@@ -439,7 +435,7 @@ class LogDirectory:
             self._disk.write_whole(f"{self.path}/{META_PROPERTIES}", text, sync=True)
 
     def _take_marker(self) -> None:
-        """A directory without logs is clean too. The marker is gone from the disk before anything is written."""
+        """Read and remove the marker of a clean stop, before other writes. A directory without logs is clean, too."""
         path = f"{self.path}/{CLEAN_SHUTDOWN}"
         self.clean = self._disk.exists(path) or not self.found()
         if self._disk.exists(path):

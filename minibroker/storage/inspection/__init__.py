@@ -1,1 +1,1 @@
-"""Reading the files of a log for people: everything that is in them, and every damage."""
+"""Reads the files of a log to show people all of their content, and every damage."""

@@ -1,7 +1,4 @@
-"""A file that is walked over, or read on and on, where much is read and little may be held in memory.
-
-What the bytes mean is not known here: how to walk over batches is the protocol's `walking.py`.
-"""
+"""Reads large files with little memory."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ class BlockReader:
         self._start = 0
 
     def at(self, position: int, size: int) -> memoryview:
-        """The `size` bytes (`BLOCK_BYTES` at most) from `position` on, fewer only at the end. Raises `OSError`."""
+        """Return `size` bytes (`BLOCK_BYTES` at most) from `position` on, fewer only at the end. Raises `OSError`."""
         size = min(size, BLOCK_BYTES, self._size - position)
         if size <= 0:
             return memoryview(b"")
@@ -40,7 +37,7 @@ def walker_of(
     limit: int = NO_LIMIT,
     known: Iterable[tuple[int, int]] = (),
 ) -> BatchWalker:
-    """A walker over the first `size_bytes` of a file; its methods raise `OSError`."""
+    """Return a walker over the first `size_bytes` of a file. Its methods raise `OSError`."""
     return BatchWalker(
         lambda: BlockReader(file, size_bytes).at, size_bytes, next_offset=next_offset, limit=limit, known=known
     )

@@ -1,6 +1,6 @@
-"""Reading index and snapshot files for people: entry by entry, and every one that cannot be right.
+"""Reads index and snapshot files to show people each entry, and every invalid one.
 
-Whether the entries agree with the log is in `index_verification.py`. The formats are drawn in `segment_indexes.py`,
+`index_verification.py` compares the entries with the log. The formats are described in `segment_indexes.py`,
 `producer_state.py` and `aborted_transactions.py`.
 """
 
@@ -16,11 +16,9 @@ from minibroker.protocol.records.walking import BLOCK_BYTES
 from minibroker.storage.files import File
 from minibroker.storage.inspection.file_walking import BlockReader
 from minibroker.storage.inspection.log_inspection import Damage, Note
+from minibroker.storage.producers.aborted_transactions import TRANSACTION_ENTRY, TRANSACTION_INDEX_VERSION
 from minibroker.storage.producers.producer_state import SNAPSHOT_ENTRY, SNAPSHOT_VERSION
 from minibroker.storage.segment_indexes import OffsetIndex, TimeIndex
-
-TRANSACTION_ENTRY = Struct(">hqqqq")
-TRANSACTION_INDEX_VERSION = 0
 
 SNAPSHOT_HEAD = Struct(">hIi")  # version, checksum, number of entries
 SNAPSHOT_CRC_POSITION = 2
@@ -55,7 +53,7 @@ class TransactionEntry(NamedTuple):
 
 
 class ProducerStateEntry(NamedTuple):
-    """An entry of a `.snapshot` file. The batch is the producer's last; -1 and 0 stand for none."""
+    """An entry of a `.snapshot` file. The batch is the producer's last one; -1 and 0 stand for none."""
 
     position: int
     producer_id: int
@@ -73,7 +71,7 @@ AnyEntry = TypeVar("AnyEntry", OffsetEntry, TimeEntry, TransactionEntry)
 
 
 def offset_entries(file: File, base_offset: int) -> Iterator[OffsetEntry | Note | Damage]:
-    """All entries of a `.index` file; offsets and positions must rise. Raises `OSError`."""
+    """Yield all entries of a `.index` file. Offsets and positions must increase. Raises `OSError`."""
     used = _used_bytes(file, OffsetIndex.ENTRY)
     found = (
         OffsetEntry(at, base_offset + offset, where) for at, (offset, where) in _entries(file, OffsetIndex.ENTRY, used)
@@ -89,7 +87,7 @@ def offset_entries(file: File, base_offset: int) -> Iterator[OffsetEntry | Note 
 
 
 def time_entries(file: File, base_offset: int) -> Iterator[TimeEntry | Note | Damage]:
-    """All entries of a `.timeindex` file; timestamps must rise and offsets not fall. Raises `OSError`."""
+    """Yield all entries of a `.timeindex` file. Timestamps must increase and offsets not decrease. Raises `OSError`."""
     used = _used_bytes(file, TimeIndex.ENTRY)
     found = (
         TimeEntry(at, timestamp, base_offset + offset)
@@ -106,7 +104,7 @@ def time_entries(file: File, base_offset: int) -> Iterator[TimeEntry | Note | Da
 
 
 def transaction_entries(file: File) -> Iterator[TransactionEntry | Note | Damage]:
-    """All entries of a `.txnindex` file; last offsets must rise. Raises `OSError`."""
+    """Yield all entries of a `.txnindex` file. Last offsets must increase. Raises `OSError`."""
     used = _used_bytes(file, TRANSACTION_ENTRY)
     found = (TransactionEntry(at, *fields) for at, fields in _entries(file, TRANSACTION_ENTRY, used))
     before = TransactionEntry(0, TRANSACTION_INDEX_VERSION, -1, -1, -1, -1)
@@ -129,7 +127,7 @@ def _transaction_problem(entry: TransactionEntry, last: TransactionEntry | None)
 
 
 def snapshot_entries(file: File) -> Iterator[ProducerStateEntry | Note | Damage]:
-    """All entries of a `.snapshot` file, also of one whose checksum is wrong. Raises `OSError`."""
+    """Yield all entries of a `.snapshot` file, even if its checksum is wrong. Raises `OSError`."""
     size = file.size_bytes()
     head = file.read(0, SNAPSHOT_HEAD.size)
     if len(head) < SNAPSHOT_HEAD.size:
@@ -150,7 +148,7 @@ def snapshot_entries(file: File) -> Iterator[ProducerStateEntry | Note | Damage]
 
 
 def sound_entries(entries: Iterable[object], kind: type[AnyEntry]) -> Iterator[AnyEntry]:
-    """The entries of `kind` in what one of the functions above gives, but for those it calls damaged."""
+    """Yield the entries of `kind` from one of the functions above, without the damaged ones."""
     held: AnyEntry | None = None
     for each in entries:
         if isinstance(each, Damage) and held is not None and each.position == held.position:
@@ -166,9 +164,9 @@ def sound_entries(entries: Iterable[object], kind: type[AnyEntry]) -> Iterator[A
 def _judged(
     entries: Iterator[AnyEntry], before: AnyEntry, follows: Callable[[AnyEntry, AnyEntry], bool]
 ) -> Iterator[tuple[AnyEntry, AnyEntry | None]]:
-    """Yield each entry, with the last good one before it if it is out of order, and else with None.
+    """Yield each entry, with the last good entry before it if it is out of order, else with None.
 
-    Its two successors show an entry that is too large: otherwise both of them would be called too small.
+    An entry that is larger than both successors is too large; otherwise the successors would be reported as too small.
     """
     last = before
     window = list(islice(entries, 3))
@@ -192,7 +190,7 @@ def _crc_from(file: File, position: int, end: int) -> int:
 
 
 def _entries(file: File, entry: Struct, end: int, position: int = 0) -> Iterator[tuple[int, tuple[Any, ...]]]:
-    """(position, fields) of each whole entry up to `end`."""
+    """Yield (position, fields) of each whole entry up to `end`."""
     reader = BlockReader(file, end)
     while len(data := reader.at(position, entry.size)) == entry.size:
         yield position, entry.unpack(data)
@@ -200,7 +198,7 @@ def _entries(file: File, entry: Struct, end: int, position: int = 0) -> Iterator
 
 
 def _used_bytes(file: File, entry: Struct) -> int:
-    """How much of the file are whole entries, without the zeros that a broker keeps behind them while it appends."""
+    """Return the size of all entries, without the zeros that a broker keeps behind them while it appends."""
     size = end = file.size_bytes()
     while end:
         start = max(0, end - BLOCK_BYTES)
@@ -212,10 +210,11 @@ def _used_bytes(file: File, entry: Struct) -> int:
 
 
 def _rest(file: File, position: int, entry: Struct) -> Iterator[Note | Damage]:
-    """Yield what there is to say of the bytes behind the last entry."""
+    """Report the bytes behind the last entry."""
     left = file.size_bytes() - position
     if left >= entry.size:
-        yield Note(file.path, position, None, f"{left} bytes of zeros, as a broker leaves them that was not stopped")
+        text = f"{left} bytes of zeros, which a broker leaves while it runs and after an unclean stop"
+        yield Note(file.path, position, None, text)
     if left % entry.size:
         expected, found = f"a multiple of {entry.size} bytes", f"{position + left}"
         yield Damage(file.path, position + left - left % entry.size, left % entry.size, None, expected, found)

@@ -1,7 +1,7 @@
-"""Holding the indexes of a segment against its `.log` file.
+"""Compares the indexes of a segment with its `.log` file.
 
-Each check takes the batches in the order of the log, together with what `log_inspection.py` found to be damaged: what
-is said of damaged bytes cannot be judged. What an index says of itself is judged in `index_inspection.py`.
+Each check gets the batches in the order of the log, and the damage that `log_inspection.py` has found, as entries for
+damaged bytes cannot be checked. `index_inspection.py` checks an index by itself.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from minibroker.storage.inspection.index_inspection import (
 )
 from minibroker.storage.inspection.log_inspection import Damage
 
-# A control batch holds one record of some bytes; one that is larger is not looked into.
+# A control batch contains one small record. A larger batch is not read.
 MAX_CONTROL_BATCH_BYTES = 1 << 16
 
 
 class Check(Protocol):
-    """One file beside a log. `damage` is called in between for damaged bytes of the log, `end` once, with its size."""
+    """The check of one index. Call `batch` and `damage` in the order of the log, then `end` with the log's size."""
 
     def batch(self, found: FoundBatch) -> Iterable[Damage]: ...
 
@@ -38,7 +38,7 @@ class Check(Protocol):
 
 
 class _Entries(Generic[AnyEntry]):
-    """The sound entries of an index, one of them at hand."""
+    """The sound entries of an index. `next` is the next one, None at the end."""
 
     def __init__(self, path: str, entries: Iterable[object], kind: type[AnyEntry]) -> None:
         self.path = path
@@ -118,7 +118,7 @@ class TimeIndexCheck(_Entries[TimeEntry]):
 
 
 class TransactionIndexCheck(_Entries[TransactionEntry]):
-    """Each marker that aborts a transaction has its entry; an entry may have outlived its marker (compaction)."""
+    """Each abort marker has its entry. Compaction may have left an entry without a marker."""
 
     def __init__(self, log: File, path: str, entries: Iterable[object]) -> None:
         super().__init__(path, entries, TransactionEntry)
@@ -144,10 +144,10 @@ class TransactionIndexCheck(_Entries[TransactionEntry]):
             records = records_of(self._log.read(found.position, found.header.size_bytes))
             return any(control_type(record.key) == ControlType.ABORT for record in records)
         except KafkaError:
-            return False  # which is said where the records are read
+            return False  # reported where the records are read
 
     def damage(self, damage: Damage) -> None:
-        """Nothing follows: each marker is judged by itself."""
+        """Do nothing: each marker is checked by itself."""
 
     def end(self, size_bytes: int) -> Iterator[Damage]:
         return iter(())

@@ -1,8 +1,4 @@
-"""A file of a log directory for people: what kind it is by its name, and everything that is in it, in order.
-
-How each kind is read is in `log_inspection.py`, `index_inspection.py` and `text_inspection.py`; this knows which files
-belong together.
-"""
+"""A file of a log directory for people: its kind, which follows from its name, and its content, in order."""
 
 from __future__ import annotations
 
@@ -15,6 +11,7 @@ from typing import NamedTuple
 
 from minibroker.protocol.records.walking import FoundBatch
 from minibroker.storage.checkpoints.checkpoint_texts import (
+    CLEANER_OFFSET_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     META_PROPERTIES,
@@ -64,7 +61,6 @@ from minibroker.storage.names import (
     topic_partition_of,
 )
 
-CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 METADATA_TOPIC = "__cluster_metadata"
 METADATA_SNAPSHOT_SUFFIX = ".checkpoint"
 MAX_EPOCHS_BYTES = 16 << 20
@@ -101,7 +97,7 @@ _BY_NAME = {
     RECOVERY_POINT_CHECKPOINT: Kind.OFFSETS,
     LOG_START_OFFSET_CHECKPOINT: Kind.OFFSETS,
     REPLICATION_OFFSET_CHECKPOINT: Kind.OFFSETS,
-    CLEANER_CHECKPOINT: Kind.OFFSETS,
+    CLEANER_OFFSET_CHECKPOINT: Kind.OFFSETS,
     PARTITION_METADATA: Kind.PARTITION_METADATA,
     META_PROPERTIES: Kind.META_PROPERTIES,
 }
@@ -111,7 +107,7 @@ Item = FoundBatch | FoundRecord | Entry | Line | Note | Damage
 
 
 class InspectedFile(NamedTuple):
-    """One file. `base_offset` is the one that it is named by, None if it is named by none."""
+    """A file. `base_offset` is the offset in its name, None if there is none."""
 
     path: str
     kind: Kind
@@ -119,7 +115,7 @@ class InspectedFile(NamedTuple):
 
     @property
     def topic(self) -> str | None:
-        """The topic whose log the file's directory holds; None if that is not known."""
+        """The topic of the log that the file belongs to, None if it is unknown."""
         if self.kind is Kind.METADATA_SNAPSHOT:
             return METADATA_TOPIC
         found = topic_partition_of(os.path.basename(os.path.dirname(os.path.abspath(self.path))))
@@ -127,19 +123,19 @@ class InspectedFile(NamedTuple):
 
     @property
     def has_kafkas_name(self) -> bool:
-        """Whether no other program would give a file this name: with a segment's suffix, it needs an offset too."""
+        """Whether the name is surely Kafka's: a name with a segment's suffix must also contain an offset."""
         return self.base_offset is not None or self.kind not in (*_WITH_LOG, Kind.PRODUCER_SNAPSHOT)
 
     def beside(self, suffix: str) -> str:
-        """The file of the same segment with another suffix."""
+        """Return the path of the same segment's file with another suffix."""
         directory, name = os.path.split(self.path)
         match = _NAME.fullmatch(name)
-        assert match is not None  # as it has a suffix, by which its kind is known
+        assert match is not None  # its kind is known by its suffix
         return os.path.join(directory, f"{match['stem']}{suffix}{match['state'] or ''}")
 
 
 def inspected_file(path: str) -> InspectedFile | None:
-    """Return the kind of the file of this name, and its offset; None if nothing of it can be shown."""
+    """Return the file with its kind and offset by its name, None if it is of no kind that can be shown."""
     name = os.path.basename(path)
     if name in _BY_NAME:
         return InspectedFile(path, _BY_NAME[name], None)
@@ -149,21 +145,21 @@ def inspected_file(path: str) -> InspectedFile | None:
 
 
 class Options(NamedTuple):
-    """Options of an inspection: whether to show the `records` of each batch, and whether to `verify`.
+    """Options of an inspection: show the `records` of each batch, and `verify`.
 
-    To verify a `.log` file is to compare all indexes beside it with it, and its leader epochs with their checkpoint.
-    The indexes in `told` are left out of it, as their contents are shown too.
+    To verify a `.log` file means to compare it with all its indexes, and its leader epochs with their checkpoint. The
+    indexes in `shown` are left out, as they are shown themselves.
     """
 
     records: bool = True
     verify: bool = False
-    told: frozenset[str] = frozenset()
+    shown: frozenset[str] = frozenset()
 
 
 def contents(disk: Disk, inspected: InspectedFile, options: Options) -> Iterator[Item]:
-    """All that is in the file, and every damage of it.
+    """Yield the content of a file, and every damage.
 
-    What cannot be read because the disk fails is a damage too. Raises `OSError` if the file cannot be opened.
+    A read error is also reported as damage. Raises `OSError` if the file cannot be opened.
     """
     file = disk.open_to_read(inspected.path)
     try:
@@ -178,18 +174,18 @@ def _contents(disk: Disk, file: File, inspected: InspectedFile, options: Options
     if kind is Kind.METADATA_SNAPSHOT or (kind is Kind.LOG and not options.verify):
         yield from _log(disk, file, inspected, [], options)
     elif kind is Kind.LOG:
-        beside = [each for each in _indexes_beside(disk, inspected) if each[0].path not in options.told]
+        beside = [each for each in _indexes_beside(disk, inspected) if each[0].path not in options.shown]
         for index, of_index in beside:
             yield from (each for each in _entries(index, of_index) if isinstance(each, Damage))
         yield from _log(disk, file, inspected, [_check(file, *each) for each in beside], options)
     else:
         yield from _entries(file, inspected)
         if options.verify and kind in _WITH_LOG:
-            yield from _held_against_log(disk, file, inspected)
+            yield from _compared_with_log(disk, file, inspected)
 
 
-def _held_against_log(disk: Disk, file: File, inspected: InspectedFile) -> Iterator[Damage]:
-    """Yield what is wrong with an index by its log, if that is there."""
+def _compared_with_log(disk: Disk, file: File, inspected: InspectedFile) -> Iterator[Damage]:
+    """Compare an index with its log, if that exists. Yield the damage."""
     path = inspected.beside(LOG_SUFFIX)
     with suppress(FileNotFoundError):
         log = disk.open_to_read(path)
@@ -243,7 +239,7 @@ def _log(
 
 
 def _known(disk: Disk, inspected: InspectedFile) -> Iterator[tuple[int, int]]:
-    """(last offset, position) of the batches that the offset index knows."""
+    """Yield (last offset, position) of the batches that are in the offset index."""
     with suppress(FileNotFoundError):
         index = disk.open_to_read(inspected.beside(INDEX_SUFFIX))
         for entry in sound_entries(offset_entries(index, inspected.base_offset or 0), OffsetEntry):
@@ -251,7 +247,7 @@ def _known(disk: Disk, inspected: InspectedFile) -> Iterator[tuple[int, int]]:
 
 
 def _next_base_offset(disk: Disk, inspected: InspectedFile) -> int | None:
-    """Where the next segment begins; None if this is the last one, or one that is on its way out or in."""
+    """Return the next segment's base offset; None if this is the last segment, or one being deleted or swapped in."""
     directory, name = os.path.split(inspected.path)
     base_offset = inspected.base_offset
     if base_offset is None or not name.endswith(LOG_SUFFIX):
@@ -277,7 +273,7 @@ def _check(log: File, file: File, inspected: InspectedFile) -> Check:
 
 
 def _epochs_beside(disk: Disk, inspected: InspectedFile) -> LeaderEpochs | None:
-    """The leader epochs of the log; None if they are not known, of which the checkpoint's own dump says why."""
+    """Return the leader epochs of the log, None if they cannot be read; showing the checkpoint itself reports why."""
     path = os.path.join(os.path.dirname(inspected.path), LEADER_EPOCH_CHECKPOINT)
     with suppress(FileNotFoundError, MalformedCheckpoint):
         return LeaderEpochs(epochs_from_text(disk.open_to_read(path).read(0, MAX_EPOCHS_BYTES)))

@@ -1,7 +1,4 @@
-"""The records of one batch for people: where each begins, and how far they can be read in a batch that is damaged.
-
-Finding the batches is the business of `log_inspection.py`; what records mean is not known here.
-"""
+"""The records of a batch for people, with their positions. A damaged batch is read as far as possible."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from minibroker.storage.inspection.log_inspection import Damage, Note
 
 
 class FoundRecord(NamedTuple):
-    """A record and where it begins: in the file or, if `is_decompressed`, in the decompressed records of its batch."""
+    """A record and its position: in the file or, if `is_decompressed`, in the decompressed records of its batch."""
 
     position: int
     size_bytes: int
@@ -31,7 +28,7 @@ class FoundRecord(NamedTuple):
 
 
 def records_in(file: File, found: FoundBatch) -> Iterator[FoundRecord | Note | Damage]:
-    """The records of a batch, and what keeps the rest of them from being read. Raises `OSError`."""
+    """Yield the records of a batch, and the damage that makes the rest unreadable. Raises `OSError`."""
     header = found.header
     if header.record_count == 0:
         return
@@ -54,7 +51,7 @@ def records_in(file: File, found: FoundBatch) -> Iterator[FoundRecord | Note | D
 
 
 def _messages(file: File, found: FoundBatch) -> Iterator[FoundRecord | Damage]:
-    """The record that a message of format 0 or 1 is, or those in a wrapper."""
+    """Yield the record of a message of format 0 or 1, or those in a wrapper."""
     try:
         data = file.read(found.position, found.header.size_bytes)
         wrapper, _ = read_message(data)

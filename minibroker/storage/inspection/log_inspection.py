@@ -1,8 +1,7 @@
-"""Reading a `.log` file for people: every batch as it lies there, every damage, and on with the next sound batch.
+"""Reads a `.log` file to show people every batch and every damage. Behind damage it goes on with the next sound batch.
 
-Nothing is changed, and little is believed: where `batch_scanning.py` stops at the first byte that cannot be, this goes
-on to the end of the file, as the protocol's `walking.py` does. What other files say of the log is compared in
-`index_verification.py`.
+`batch_scanning.py` stops at the first invalid byte, but this goes on to the end of the file, by the protocol's
+`walking.py`. `index_verification.py` compares the log with its indexes.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from minibroker.storage.segment_indexes import MAX_RELATIVE_OFFSET
 
 
 class Damage(NamedTuple):
-    """Bytes that cannot be right: where, what should be there and what is.
+    """Invalid bytes: where they are, what was expected and what was found.
 
-    `size_bytes` were passed over, 0 if what is broken could be read all the same; `offset` is that of the first record
-    concerned, as far as it is known.
+    `size_bytes` were skipped, 0 if the damaged part could be read nevertheless; `offset` is that of the first record
+    concerned, None if it is unknown.
     """
 
     path: str
@@ -35,7 +34,7 @@ class Damage(NamedTuple):
 
 
 class Note(NamedTuple):
-    """Something to know that is no damage."""
+    """A remark that is not about damage."""
 
     path: str
     position: int
@@ -47,11 +46,11 @@ Finding = FoundBatch | Note | Damage
 
 
 class LogInspection:
-    """One `.log` file, from its start to its end.
+    """A `.log` file from its start to its end.
 
-    `base_offset` is the segment's (None if the file's name does not say it), `end_offset` the next segment's (None if
-    there is none), `known` the (last offset, position) of batches by the index, ascending; a wrong one does no harm.
-    `epochs` says which leader epoch each batch should bear; without, they must only not fall.
+    `base_offset` is the segment's (None if the file's name has none), `end_offset` the next segment's (None if there is
+    none), `known` the (last offset, position) of batches in the index, ascending; wrong entries do no harm. `epochs`
+    are the leader epochs that the batches should have; without them, the epochs must only not decrease.
     """
 
     def __init__(
@@ -77,7 +76,7 @@ class LogInspection:
         self._is_certain = base_offset is not None  # the next offset is known, not only bounded from below
 
     def findings(self) -> Iterator[Finding]:
-        """All batches, in the order of their positions, and what is to be said of the bytes. Raises `OSError`."""
+        """Yield all batches, in the order of their positions, with notes and damage. Raises `OSError`."""
         position, walker = 0, self._walker
         while position < walker.size_bytes:
             step = walker.step(position)
@@ -92,7 +91,7 @@ class LogInspection:
             position += step.header.size_bytes
 
     def _judged(self, found: FoundBatch) -> Iterator[Note | Damage]:
-        """Yield what is wrong with a batch whose extent is known, and note what is expected of the next one."""
+        """Check a batch whose size is known, and set what the next one must be."""
         header, expected = found.header, self._walker.next_offset
         if not found.is_sound:
             self._is_certain = False
@@ -114,7 +113,7 @@ class LogInspection:
             yield from self._judged_epoch(found, following)
 
     def _is_misplaced(self, header: BatchHeader, following: BatchHeader | None) -> bool:
-        """Whether the base offset, which no checksum covers, contradicts what is before or behind."""
+        """Return whether the base offset, which no checksum covers, contradicts the batch before or behind."""
         if header.last_offset_delta < 0 or not self._walker.is_in_range(header):
             return True
         expected = self._walker.next_offset
@@ -122,7 +121,7 @@ class LogInspection:
         return gap and following is not None and expected <= following.base_offset <= header.last_offset
 
     def _judged_epoch(self, found: FoundBatch, following: BatchHeader | None) -> Iterator[Damage]:
-        """No checksum covers the leader epoch either."""
+        """Check the leader epoch, which no checksum covers, either."""
         epoch, offset = found.header.partition_leader_epoch, found.header.base_offset
         expected = self._epoch_expected(offset, epoch, following)
         if expected:
@@ -131,7 +130,7 @@ class LogInspection:
             self._epoch = epoch
 
     def _epoch_expected(self, offset: int, epoch: int, following: BatchHeader | None) -> str | None:
-        """Return what the epoch should be, or None if it can be what it is."""
+        """Return what the epoch should be, None if it may be right."""
         known = self._epochs.epoch_at(offset)
         if known >= 0:
             return None if epoch == known else f"leader epoch {known}, which {LEADER_EPOCH_CHECKPOINT} says"
@@ -140,7 +139,7 @@ class LogInspection:
         return f"a leader epoch of at least {self._epoch}" if epoch < self._epoch else None
 
     def _following(self, found: FoundBatch) -> BatchHeader | None:
-        """The header behind the batch, if there is one of format 2 that can be."""
+        """Return the header behind the batch, None unless it is a plausible one of format 2."""
         header = self._walker.header_at(found.position + found.header.size_bytes)
         return header if header is not None and header.magic == MAGIC else None
 

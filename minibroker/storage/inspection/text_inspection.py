@@ -1,7 +1,4 @@
-"""Reading Kafka's small text files for people: line by line, and every line that cannot be.
-
-What the lines mean to the broker is in `checkpoint_texts.py`, which takes a file whole or not at all.
-"""
+"""Reads Kafka's small text files to show people each line, and every invalid one."""
 
 from __future__ import annotations
 
@@ -23,14 +20,14 @@ OFFSET_COLUMNS = ("topic", "partition", "offset")
 
 
 class Line(NamedTuple):
-    """One line of a text file. `fields` are its parts by name, numbers as far as they should be."""
+    """A line of a text file. `fields` are its parts by name; those in `NUMBERS` are int."""
 
     position: int
     fields: dict[str, str | int]
 
 
 def checkpoint_lines(file: File, columns: tuple[str, ...]) -> Iterator[Line | Damage]:
-    """The rows of a checkpoint: `EPOCH_COLUMNS` or `OFFSET_COLUMNS`; an empty file has none. Raises `OSError`."""
+    """Yield the rows of a checkpoint with these columns. An empty file has none. Raises `OSError`."""
     if file.size_bytes() == 0:
         return
     lines = _lines(file)
@@ -71,7 +68,7 @@ def _row(file: File, position: int, text: str, columns: tuple[str, ...]) -> Line
 
 
 def property_lines(file: File, separator: str, required: tuple[str, ...]) -> Iterator[Line | Damage]:
-    """The key and value of each line, as `meta.properties` ("=") and `partition.metadata` (": ") have them.
+    """Yield the key and value of each line of `meta.properties` ("=") or `partition.metadata` (": ").
 
     Raises `OSError`.
     """
@@ -94,14 +91,14 @@ def _shown(text: str) -> str:
 
 
 def _lines(file: File) -> Iterator[tuple[int, str]]:
-    """(position, text) of each line; one that is too long is cut, what is no UTF-8 becomes escapes."""
+    """Yield (position, text) of each line. Long lines are cut, and bytes that are not UTF-8 become escapes."""
     position, end = 0, file.size_bytes()
     reader = BlockReader(file, end)
     while piece := reader.at(position, MAX_LINE_BYTES):
         line, newline, _ = piece.tobytes().partition(b"\n")
         yield position, line.decode(errors="backslashreplace")
         position += len(line)
-        while not newline and (piece := reader.at(position, BLOCK_BYTES)):  # pass over the rest of the line
+        while not newline and (piece := reader.at(position, BLOCK_BYTES)):  # skip the rest of the line
             rest, newline, _ = piece.tobytes().partition(b"\n")
             position += len(rest)
         position += 1

@@ -1,1 +1,1 @@
-"""What a log knows of its producers: their states and snapshots, and how their transactions ended."""
+"""The producers of a log: their states, snapshots of these, and how their transactions ended."""

@@ -1,14 +1,14 @@
-"""The aborted transactions of one log, which readers of committed records skip, from its `.txnindex` files.
+"""The aborted transactions of a log, which readers with read_committed skip, and their `.txnindex` files.
 
-They are read when the log is opened; there is one file a segment, of the transactions whose abort markers lie in it.
-Nothing in the log says that such a file is missing or has lost entries, but for its markers, which would all have to be
-read: so `aborted-transactions-checkpoint` notes of each segment how many there are.
+A segment's file lists the transactions whose abort markers are in the segment. All files are read when the log is
+opened. A missing file or entry could only be noticed by reading all markers of the log, so
+`aborted-transactions-checkpoint` has the number of entries of each segment.
 
     byte  size  field of an entry, 34 bytes
        0     2  version                  0
        2     8  producer id
       10     8  first offset of the transaction
-      18     8  last offset, that of the marker which aborted it
+      18     8  last offset, that of the abort marker
       26     8  last stable offset when it was aborted
 """
 
@@ -37,11 +37,11 @@ logger = logging.getLogger(__name__)
 TRANSACTION_INDEX_VERSION = 0
 TRANSACTION_ENTRY = Struct(">hqqqq")
 
-Counts = dict[int, tuple[int, int]]  # by base offset: how many aborted transactions, and the CRC-32C of their entries
+Counts = dict[int, tuple[int, int]]  # by base offset: (number of aborted transactions, CRC-32C of their entries)
 
 
 class AbortedTransaction(NamedTuple):
-    """A transaction whose records no committed reader sees."""
+    """An aborted transaction. Readers with read_committed skip its records."""
 
     producer_id: int
     first_offset: int
@@ -50,38 +50,38 @@ class AbortedTransaction(NamedTuple):
 
 
 def transactions_bytes(transactions: Iterable[AbortedTransaction]) -> bytes:
-    """The content of a `.txnindex` file."""
+    """Return the content of a `.txnindex` file."""
     return b"".join(TRANSACTION_ENTRY.pack(TRANSACTION_INDEX_VERSION, *transaction) for transaction in transactions)
 
 
 def transactions_from_bytes(data: bytes) -> list[AbortedTransaction]:
-    """The transactions in a `.txnindex` file. Raises `CorruptIndex`."""
+    """Parse a `.txnindex` file. Raises `CorruptIndex`."""
     if len(data) % TRANSACTION_ENTRY.size:
         raise CorruptIndex(f"its size is {len(data)}, not a multiple of {TRANSACTION_ENTRY.size}")
     found = []
     for version, *fields in TRANSACTION_ENTRY.iter_unpack(data):
         if version != TRANSACTION_INDEX_VERSION or min(fields) < 0 or fields[1] > fields[2]:
-            raise CorruptIndex(f"an entry of version {version} that cannot be: {fields}")
+            raise CorruptIndex(f"an invalid entry of version {version}: {fields}")
         found.append(AbortedTransaction(*fields))
     return found
 
 
 class AbortedTransactions:
-    """Aborted transactions in the order of the markers that ended them. All methods that write raise `OSError`."""
+    """Aborted transactions in the order of their markers. All methods that write raise `OSError`."""
 
     __slots__ = ("_behind", "_counts", "_disk", "_known", "_last_offsets", "_unsynced", "_written")
 
     def __init__(
         self, disk: Disk, transactions: Iterable[AbortedTransaction] = (), counts: Mapping[int, tuple[int, int]] = {}
     ) -> None:
-        """`counts` are those that the checkpoint has."""
+        """Take the transactions of all index files, and the counts of the checkpoint."""
         self._disk = disk
         self._counts: Counts = dict(counts)
         self._written: Counts = dict(counts)
         self._known = list(transactions)
         self._last_offsets = [transaction.last_offset for transaction in self._known]
         self._unsynced: set[str] = set()
-        self._behind: str | None = None  # the path of the segment whose file lacks the last entries
+        self._behind: str | None = None  # the path, without suffix, of the segment whose file lacks the last entries
 
     def between(self, start_offset: int, end_offset: int) -> Sequence[AbortedTransaction]:
         """Return the aborted transactions that may have records from `start_offset` on and below `end_offset`."""
@@ -92,14 +92,13 @@ class AbortedTransactions:
             if transaction.first_offset < end_offset:
                 found.append(transaction)
             if transaction.last_stable_offset >= end_offset:
-                break  # all that end later have begun later
+                break  # all that ended later also began later
         return found
 
     def add(self, segment_path: str, transaction: AbortedTransaction) -> None:
-        """Note one whose marker has been appended to the segment being written to, with this path (without suffix).
+        """Add a transaction whose marker was appended to the active segment, which has this path (without suffix).
 
-        What the disk fails with is only logged: the marker is in the log, where recovery finds it, and `catch_up` tries
-        again.
+        An OSError is only logged: recovery finds the marker in the log, and `catch_up` writes the entry again.
         """
         self._known.append(transaction)
         self._last_offsets.append(transaction.last_offset)
@@ -110,7 +109,7 @@ class AbortedTransactions:
             logger.warning("%s%s cannot be written to: %s", segment_path, TRANSACTION_INDEX_SUFFIX, error)
 
     def replace(self, segment_path: str, transactions: Sequence[AbortedTransaction]) -> None:
-        """Put these, which were found in the newest segment so far, in place of what its file says."""
+        """Set the transactions of the newest segment, as recovery has found them, and rewrite its file."""
         path = segment_path + TRANSACTION_INDEX_SUFFIX
         self._disk.remove(path)
         for transaction in transactions:
@@ -122,7 +121,7 @@ class AbortedTransactions:
         self.count(_base_offset(segment_path))
 
     def catch_up(self) -> None:
-        """Write what could not be written: before the next segment begins, and before a flush."""
+        """Write entries that could not be written. Called before a flush, and before a new segment begins."""
         if self._behind is None:
             return
         file = self._disk.open(self._behind + TRANSACTION_INDEX_SUFFIX, create=True)
@@ -133,7 +132,7 @@ class AbortedTransactions:
                 file.write(written * TRANSACTION_ENTRY.size, transactions_bytes(self._known[first:]))
             except OSError:
                 with suppress(OSError):
-                    file.truncate(written * TRANSACTION_ENTRY.size)  # somebody may read the file meanwhile
+                    file.truncate(written * TRANSACTION_ENTRY.size)  # others may read the file
                 raise
         finally:
             file.close()
@@ -141,7 +140,7 @@ class AbortedTransactions:
         self._behind = None
 
     def count(self, base_offset: int) -> None:
-        """Note how many there are in the newest segment, as it ends, or the log is closed."""
+        """Update the count of the newest segment, when it ends or the log is closed."""
         first = bisect_left(self._last_offsets, base_offset)
         data = transactions_bytes(self._known[first:])
         if data:
@@ -150,7 +149,7 @@ class AbortedTransactions:
             self._counts.pop(base_offset, None)
 
     def write_counts(self, directory: str, base_offsets: Iterable[int]) -> None:
-        """Write the checkpoint for the log's segments, which have these base offsets, if it is no longer up to date."""
+        """Write the checkpoint for the segments with these base offsets, if it has changed."""
         self._counts = {offset: self._counts[offset] for offset in base_offsets if offset in self._counts}
         if self._counts != self._written:
             path = f"{directory}/{ABORTED_TRANSACTIONS_CHECKPOINT}"
@@ -158,9 +157,9 @@ class AbortedTransactions:
             self._written = dict(self._counts)
 
     def renew(self, start_offset: int, end_offset: int, transactions: Sequence[AbortedTransaction]) -> None:
-        """Let these stand for all whose markers lie from `start_offset` on and before `end_offset`.
+        """Replace the transactions whose markers lie from `start_offset` on and below `end_offset`.
 
-        They are what compaction has left there, and it has written the file.
+        The new ones are what compaction has kept. It has written their file.
         """
         changed = slice(bisect_left(self._last_offsets, start_offset), bisect_left(self._last_offsets, end_offset))
         self._known[changed] = transactions
@@ -173,15 +172,15 @@ class AbortedTransactions:
             self._counts[start_offset] = len(transactions), crc32c(data)
 
     def unsynced_paths(self) -> list[str]:
-        """The paths of the files that may not be on the disk itself."""
+        """Return the paths of the files that may not be synced."""
         return sorted(self._unsynced)
 
-    def note_synced(self) -> None:
-        """The caller sees to the sync of what `unsynced_paths` gave."""
+    def mark_synced(self) -> None:
+        """Mark the files as synced. The caller syncs what `unsynced_paths` has returned."""
         self._unsynced.clear()
 
     def remove_before(self, offset: int) -> None:
-        """Forget those whose markers lie before `offset`, as their segments are gone."""
+        """Remove the transactions whose markers lie before `offset`, as their segments were deleted."""
         gone = bisect_left(self._last_offsets, offset)
         del self._known[:gone], self._last_offsets[:gone]
         self._unsynced = {path for path in self._unsynced if _base_offset(path) >= offset}
@@ -189,7 +188,7 @@ class AbortedTransactions:
             self._behind = None
 
     def truncate(self, segment_path: str, end_offset: int) -> None:
-        """Forget those whose markers are cut off: the log now ends there, in the segment with this path."""
+        """Remove the transactions whose markers were truncated. The log now ends in the segment with this path."""
         kept = bisect_left(self._last_offsets, end_offset)
         if kept == len(self._known):
             return
@@ -213,14 +212,14 @@ def read_counts(disk: Disk, directory: str) -> Counts:
     try:
         return aborted_counts_from_text(disk.read_whole(path))
     except MalformedCheckpoint as error:
-        logger.warning("%s is malformed, and made anew: %s", path, error)
+        logger.warning("%s is malformed, and is rebuilt: %s", path, error)
         return {}
 
 
 def read_index(disk: Disk, path: str, end_offset: int, expected: tuple[int, int] | None) -> list[AbortedTransaction]:
-    """The transactions in the file of a segment that ends at `end_offset`; its path is given without suffix.
+    """Read the transactions of a segment that ends at `end_offset`. `path` has no suffix.
 
-    There may be more than were `expected`, as counted last. Raises `OSError`, and `CorruptIndex` also if it is missing.
+    There may be more than `expected`, the last count. Raises `OSError`, and `CorruptIndex`, also for a missing file.
     """
     try:
         data = disk.read_whole(path + TRANSACTION_INDEX_SUFFIX)
@@ -229,16 +228,16 @@ def read_index(disk: Disk, path: str, end_offset: int, expected: tuple[int, int]
     if expected is not None:
         count, crc = expected
         if crc32c(data[: count * TRANSACTION_ENTRY.size]) != crc:
-            raise CorruptIndex(f"it does not have the {count} entries that it had")
+            raise CorruptIndex(f"it no longer has its {count} entries")
     found = transactions_from_bytes(data)
     last_offsets = [transaction.last_offset for transaction in found]
     if last_offsets != sorted(set(last_offsets)):
         raise CorruptIndex("its entries do not increase")
     if found and not _base_offset(path) <= last_offsets[0] <= last_offsets[-1] < end_offset:
-        raise CorruptIndex("an entry is about a marker in another segment")
+        raise CorruptIndex("an entry belongs to a marker in another segment")
     return found
 
 
 def _base_offset(path: str) -> int:
-    """The base offset of a segment, by the path of its transaction index, or of its files without suffix."""
+    """Return a segment's base offset by the path of its transaction index, or by its path without suffix."""
     return int(path.rsplit("/", 1)[1][:OFFSET_DIGITS])

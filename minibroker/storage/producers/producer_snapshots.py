@@ -1,7 +1,4 @@
-"""The `.snapshot` files of one log's producer states: which there are, taking one, starting from the best one.
-
-What a state is and when it changes is `producer_state.py`'s business. A snapshot's name is the offset it was taken at.
-"""
+"""The `.snapshot` files of a log's producer states. A snapshot's name is the offset at which it was taken."""
 
 from __future__ import annotations
 
@@ -32,9 +29,9 @@ class ProducerSnapshots:
         self._unsynced: set[int] = set()
 
     def take(self, states: ProducerStates, start_offset: int, *, sync: bool = True) -> bool:
-        """Write the state down, unless there is a snapshot of its offset, or the log only begins there; whether it did.
+        """Write a snapshot, unless there is one of this offset, or the log begins there. Return whether it was written.
 
-        Without `sync` the next flush need not sync it: its checksum tells a start that a power cut has spoilt it.
+        Without `sync`, the next flush need not sync it: a start recognises a damaged snapshot by its checksum.
         """
         if states.end_offset <= start_offset or states.end_offset in self._offsets:
             return False
@@ -45,13 +42,13 @@ class ProducerSnapshots:
         return True
 
     def load(self, states: ProducerStates, start_offset: int, end_offset: int) -> None:
-        """Set `states` to the newest good snapshot at or before `end_offset`, or to nothing at `start_offset`."""
+        """Load the newest sound snapshot at or before `end_offset` into `states`, or clear them at `start_offset`."""
         for offset in reversed([offset for offset in self._offsets if start_offset <= offset <= end_offset]):
             try:
                 states.load(self._disk.read_whole(self._path(offset)), offset)
                 return
             except CorruptSnapshot as error:
-                logger.warning("%s is of no use, the log is read instead: %s", self._path(offset), error)
+                logger.warning("%s is damaged, the log is read instead: %s", self._path(offset), error)
                 self.remove([offset])
         states.clear(start_offset)
 
@@ -63,36 +60,36 @@ class ProducerSnapshots:
             self._unsynced.discard(offset)
 
     def remove_after(self, offset: int) -> None:
-        """Remove the snapshots of a future that was cut off."""
+        """Remove the snapshots behind `offset`, where the log was truncated."""
         self.remove([other for other in self._offsets if other > offset])
 
     def remove_before(self, offset: int) -> None:
-        """Remove the snapshots of segments that are no more."""
+        """Remove the snapshots of deleted segments."""
         self.remove([other for other in self._offsets if other < offset])
 
     def remove_strays(self, base_offsets: Sequence[int]) -> None:
-        """Remove those that belong to no segment, but keep the newest one: a clean stop leaves it at the log's end."""
+        """Remove snapshots that belong to no segment, but keep that of a clean stop, at the end of the log."""
         strays = [offset for offset in self._offsets if offset not in base_offsets]
         if strays and base_offsets and strays[-1] > base_offsets[-1]:
             strays.pop()
         self.remove(strays)
 
     def unsynced_paths(self) -> list[str]:
-        """The paths of the snapshots that may not be on the disk itself."""
+        """Return the paths of the snapshots that may not be synced."""
         return [self._path(offset) for offset in sorted(self._unsynced)]
 
-    def note_synced(self) -> None:
-        """The caller sees to the sync of what `unsynced_paths` gave."""
+    def mark_synced(self) -> None:
+        """Mark the files as synced. The caller syncs what `unsynced_paths` has returned."""
         self._unsynced.clear()
 
     def _path(self, offset: int) -> str:
         return f"{self._directory}/{segment_name(offset)}{SNAPSHOT_SUFFIX}"
 
 
-def note_stored(
+def replay_batch(
     states: ProducerStates, segment: Segment, position: int, header: BatchHeader
 ) -> AbortedTransaction | None:
-    """Take in a batch that lies in a segment, if a producer with an id wrote it; the transaction that it aborts.
+    """Update `states` by a stored batch, if it has a producer id. Return the transaction that it aborts, or None.
 
     Raises `OSError`.
     """
@@ -106,7 +103,7 @@ def note_stored(
 
 
 def replay(states: ProducerStates, segments: Sequence[Segment], end_offset: int) -> None:
-    """Bring `states` from its own offset to `end_offset` by reading on there. Raises `CorruptBatch`, `OSError`."""
+    """Update `states` by the batches from its offset to `end_offset`. Raises `CorruptBatch`, `OSError`."""
     ends = [segment.base_offset for segment in segments[1:]] + [end_offset]
     for segment, segment_end in zip(segments, ends, strict=True):
         if segment_end <= states.end_offset:
@@ -115,5 +112,5 @@ def replay(states: ProducerStates, segments: Sequence[Segment], end_offset: int)
         for position, header in headers(segment.file, start, segment.size_bytes):
             if header.base_offset >= end_offset:
                 break
-            note_stored(states, segment, position, header)
+            replay_batch(states, segment, position, header)
     states.end_offset = end_offset

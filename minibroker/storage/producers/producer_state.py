@@ -1,6 +1,6 @@
-"""What one log remembers of its producers: sequences, epochs, repetitions, open transactions (KIP-98, 360, 890).
+"""The state of a log's producers: sequences, epochs, their last batches, open transactions (KIP-98, 360, 890).
 
-Who may have which producer id is not decided here. The state is a fold over the log; a snapshot file saves a replay.
+The state is a fold over the log. A snapshot file saves reading the log again.
 
     byte  size  field of a .snapshot file
        0     2  version                    1
@@ -40,11 +40,11 @@ AppendedBatch = tuple[int, int, int, int, int]
 
 
 class CorruptSnapshot(ValueError):
-    """A `.snapshot` file that cannot be believed; the message says why."""
+    """A damaged `.snapshot` file. The message says what is wrong."""
 
 
 class ProducerEntry:
-    """The state of one producer id. `batches` has the newest batch last, five at most, all of `epoch`."""
+    """The state of one producer id. `batches` are the last ones of `epoch`, five at most, the newest last."""
 
     __slots__ = ("epoch", "coordinator_epoch", "last_timestamp", "transaction_first_offset", "batches")
 
@@ -57,9 +57,9 @@ class ProducerEntry:
 
 
 class ProducerStates:
-    """The producers of one log, by producer id. `end_offset` is where the log stood when this was true.
+    """The producers of one log, by producer id, after the batches below `end_offset`.
 
-    `open_transactions` has the first offset of each, by producer id, in the order of the offsets.
+    `open_transactions` has the first offset of each open transaction, by producer id, in the order of the offsets.
     """
 
     __slots__ = ("end_offset", "open_transactions", "_entries")
@@ -73,37 +73,37 @@ class ProducerStates:
         return len(self._entries)
 
     def entries(self) -> Iterator[tuple[int, ProducerEntry]]:
-        """(producer id, entry) of each producer, the one first seen first."""
+        """Return (producer id, entry) of each producer, in the order of their first batches."""
         return iter(self._entries.items())
 
     def ids(self) -> array[int]:
-        """The producer ids, the one first seen first: numbers alone, of which 100,000 take a millisecond."""
+        """Return the producer ids in the order of their first batches. 100,000 take a millisecond."""
         return array("q", self._entries)
 
     def find(self, producer_id: int) -> ProducerEntry | None:
-        """The entry of a producer, None if it is not known."""
+        """Return the entry of a producer, None if it is unknown."""
         return self._entries.get(producer_id)
 
     def first_unstable_offset(self, offset: int) -> int:
-        """The first offset of the oldest open transaction, or `offset` if there is none."""
+        """Return the first offset of the oldest open transaction, or `offset` if there is none."""
         for first_offset in self.open_transactions.values():
             return first_offset
         return offset
 
     def stable_offset(self, log_start_offset: int, log_end_offset: int) -> int:
-        """The last stable offset of a log that reaches from `log_start_offset` to `log_end_offset`."""
+        """Return the last stable offset of a log from `log_start_offset` to `log_end_offset`."""
         return max(self.first_unstable_offset(log_end_offset), log_start_offset)
 
     def check(self, header: BatchHeader) -> tuple[int, int] | None:
-        """Whether a batch with a producer id may be appended: None if so.
+        """Check a batch with a producer id. Return None if it may be appended.
 
-        If it repeats one of the producer's last five batches, the (first offset, largest timestamp) that this one got.
-        Raises `KafkaError` with INVALID_PRODUCER_EPOCH for an epoch that has passed, OUT_OF_ORDER_SEQUENCE_NUMBER for
-        a sequence that does not follow, INVALID_TXN_STATE for what is in no transaction while one is open.
+        If it repeats one of the producer's last five batches, return (first offset, largest timestamp) of that batch.
+        Raises `KafkaError`: INVALID_PRODUCER_EPOCH for an old epoch, OUT_OF_ORDER_SEQUENCE_NUMBER for a wrong sequence,
+        INVALID_TXN_STATE for a batch outside of the producer's open transaction.
         """
         entry = self._entries.get(header.producer_id)
         if entry is None or entry.epoch == NO_EPOCH:
-            return None  # nothing is known of it, perhaps because retention removed what was: any sequence may begin
+            return None  # unknown, or forgotten with its records: any sequence may begin
         first = header.base_sequence
         if header.producer_epoch != entry.epoch:
             _check_new_epoch(header, entry)
@@ -127,10 +127,10 @@ class ProducerStates:
         )
 
     def check_first(self, header: BatchHeader) -> None:
-        """Raise `KafkaError` OUT_OF_ORDER_SEQUENCE_NUMBER unless a batch may be the first one known of its producer.
+        """Raise `KafkaError` OUT_OF_ORDER_SEQUENCE_NUMBER for an unknown producer's batch whose sequence is not 0.
 
-        That is for producers whose transactions have an epoch each: a forgotten one has another epoch by then, so a
-        sequence other than 0 means that a batch before it was refused and is still to come (KIP-890).
+        This is for producers with a new epoch for each transaction. A forgotten producer has a new epoch and begins at
+        0, so another sequence means that an earlier batch was refused and will be sent again (KIP-890).
         """
         entry = self._entries.get(header.producer_id)
         if header.base_sequence != 0 and (entry is None or not entry.batches):
@@ -141,23 +141,23 @@ class ProducerStates:
             )
 
     def in_transaction(self, header: BatchHeader) -> bool:
-        """Whether the producer has a transaction open in this log, under the batch's epoch."""
+        """Return whether the producer has an open transaction in this log, under the batch's epoch."""
         entry = self._entries.get(header.producer_id)
         return (
             entry is not None and entry.transaction_first_offset != NO_OFFSET and entry.epoch == header.producer_epoch
         )
 
     def check_epoch(self, producer_id: int, epoch: int) -> None:
-        """Raises `KafkaError` INVALID_PRODUCER_EPOCH for an epoch that has passed, of a batch without sequences."""
+        """Raise `KafkaError` INVALID_PRODUCER_EPOCH for an old epoch. This is for batches without sequences."""
         entry = self._entries.get(producer_id)
         if entry is not None and epoch < entry.epoch:
             raise _past_epoch(producer_id, epoch, entry)
 
     def check_marker(self, header: BatchHeader, marker: Marker, transaction_version: int = 0) -> None:
-        """Check that this marker may end a transaction of the batch's producer; it may if none is open.
+        """Check that this marker may end the producer's transaction. A marker without an open transaction passes.
 
-        Raises `KafkaError`: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED. From transaction version 2 on every
-        transaction ends with an epoch of its own, so that a marker that comes late is told apart (KIP-890).
+        Raises `KafkaError`: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED. From transaction version 2 on, each
+        transaction ends with a new epoch, by which a late marker is recognised (KIP-890).
         """
         entry = self._entries.get(header.producer_id)
         if entry is None:
@@ -165,7 +165,7 @@ class ProducerStates:
         epoch = header.producer_epoch
         is_late = epoch < entry.epoch
         if transaction_version >= FIRST_VERSION_WITH_OWN_EPOCHS and epoch == entry.epoch:
-            is_late = entry.transaction_first_offset != NO_OFFSET  # otherwise it is the same marker once more
+            is_late = entry.transaction_first_offset != NO_OFFSET  # otherwise it repeats the last marker
         if is_late:
             raise KafkaError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -180,7 +180,7 @@ class ProducerStates:
             )
 
     def update(self, header: BatchHeader, first_offset: int) -> None:
-        """Note that a batch of records, not of control records, was appended at `first_offset`."""
+        """Update the state by a data batch that was appended at `first_offset`."""
         entry = self._entry(header)
         entry.last_timestamp = timestamp = header.max_timestamp
         delta = header.last_offset_delta
@@ -188,16 +188,16 @@ class ProducerStates:
             entry.transaction_first_offset = self.open_transactions[header.producer_id] = first_offset
         first = header.base_sequence
         if first < 0:
-            return  # a coordinator's batch: its transaction is what counts, it has no sequences
+            return  # a coordinator's batch, which has a transaction, but no sequences
         batches = entry.batches
         batches.append((first, (first + delta) & MAX_SEQUENCE, first_offset + delta, delta, timestamp))
         if len(batches) > BATCHES_KEPT:
             del batches[0]
 
     def end_transaction(self, header: BatchHeader, offset: int, marker: Marker | None) -> AbortedTransaction | None:
-        """Note that a control batch was appended at `offset`; the transaction that it aborted, if it aborted one.
+        """Update the state by a control batch that was appended at `offset`. Return the transaction it aborts, or None.
 
-        `marker` is what stands in it, None if compaction has emptied it.
+        `marker` is its content, None if compaction has emptied it.
         """
         entry = self._entry(header)
         entry.last_timestamp = header.max_timestamp
@@ -211,7 +211,7 @@ class ProducerStates:
         return AbortedTransaction(header.producer_id, first_offset, offset, self.first_unstable_offset(offset + 1))
 
     def give_up(self, producer_id: int, offset: int) -> AbortedTransaction:
-        """End a producer's open transaction at `offset` as if aborted: nobody can tell how it ended.
+        """End a producer's open transaction at `offset` as if aborted, as its outcome is unknown.
 
         Raises KeyError if none is open.
         """
@@ -220,7 +220,7 @@ class ProducerStates:
         return AbortedTransaction(producer_id, first_offset, offset, self.first_unstable_offset(offset + 1))
 
     def _entry(self, header: BatchHeader) -> ProducerEntry:
-        """The entry of the batch's producer, in the batch's epoch."""
+        """Return the entry of the batch's producer, with the batch's epoch."""
         entry = self._entries.get(header.producer_id)
         if entry is None:
             entry = self._entries[header.producer_id] = ProducerEntry()
@@ -230,7 +230,7 @@ class ProducerStates:
         return entry
 
     def remove_expired(self, now_ms: int, after_ms: int) -> None:
-        """Forget producers silent for `after_ms` (producer.id.expiration.ms), unless in a transaction."""
+        """Remove producers that were silent for `after_ms` (producer.id.expiration.ms), unless in a transaction."""
         expired = [
             producer_id
             for producer_id, entry in self._entries.items()
@@ -240,20 +240,20 @@ class ProducerStates:
             del self._entries[producer_id]
 
     def clear(self, end_offset: int) -> None:
-        """Forget everything; what follows is noted from `end_offset` on."""
+        """Remove all state, and begin at `end_offset`."""
         self._entries.clear()
         self.open_transactions.clear()
         self.end_offset = end_offset
 
     def snapshot(self) -> bytes:
-        """The state as a `.snapshot` file holds it: of the last five batches only the newest."""
+        """Return the content of a `.snapshot` file, which has only the newest of the last five batches."""
         body = b"".join((_COUNT.pack(len(self._entries)), *(_packed(*item) for item in self._entries.items())))
         return _SNAPSHOT_HEAD.pack(SNAPSHOT_VERSION, crc32c(body)) + body
 
     def load(self, data: bytes, end_offset: int) -> None:
-        """Take the state from a `.snapshot` file that was made at `end_offset`.
+        """Load the state from a `.snapshot` file that was taken at `end_offset`.
 
-        Raises `CorruptSnapshot`, and keeps what it had, if the file is not whole.
+        Raises `CorruptSnapshot` for a damaged file, and then keeps its state.
         """
         entries = _read_snapshot(data)
         self._entries = entries

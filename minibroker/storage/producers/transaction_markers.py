@@ -1,7 +1,4 @@
-"""The control batches that end transactions in a log: what one says, and making one.
-
-What it does to the producer's state and to the log is in `producer_state.py` and `log.py`.
-"""
+"""The control batches that end transactions: making and reading them."""
 
 from __future__ import annotations
 
@@ -14,21 +11,21 @@ from minibroker.protocol.records.batch import HEADER_BYTES, seal
 from minibroker.protocol.records.building import build_batch
 from minibroker.storage.files import Bytes
 
-_PRODUCER = Struct(">qqqh")  # of the header: base and largest timestamp, producer id and epoch
+_PRODUCER = Struct(">qqqh")  # in the header: base and largest timestamp, producer id and epoch
 _PRODUCER_POSITION = 27
 _EPOCH = Struct(">i")  # the coordinator's, in the value of the record, before the count of headers
 _EPOCH_POSITION = 73
 
 
 class Marker(NamedTuple):
-    """How a transaction ended, and the epoch of the coordinator that has said so (KIP-98)."""
+    """How a transaction ended, and the epoch of the coordinator that ended it (KIP-98)."""
 
     committed: bool
     coordinator_epoch: int
 
 
 def marker_batch(producer_id: int, producer_epoch: int, marker: Marker, timestamp: int) -> bytearray:
-    """The control batch that ends the producer's transaction; `timestamp` in ms since 1970."""
+    """Return the control batch that ends a producer's transaction. `timestamp` is in ms since 1970."""
     batch = bytearray(_template(marker.committed))
     _PRODUCER.pack_into(batch, _PRODUCER_POSITION, timestamp, timestamp, producer_id, producer_epoch)
     _EPOCH.pack_into(batch, _EPOCH_POSITION, marker.coordinator_epoch)
@@ -38,7 +35,7 @@ def marker_batch(producer_id: int, producer_epoch: int, marker: Marker, timestam
 
 @cache
 def _template(committed: bool) -> bytes:
-    """Return the batch that says how a transaction has ended, and no more."""
+    """Return a marker without producer, time and coordinator epoch."""
     from minibroker.protocol.records.control import end_transaction_marker
 
     record = end_transaction_marker(committed=committed, coordinator_epoch=0, timestamp=0)
@@ -46,7 +43,7 @@ def _template(committed: bool) -> bytes:
 
 
 def read_marker(batch: Bytes) -> Marker | None:
-    """Return a control batch's marker; None if it is no transaction's, malformed, or emptied by compaction."""
+    """Return the marker in a control batch; None for another control record, a malformed or an emptied batch."""
     for committed in (True, False):
         template = _template(committed)
         end = _EPOCH_POSITION + _EPOCH.size
@@ -60,8 +57,8 @@ def read_marker(batch: Bytes) -> Marker | None:
 
 
 def _decoded(batch: Bytes) -> Marker | None:
-    """Read a marker that is encoded otherwise than ours, or is none."""
-    from minibroker.protocol.messages.control_records import EndTxnMarker  # most brokers never see one
+    """Read a marker that is encoded differently from ours, or return None."""
+    from minibroker.protocol.messages.control_records import EndTxnMarker  # here, as it is rarely needed
     from minibroker.protocol.records.control import ControlType, control_message, control_type
     from minibroker.protocol.records.payload import records_of
 

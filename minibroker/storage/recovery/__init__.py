@@ -1,1 +1,1 @@
-"""Opening a log: what a crash left there, and what must be read or cut before it is used."""
+"""Opens a log, and recovers it after a crash."""

@@ -1,9 +1,9 @@
-"""That a sync of a log has failed, remembered until a start has written once more what it was for.
+"""Remembers a failed sync of a log until a start has written the data again.
 
-After an fsync that failed, the system may take the pages in memory for written: whoever reads finds in them what is not
-on the disk, and the next fsync succeeds without writing them. Nothing but another write brings them there. So the log
-goes offline, a file in its directory says why, and the start that finds the file writes what it has read again. A power
-cut may take the file: what is read after one is what the disk has. When a log goes offline is decided by the log.
+After a failed fsync, the system may treat the pages in memory as written: reads find data that is not on the disk, and
+the next fsync succeeds without writing it. Only another write brings it there. So the log goes offline and creates a
+marker file in its directory; the next start that finds the file writes the data again. A power cut may remove the file,
+but reads after a power cut return what is on the disk.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ BLOCK_BYTES = 1 << 20
 
 
 def remember(disk: Disk, directory: str) -> None:
-    """Leave a note for the next start. Without it only a restart of the machine shows what is on the disk itself."""
+    """Create the marker file. If that fails, only a restart of the machine shows what is on the disk."""
     path = f"{directory}/{FAILED_SYNC}"
     try:
         disk.open(path, create=True).close()
     except OSError as error:
-        logger.critical("%s cannot be made: %s; restart the machine before the log is used again", path, error)
+        logger.critical("%s cannot be created: %s; restart the machine before the log is used again", path, error)
 
 
 def write_again(disk: Disk, directory: str, segments: Iterable[Segment]) -> None:
-    """Bring the batches of these segments, and no more, to the disk itself. Raises `OSError`, and the note stays.
+    """Write and sync the batches of these segments again. Raises `OSError`, and then the marker file stays.
 
-    Each file is replaced by a copy: what a power cut leaves is the one or the other.
+    Each file is replaced by a copy, so that a power cut leaves one of both.
     """
-    logger.warning("%s: a sync has failed, what it was for is written again", directory)
+    logger.warning("%s: a sync has failed, the data is written again", directory)
     for segment in segments:
         _replace_by_copy(disk, segment)
     disk.sync_directory(directory)
@@ -50,6 +50,6 @@ def _replace_by_copy(disk: Disk, segment: Segment) -> None:
         size = min(BLOCK_BYTES, segment.size_bytes - position)
         copy.write(position, original.read(position, size))
     copy.sync()
-    disk.set_modified_ms(copy.path, disk.modified_ms(original.path))  # it may be all that retention goes by
+    disk.set_modified_ms(copy.path, disk.modified_ms(original.path))  # retention may depend on it
     disk.rename(copy.path, original.path)
     segment.close()

@@ -1,8 +1,8 @@
-"""What a crash may leave in a log's directory between two steps and of its last write, and how each is settled.
+"""Cleans up what a crash has left in a log's directory: unfinished steps, and a torn last write.
 
-The rules for files are Kafka's (LogLoader), so that a directory left by either broker is settled the same way. A crash
-tears the end of a log: a batch is shorter than it says, or sectors of it were never written and are read as zeros.
-Anything else was whole once: a batch with a wrong byte in it, or one that has a sound batch behind it.
+The rules for files are Kafka's (LogLoader), so that the directories of both brokers are treated the same way. A crash
+tears the end of a log: a batch is shorter than its header says, or contains sectors of zeros that were never written.
+Anything else is damage: a batch with a wrong byte, or one with a sound batch behind it.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ SECTOR_BYTES = 512
 
 
 def settle(disk: Disk, directory: str) -> list[str]:
-    """Finish or undo what was interrupted; the names that are in the directory then. Raises `OSError`, `CorruptBatch`.
+    """Finish or undo interrupted steps. Return the names that are left. Raises `OSError`, `CorruptBatch`.
 
-    `.deleted`, `.cleaned` and temporary files are removed. A `.swap` file is whole, and replaces the segments whose
-    offsets it covers, unless a `.cleaned` file of the same or an earlier offset shows that its group was not whole.
+    `.deleted`, `.cleaned` and temporary files are removed. A `.swap` file is complete, and replaces the segments whose
+    offsets it covers, unless a `.cleaned` file of the same or an earlier offset shows that its group was incomplete.
     Indexes without their `.log` file are removed.
     """
     names = disk.names(directory)
@@ -61,10 +61,10 @@ def _remove_unfinished(disk: Disk, directory: str, names: Sequence[str]) -> None
 
 
 def _complete_swaps(disk: Disk, directory: str, names: Sequence[str]) -> None:
-    """First the originals go, then the new files get their names: a crash between leaves what this settles again."""
+    """Remove the originals, then rename the new files. After another crash in between, this is done again."""
     for base_offset in offsets_with(names, LOG_SUFFIX + SWAP_SUFFIX):
         file = disk.open(f"{directory}/{segment_name(base_offset)}{LOG_SUFFIX}{SWAP_SUFFIX}")
-        end_offset = base_offset + 1  # the file may hold no batch, and still replaces the one of its name
+        end_offset = base_offset + 1  # even without batches, the file replaces the original of its name
         for _, _, _, last_offset in spans(file, 0, file.size_bytes()):
             end_offset = last_offset + 1
         for name in names:
@@ -88,11 +88,11 @@ def _orphans(names: Sequence[str]) -> set[str]:
 
 
 def damage_behind(file: File, position: int, end: int) -> str | None:
-    """Why the bytes from `position` to `end`, which begin with no sound batch, are no torn write; None if they are one.
+    """Return why the unsound bytes from `position` to `end` are damage, None if they are a torn write.
 
     Raises `OSError`.
     """
-    from minibroker.protocol.records.walking import next_sound_batch  # most starts need none of it
+    from minibroker.protocol.records.walking import next_sound_batch  # here, as most starts do not need it
 
     data = file.read(position, end - position)
     behind = next_sound_batch(data, 1)
@@ -108,6 +108,6 @@ def damage_behind(file: File, position: int, end: int) -> str | None:
 
 
 def _has_blank_sector(position: int, batch: bytes) -> bool:
-    """Whether a sector of the file has only zeros where the batch lies in it."""
+    """Return whether a part of the batch that one sector contains has only zeros."""
     starts = range(-(position % SECTOR_BYTES), len(batch), SECTOR_BYTES)
     return any(not any(batch[max(start, 0) : start + SECTOR_BYTES]) for start in starts)

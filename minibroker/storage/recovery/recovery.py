@@ -1,7 +1,7 @@
-"""Opening a log: what its directory holds, what a crash left there, and what must be read or cut before it is used.
+"""Opens a log. After an unclean stop it checks and repairs the log first.
 
-After a clean stop almost nothing is read. After any other, the segments from the recovery point on are read batch by
-batch, and the first torn or corrupt batch ends the log. How a log works once it is open is not told here.
+After a clean stop it reads almost nothing. After any other stop it reads all batches from the recovery point's segment
+on, and truncates the log at the first torn or corrupt batch.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from minibroker.storage.producers.aborted_transactions import (
     read_index,
     transactions_bytes,
 )
-from minibroker.storage.producers.producer_snapshots import ProducerSnapshots, note_stored, replay
+from minibroker.storage.producers.producer_snapshots import ProducerSnapshots, replay, replay_batch
 from minibroker.storage.producers.producer_state import ProducerStates
 from minibroker.storage.recovery.failed_sync import FAILED_SYNC, remember, write_again
 from minibroker.storage.recovery.leftovers import damage_behind, settle
@@ -55,17 +55,17 @@ NO_TOPIC_ID = bytes(16)
 
 
 class LogDirectoryError(Exception):
-    """Why a log directory cannot be used, in one line that a person can act on."""
+    """A log directory cannot be used. The message is one line that says why and what to do."""
 
 
 class LostRecords(LogDirectoryError):
-    """A start would lose what may have been on the disk itself, of a log that is guarded against that."""
+    """A start would lose records that may have been synced, of a `guarded` log."""
 
 
 class Checkpointed(NamedTuple):
-    """The facts about a log before it is opened: whether the last stop was clean, and its checkpointed offsets.
+    """What is known of a log before it is opened: whether the last stop was clean, and its checkpointed offsets.
 
-    A `guarded` log is not opened if records of it are lost that may have been on the disk itself.
+    A `guarded` log is not opened if records are lost that may have been synced.
     """
 
     clean: bool
@@ -83,10 +83,10 @@ def open_log(
     settings: LogSettings,
     known: Checkpointed,
 ) -> Log:
-    """Open the log that is in `directory`, recovering it as far as it needs.
+    """Open the log in `directory`, and recover it if necessary.
 
-    Raises `LogDirectoryError` if the directory cannot be read or written, or holds what cannot be served, and
-    `LostRecords`; then nothing was cut off.
+    Raises `LogDirectoryError` if the directory cannot be read or written, or contains something invalid, and
+    `LostRecords`, and then has truncated nothing.
     """
     try:
         opening = _Opening(environment, directory, topic_partition, settings)
@@ -99,7 +99,7 @@ def open_log(
 def new_log(
     environment: Environment, directory: str, topic_partition: tuple[str, int], topic_id: bytes, settings: LogSettings
 ) -> Log:
-    """An empty log in `directory`, where there is nothing of one yet. Raises `LogDirectoryError`."""
+    """Create an empty log in `directory`, which has no files of a log. Raises `LogDirectoryError`."""
     disk = environment.disk
     try:
         segment = Segment.create(disk, directory, 0, settings, environment.now_ms())
@@ -122,13 +122,13 @@ def new_log(
 
 
 def write_topic_id(disk: Disk, directory: str, topic_id: bytes, *, sync: bool) -> None:
-    """Write a log's `partition.metadata`, unless the id is all zeros, which stand for none. Raises `OSError`."""
+    """Write a log's `partition.metadata`, unless the id is zeros, which stand for none. Raises `OSError`."""
     if topic_id != NO_TOPIC_ID:
         disk.write_whole(f"{directory}/{PARTITION_METADATA}", partition_metadata_text(topic_id), sync=sync)
 
 
 class _Opening:
-    """One log on the way from its directory to the contents of a `Log`."""
+    """The opening of one log, from its directory to the contents of a `Log`."""
 
     def __init__(
         self, environment: Environment, directory: str, topic_partition: tuple[str, int], settings: LogSettings
@@ -147,15 +147,15 @@ class _Opening:
         self.snapshots.remove_strays([segment.base_offset for segment in self.segments])
         self.states = ProducerStates()
         self.epochs = LeaderEpochs()
-        self.recovered: dict[str, list[AbortedTransaction]] = {}  # what was aborted in the segments that were read
-        self.guarded = self.told = False  # `told` of a loss
+        self.recovered: dict[str, list[AbortedTransaction]] = {}  # by the path of each segment that was read
+        self.guarded = self.reported = False  # a loss was logged
         self.epochs_fall = False
 
     def topic_id(self, clean: bool) -> bytes:
-        """The id in `partition.metadata`, zeros if there is none. Raises `MalformedCheckpoint`.
+        """Return the id in `partition.metadata`, zeros if there is none. Raises `MalformedCheckpoint`.
 
-        The file of a new log is not synced: a power cut, also one after an orderly stop, may leave it without content.
-        Who opens the log knows its id, too.
+        The file of a new log is not synced, so a power cut may leave it empty, even after a clean stop. The caller also
+        knows the id.
         """
         if PARTITION_METADATA not in self.names:
             return NO_TOPIC_ID
@@ -166,17 +166,17 @@ class _Opening:
         except MalformedCheckpoint as error:
             if clean and text.strip(b"\0"):
                 raise MalformedCheckpoint(
-                    f"{path} is malformed: {error}; without this file, a start writes it from the metadata"
+                    f"{path} is malformed: {error}; remove it, and the next start writes it from the metadata"
                 ) from None
-            logger.warning("%s is of no use after a crash: %s", path, error)
+            logger.warning("%s is ignored, as a crash has damaged it: %s", path, error)
             return NO_TOPIC_ID
 
     def open(self, known: Checkpointed) -> LogContents:
-        """Recover what needs it, and settle on where the log begins and ends."""
+        """Recover the log if necessary, and find where it begins and ends."""
         self.guarded = known.guarded
         self._read_epochs()
         last_epoch = self.epochs.entries()[-1:]
-        early = known.clean or any(segment.has_room_of_kafka() for segment in self.segments[-1:])
+        early = known.clean or any(segment.is_preallocated_by_kafka() for segment in self.segments[-1:])
         end_offset = self._end_offset(known)
         self._check_end(end_offset, known, last_epoch, early)
         start_offset = max(known.log_start_offset, self.segments[0].base_offset if self.segments else 0)
@@ -192,7 +192,7 @@ class _Opening:
             self._write_epochs()
         self._load_producers(self.segments[0].base_offset, end_offset)
         for segment in self.segments:
-            segment.close()  # a log that nobody uses holds no descriptor
+            segment.close()  # an unused log holds no descriptor
         recovery_point = end_offset if known.clean else min(known.recovery_point, end_offset)
         return LogContents(
             self.segments,
@@ -207,7 +207,7 @@ class _Opening:
         )
 
     def _aborted_transactions(self, end_offset: int) -> AbortedTransactions:
-        """Return the transactions that the files name, if the log still has their markers; rewrite wrong files."""
+        """Return the transactions in the index files whose markers the log still has. Rewrite wrong files."""
         indexed = set(offsets_with(self.names, TRANSACTION_INDEX_SUFFIX))
         counts = read_counts(self.disk, self.directory) if ABORTED_TRANSACTIONS_CHECKPOINT in self.names else {}
         found: list[AbortedTransaction] = []
@@ -226,13 +226,12 @@ class _Opening:
         return aborted
 
     def _indexed(self, segment: Segment, end_offset: int, expected: tuple[int, int] | None) -> list[AbortedTransaction]:
-        """Return the transactions in a segment's file, or, if it is not as it was, those in the batches, and rewrite
-        it."""
+        """Return the transactions in a segment's index. If it is wrong, read the batches and rewrite it."""
         try:
             return read_index(self.disk, segment.path, end_offset, expected)
         except CorruptIndex as error:
             path = segment.path + TRANSACTION_INDEX_SUFFIX
-            logger.warning("%s is made anew from the log: %s", path, error)
+            logger.warning("%s is rebuilt from the log: %s", path, error)
         states, found = ProducerStates(), []
         self.snapshots.load(states, self.segments[0].base_offset, segment.base_offset)
         before = self.segments[: self.segments.index(segment)]
@@ -240,28 +239,28 @@ class _Opening:
             if before:
                 replay(states, before, segment.base_offset)
             for position, header in headers(segment.file, 0, segment.size_bytes):
-                transaction = note_stored(states, segment, position, header)
+                transaction = replay_batch(states, segment, position, header)
                 if transaction is not None:
                     found.append(transaction)
         except CorruptBatch as damage:
-            logger.warning("%s: what is known of its aborted transactions is incomplete: %s", path, damage.message)
+            logger.warning("%s: its aborted transactions are incomplete: %s", path, damage.message)
         segment.close()
         self.disk.write_whole(path, transactions_bytes(found), sync=False)
         return found
 
     def _read_epochs(self) -> None:
-        """The checkpoint is not synced with each change: if it is no good, the batches know the epochs too."""
+        """Read the checkpoint, or the batches if it is malformed or missing, as it is not always synced."""
         path = f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}"
         if LEADER_EPOCH_CHECKPOINT in self.names:
             try:
                 self.epochs = LeaderEpochs(epochs_from_text(self.disk.read_whole(path)))
             except MalformedCheckpoint as error:
-                logger.warning("%s is malformed, and made anew from the log: %s", path, error)
+                logger.warning("%s is malformed, and is rebuilt from the log: %s", path, error)
         if self.epochs.latest == UNDEFINED_EPOCH:
             self._gather_epochs()
 
     def _gather_epochs(self, start_offset: int = 0, end_offset: int = MAX_LONG) -> None:
-        """Gather the epochs of the batches between two offsets, as far as they can be read: recovery says where not."""
+        """Add the epochs of the batches between two offsets, as far as these can be read. Recovery reports damage."""
         with suppress(CorruptBatch):
             for segment in self.segments:
                 for _, header in headers(segment.file, 0, segment.size_bytes):
@@ -272,7 +271,7 @@ class _Opening:
                         self.epochs.assign_later(header.partition_leader_epoch, first_offset)
 
     def _restore_epochs(self, start_offset: int, end_offset: int) -> None:
-        """Where deleted records are back, as a crash came before the checkpoint, so are their epochs."""
+        """Add the epochs of deleted records that are back, as a crash came before the checkpoint was written."""
         known = self.epochs.entries()
         known_from = known[0][1] if known else end_offset
         if known_from <= start_offset:
@@ -283,7 +282,7 @@ class _Opening:
             self.epochs.assign_later(epoch, first_offset)
 
     def _end_offset(self, known: Checkpointed) -> int:
-        """Where the log ends, once it has been recovered if that is needed."""
+        """Return the log's end offset, after recovery if that is necessary."""
         if not self.segments:
             return known.log_start_offset
         if not known.clean:
@@ -297,35 +296,34 @@ class _Opening:
             return self._recover(self.segments[-1].base_offset, known.clean_offset)
 
     def _write_epochs(self) -> None:
-        """Write the leader epochs into the checkpoint, as the next start draws conclusions from it."""
+        """Write the leader epochs into the checkpoint, as the next start relies on it."""
         path = f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}"
         self.disk.write_whole(path, epochs_text(self.epochs.entries()), sync=False)
         self.epochs.changed = True  # until the next flush has synced it
 
     def _check_end(self, end_offset: int, known: Checkpointed, last_epoch: list[tuple[int, int]], early: bool) -> None:
-        """Tell that the log ends before an offset of which it is known that it was reached. Raises `LostRecords`.
+        """Report a log that ends before an offset that it had reached. Raises `LostRecords`.
 
-        Kafka notes an epoch before its first record (`early`): there, one at the end says nothing.
+        Kafka writes an epoch before its first record (`early`); then an epoch that begins at the end means no loss.
         """
         reached = max(known.recovery_point, known.high_watermark)
-        if self.told:
+        if self.reported:
             return
         if end_offset < reached:
-            lost = f"the log in {self.directory} ends at offset {end_offset}, and had reached {reached}"
+            lost = f"the log in {self.directory} ends at offset {end_offset}, but had reached {reached}"
             if self.guarded and (known.clean or end_offset < known.recovery_point):
                 raise LostRecords(lost)
             logger.warning("%s: what followed is lost", lost)
         elif last_epoch and last_epoch[0][1] >= end_offset + early:
             logger.warning(
-                "the log in %s ends at offset %d, and leader epoch %d is noted from %d on: if there were records, "
-                "they are lost",
+                "the log in %s ends at offset %d, but leader epoch %d began at %d: if it had records, they are lost",
                 self.directory,
                 end_offset,
                 *last_epoch[0],
             )
 
     def _clean_end_offset(self) -> int:
-        """The end of the last segment, which is taken back if it is empty and was begun before the previous ended."""
+        """Return the end of the last segment. Remove an empty one that begins before the end of the previous one."""
         *_, last = self.segments
         if len(self.segments) > 1 and not last.size_bytes:
             end_offset = self.segments[-2].next_offset()
@@ -335,10 +333,10 @@ class _Opening:
         return last.next_offset()
 
     def _begin_at(self, start_offset: int) -> None:
-        """There is no segment, or all lie below the log's start, which means that their records were deleted."""
+        """Begin a new log at `start_offset`, as there are no segments, or only ones whose records were deleted."""
         if self.segments:
             logger.warning(
-                "%s: what is left ends before the log start offset %d; the log begins anew there",
+                "%s: its segments end before the log start offset %d; an empty log begins there",
                 self.label,
                 start_offset,
             )
@@ -350,13 +348,13 @@ class _Opening:
         if self.segments:
             self.disk.sync_directory(self.directory)
         self.segments = [new]
-        self.recovered = {new.path: []}  # an index of this name may have been that of a segment that is gone
+        self.recovered = {new.path: []}  # there may be an old index of this name
 
     def _recover(self, recovery_point: int, clean_offset: int) -> int:
-        """Read the segments from the recovery point on, and cut the log where it is not sound; its end offset.
+        """Read the segments from the recovery point on, and truncate unsound data. Return the log's end offset.
 
-        A power cut may take an unsynced segment and leave a later one. What lies beyond such a gap is no use either,
-        unless it was compaction that left the gap. It may also leave segments that a truncation has removed.
+        A power cut may remove an unsynced segment and leave a later one. Segments behind such a gap are removed, unless
+        compaction has left the gap. A power cut may also bring back segments that a truncation has removed.
         """
         first = max((i for i, s in enumerate(self.segments) if s.base_offset <= recovery_point), default=0)
         next_offset = self.segments[first].base_offset
@@ -365,7 +363,7 @@ class _Opening:
         self._load_producers(self.segments[0].base_offset, next_offset)
         for segment in self.segments[first:]:
             if not segment.size_bytes and segment.base_offset < next_offset:
-                self._remove(segment)  # of a roll that failed: what came then went to the segment before
+                self._remove(segment)  # left by a failed roll, after which appends went to the segment before
                 self.segments.remove(segment)
                 continue
             compacted = "compact" in self.settings.cleanup_policy or segment.base_offset <= clean_offset
@@ -379,7 +377,7 @@ class _Opening:
                 self._cut(segment, next_offset, problem)
                 if segment is self.segments[-1]:
                     break
-            elif segment is not self.segments[-1]:  # whose indexes are written when it ends, as those of any active one
+            elif segment is not self.segments[-1]:  # the indexes of the active one are written when it ends
                 segment.finish()
         if FAILED_SYNC in self.names:
             write_again(self.disk, self.directory, self.segments[first:])
@@ -387,7 +385,7 @@ class _Opening:
         return next_offset
 
     def _recover_segment(self, segment: Segment, next_offset: int) -> tuple[int, CorruptBatch | None]:
-        """Read one segment, making its indexes anew; the offset after its last sound batch, and what is wrong there."""
+        """Read a segment and rebuild its indexes. Return the offset after its last sound batch, and the error there."""
         self.states.end_offset = next_offset
         self.snapshots.take(self.states, self.segments[0].base_offset)
         noted = segment.noted_last_offset()
@@ -402,7 +400,7 @@ class _Opening:
                 if header.partition_leader_epoch != self.epochs.latest:
                     self._note_epoch(segment, position, header)
                 if header.producer_id >= 0:
-                    transaction = note_stored(self.states, segment, position, header)
+                    transaction = replay_batch(self.states, segment, position, header)
                     if transaction is not None:
                         aborted.append(transaction)
                 next_offset = self.states.end_offset = last_offset + 1
@@ -411,12 +409,12 @@ class _Opening:
         finally:
             self.recovered[segment.path] = aborted
         if noted >= next_offset:
-            reached = f"ends at offset {next_offset}, and had reached {noted + 1}: what followed is lost"
+            reached = f"ends at offset {next_offset}, but had reached {noted + 1}: what followed is lost"
             logger.warning("%s %s", segment.file.path, reached)
         return next_offset, None
 
     def _note_epoch(self, segment: Segment, position: int, header: BatchHeader) -> None:
-        """Take in the leader epoch of a batch. An epoch that is older than one before is logged once."""
+        """Add the leader epoch of a batch. The first epoch that is older than one before is logged."""
         epoch, latest = header.partition_leader_epoch, self.epochs.latest
         if epoch > latest:
             self.epochs.assign(epoch, header.base_offset)
@@ -428,9 +426,9 @@ class _Opening:
             )
 
     def _cut(self, segment: Segment, end_offset: int, problem: CorruptBatch) -> None:
-        """End the log where the sound batches end, and say what is lost.
+        """Truncate the log behind its sound batches, and log what is lost.
 
-        A segment that begins right there shows that nothing is: what lies between was never part of the log.
+        If the next segment begins right there, nothing is lost: the bytes between were never part of the log.
         """
         later = self.segments[self.segments.index(segment) + 1 :]
         if later and later[0].base_offset == end_offset:
@@ -438,7 +436,7 @@ class _Opening:
         if self.guarded:
             self._refuse_damage(segment, end_offset, problem, later)
         preallocated = self.settings.preallocate and not later and is_blank(segment.file, problem.position)
-        self.told = not (preallocated or self.guarded)
+        self.reported = not (preallocated or self.guarded)
         logger.log(
             logging.INFO if preallocated else logging.WARNING,
             "%s: %s is cut at position %d, offset %d; lost are %d bytes of it and %d later segments of %d bytes: %s",
@@ -462,7 +460,7 @@ class _Opening:
             self._sync_cut(segment)
 
     def _refuse_damage(self, segment: Segment, end_offset: int, problem: CorruptBatch, later: list[Segment]) -> None:
-        """Raises `LostRecords` unless what is about to be cut off was torn by a crash."""
+        """Raise `LostRecords` unless a crash has torn what is about to be removed."""
         damage = f"there are {len(later)} segments behind it" if any(other.size_bytes for other in later) else None
         if damage is None:
             damage = damage_behind(segment.file, problem.position, segment.size_bytes)
@@ -472,7 +470,7 @@ class _Opening:
             ) from problem
 
     def _sync_cut(self, segment: Segment) -> None:
-        """Or a power cut may bring back what is cut off, behind what is appended next."""
+        """Sync a truncation. Otherwise a power cut may bring the removed bytes back, behind new batches."""
         try:
             segment.file.sync()
             self.disk.sync_directory(self.directory)
@@ -486,13 +484,12 @@ class _Opening:
             self.disk.remove(segment.path + suffix)
 
     def _load_producers(self, start_offset: int, end_offset: int) -> None:
-        """Bring the producer states to `end_offset`, by a snapshot and the batches after it, unless recovery has done
-        so."""
+        """Load the producer states at `end_offset`, from a snapshot and the batches after it, unless recovery has."""
         if self.states.end_offset == end_offset:
             return
         self.snapshots.load(self.states, start_offset, end_offset)
         try:
             replay(self.states, self.segments, end_offset)
         except CorruptBatch as error:
-            logger.warning("%s: what is known of its producers is incomplete: %s", self.label, error.message)
+            logger.warning("%s: the state of its producers is incomplete: %s", self.label, error.message)
             self.states.end_offset = end_offset

@@ -89,7 +89,8 @@ def register(app: FastAPI) -> None:
 def _line(fault: Mapping[str, Any]) -> str:
     """Return what is wrong with a field, and where it is; `loc` begins with "body", "path" or "query"."""
     where = ".".join(map(str, fault["loc"]))
-    given = "" if fault["type"] in ("missing", "json_invalid") else f", not {fault['input']!r:.80}"
+    is_shown = fault["type"] not in ("missing", "json_invalid") and isinstance(fault["input"], str | int | float)
+    given = f", not {fault['input']!r:.80}" if is_shown and "password" not in where else ""
     return f"{where}: {fault['msg']}{given}"
 
 

@@ -180,6 +180,13 @@ class Delay(Asked):
     delay: Span = Field(description=DURATION)
 
 
+class MetricsAsked(Asked):
+    """The metrics that clients are to push."""
+
+    names: list[str] = Field(default=[], description="Beginnings of their names; all by default.")
+    interval: Span = Field(default="1 s", description=DURATION)
+
+
 class Hold(Asked):
     """The state in which transactions are held."""
 

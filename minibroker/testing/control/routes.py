@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query
 
 from minibroker.testing.broker import Broker
+from minibroker.testing.control.delegation_routes import delegation_routes
 from minibroker.testing.control.http_errors import MISSING, WAITED
 from minibroker.testing.control.models import (
     Advance,
@@ -27,6 +28,7 @@ from minibroker.testing.control.models import (
     Hold,
     JournalState,
     LeaderMove,
+    MetricsAsked,
     NewFault,
     NewRecords,
     NewTopic,
@@ -42,6 +44,7 @@ from minibroker.testing.control.models import (
     record_model,
     request_model,
 )
+from minibroker.testing.control.security_routes import rights_routes, security_routes, token_routes
 from minibroker.testing.directories import Snapshot
 from minibroker.testing.failure_report import state_of
 from minibroker.testing.faults.engine import Fault
@@ -59,6 +62,8 @@ def control_routes(broker: Broker) -> APIRouter:
         "faults": (_faults,),
         "nodes": (_nodes, _leaders, _coordinators),
         "groups": (_groups, _transactions),
+        "security": (security_routes, rights_routes, token_routes, delegation_routes),
+        "clients": (_clients,),
     }.items():
         routes = APIRouter(tags=[tag])
         for part in parts:
@@ -359,6 +364,19 @@ def _transactions(broker: Broker, routes: APIRouter) -> None:
     async def release(transactional_id: str) -> None:
         """Release the transactions of this id."""
         broker.release(transactional_id)
+
+
+def _clients(broker: Broker, routes: APIRouter) -> None:
+    @routes.post("/client-metrics", status_code=204)
+    async def collect(asked: MetricsAsked | None = None) -> None:
+        """Ask clients that connect from now on for their metrics."""
+        wanted = asked or MetricsAsked()
+        broker.collect_client_metrics(*wanted.names, interval=wanted.interval)
+
+    @routes.get("/client-metrics")
+    async def metrics(client_id: str | None = None) -> list[dict[str, Any]]:
+        """Return the metrics that clients with this id, or all, have pushed."""
+        return [metric._asdict() for metric in broker.client_metrics(client_id)]
 
 
 def _leaders(broker: Broker, routes: APIRouter) -> None:

@@ -1,4 +1,4 @@
-"""The interceptor that makes a broker answer as an older release of Apache Kafka did. It sees requests first.
+"""The interceptor that makes a broker answer as an older release of Apache Kafka did. It is the first interceptor.
 
     release         format on disk   a request that the release does not know
     0.8.2, 0.9      0                the connection is closed; there is no ApiVersions
@@ -33,7 +33,7 @@ from minibroker.testing.faults.places import places_in
 FIRST_TO_NAME_API_VERSIONS: Final = "2.4"  # KIP-511
 FIRST_WITHOUT_OLD_PRODUCE: Final = "4.0"
 FIRST_PRODUCE_THEN: Final = 3
-FIRST_WITH_ELIGIBLE_LEADERS: Final = "4.1"  # by default; 4.0 has them on request (KIP-966)
+FIRST_WITH_ELIGIBLE_LEADERS: Final = "4.1"  # by default; in 4.0 the feature must be enabled (KIP-966)
 # Each feature's highest level, from a release on (KIP-584). Clusters with ZooKeeper, before 3.3, had no features.
 FEATURES: Final[dict[str, tuple[tuple[str, int], ...]]] = {
     "metadata.version": (
@@ -48,12 +48,13 @@ FEATURES: Final[dict[str, tuple[tuple[str, int], ...]]] = {
         ("4.1", 27),
         ("4.2", 29),
         ("4.3", 30),
+        ("4.4", 33),
     ),
     "group.version": (("4.0", 1),),
     "transaction.version": (("4.0", 2),),
     "eligible.leader.replicas.version": (("4.0", 1),),
     "kraft.version": (("3.9", 1),),
-    "share.version": (("4.1", 1),),
+    "share.version": (("4.1", 1), ("4.4", 2)),
     "streams.version": (("4.2", 1),),
 }
 
@@ -87,7 +88,7 @@ class Emulation(Interceptor):
         self._levels = levels_of(release)
         self._unsupported: set[Call] = set()
         self._quirks = quirks_of(release)
-        self._changes: dict[Call, list[Change]] = {}  # of requests that are under way
+        self._changes: dict[Call, list[Change]] = {}  # of requests in progress
 
     def before(self, call: Call) -> Message | None:
         versions = self._served.get(call.api_key)
@@ -109,8 +110,8 @@ class Emulation(Interceptor):
         known = ApiVersionsResponse.ApiVersion(
             api_key=ApiKey.API_VERSIONS, min_version=versions[0], max_version=versions[-1]
         )
-        told = [known] if is_since(self.release, FIRST_TO_NAME_API_VERSIONS) else []
-        return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=told)
+        announced = [known] if is_since(self.release, FIRST_TO_NAME_API_VERSIONS) else []
+        return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=announced)
 
     def answer(self, call: Call, response: Message) -> Message:
         if call.api_key == ApiKey.API_VERSIONS and call not in self._unsupported:
@@ -123,14 +124,14 @@ class Emulation(Interceptor):
 
     def _announce(self, response: Any) -> None:
         """Announce what the release and this broker both have."""
-        told = []
+        announced = []
         for api in response.api_keys:
             versions = self._announced.get(api.api_key)
             if versions is not None:
                 api.min_version = max(api.min_version, versions[0])
                 api.max_version = min(api.max_version, versions[-1])
-                told.append(api)
-        response.api_keys = [api for api in told if api.min_version <= api.max_version]
+                announced.append(api)
+        response.api_keys = [api for api in announced if api.min_version <= api.max_version]
         response.supported_features = [each for each in response.supported_features if each.name in self._levels]
         for feature in response.supported_features:
             feature.max_version = min(feature.max_version, self._levels[feature.name])

@@ -40,8 +40,9 @@ LAST_CODE: Final[dict[str, ErrorCode]] = {
     "3.9": ErrorCode.VOTER_NOT_FOUND,
     "4.0": ErrorCode.REBOOTSTRAP_REQUIRED,
     "4.1": ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+    "4.4": ErrorCode.CONTROLLER_ID_NOT_REGISTERED,
 }
-# The code that a release without the newer one answered with; for all others it was `OTHERWISE`.
+# By newer code, the code with which a release without it answered; for all other codes it was `OTHERWISE`.
 BEFORE: Final[dict[ErrorCode, ErrorCode]] = {
     ErrorCode.INVALID_RECORD: ErrorCode.CORRUPT_MESSAGE,  # KIP-467: its exception had this code before
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_LEADER_OR_FOLLOWER,  # KIP-112: as older clients get today

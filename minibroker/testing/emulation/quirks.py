@@ -33,7 +33,7 @@ PartitionAnswer = TopicAnswer.PartitionProduceResponse
 
 
 class Change:
-    """A quirk at work on one request. It keeps what it needs of the request until the answer."""
+    """A quirk applied to one request. It keeps what it needs of the request until the answer."""
 
     def __init__(self, release: str, call: Call) -> None:
         self.release = release
@@ -157,7 +157,7 @@ class NoUnknownProducers(Change):
 
 
 def is_unknown(log: Log, records: memoryview | None) -> bool:
-    """Whether a batch continues a sequence of a producer that the log does not know, or knows no more."""
+    """Return whether a batch continues a sequence of a producer that the log does not know, or no longer knows."""
     if records is None or len(records) < HEADER_BYTES:
         return False
     header = read_header(records)

@@ -43,6 +43,7 @@ RELEASES: Final = (
     "4.1",
     "4.2",
     "4.3",
+    "4.4",
 )
 
 # The versions from a release on. The source is the table `ApiKeys` in each release's newest kafka-clients, with which
@@ -79,7 +80,7 @@ CHANGES: Final[dict[ApiKey, str]] = {
     ApiKey.DESCRIBE_GROUPS: "0.9: 0-0, 0.11: 0-1, 2.0: 0-2, 2.3: 0-3, 2.4: 0-5, 4.0: 0-6",
     ApiKey.LIST_GROUPS: "0.9: 0-0, 0.11: 0-1, 2.0: 0-2, 2.4: 0-3, 2.6: 0-4, 3.8: 0-5",
     ApiKey.SASL_HANDSHAKE: "0.10.0: 0-0, 1.0: 0-1",
-    ApiKey.API_VERSIONS: "0.10.0: 0-0, 0.11: 0-1, 2.0: 0-2, 2.4: 0-3, 3.9: 0-4",
+    ApiKey.API_VERSIONS: "0.10.0: 0-0, 0.11: 0-1, 2.0: 0-2, 2.4: 0-3, 3.9: 0-4, 4.4: 0-5",
     ApiKey.CREATE_TOPICS: "0.10.1: 0-0, 0.10.2: 0-1, 0.11: 0-2, 2.0: 0-3, 2.4: 0-5, 2.7: 0-6, 2.8: 0-7, 4.0: 2-7",
     ApiKey.DELETE_TOPICS: "0.10.1: 0-0, 0.11: 0-1, 2.0: 0-2, 2.1: 0-3, 2.4: 0-4, 2.7: 0-5, 2.8: 0-6, 4.0: 1-6",
     ApiKey.DELETE_RECORDS: "0.11: 0-0, 2.0: 0-1, 2.6: 0-2",
@@ -89,7 +90,7 @@ CHANGES: Final[dict[ApiKey, str]] = {
     ApiKey.ADD_OFFSETS_TO_TXN: "0.11: 0-0, 2.0: 0-1, 2.7: 0-2, 2.8: 0-3, 3.8: 0-4",
     ApiKey.END_TXN: "0.11: 0-0, 2.0: 0-1, 2.7: 0-2, 2.8: 0-3, 3.8: 0-4, 4.0: 0-5",
     ApiKey.WRITE_TXN_MARKERS: "0.11: 0-0, 2.8: 0-1, 4.0: 1-1, 4.2: 1-2",
-    ApiKey.TXN_OFFSET_COMMIT: "0.11: 0-0, 2.0: 0-1, 2.1: 0-2, 2.5: 0-3, 3.8: 0-4, 4.0: 0-5",
+    ApiKey.TXN_OFFSET_COMMIT: "0.11: 0-0, 2.0: 0-1, 2.1: 0-2, 2.5: 0-3, 3.8: 0-4, 4.0: 0-5, 4.4: 0-6",
     ApiKey.DESCRIBE_ACLS: "0.11: 0-0, 2.0: 0-1, 2.5: 0-2, 3.3: 0-3, 4.0: 1-3",
     ApiKey.CREATE_ACLS: "0.11: 0-0, 2.0: 0-1, 2.5: 0-2, 3.3: 0-3, 4.0: 1-3",
     ApiKey.DELETE_ACLS: "0.11: 0-0, 2.0: 0-1, 2.5: 0-2, 3.3: 0-3, 4.0: 1-3",
@@ -103,7 +104,7 @@ CHANGES: Final[dict[ApiKey, str]] = {
     ApiKey.RENEW_DELEGATION_TOKEN: "1.1: 0-0, 2.0: 0-1, 2.5: 0-2, 3.3: none, 3.6: 0-2, 4.0: 1-2",
     ApiKey.EXPIRE_DELEGATION_TOKEN: "1.1: 0-0, 2.0: 0-1, 2.5: 0-2, 3.3: none, 3.6: 0-2, 4.0: 1-2",
     ApiKey.DESCRIBE_DELEGATION_TOKEN: "1.1: 0-0, 2.0: 0-1, 2.5: 0-2, 3.3: none, 3.6: 0-3, 4.0: 1-3",
-    ApiKey.DELETE_GROUPS: "1.1: 0-0, 2.0: 0-1, 2.4: 0-2",
+    ApiKey.DELETE_GROUPS: "1.1: 0-0, 2.0: 0-1, 2.4: 0-2, 4.4: 0-3",
     ApiKey.ELECT_LEADERS: "2.2: 0-0, 2.4: 0-2",
     ApiKey.INCREMENTAL_ALTER_CONFIGS: "2.3: 0-0, 2.4: 0-1",
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: "2.4: 0-0, 4.1: 0-1",
@@ -122,6 +123,8 @@ CHANGES: Final[dict[ApiKey, str]] = {
     ApiKey.LIST_TRANSACTIONS: "3.0: 0-0, 3.8: 0-1, 4.1: 0-2",
     ApiKey.CONSUMER_GROUP_HEARTBEAT: "3.7: 0-0, 4.0: 0-1",
     ApiKey.CONSUMER_GROUP_DESCRIBE: "3.8: 0-0, 4.0: 0-1",
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: "3.7: 0-0",
+    ApiKey.PUSH_TELEMETRY: "3.7: 0-0",
     ApiKey.LIST_CONFIG_RESOURCES: "3.7: 0-0, 4.1: 0-1",
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: "3.8: 0-0",
     ApiKey.SHARE_GROUP_HEARTBEAT: "4.1: 1-1",
@@ -135,11 +138,13 @@ CHANGES: Final[dict[ApiKey, str]] = {
     ApiKey.WRITE_SHARE_GROUP_STATE: "4.1: 0-0, 4.2: 0-1",
     ApiKey.DELETE_SHARE_GROUP_STATE: "4.1: 0-0",
     ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: "4.1: 0-0, 4.2: 0-1",
-    ApiKey.STREAMS_GROUP_HEARTBEAT: "4.2: 0-0",
-    ApiKey.STREAMS_GROUP_DESCRIBE: "4.2: 0-0",
+    ApiKey.STREAMS_GROUP_HEARTBEAT: "4.2: 0-0, 4.4: 0-1",
+    ApiKey.STREAMS_GROUP_DESCRIBE: "4.2: 0-0, 4.4: 0-1",
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: "4.1: 0-0, 4.2: 0-1",
     ApiKey.ALTER_SHARE_GROUP_OFFSETS: "4.1: 0-0",
     ApiKey.DELETE_SHARE_GROUP_OFFSETS: "4.1: 0-0",
+    ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: "4.4: 0-0",
+    ApiKey.UNREGISTER_CONTROLLER: "4.4: 0-0",
 }
 
 NO_BOUND: Final = str((1 << 63) - 1)
@@ -159,13 +164,13 @@ UNTIL: Final[dict[str, tuple[tuple[str, str], ...]]] = {
 
 
 def is_since(release: str, first: str) -> bool:
-    """Whether `release` is `first` or newer."""
+    """Return whether `release` is `first` or newer."""
     return RELEASES.index(release) >= RELEASES.index(first)
 
 
 @cache
 def versions_of(release: str) -> dict[ApiKey, range]:
-    """Return the versions of each API that a release announced. Raises KeyError for an unknown release."""
+    """Return the versions of each API that a release announced. Raise KeyError for an unknown release."""
     position = {name: index for index, name in enumerate(RELEASES)}[release]
     found: dict[ApiKey, range] = {}
     for key, changes in CHANGES.items():
@@ -182,7 +187,7 @@ def versions_of(release: str) -> dict[ApiKey, range]:
 
 
 def release_of(text: str) -> str:
-    """Return the release of a version: 0.10.2 for "0.10.2.1", 3.9 for "3.9.1". Raises ValueError."""
+    """Return the release of a version: 0.10.2 for "0.10.2.1", 3.9 for "3.9.1". Raise ValueError."""
     parts = text.strip().split(".")
     for count in (3, 2):
         name = ".".join(parts[:count])

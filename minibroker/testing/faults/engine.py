@@ -18,6 +18,7 @@ from minibroker.broker.network.output_items import BYTES, CLOSE
 from minibroker.broker.requests.interceptors import Call, Interceptor
 from minibroker.broker.requests.parked import Parked
 from minibroker.broker.requests.routes import Unanswerable
+from minibroker.broker.security.logins import Login, Verdict
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
 from minibroker.quantities import Duration
@@ -30,7 +31,7 @@ from minibroker.testing.faults.error_answers import (
     take_out,
     without_wait,
 )
-from minibroker.testing.faults.matching import Asked, names_by
+from minibroker.testing.faults.matching import Asked, concerns_login, names_by
 from minibroker.testing.faults.rules import Rule, rule_from, rules_in
 from minibroker.testing.journal import Journal
 from minibroker.testing.loops import Loop, awaited, blocking, renamed
@@ -47,6 +48,7 @@ log = logging.getLogger("minibroker.faults")
 
 _CORRELATION_ID = Struct(">i")
 _CORRELATION_POSITION = 4
+LOGIN = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
 FAR = 1 << 30  # so that the wrong correlation id is not that of the client's next requests
 # The interceptors that see a request before a fault answers it: those that watch, and paused nodes.
 BEFORE_FAULTS = (RequestStatistics, Journal, Paused)
@@ -148,6 +150,7 @@ class Faults(Interceptor):
         self._number = 0
         self._struck: dict[Call, list[Fault]] = {}
         self._errors: dict[Call, list[tuple[Rule, Message]]] = {}
+        self._logins: dict[object, list[Fault]] = {}  # whose answer has not been made
         self._held: dict[Fault, dict[Parked, Call]] = {}
         broker.when_reset.append(self._clear)
 
@@ -322,7 +325,23 @@ class Faults(Interceptor):
         self._errors.setdefault(call, []).append((rule, answer))
         return None
 
+    def authenticating(self, login: Login) -> Verdict | None:
+        struck = [fault for fault in self._faults if concerns_login(fault.rule, login) and fault.strikes()]
+        if not struck:
+            return None
+        self._logins[login.connection] = struck
+        self.watch.poke()
+        rules = [fault.rule for fault in struck]
+        sessions = [rule.session_ms for rule in rules if rule.authentication == "expire"]
+        return Verdict(
+            any(rule.authentication in ("refuse", "wrong-mechanism") for rule in rules),
+            sum(rule.delay_ms for rule in rules),
+            min(sessions, default=None),
+        )
+
     def answer(self, call: Call, response: Message) -> Message:
+        if call.api_key in LOGIN and (struck := self._logins.pop(call.context.connection, None)) is not None:
+            self._note(call, struck)
         for rule, errors in self._errors.pop(call, ()):
             if call.api_key == ApiKey.FETCH:
                 set_errors(call, rule, response)
@@ -356,6 +375,7 @@ class Faults(Interceptor):
         self._forget(call)
 
     def _forget(self, call: Call) -> None:
+        self._logins.pop(call.context.connection, None)
         self._struck.pop(call, None)
         self._errors.pop(call, None)
 

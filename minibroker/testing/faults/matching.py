@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 
 from minibroker.broker.requests.interceptors import Call
+from minibroker.broker.security.logins import Login
+from minibroker.broker.security.principals import USER, Principal
 from minibroker.protocol.apis import response_class
 from minibroker.testing.faults.places import Place, levels_of
 from minibroker.testing.faults.rules import Rule
@@ -40,10 +42,13 @@ class Asked:
         """Return whether all of the rule's conditions match the request; `where` is not called."""
         context = self.call.context
         return (
-            (not rule.api_keys or self.call.api_key in rule.api_keys)
+            rule.authentication is None
+            and (not rule.api_keys or self.call.api_key in rule.api_keys)
             and (rule.versions is None or context.version in rule.versions)
             and (rule.node is None or context.node.node_id == rule.node)
             and (rule.client_id is None or context.client_id == rule.client_id)
+            and (rule.user is None or context.connection.principal == Principal(USER, rule.user))
+            and (rule.mechanism is None or _mechanism(self.call) == rule.mechanism)
             and self._names(rule)
             and (rule.level is None or rule.level in levels_of(response_class(self.call.api_key)))
         )
@@ -60,6 +65,24 @@ class Asked:
         return (rule.group is None or rule.group in self.subjects.groups) and (
             rule.transactional_id is None or rule.transactional_id in self.subjects.transactional_ids
         )
+
+
+def _mechanism(call: Call) -> str | None:
+    """Return the SASL mechanism of the client, or None without SASL."""
+    authenticator = call.context.connection.authenticator
+    return None if authenticator is None else authenticator.mechanism
+
+
+def concerns_login(rule: Rule, login: Login) -> bool:
+    """Return whether the rule is about logins, and applies to this one at this point."""
+    return (
+        rule.authentication is not None
+        and (rule.authentication == "wrong-mechanism") is (login.user is None)
+        and (rule.node is None or login.node_id == rule.node)
+        and (rule.client_id is None or login.client_id == rule.client_id)
+        and (rule.user is None or login.user == rule.user)
+        and (rule.mechanism is None or login.mechanism == rule.mechanism)
+    )
 
 
 def session_partitions(call: Call) -> list[tuple[str, int]]:

@@ -28,6 +28,20 @@ MAXIMUM_FILE_BYTES = 1 << 20
 When = Literal["before", "after"]
 Level = Literal["top", "topic", "partition"]
 Answer = Literal["half", "silence", "wrong-correlation-id"]
+ACTS: Final = ("error", "close", "answer", "corrupt", "authentication")
+OF_REQUESTS: Final = (
+    "api",
+    "version",
+    "topic",
+    "partition",
+    "group",
+    "transactional_id",
+    "where",
+    "level",
+    "when",
+    "throttle",
+)
+Authentication = Literal["refuse", "expire", "slow", "wrong-mechanism"]
 Corruption = Literal["crc", "length", "codec", "truncated", "offsets"]
 
 
@@ -51,7 +65,8 @@ match, act, trigger = partial(Word, "match"), partial(Word, "act"), partial(Word
 class Rule:
     """A fault: it applies to requests that meet all given conditions from `api` to `where`.
 
-    It has at most one of `error`, `close`, `answer` and `corrupt`; `delay` and `throttle` can be combined with each.
+    It has at most one of `error`, `close`, `answer`, `corrupt` and `authentication`; `delay` and `throttle` can be
+    combined with each. One with `authentication` applies to logins, each of which takes several requests.
     None stands for an argument that is not given. Raises FaultError.
     """
 
@@ -59,6 +74,11 @@ class Rule:
     version: Annotated[int | str | None, match('Versions of the API: `9`, `"3-9"`, `"12+"`.')] = None
     node: Annotated[int | None, match("The broker that receives the request.", minimum=0)] = None
     client_id: Annotated[str | None, match("The client id of the sender.")] = None
+    user: Annotated[str | None, match("Requests of the user, by its name; with `authentication`, its logins.")] = None
+    mechanism: Annotated[
+        str | None,
+        match("Requests of clients that log in by this SASL mechanism; with `authentication`, these logins."),
+    ] = None
     topic: Annotated[str | None, match("Requests that name the topic; only that part of them fails.")] = None
     partition: Annotated[
         int | None, match("Requests that name the partition; only that part of them fails.", minimum=0)
@@ -83,6 +103,20 @@ class Rule:
     ] = None
     corrupt: Annotated[
         Corruption | None, act("Damages the first batch of a Fetch: its checksum, length, codec, end, or offsets.")
+    ] = None
+    authentication: Annotated[
+        Authentication | None,
+        act(
+            "Refuses a login with valid credentials, ends its session early, answers it late (by `delay`), or does not "
+            "support its mechanism."
+        ),
+    ] = None
+    session: Annotated[
+        Duration | None,
+        act(
+            "The time after which `expire` ends a session; the client is told (KIP-368). Without it, the session ends "
+            "at once, and the client is not told."
+        ),
     ] = None
     delay: Annotated[Duration | None, act("Holds the request back, in the broker's time.")] = None
     throttle: Annotated[
@@ -141,6 +175,11 @@ class Rule:
     def delay_ms(self) -> float:
         """Return `delay` in ms."""
         return _milliseconds("delay", self.delay)
+
+    @cached_property
+    def session_ms(self) -> int:
+        """Return `session` in ms."""
+        return round(_milliseconds("session", self.session))
 
     @cached_property
     def throttle_ms(self) -> int:
@@ -215,11 +254,11 @@ def _is_of(value: object, kind: Any) -> bool:
 
 def _check_together(rule: Rule) -> None:
     """Raise FaultError for words that make no sense together, or by themselves."""
-    acts = [word for word in ("error", "close", "answer", "corrupt") if getattr(rule, word) is not None]
+    acts = [word for word in ACTS if getattr(rule, word) is not None]
     if len(acts) > 1:
         raise FaultError(f"one fault cannot have both {acts[0]} and {acts[1]}: add two")
     if not acts and not rule.delay_ms and not rule.throttle_ms:
-        raise FaultError("a fault needs one of error, close, answer, corrupt, delay, throttle")
+        raise FaultError(f"a fault needs one of {', '.join(ACTS)}, delay, throttle")
     if rule.corrupt is not None and rule.api_keys not in (frozenset(), frozenset({ApiKey.FETCH})):
         raise FaultError("only a Fetch has batches in its answer that could be corrupt")
     if rule.level is not None and rule.code is None:
@@ -228,12 +267,37 @@ def _check_together(rule: Rule) -> None:
         raise FaultError("when is for error and silence; close itself says before or after")
     if rule.once and rule.times is not None:
         raise FaultError("once is the same as times 1: give one of them")
+    _check_authentication(rule)
     for api in rule.api_keys if rule.level is not None else ():
         levels = levels_of(response_class(api))
         if rule.level not in levels:
             there = ", ".join(level for level in LEVELS if level in levels) or "none"
             raise FaultError(f"{api_name(api)} has no error at the level {rule.level}, but at {there}")
-    _ = rule.versions, rule.delay_ms, rule.throttle_ms, rule.api_keys, rule.code  # each raises FaultError
+    _ = (
+        rule.versions,
+        rule.delay_ms,
+        rule.session_ms,
+        rule.throttle_ms,
+        rule.api_keys,
+        rule.code,
+    )  # each raises FaultError
+
+
+def _check_authentication(rule: Rule) -> None:
+    """Raise FaultError for words that make no sense with logins, or without them."""
+    if rule.session is not None and rule.authentication != "expire":
+        raise FaultError("session is for authentication expire")
+    if rule.authentication is None:
+        return
+    others = [word for word in OF_REQUESTS if getattr(rule, word) is not None]
+    if others:
+        raise FaultError(f"authentication is about logins, and {others[0]} about requests")
+    if rule.authentication == "slow" and not rule.delay_ms:
+        raise FaultError("authentication slow needs delay")
+    if rule.authentication == "wrong-mechanism" and rule.user is not None:
+        raise FaultError("authentication wrong-mechanism has no user: the user is not known yet")
+    if rule.authentication == "wrong-mechanism" and rule.delay_ms:
+        raise FaultError("authentication wrong-mechanism has no delay")
 
 
 def _milliseconds(word: str, duration: Duration | None) -> float:

@@ -61,13 +61,13 @@ def test_groups_and_offsets_are_there_again_after_a_restart(harness: Harness, cr
     groups.append("h", [records.offset_entry("h", "u", 0, None)])
     harness.restart(crash=crash)
     groups = harness.cluster.groups
-    group = groups.classic_group("g")
+    group = groups.classic_group_or_new("g")
     assert (group.state_name, group.generation, group.protocol, group.leader_id) == ("Stable", 4, "range", "m-1")
     assert (group.static, group.topics) == ({"static": "m-1"}, {"t"})
     (member,) = group.members.values()
     assert (member.assignment, member.session_timeout_ms) == (b"assigned", 10_000)
     assert group.offsets.by_partition == {("t", 3): OFFSET}
-    simple = groups.classic_group("h")
+    simple = groups.classic_group_or_new("h")
     assert (simple.state_name, simple.protocol_type) == ("Empty", "")
     assert simple.offsets.by_partition == {("t", 0): OFFSET}
 
@@ -78,7 +78,7 @@ def test_a_group_whose_record_is_taken_back_is_gone_and_its_offsets_are_not(harn
     groups.append("g", [records.group_metadata_entry("g", None)])
     groups.append("h", [records.group_metadata_entry("h", GROUP), records.group_metadata_entry("h", None)])
     harness.restart()
-    group = harness.cluster.groups.classic_group("g")
+    group = harness.cluster.groups.classic_group_or_new("g")
     assert (group.state_name, group.protocol_type, len(group.offsets.by_partition)) == ("Empty", "", 1)
     assert "h" not in harness.cluster.groups.groups
 
@@ -91,7 +91,7 @@ def test_of_what_was_committed_the_last_holds(harness: Harness, caplog: pytest.L
     key, _ = records.offset_entry("g", "t", 2, None)
     groups.append("g", [(key, b"nonsense"), (key[:2], b"")])
     harness.restart()
-    offsets = harness.cluster.groups.classic_group("g").offsets.by_partition
+    offsets = harness.cluster.groups.classic_group_or_new("g").offsets.by_partition
     assert offsets == {("t", 0): OFFSET._replace(offset=4)}
     assert "the commit at offset 11 of partition" in caplog.text
     assert "the commit at offset 12 of partition" in caplog.text
@@ -110,10 +110,10 @@ def test_a_transaction_and_commits_beside_it_hold_in_their_order(harness: Harnes
     ):
         partition.log.append(batch, [read_header(batch)], 0)
     harness.restart()
-    assert harness.cluster.groups.classic_group("g").offsets.by_partition["t", 0].offset == 6
+    assert harness.cluster.groups.classic_group_or_new("g").offsets.by_partition["t", 0].offset == 6
     harness.cluster.groups.append("g", [records.offset_entry("g", "t", 0, OFFSET._replace(offset=7))])
     harness.restart()
-    assert harness.cluster.groups.classic_group("g").offsets.by_partition["t", 0].offset == 7
+    assert harness.cluster.groups.classic_group_or_new("g").offsets.by_partition["t", 0].offset == 7
 
 
 def test_offsets_as_brokers_of_long_ago_wrote_them_are_understood(harness: Harness) -> None:
@@ -121,7 +121,7 @@ def test_offsets_as_brokers_of_long_ago_wrote_them_are_understood(harness: Harne
     key = LegacyOffsetCommitKey(group="g", topic="t", partition=1)
     groups.append("g", [records.entry(key, LegacyOffsetCommitValue(offset=9, metadata="m", commit_timestamp=3))])
     harness.restart()
-    offsets = harness.cluster.groups.classic_group("g").offsets.by_partition
+    offsets = harness.cluster.groups.classic_group_or_new("g").offsets.by_partition
     assert offsets == {("t", 1): CommittedOffset(9, -1, "m", 3)}
 
 

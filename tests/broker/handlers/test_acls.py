@@ -264,7 +264,7 @@ def test_one_change_of_acls_is_made_after_the_other(authorized: Harness) -> None
     acls = authorized.cluster.image.acls
     acls.is_changing = True
     context: Any = SimpleNamespace(cluster=authorized.cluster)
-    steps = handlers._alone(context, each(str, [1]))
+    steps = handlers._exclusively(context, each(str, [1]))
     assert [next(steps), next(steps)] == [WAITING, WAITING]
     acls.is_changing = False
     assert next(steps) is None and acls.is_changing

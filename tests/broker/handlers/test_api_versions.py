@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from minibroker.broker.handlers.api_versions import OF_TELEMETRY
 from minibroker.broker.requests.served import SERVED
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode
@@ -26,7 +27,8 @@ def test_exactly_what_has_a_handler_is_announced(harness: Harness, version: int)
     answer = harness.request(asked(), version)
     assert answer.error_code == ErrorCode.NONE
     announced = {api.api_key: range(api.min_version, api.max_version + 1) for api in answer.api_keys}
-    assert announced == {key: served.versions for key, served in SERVED.items()}
+    expected = {key: served.versions for key, served in SERVED.items() if key not in OF_TELEMETRY}
+    assert announced == expected | {ApiKey.INIT_PRODUCER_ID: range(6)}
     assert [api.api_key for api in answer.api_keys] == sorted(announced)
 
 
@@ -41,7 +43,7 @@ def test_the_first_issues_apis_are_served_in_all_their_versions(harness: Harness
         ApiKey.FIND_COORDINATOR: (0, 6),
         ApiKey.SASL_HANDSHAKE: (0, 1),
         ApiKey.SASL_AUTHENTICATE: (0, 2),
-        ApiKey.API_VERSIONS: (0, 4),
+        ApiKey.API_VERSIONS: (0, 5),
         ApiKey.CREATE_TOPICS: (0, 7),
         ApiKey.DELETE_TOPICS: (0, 6),
         ApiKey.INIT_PRODUCER_ID: (0, 5),
@@ -62,7 +64,7 @@ def test_features_are_those_of_the_metadata(harness: Harness, version: int) -> N
     names = ("eligible.leader.replicas", "group", "kraft", "share", "streams")
     from_0 = {f"{name}.version": (0, 1) for name in names} | {"transaction.version": (0, 2)}
     from_0 = {} if version < WITH_LEVEL_0 else from_0
-    assert supported == {"metadata.version": (7, 30), **from_0}
+    assert supported == {"metadata.version": (7, 33), **from_0}
     assert [(one.name, one.min_version_level, one.max_version_level) for one in before.finalized_features] == [
         ("metadata.version", 30, 30),
         ("transaction.version", 2, 2),
@@ -92,6 +94,28 @@ def test_a_legal_name_is_kept_for_the_log(harness: Harness, name: str) -> None:
     assert client.connection.software == f"{name} 4.3.0"
 
 
+@pytest.mark.parametrize(
+    ("cluster_id", "node_id", "code"),
+    [
+        (None, -1, ErrorCode.NONE),
+        (None, 7, ErrorCode.INVALID_REQUEST),
+        ("", 1, ErrorCode.NONE),
+        ("", 2, ErrorCode.REBOOTSTRAP_REQUIRED),
+        ("", -1, ErrorCode.INVALID_REQUEST),
+        ("another", 1, ErrorCode.REBOOTSTRAP_REQUIRED),
+    ],
+)
+def test_a_client_that_wants_another_node_is_told_to_bootstrap_again(
+    harness: Harness, cluster_id: str | None, node_id: int, code: ErrorCode
+) -> None:
+    """The empty id stands for the cluster's own."""
+    request = asked()
+    request.cluster_id, request.node_id = harness.cluster.cluster_id if cluster_id == "" else cluster_id, node_id
+    answer = harness.request(request)
+    assert (answer.error_code, bool(answer.api_keys)) == (code, code == ErrorCode.NONE)
+    assert harness.request(request, 4).error_code == ErrorCode.NONE
+
+
 def test_a_version_of_the_future_is_answered_in_version_0_with_what_there_is(harness: Harness) -> None:
     client = harness.client()
     frame = bytearray(frame_of(asked(), 4))
@@ -100,7 +124,7 @@ def test_a_version_of_the_future_is_answered_in_version_0_with_what_there_is(har
     correlation_id, answer = answer_in(client.sent_bytes(), ApiKey.API_VERSIONS, 0)
     assert (correlation_id, answer.error_code) == (7, ErrorCode.UNSUPPORTED_VERSION)
     (api,) = answer.api_keys
-    assert (api.api_key, api.min_version, api.max_version) == (ApiKey.API_VERSIONS, 0, 4)
+    assert (api.api_key, api.min_version, api.max_version) == (ApiKey.API_VERSIONS, 0, 5)
     client.send(MetadataRequest(topics=[]))
     assert not client.closed
 

@@ -1,9 +1,15 @@
-"""Delegation tokens: a connection that has not authenticated may not ask for any."""
+"""Delegation tokens: who may ask for them, and what the broker answers. `conformance/wire` has the rest."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+from minibroker.broker.handlers.delegation_tokens import MAX_RENEWERS
+from minibroker.broker.security.operations import CREATE_TOKENS, DESCRIBE_TOKEN, DESCRIBE_TOKENS
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.delegation_tokens import (
     CreateDelegationTokenRequest,
@@ -13,26 +19,134 @@ from minibroker.protocol.messages.delegation_tokens import (
 )
 from tests.broker.harness import Harness, served_versions
 
-NOT_ALLOWED = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+KEY = {"delegation.token.secret.key": "a key"}
+GUARDED = {
+    **KEY,
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:admin",
+}
+DAY_MS = 86_400_000
+NOT_ALLOWED, DISABLED = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+DENIED = ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+Renewer = CreateDelegationTokenRequest.CreatableRenewers
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> Iterator[Harness]:
+    """A cluster with tokens and ACLs."""
+    with Harness(tmp_path, settings=GUARDED) as harness:
+        yield harness
+
+
+def create(harness: Harness, user: str, owner: str | None = None, *renewers: str, version: int = 3) -> Any:
+    named = [Renewer(principal_type="User", principal_name=name) for name in renewers]
+    request = CreateDelegationTokenRequest(renewers=named, max_lifetime_ms=-1)
+    if owner is not None:
+        request.owner_principal_type, request.owner_principal_name = "User", owner
+    return harness.request(request, version, user=user)
+
+
+def changes(harness: Harness, user: str, hmac: bytes) -> list[Any]:
+    """The answers to a renewal and to an expiry of one second."""
+    return [
+        harness.request(RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=-1), user=user),
+        harness.request(ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=1000), user=user),
+    ]
+
+
+def described(harness: Harness, user: str, version: int = 3) -> Any:
+    return harness.request(DescribeDelegationTokenRequest(owners=None), version, user=user)
+
+
+def ids(harness: Harness, user: str) -> list[str]:
+    return [token.token_id for token in described(harness, user).tokens]
 
 
 @pytest.mark.parametrize("version", served_versions(CreateDelegationTokenRequest))
-def test_no_token_is_made(harness: Harness, version: int) -> None:
-    answer = harness.request(CreateDelegationTokenRequest(max_lifetime_ms=-1), version)
+def test_who_has_not_authenticated_gets_no_token(harness: Harness, version: int) -> None:
+    answer = create(harness, "ANONYMOUS", version=version)
     assert (answer.error_code, answer.token_id, answer.hmac, answer.max_timestamp_ms) == (NOT_ALLOWED, "", b"", -1)
     assert (answer.principal_type, answer.principal_name) == ("User", "ANONYMOUS")
+    assert create(harness, "ANONYMOUS", "bob").principal_name == "bob"
+    renewed, expired = changes(harness, "ANONYMOUS", b"x")
+    listed = described(harness, "ANONYMOUS", version)
+    assert [one.error_code for one in (renewed, expired, listed)] == [NOT_ALLOWED] * 3
+    assert (renewed.expiry_timestamp_ms, expired.expiry_timestamp_ms, listed.tokens) == (-1, -1, [])
 
 
-def test_the_owner_that_is_asked_for_is_told(harness: Harness) -> None:
-    request = CreateDelegationTokenRequest(owner_principal_type="User", owner_principal_name="bob", max_lifetime_ms=1)
-    answer = harness.request(request, 3)
-    assert (answer.principal_name, answer.token_requester_principal_name) == ("bob", "ANONYMOUS")
+def test_without_a_secret_key_there_are_no_tokens(harness: Harness) -> None:
+    answer = create(harness, "alice")
+    assert (answer.error_code, answer.principal_name, answer.hmac, answer.max_timestamp_ms) == (
+        DISABLED,
+        "alice",
+        b"",
+        0,
+    )
+    renewed, expired = changes(harness, "alice", b"x")
+    assert [one.error_code for one in (renewed, expired, described(harness, "alice"))] == [DISABLED] * 3
+    assert (renewed.expiry_timestamp_ms, expired.expiry_timestamp_ms) == (0, 0)
 
 
-@pytest.mark.parametrize("version", served_versions(RenewDelegationTokenRequest))
-def test_none_is_renewed_expired_or_described(harness: Harness, version: int) -> None:
-    renewed = harness.request(RenewDelegationTokenRequest(hmac=b"x", renew_period_ms=1), version)
-    expired = harness.request(ExpireDelegationTokenRequest(hmac=b"x", expiry_time_period_ms=1), version)
-    described = harness.request(DescribeDelegationTokenRequest(owners=None), version)
-    assert [one.error_code for one in (renewed, expired, described)] == [NOT_ALLOWED] * 3
-    assert (renewed.expiry_timestamp_ms, expired.expiry_timestamp_ms, described.tokens) == (-1, -1, [])
+def test_metadata_of_kafka_3_5_has_no_tokens(tmp_path: Path) -> None:
+    with Harness(tmp_path, settings=KEY) as harness:
+        harness.cluster.image.features["metadata.version"] = 13
+        answers = [create(harness, "alice"), *changes(harness, "alice", b"x")]
+        assert [one.error_code for one in answers] == [ErrorCode.UNSUPPORTED_VERSION] * 3
+        assert described(harness, "alice").error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("version", served_versions(CreateDelegationTokenRequest))
+def test_a_token_is_described_as_it_was_made(tokens: Harness, version: int) -> None:
+    now_ms = tokens.clock.wall_ms()
+    made = create(tokens, "alice", None, "bob", version=version)
+    assert (made.error_code, made.issue_timestamp_ms) == (ErrorCode.NONE, now_ms)
+    assert (made.expiry_timestamp_ms, made.max_timestamp_ms) == (now_ms + DAY_MS, now_ms + 7 * DAY_MS)
+    (seen,) = described(tokens, "alice", version).tokens
+    assert (seen.token_id, seen.hmac, seen.principal_name) == (made.token_id, made.hmac, "alice")
+    assert (seen.issue_timestamp, seen.expiry_timestamp) == (now_ms, now_ms + DAY_MS)
+    assert [(one.principal_type, one.principal_name) for one in seen.renewers] == [("User", "bob")]
+
+
+def test_a_token_for_somebody_else_needs_a_right(tokens: Harness) -> None:
+    refused = create(tokens, "alice", "bob")
+    assert (refused.error_code, refused.principal_name, refused.hmac) == (DENIED, "bob", b"")
+    assert refused.token_requester_principal_name == "alice"
+    tokens.add_acl(CREATE_TOKENS, "User:bob")
+    made = create(tokens, "alice", "bob")
+    assert (made.error_code, made.principal_name) == (ErrorCode.NONE, "bob")
+    assert create(tokens, "alice", "carol").error_code == DENIED
+    assert ids(tokens, "bob") == ids(tokens, "alice") == [made.token_id]
+
+
+def test_tokens_of_others_are_seen_with_a_right(tokens: Harness) -> None:
+    first, second = create(tokens, "bob").token_id, create(tokens, "bob").token_id
+    assert ids(tokens, "alice") == []
+    tokens.add_acl(DESCRIBE_TOKEN, second)
+    assert ids(tokens, "alice") == [second]
+    tokens.add_acl(DESCRIBE_TOKENS, "User:bob")
+    assert ids(tokens, "alice") == [first, second]
+
+
+def test_a_token_is_there_after_a_crash(tokens: Harness) -> None:
+    made, gone = create(tokens, "alice"), create(tokens, "alice")
+    tokens.request(ExpireDelegationTokenRequest(hmac=gone.hmac, expiry_time_period_ms=-1), user="alice")
+    tokens.restart(crash=True)
+    (seen,) = described(tokens, "alice").tokens
+    assert (seen.token_id, seen.hmac, seen.expiry_timestamp) == (made.token_id, made.hmac, made.expiry_timestamp_ms)
+    assert [one.error_code for one in changes(tokens, "alice", made.hmac)] == [ErrorCode.NONE] * 2
+    not_found = [ErrorCode.DELEGATION_TOKEN_NOT_FOUND] * 2
+    assert [one.error_code for one in changes(tokens, "alice", gone.hmac)] == not_found
+
+
+def test_another_secret_key_makes_other_secrets(tokens: Harness) -> None:
+    made = create(tokens, "alice")
+    tokens.restart(settings={"delegation.token.secret.key": "another key"})
+    (seen,) = described(tokens, "alice").tokens
+    assert seen.token_id == made.token_id and seen.hmac != made.hmac
+    not_found = [ErrorCode.DELEGATION_TOKEN_NOT_FOUND] * 2
+    assert [one.error_code for one in changes(tokens, "alice", made.hmac)] == not_found
+
+
+def test_a_token_has_not_any_number_of_renewers(tokens: Harness) -> None:
+    assert create(tokens, "alice", None, *["bob"] * MAX_RENEWERS).error_code == ErrorCode.NONE
+    assert create(tokens, "alice", None, *["bob"] * (MAX_RENEWERS + 1)).error_code == ErrorCode.INVALID_REQUEST

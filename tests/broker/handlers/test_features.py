@@ -126,8 +126,8 @@ def test_a_level_goes_down_as_far_as_the_records_stay_the_same(
     ("wanted", "reason"),
     [
         (("nope", 1, UPGRADE), "Local controller 1 does not support this feature."),
-        ((METADATA_VERSION, 31, UPGRADE), "Local controller 1 only supports versions 7-30"),
-        ((METADATA_VERSION, 0, SAFE_DOWNGRADE), "Local controller 1 only supports versions 7-30"),
+        ((METADATA_VERSION, 34, UPGRADE), "Local controller 1 only supports versions 7-33"),
+        ((METADATA_VERSION, 0, SAFE_DOWNGRADE), "Local controller 1 only supports versions 7-33"),
         ((METADATA_VERSION, -1, SAFE_DOWNGRADE), "A feature version cannot be less than 0."),
         ((ELIGIBLE_LEADER_REPLICAS, 2, UPGRADE), "Local controller 1 only supports versions 0-1"),
         ((ELIGIBLE_LEADER_REPLICAS, 1, SAFE_DOWNGRADE), "Can't downgrade to a newer version."),

@@ -36,7 +36,7 @@ def commit(harness: Harness, group: str) -> None:
     """Make a group that only commits offsets."""
     harness.coordinator(group)
     harness.cluster.groups.append(group, [records.offset_entry(group, "t", 0, OFFSET)])
-    harness.cluster.groups.classic_group(group).offsets.apply("t", 0, OFFSET)
+    harness.cluster.groups.classic_group_or_new(group).offsets.apply("t", 0, OFFSET)
 
 
 # --- DescribeGroups -----------------------------------------------------------------------------

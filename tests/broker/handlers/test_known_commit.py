@@ -13,11 +13,8 @@ from hypothesis import strategies as st
 
 from minibroker.broker.groups.offsets import CommittedOffset
 from minibroker.broker.handlers.known_commit import KnownCommit
-from minibroker.broker.metadata.image import TOPIC_RESOURCE
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC
-from minibroker.broker.requests.interceptors import Interceptor
 from minibroker.protocol.errors import ErrorCode
-from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.messages.groups import (
     DeleteGroupsRequest,
     JoinGroupRequest,
@@ -25,13 +22,12 @@ from minibroker.protocol.messages.groups import (
     SyncGroupRequest,
 )
 from minibroker.protocol.messages.offsets import OffsetCommitRequest
-from minibroker.protocol.messages.topics import DeleteTopicsRequest
+from tests.broker.handlers import cluster_changes
 from tests.broker.handlers.offset_requests import BY_ID, codes_of, commit_request, committed_in
 from tests.broker.harness import Client, Harness, frame_of
 from tests.storage.support import FailingDisk
 
 SETTINGS = {"offsets.topic.num.partitions": "1", "group.initial.rebalance.delay.ms": "0"}
-Alter = IncrementalAlterConfigsRequest.AlterConfigsResource
 VERSIONS = (2, 5, 6, 7, 8, 9, 10)
 FIRST_KNOWN = 6
 
@@ -127,7 +123,7 @@ def test_a_commit_keeps_its_member_alive(harness: Harness) -> None:
     assert not harness.cluster.groups.groups["g"].is_empty
 
 
-CHANGES = ("config", "delete", "grow", "hook", "unhook", "offline", "time", "join", "rejoin", "leave", "forget", "pend")
+CHANGES = (*cluster_changes.CHANGES, "join", "rejoin", "leave", "forget", "pend")
 CONFIGS = (
     ("flush.messages", "1"),
     ("flush.messages", "1000000"),
@@ -150,18 +146,11 @@ STEPS = st.lists(
 )
 
 
-class Hook(Interceptor):
-    """One that changes nothing."""
-
-
-class Side:
-    """A cluster and two clients; `knows` says whether connections may know the next request."""
+class Side(cluster_changes.Side):
+    """A side with a group."""
 
     def __init__(self, harness: Harness, version: int, *, knows: bool) -> None:
-        self.harness = harness
-        self.clients = [self.harness.client(), self.harness.client()]
-        self.version = version
-        self.knows = knows
+        super().__init__(harness, version, GROUPS_TOPIC, knows=knows)
         self.member = ""
         self.generation = 1
 
@@ -172,9 +161,7 @@ class Side:
         return told
 
     def commit(self, client: int, wanted: tuple[int, int, str], who: str) -> bytes:
-        asked = self.clients[client]
-        if not self.knows:
-            asked.connection.known = asked.connection.last_plain = None
+        asked = self.client(client)
         first, partitions, metadata = wanted
         more: dict[str, Any] = {}
         if who != "nobody":
@@ -223,30 +210,6 @@ class Side:
             shard.transaction_ended(5, committed=True)
         else:
             shard.pend(5, "g", "t", 1, CommittedOffset(100, -1, "", 0))
-
-    def config(self, setting: tuple[str, str]) -> None:
-        change = Alter.AlterableConfig(name=setting[0], config_operation=0, value=setting[1])
-        resource = Alter(resource_type=TOPIC_RESOURCE, resource_name=GROUPS_TOPIC, configs=[change])
-        self.harness.request(IncrementalAlterConfigsRequest(resources=[resource]))
-
-    def delete(self, _: object) -> None:
-        self.harness.request(DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name="t")]))
-        self.harness.create_topic("t", 3)
-
-    def grow(self, _: object) -> None:
-        self.harness.create_topic(f"other-{len(self.harness.cluster.image.topics)}")
-
-    def hook(self, _: object) -> None:
-        self.harness.dispatcher.interceptors.append(Hook())
-
-    def unhook(self, _: object) -> None:
-        self.harness.dispatcher.interceptors.clear()
-
-    def offline(self, _: object) -> None:
-        self.harness.partition(GROUPS_TOPIC).log.offline = "it is"
-
-    def time(self, _: object) -> None:
-        self.harness.clock.advance(1000)
 
 
 @given(st.sampled_from(VERSIONS), STEPS)

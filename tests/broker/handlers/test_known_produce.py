@@ -12,22 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minibroker.broker.handlers.known_produce import KnownProduce
-from minibroker.broker.requests.interceptors import Interceptor
 from minibroker.protocol.errors import ErrorCode
-from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.messages.produce import ProduceRequest
-from minibroker.protocol.messages.topics import DeleteTopicsRequest
 from minibroker.protocol.records.batch import batches
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.payload import records_of
 from minibroker.protocol.records.record import Record
+from tests.broker.handlers import cluster_changes
 from tests.broker.harness import Client, Harness, TopicData, batch, frame_of
 from tests.broker.transactions.producing import CLASSIC, TransactionalProducer
 from tests.storage.support import FailingDisk
 
 PartitionData = TopicData.PartitionProduceData
-Alter = IncrementalAlterConfigsRequest.AlterConfigsResource
-TOPIC_RESOURCE = 2
 VERSIONS = (0, 2, 3, 5, 8, 9, 12, 13)
 FIRST_TRANSACTIONAL = 3
 NOW = 1_700_000_000_000
@@ -133,7 +129,7 @@ def test_a_write_that_fails_is_told_to_all_who_waited_for_it(harness: Harness) -
     assert answer(client).base_offset == 2
 
 
-CHANGES = ("config", "delete", "grow", "hook", "unhook", "offline", "time", "add", "add", "end")
+CHANGES = (*cluster_changes.CHANGES, "add", "add", "end")
 CONFIGS = (
     ("message.timestamp.type", "LogAppendTime"),
     ("message.timestamp.type", "CreateTime"),
@@ -177,21 +173,15 @@ STEPS = st.lists(
 )
 
 
-class Hook(Interceptor):
-    """One that changes nothing."""
-
-
-class Side:
-    """A cluster and two clients; `knows` says whether connections may know the next request."""
+class Side(cluster_changes.Side):
+    """A side with producers."""
 
     def __init__(self, directory: str, version: int, *, knows: bool) -> None:
-        self.harness = Harness(Path(directory), settings={"transaction.state.log.num.partitions": "1"})
-        self.harness.create_topic("t", 2)
+        harness = Harness(Path(directory), settings={"transaction.state.log.num.partitions": "1"})
+        harness.create_topic("t", 2)
+        super().__init__(harness, version, "t", knows=knows)
         self.transactions = TransactionalProducer(self.harness, versions=CLASSIC)
         self.transactions.init()
-        self.clients = [self.harness.client(), self.harness.client()]
-        self.version = version
-        self.knows = knows
         self.sequence = 0
 
     def step(self, what: str, *arguments: Any) -> Any:
@@ -202,9 +192,7 @@ class Side:
         return None
 
     def produce(self, client: int, wanted: tuple[int, int, bool, str, int], acks: int) -> bytes:
-        asked = self.clients[client]
-        if not self.knows:
-            asked.connection.known = asked.connection.last_plain = None
+        asked = self.client(client)
         before = len(asked.sent_bytes())
         *of_batch, partition = wanted
         transactional_id = "tx" if self.version >= FIRST_TRANSACTIONAL else None
@@ -241,30 +229,6 @@ class Side:
     def end(self, _: object) -> None:
         self.transactions.end()
         self.harness.clock.advance(0)
-
-    def config(self, setting: tuple[str, str]) -> None:
-        change = Alter.AlterableConfig(name=setting[0], config_operation=0, value=setting[1])
-        resource = Alter(resource_type=TOPIC_RESOURCE, resource_name="t", configs=[change])
-        self.harness.request(IncrementalAlterConfigsRequest(resources=[resource]))
-
-    def delete(self, _: object) -> None:
-        self.harness.request(DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name="t")]))
-        self.harness.create_topic("t", 2)
-
-    def grow(self, _: object) -> None:
-        self.harness.create_topic(f"other-{len(self.harness.cluster.image.topics)}")
-
-    def hook(self, _: object) -> None:
-        self.harness.dispatcher.interceptors.append(Hook())
-
-    def unhook(self, _: object) -> None:
-        self.harness.dispatcher.interceptors.clear()
-
-    def offline(self, _: object) -> None:
-        self.harness.partition("t").log.offline = "it is"
-
-    def time(self, _: object) -> None:
-        self.harness.clock.advance(1000)
 
 
 @given(st.sampled_from(VERSIONS), STEPS)

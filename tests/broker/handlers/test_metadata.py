@@ -264,7 +264,7 @@ def test_rights_to_many_topics_are_looked_up_in_steps(
     context = RequestContext(harness.cluster, harness.client().connection, VERSIONS[-1], None, Slicer())
     looked_up: list[str] = []
 
-    def allows(context: RequestContext, right: Right, name: str = CLUSTER_NAME) -> bool:
+    def allows(context: RequestContext, right: Right, name: str = CLUSTER_NAME, **_: bool) -> bool:
         looked_up.append(name)
         return True
 

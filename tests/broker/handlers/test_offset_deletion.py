@@ -79,7 +79,7 @@ def test_what_the_group_is_subscribed_to_stays(harness: Harness, monkeypatch: py
 
 
 def test_a_group_with_members_of_which_nobody_knows_what_they_read_keeps_all(harness: Harness) -> None:
-    group = harness.cluster.groups.classic_group("g")
+    group = harness.cluster.groups.classic_group_or_new("g")
     group.kind, group.state = "connect", State.STABLE
     assert delete(harness, "g", ("t", 0)) == (ErrorCode.NON_EMPTY_GROUP, {})
     group.state = State.EMPTY

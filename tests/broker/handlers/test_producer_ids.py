@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from minibroker.broker.coordination.coordinators import coordinator_of
+from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode
-from minibroker.protocol.messages.transactions import InitProducerIdRequest
+from minibroker.protocol.messages.cluster import ApiVersionsRequest
+from minibroker.protocol.messages.transactions import DescribeTransactionsRequest, InitProducerIdRequest
 from tests.broker.harness import Harness, batch, served_versions
 
 VERSIONS = served_versions(InitProducerIdRequest)
@@ -118,3 +120,60 @@ def test_a_producer_with_its_id_is_safe_from_repetitions_and_gaps(harness: Harne
     gap = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
     assert [send(0, 3), send(3, 1), send(0, 3), send(5, 1), send(4, 1)] == [(0, 0), (0, 3), (0, 0), gap, (0, 4)]
     assert harness.partition("t").log.log_end_offset == 5
+
+
+# --- two-phase commit -----------------------------------------------------------------------------
+
+
+TWO_PHASES = {"transaction.two.phase.commit.enable": "true"}
+NEVER_MS = (1 << 31) - 1
+DAY_MS = 86_400_000
+
+
+def init_two_phases(harness: Harness, **more: Any) -> Any:
+    harness.cluster.transactions.log.create()
+    request = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1000, enable2_pc=True, **more)
+    return harness.request(request, 6)
+
+
+def states(harness: Harness) -> list[tuple[str, int]]:
+    described = harness.request(DescribeTransactionsRequest(transactional_ids=["tx"])).transaction_states
+    return [(state.transaction_state, state.transaction_timeout_ms) for state in described]
+
+
+def test_two_phase_commit_is_refused_unless_it_is_enabled(harness: Harness) -> None:
+    assert init_two_phases(harness).error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+def test_prepared_transactions_are_not_kept(tmp_path: Path) -> None:
+    with Harness(tmp_path, settings=TWO_PHASES) as harness:
+        answer = init_two_phases(harness, keep_prepared_txn=True)
+        assert (answer.error_code, answer.producer_id) == (ErrorCode.UNSUPPORTED_VERSION, -1)
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_a_transaction_in_two_phases_never_times_out_and_outlives_the_broker(tmp_path: Path, crash: bool) -> None:
+    with Harness(tmp_path, settings=TWO_PHASES) as harness:
+        harness.create_topic("t")
+        answer = init_two_phases(harness)
+        assert (answer.error_code, answer.ongoing_txn_producer_id) == (ErrorCode.NONE, -1)
+        transactions = harness.cluster.transactions
+        transactions.add_partitions("tx", (answer.producer_id, answer.producer_epoch), [("t", 0)], 2)
+        harness.clock.advance(60 * DAY_MS)
+        assert states(harness) == [("Ongoing", NEVER_MS)]
+        harness.restart(crash=crash)
+        harness.clock.advance(60 * DAY_MS)
+        assert states(harness) == [("Ongoing", NEVER_MS)]
+        assert init_two_phases(harness).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+        harness.end_turn()
+        assert states(harness) == [("CompleteAbort", NEVER_MS)]
+        again = init_two_phases(harness)
+        assert (again.error_code, again.producer_epoch > answer.producer_epoch) == (ErrorCode.NONE, True)
+
+
+@pytest.mark.parametrize("enabled", ["false", "true"])
+def test_version_6_is_announced_only_with_unreleased_versions(tmp_path: Path, enabled: str) -> None:
+    with Harness(tmp_path, settings={"unstable.api.versions.enable": enabled}) as harness:
+        answer = harness.request(ApiVersionsRequest(client_software_name="a", client_software_version="1"))
+        (newest,) = [api.max_version for api in answer.api_keys if api.api_key == ApiKey.INIT_PRODUCER_ID]
+        assert newest == (6 if enabled == "true" else 5)

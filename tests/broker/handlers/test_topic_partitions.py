@@ -87,7 +87,7 @@ def test_a_full_page_points_to_the_next_partition_or_the_next_topic(filled: Harn
 def test_among_all_topics_those_one_may_not_describe_are_not_mentioned(
     filled: Harness, monkeypatch: pytest.MonkeyPatch, cursor: tuple[str, int] | None
 ) -> None:
-    monkeypatch.setattr(RequestContext, "allows", lambda _, right, name: name != "b")
+    monkeypatch.setattr(RequestContext, "allows", lambda _, right, name, **__: name != "b")
     pages = [describe(filled, cursor=cursor), describe(filled, limit=1, cursor=cursor)]
     if cursor is None:
         assert [(listed(page), following(page)) for page in pages] == [

@@ -26,6 +26,7 @@ from minibroker.protocol.messages.transactions import (
     TxnOffsetCommitRequest,
     WriteTxnMarkersRequest,
 )
+from minibroker.protocol.primitives import ZERO_UUID
 from minibroker.protocol.steps import at_once
 from tests.broker.harness import Harness, Waiting
 from tests.broker.transactions.producing import CLASSIC, TransactionalProducer, fetched
@@ -266,6 +267,36 @@ def test_a_partition_that_is_not_led_here_describes_no_producers(harness: Harnes
     known, unknown = harness.request(request).topics[0].partitions
     assert (known.error_code, known.active_producers) == (ErrorCode.NONE, [])
     assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize(("version", "code"), [(5, ErrorCode.ILLEGAL_GENERATION), (6, ErrorCode.GROUP_ID_NOT_FOUND)])
+def test_offsets_of_a_group_that_is_not_there(
+    harness: Harness, producer: TransactionalProducer, version: int, code: ErrorCode
+) -> None:
+    assert offset_codes(harness, producer, version, generation_id_or_member_epoch=0) == [code]
+    assert offset_codes(harness, producer, version) == [ErrorCode.NONE]
+
+
+def test_topic_ids_name_the_topics_of_offsets(harness: Harness, producer: TransactionalProducer) -> None:
+    assert offset_codes(harness, producer, 6, topic_id=bytes(range(16))) == [ErrorCode.UNKNOWN_TOPIC_ID]
+    assert offset_codes(harness, producer, 6) == [ErrorCode.NONE]
+
+
+def offset_codes(
+    harness: Harness, producer: TransactionalProducer, version: int, topic_id: bytes | None = None, **fields: Any
+) -> list[int]:
+    """The codes of a TxnOffsetCommit for t, in this version, by name and by id."""
+    harness.coordinator("g")
+    shape = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+    known = harness.cluster.image.topics["t"].topic_id if topic_id is None else topic_id
+    part = shape.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=7, committed_metadata="")
+    request = TxnOffsetCommitRequest(
+        transactional_id="tx", group_id="g", producer_id=producer.producer_id, producer_epoch=producer.epoch, **fields
+    )
+    request.topics = [shape(name="t", topic_id=known, partitions=[part])]
+    (topic,) = harness.request(request, version).topics
+    assert (topic.name, topic.topic_id) == (("t", ZERO_UUID) if version < 6 else ("", known))
+    return [partition.error_code for partition in topic.partitions]
 
 
 def test_nothing_is_committed_for_a_topic_that_is_deleted_while_a_long_commit_is_looked_at(harness: Harness) -> None:

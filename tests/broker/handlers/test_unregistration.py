@@ -11,7 +11,11 @@ from minibroker.broker.control.registration import unregister as steps_of_unregi
 from minibroker.broker.metadata.partitions import NO_LEADER
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages import metadata_records as records
-from minibroker.protocol.messages.cluster import DescribeClusterRequest, UnregisterBrokerRequest
+from minibroker.protocol.messages.cluster import (
+    DescribeClusterRequest,
+    UnregisterBrokerRequest,
+    UnregisterControllerRequest,
+)
 from minibroker.protocol.messages.metadata import MetadataRequest
 from tests.broker.harness import Harness, batch
 
@@ -99,3 +103,14 @@ def test_a_crash_in_between_leaves_nothing_to_the_forgotten(tmp_path: Path) -> N
         harness.restart(nodes=[1], crash=True)
         assert brokers(harness) == {1: False}
         assert {(one.leader_id, *one.isr) for one in harness.cluster.image.topics["t"].partitions} == {(1, 1)}
+
+
+def test_no_controller_is_registered(harness: Harness) -> None:
+    def told() -> tuple[int, str]:
+        answer = harness.request(UnregisterControllerRequest(controller_id=1))
+        return answer.error_code, answer.error_message
+
+    old = "The current MetadataVersion is too old to support controller unregistration."
+    assert told() == (ErrorCode.UNSUPPORTED_VERSION, old)
+    harness.cluster.commit([records.FeatureLevelRecord(name="metadata.version", feature_level=32)])
+    assert told() == (ErrorCode.CONTROLLER_ID_NOT_REGISTERED, "Controller ID 1 is not currently registered.")

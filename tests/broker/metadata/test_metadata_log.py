@@ -339,14 +339,14 @@ def test_a_bootstrap_that_the_disk_does_not_give_is_told(tmp_path: Path) -> None
         Harness(tmp_path)
 
 
-@pytest.mark.parametrize("level", [6, 31])
+@pytest.mark.parametrize("level", [6, 34])
 def test_a_metadata_version_that_is_not_known_is_refused_and_nothing_written(harness: Harness, level: int) -> None:
     raised = records.FeatureLevelRecord(name="metadata.version", feature_level=level)
     harness.cluster.metadata_log.append([raised], 5, LEVEL)
     harness.stop()
     before = metadata_file(harness).read_bytes()
     with pytest.raises(
-        MetadataError, match=f"the cluster has metadata.version {level}, and this broker supports 7 to 30"
+        MetadataError, match=f"the cluster has metadata.version {level}, and this broker supports 7 to 33"
     ):
         harness.start()
     assert metadata_file(harness).read_bytes() == before

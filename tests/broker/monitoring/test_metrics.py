@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from minibroker import __version__
 from minibroker.broker.monitoring import metrics
+from minibroker.broker.monitoring.authentication_statistics import AuthenticationStatistics
 from minibroker.broker.monitoring.measured_disk import SyncStatistics
 from minibroker.broker.monitoring.metrics import ROWS, Observed, exposition
 from minibroker.broker.monitoring.request_statistics import RequestStatistics
@@ -159,6 +160,16 @@ def test_what_is_open_and_what_waits(stage: Stage) -> None:
     assert stage.values("fetch_sessions") == {("1",): 1}
     stage.harness.clock.advance(500)
     assert stage.values("requests_parked") == {(): 0}
+
+
+def test_authentications_are_told_by_listener(stage: Stage) -> None:
+    assert stage.values("authentications") == {}
+    statistics = stage.observed.server.authentications[1, "SASL"] = AuthenticationStatistics()
+    statistics.succeeded, statistics.failed, statistics.expired = 5, 4, 1
+    statistics.reauthenticated, statistics.reauthentication_failed = 3, 2
+    names = ("authentications", "authentication_failures", "reauthentications", "reauthentication_failures")
+    assert [stage.values(name)["1", "SASL"] for name in names] == [5, 4, 3, 2]
+    assert stage.values("expired_connections_closed") == {("1", "SASL"): 1}
 
 
 def test_syncs_are_a_histogram_in_seconds_and_failures_are_among_them(stage: Stage) -> None:

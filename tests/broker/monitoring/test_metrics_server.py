@@ -13,8 +13,8 @@ import uvloop
 
 from minibroker.broker.cluster import Endpoint
 from minibroker.broker.configs.settings import Settings
-from minibroker.broker.monitoring import metrics_server
 from minibroker.broker.monitoring.metrics_server import MetricsServer
+from minibroker.broker.network import http_server
 from minibroker.broker.network.listeners import Listener
 from minibroker.broker.network.server import bind
 
@@ -102,7 +102,7 @@ def test_what_is_no_request_costs_its_connection_only(run: Run, request_: bytes)
 
 
 def test_who_says_nothing_is_let_go(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics_server, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(http_server, "PATIENCE_SECONDS", 0.01)
 
     async def talk() -> bytes:
         server, address = await started()
@@ -114,7 +114,7 @@ def test_who_says_nothing_is_let_go(run: Run, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_too_many_are_not_let_in(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics_server, "CLIENTS_MAX", 1)
+    monkeypatch.setattr(http_server, "CLIENTS_MAX", 1)
 
     async def talk() -> bytes:
         held = asyncio.Event()
@@ -153,7 +153,7 @@ def test_metrics_that_fail_are_logged_and_the_next_are_asked_for_anew(
 
     first, second = run(talk())
     assert first == b"" and second.endswith(b"well\n")
-    assert "the metrics could not be served" in caplog.text
+    assert "an HTTP request failed" in caplog.text
 
 
 def test_scrapes_are_made_one_after_the_other(run: Run) -> None:

@@ -226,6 +226,7 @@ def test_a_handshake_has_to_end_in_time(run: Any, caplog: pytest.LogCaptureFixtu
         served.clock.advance(1)
         assert await client.rest() == b""
         assert not served.shared.handshakes
+        assert served.statistics.failed == 1
 
     run(with_client(echo, talk))
     assert f"its TLS handshake took more than {LIMIT_MS} ms" in caplog.text

@@ -15,6 +15,7 @@ import uvloop
 
 from minibroker.broker.clock import ManualClock
 from minibroker.broker.configs.settings import Settings
+from minibroker.broker.monitoring.authentication_statistics import AuthenticationStatistics
 from minibroker.broker.network.connection import Connection
 from minibroker.broker.network.sockets import Shared, SocketProtocol
 from minibroker.broker.network.tls_layer import TlsLayer
@@ -61,6 +62,7 @@ class Served:
         self.shared = Shared(self.clock)
         self.layers: list[TlsLayer] = []
         self.gate = Gate()
+        self.statistics = AuthenticationStatistics()
         self._execute = execute
         texts = {"log.dirs": "/nowhere", **inline(authority, server_key), **settings}
         self._tls = tls_settings("SSL", "SSL", Settings(texts))
@@ -70,7 +72,7 @@ class Served:
         self.address: tuple[str, int] = self._server.sockets[0].getsockname()
 
     def _layer(self) -> TlsLayer:
-        made = TlsLayer(self.loop, self.shared, self._tls, self._protocol, self.gate, LIMIT_MS, 1)
+        made = TlsLayer(self.loop, self.shared, self._tls, self._protocol, self.gate, LIMIT_MS, 1, self.statistics)
         self.layers.append(made)
         return made
 

@@ -193,6 +193,30 @@ def test_a_client_that_takes_too_much_time_waits_for_a_window_at_most(harness: H
     assert 1000 <= muted_ms(harness, client) < 1010
 
 
+def test_a_consumer_that_takes_too_much_time_gets_an_empty_answer_that_is_not_charged(
+    harness: Harness, client: Client
+) -> None:
+    harness.produce("t", "x" * 3000)
+    set_quotas(harness, request_percentage=1e-6, consumer_byte_rate=400)
+    for _ in range(5):  # one answer more would be beyond the quota of bytes
+        answer = ask(client, fetch_of(harness, {("t", 0): 1}), FETCH)
+        assert (answer.responses, answer.throttle_time_ms) == ([], 1000)
+        harness.clock.advance(1000)
+        client.outlet.run_soon()
+    set_quotas(harness, request_percentage=1000, consumer_byte_rate=400)
+    answer = ask(client, fetch_of(harness, {("t", 0): 1}), FETCH)
+    assert answer.throttle_time_ms == 0
+    assert values_in(answers_in(harness, answer)["t", 0]) == ["x" * 3000]
+
+
+def test_a_consumer_that_has_waited_is_charged_once_for_its_time(harness: Harness, client: Client) -> None:
+    set_quotas(harness, request_percentage=1e-6)
+    client.send(fetch_of(harness, {("t", 0): 1}, max_wait_ms=500, min_bytes=1), FETCH)
+    harness.clock.advance(500)
+    (answer,) = (answer for _, answer in client.responses())
+    assert (answer.responses, answer.throttle_time_ms) == ([], 1000)
+
+
 def create(client: Client, *names: str, partitions: int = 1, version: int = 6) -> tuple[list[int], int]:
     """(errors, throttle time) of a CreateTopics."""
     topics = [Topic(name=name, num_partitions=partitions, replication_factor=1) for name in names]

@@ -73,7 +73,7 @@ def test_a_partition_is_given_to_the_node_that_leads_it_while_its_log_is_of_use(
 def test_a_right_that_is_missing_has_the_code_of_its_type_of_resource(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def allows(_: RequestContext, right: Right, name: str) -> bool:
+    def allows(_: RequestContext, right: Right, name: str, **__: bool) -> bool:
         return (right, name) == (READ_GROUP, "mine")
 
     harness.create_topic("t")

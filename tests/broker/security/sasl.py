@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from minibroker.broker.monitoring.authentication_statistics import AuthenticationStatistics
 from minibroker.broker.network.framing import PREFIX
 from minibroker.broker.security.authenticator import Authenticator, SaslListener
+from minibroker.broker.security.logins import Judge
+from minibroker.protocol.declare import Message
+from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
 from tests.broker.harness import Client, Harness
 
@@ -16,6 +20,14 @@ LISTENER = "listener.name.sasl_plaintext."
 USERS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="alice-secret" user_bob="b";'
 PLAIN = {"sasl.enabled.mechanisms": "PLAIN", f"{LISTENER}plain.sasl.jaas.config": USERS}
 ALICE = b"\0alice\0alice-secret"
+OAUTH = {
+    "sasl.enabled.mechanisms": "OAUTHBEARER",
+    f"{LISTENER}oauthbearer.sasl.jaas.config": (
+        "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;"
+    ),
+}
+ANYTHING = MetadataRequest(topics=[])
+DELAY_MS = 100  # connection.failed.authentication.delay.ms
 
 
 @contextmanager
@@ -29,11 +41,12 @@ def sasl_harness(directory: Path, **settings: str) -> Iterator[Harness]:
 class SaslClient(Client):
     """A client of a listener SASL_PLAINTEXT."""
 
-    def __init__(self, harness: Harness, client: Client) -> None:
+    def __init__(self, harness: Harness, client: Client, judges: Sequence[Judge] = ()) -> None:
         self.__dict__.update(client.__dict__)
         self.connection._execute = self._execute
         self.clock = harness.clock
-        listener = SaslListener("SASL_PLAINTEXT", lambda: harness.cluster, harness.clock)
+        self.statistics = AuthenticationStatistics()
+        listener = SaslListener("SASL_PLAINTEXT", lambda: harness.cluster, harness.clock, self.statistics, judges)
         self.connection.authenticator = Authenticator(listener, self.connection)
 
     def answer(self) -> Any:
@@ -56,10 +69,27 @@ class SaslClient(Client):
         assert answer.error_code == 0, answer
         return answer
 
+    @property
+    def counts(self) -> tuple[int, int, int, int, int]:
+        """Authentications that succeeded and failed, the same for those on a connection again, and expired sessions."""
+        counted = self.statistics
+        again = counted.reauthenticated, counted.reauthentication_failed
+        return counted.succeeded, counted.failed, *again, counted.expired
+
     def send_token(self, token: bytes) -> None:
         self.send_bytes(PREFIX.pack(len(token)) + token)
 
 
-def sasl_client(harness: Harness) -> SaslClient:
+def sasl_client(harness: Harness, *judges: Judge) -> SaslClient:
     """A client that has to authenticate."""
-    return SaslClient(harness, harness.client())
+    return SaslClient(harness, harness.client(), judges)
+
+
+def principal(client: SaslClient) -> str:
+    return str(client.connection.principal)
+
+
+def asks(client: SaslClient, request: Message) -> bool:
+    """Whether the client gets an answer, and is not cut off instead."""
+    client.send(request)
+    return len(list(client.responses())) == 1 and not client.closed

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from minibroker.broker.control.token_changes import issue
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import SERVED
 from minibroker.broker.security.operations import DENIALS, REQUIRED, Right
+from minibroker.broker.security.principals import Principal
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message, Struct
 from minibroker.protocol.messages import (
@@ -24,6 +27,7 @@ from minibroker.protocol.messages import (
     quotas,
     replicas,
     security,
+    telemetry,
     topics,
     transactions,
 )
@@ -216,6 +220,7 @@ REQUESTS: dict[ApiKey, list[Asked]] = {
     ApiKey.DELETE_RECORDS: [(_delete_records(), None)],
     ApiKey.INIT_PRODUCER_ID: [
         (transactions.InitProducerIdRequest(transactional_id=ID, transaction_timeout_ms=1000), None),
+        (transactions.InitProducerIdRequest(transactional_id=ID, transaction_timeout_ms=1000, enable2_pc=True), None),
         (transactions.InitProducerIdRequest(transactional_id=None), None),
     ],
     ApiKey.OFFSET_FOR_LEADER_EPOCH: [(_ask_for_epoch(), None)],
@@ -223,7 +228,7 @@ REQUESTS: dict[ApiKey, list[Asked]] = {
     ApiKey.ADD_OFFSETS_TO_TXN: [(transactions.AddOffsetsToTxnRequest(transactional_id=ID, group_id=GROUP), None)],
     ApiKey.END_TXN: [(transactions.EndTxnRequest(transactional_id=ID), None)],
     ApiKey.WRITE_TXN_MARKERS: [(_write_markers(), None)],
-    ApiKey.TXN_OFFSET_COMMIT: [(_commit_in_transaction(), None)],
+    ApiKey.TXN_OFFSET_COMMIT: [(_commit_in_transaction(), 5)],
     ApiKey.DESCRIBE_ACLS: [(security.DescribeAclsRequest(**ANY_ACL), None)],
     ApiKey.CREATE_ACLS: [(_acl(), None)],
     ApiKey.DELETE_ACLS: [
@@ -242,10 +247,15 @@ REQUESTS: dict[ApiKey, list[Asked]] = {
             None,
         )
     ],
-    ApiKey.CREATE_DELEGATION_TOKEN: [(delegation_tokens.CreateDelegationTokenRequest(), None)],
+    ApiKey.CREATE_DELEGATION_TOKEN: [
+        (
+            delegation_tokens.CreateDelegationTokenRequest(owner_principal_type="User", owner_principal_name="carol"),
+            None,
+        )
+    ],
     ApiKey.RENEW_DELEGATION_TOKEN: [(delegation_tokens.RenewDelegationTokenRequest(), None)],
     ApiKey.EXPIRE_DELEGATION_TOKEN: [(delegation_tokens.ExpireDelegationTokenRequest(), None)],
-    ApiKey.DESCRIBE_DELEGATION_TOKEN: [(delegation_tokens.DescribeDelegationTokenRequest(), None)],
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: [(delegation_tokens.DescribeDelegationTokenRequest(owners=None), None)],
     ApiKey.DELETE_GROUPS: [(groups.DeleteGroupsRequest(groups_names=[GROUP]), None)],
     ApiKey.ELECT_LEADERS: [(_elect(), None)],
     ApiKey.INCREMENTAL_ALTER_CONFIGS: [(_alter_configs_incrementally(), None)],
@@ -283,6 +293,9 @@ REQUESTS: dict[ApiKey, list[Asked]] = {
         )
     ],
     ApiKey.CONSUMER_GROUP_DESCRIBE: [(consumer_groups.ConsumerGroupDescribeRequest(group_ids=["c"]), None)],
+    ApiKey.UNREGISTER_CONTROLLER: [(cluster.UnregisterControllerRequest(controller_id=9), None)],
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: [(telemetry.GetTelemetrySubscriptionsRequest(), None)],
+    ApiKey.PUSH_TELEMETRY: [(telemetry.PushTelemetryRequest(client_instance_id=bytes(range(16))), None)],
     ApiKey.LIST_CONFIG_RESOURCES: [(configs.ListConfigResourcesRequest(), None)],
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: [
         (
@@ -295,7 +308,19 @@ REQUESTS: dict[ApiKey, list[Asked]] = {
     ApiKey.ADD_RAFT_VOTER: [(cluster.AddRaftVoterRequest(), None)],
     ApiKey.REMOVE_RAFT_VOTER: [(cluster.RemoveRaftVoterRequest(), None)],
 }
-LEAVES_OUT = {ApiKey.LIST_GROUPS, ApiKey.LIST_TRANSACTIONS, ApiKey.DESCRIBE_CLUSTER}  # what may not be seen
+LEAVES_OUT = {  # what may not be seen
+    ApiKey.LIST_GROUPS,
+    ApiKey.LIST_TRANSACTIONS,
+    ApiKey.DESCRIBE_CLUSTER,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN,
+}
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Iterator[Harness]:
+    """A cluster with delegation tokens."""
+    with Harness(tmp_path, settings={"delegation.token.secret.key": "a key"}) as opened:
+        yield opened
 
 
 class Authorizer:
@@ -304,7 +329,7 @@ class Authorizer:
     def __init__(self, patch: pytest.MonkeyPatch, rights: set[Right]) -> None:
         self.asked: list[tuple[Right, str]] = []
         self.rights = rights
-        patch.setattr(RequestContext, "allows", lambda _, right, name="kafka-cluster": self._allows(right, name))
+        patch.setattr(RequestContext, "allows", lambda _, right, name="kafka-cluster", **__: self._allows(right, name))
         patch.setattr(RequestContext, "allows_some", lambda _, right: self._allows(right, "any"))
         patch.setattr(RequestContext, "allowed_operations", lambda *_: 0)
 
@@ -314,7 +339,8 @@ class Authorizer:
 
 
 def _prepared(harness: Harness) -> Harness:
-    """A topic with a record, a group of each type with an offset, and a transaction."""
+    """A topic with a record, a group of each type with an offset, a transaction, and a token of somebody else."""
+    issue(harness.cluster, Principal("User", "carol"), Principal("User", "carol"), (), -1)
     harness.create_topic(TOPIC)
     harness.produce(TOPIC, "v")
     for kind, key in ((0, GROUP), (1, ID)):
@@ -343,7 +369,7 @@ def error_codes(answer: Any) -> Iterator[int]:
 
 
 def _asked(harness: Harness, key: ApiKey) -> list[Any]:
-    answers = [harness.request(request, version) for request, version in REQUESTS[key]]
+    answers = [harness.request(request, version, user="alice") for request, version in REQUESTS[key]]
     return [None if isinstance(answer, Waiting) else answer for answer in answers]
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import hmac
+from collections.abc import Iterable, Mapping
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from minibroker.broker.security.delegation import TokenLogin
 from minibroker.broker.security.exchanges import (
     Authenticated,
     AuthenticationFailed,
@@ -34,9 +38,28 @@ def record(
     return credential(name, mechanism, salt, iterations, salted)
 
 
-def exchange(*known: UserScramCredentialRecord, mechanism: ScramMechanism = SHA_256, nonce: str = "server") -> Exchange:
-    found = {(each.name, each.mechanism): each for each in known}
-    return begun(scram(mechanism, lambda name, wanted: found.get((name, wanted)), nonce))
+class Clients:
+    """Users with these credentials, and holders of these tokens by id."""
+
+    def __init__(self, known: Iterable[UserScramCredentialRecord], tokens: Mapping[str, TokenLogin]) -> None:
+        self._known = {(each.name, each.mechanism): each for each in known}
+        self._tokens = tokens
+
+    def credential(self, name: str, mechanism: int) -> UserScramCredentialRecord | None:
+        return self._known.get((name, mechanism))
+
+    def token_login(self, token_id: str, mechanism: ScramMechanism) -> TokenLogin | None:
+        found = self._tokens.get(token_id)
+        return found if found is not None and found.credential.mechanism == mechanism else None
+
+
+def exchange(
+    *known: UserScramCredentialRecord,
+    mechanism: ScramMechanism = SHA_256,
+    nonce: str = "server",
+    tokens: Mapping[str, TokenLogin] | None = None,
+) -> Exchange:
+    return begun(scram(mechanism, Clients(known, tokens or {}), nonce))
 
 
 def finished(running: Exchange, token: bytes) -> Authenticated:
@@ -130,7 +153,6 @@ def test_nobody_acts_for_somebody_else() -> None:
         b"n,,n=\xff,r=c",
         b"n,,n=alice,r=c\n",
         b"n,,n=" + b"a" * (16 << 10) + b",r=c",
-        b"n,,n=alice,r=c,tokenauth=true",
     ],
 )
 def test_what_is_no_first_message_is_refused(first: bytes) -> None:
@@ -148,12 +170,57 @@ def test_other_extensions_are_part_of_what_is_proven(extension: bytes) -> None:
         running.send(client.send(challenge))
 
 
+def final_message(first: str, challenge: str, password: str) -> bytes:
+    """What a client says last that began with `first`, after n,, and knows the password."""
+    parts = dict(part.split("=", 1) for part in challenge.split(","))
+    salted = salted_password(SHA_256, password, base64.b64decode(parts["s"]), int(parts["i"]))
+    without_proof = f"c=biws,r={parts['r']}"
+    said = f"{first},{challenge},{without_proof}".encode()
+    client_key = hmac.digest(salted, b"Client Key", "sha256")
+    signature = hmac.digest(hashlib.sha256(client_key).digest(), said, "sha256")
+    proof = bytes(part ^ key for part, key in zip(signature, client_key, strict=True))
+    return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
+
+
+def logged_in(running: Exchange, first: str, password: str) -> Authenticated:
+    challenge = running.send(f"n,,{first}".encode())
+    assert isinstance(challenge, bytes)
+    return finished(running, final_message(first, challenge.decode(), password))
+
+
+@pytest.mark.parametrize("extension", ["tokenauth=true", "tokenauth=TRUE", "x=y,tokenauth=false,tokenauth=True"])
+def test_the_holder_of_a_token_is_its_owner_until_it_expires(extension: str) -> None:
+    token = TokenLogin(record("token-id", "secret"), "alice", 1234)
+    running = exchange(record("token-id", "other"), tokens={"token-id": token})
+    end = logged_in(running, f"n=token-id,r=nonce,{extension}", "secret")
+    assert (end.name, end.expires_ms, end.has_token) == ("alice", 1234, True)
+
+
+@pytest.mark.parametrize("extension", [",tokenauth=false", ",tokenauth= true", ",TOKENAUTH=true", ",x=tokenauth=true"])
+def test_who_does_not_ask_for_that_is_no_holder_of_a_token(extension: str) -> None:
+    token = TokenLogin(record("a", "secret"), "alice", 1234)
+    running = exchange(record("a", "password"), tokens={"a": token})
+    end = logged_in(running, f"n=a,r=nonce{extension}", "password")
+    assert (end.name, end.expires_ms, end.has_token) == ("a", None, False)
+
+
+@pytest.mark.parametrize(("name", "password"), [("token-id", "password"), ("alice", "password"), ("nobody", "secret")])
+def test_a_wrong_secret_an_unknown_token_and_the_password_of_a_user_fail_alike(name: str, password: str) -> None:
+    token = TokenLogin(record("token-id", "secret"), "alice", 1234)
+    running = exchange(record("alice", "password"), tokens={"token-id": token})
+    client = client_scram("sha256", name, password, is_token=True)
+    challenge = running.send(next(client))
+    assert challenge is not None
+    with pytest.raises(InvalidCredentials, match="^the client does not prove that it knows the password$"):
+        running.send(client.send(challenge))
+
+
 @pytest.mark.parametrize(
     ("final", "reason"),
     [
-        (b"", "none of SCRAM"),
-        (b"c=biws,r=cserver", "none of SCRAM"),
-        (b"c=biws,r=cserver,p=", "none of SCRAM"),
+        (b"", "not one of SCRAM"),
+        (b"c=biws,r=cserver", "not one of SCRAM"),
+        (b"c=biws,r=cserver,p=", "not one of SCRAM"),
         (b"c=biws,r=cother,p=AAAA", "the nonce is not"),
         (b"c=biws,r=c,p=AAAA", "the nonce is not"),
         (b"c=biwsAA==,r=cserver,p=AAAA", "channel binding"),

@@ -29,7 +29,7 @@ class Surroundings:
     def __init__(self, clock: ManualClock) -> None:
         self.now_ms = clock.wall_ms
         self.monotonic_ms = clock.monotonic_ms
-        self.run_aside = clock.run_aside
+        self.run_detached = clock.run_detached
 
 
 @cache
@@ -239,7 +239,7 @@ def test_keys_that_cannot_be_read_are_logged_and_looked_for_later(
     tokens = issuer.tokens()
     with pytest.raises(TokenRefused):
         identity(tokens, issuer.token())
-    assert content == '{"keys": 1}' or "the keys of tokens at file://" in caplog.text
+    assert content == '{"keys": 1}' or "the token issuer's keys at file://" in caplog.text
     issuer.publish(public_jwk("RS256", "one"))
     issuer.clock.advance(BACKOFF_MAX_MS)
     assert identity(tokens, issuer.token()).name == "alice"

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from minibroker.broker.control.token_changes import issue
+from minibroker.broker.security.principals import Principal
 from minibroker.broker.upkeep.housekeeping import Housekeeping
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
@@ -19,6 +21,7 @@ from tests.storage.support import FailingDisk
 INITIAL_DELAY_MS = 30_000
 RETENTION_CHECK_MS = 300_000
 DAY_MS = 86_400_000
+HOUR_MS = 3_600_000
 TOPIC, BROKER = 2, 4
 
 
@@ -261,3 +264,35 @@ def test_silent_producers_are_forgotten(kept: Harness) -> None:
     alter(kept, BROKER, "", producer_id_expiration_ms="1000")
     kept.clock.advance(600_000)
     assert len(producers) == 0
+
+
+# --- delegation tokens ----------------------------------------------------------------------------
+
+
+def test_expired_delegation_tokens_go_at_each_interval(tmp_path: Path) -> None:
+    key = {"delegation.token.secret.key": "a key", "delegation.token.expiry.check.interval.ms": "1000"}
+    alice = Principal("User", "alice")
+    with Harness(tmp_path, settings=key) as harness:
+        Housekeeping(harness.cluster).start()
+        first, second = (issue(harness.cluster, alice, alice, (), lifetime_ms).token_id for lifetime_ms in (1, 1500))
+        tokens = harness.cluster.image.tokens.by_id
+        harness.clock.advance(999)
+        assert list(tokens) == [first, second]
+        harness.clock.advance(1)
+        assert list(tokens) == [second]
+        harness.clock.advance(1000)
+        assert list(tokens) == []
+
+
+def test_a_token_that_cannot_be_removed_is_told_and_removed_later(
+    tmp_path: Path, disk: FailingDisk, caplog: pytest.LogCaptureFixture
+) -> None:
+    alice = Principal("User", "alice")
+    with Harness(tmp_path, settings={"delegation.token.secret.key": "a key"}, disk=disk) as harness:
+        Housekeeping(harness.cluster).start()
+        issue(harness.cluster, alice, alice, (), 1)
+        harness.clock.advance(10)
+        disk.failing = {"write"}
+        harness.clock.advance(HOUR_MS)
+        assert len(harness.cluster.image.tokens.by_id) == 1
+        assert "stays" in caplog.text

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import click
 import pytest
 
 from minibroker.cli.groups.groups_targets import (
     Target,
-    duration_of,
     moment_of,
     target_of,
     topics_of,
@@ -52,26 +51,6 @@ def test_a_time_is_utc_unless_it_says_otherwise(text: str, expected: datetime) -
 def test_anything_else_is_no_time(text: str) -> None:
     with pytest.raises(click.BadParameter, match="is no time like"):
         moment_of(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("P1D", timedelta(days=1)),
-        ("PT30M", timedelta(minutes=30)),
-        ("PT1.5S", timedelta(seconds=1.5)),
-        ("P2DT3H4M5S", timedelta(days=2, hours=3, minutes=4, seconds=5)),
-        ("PT0S", timedelta()),
-    ],
-)
-def test_a_period_is_days_hours_minutes_and_seconds(text: str, expected: timedelta) -> None:
-    assert duration_of(text) == round(expected.total_seconds() * 1000)
-
-
-@pytest.mark.parametrize("text", ["", "P", "PT", "1D", "P1H", "PT1D", "P1DT", "-P1D", "P1Y", "PT1,5S"])
-def test_anything_else_is_no_period(text: str) -> None:
-    with pytest.raises(click.BadParameter, match="is no period like"):
-        duration_of(text)
 
 
 def test_one_way_and_only_one_must_be_said() -> None:

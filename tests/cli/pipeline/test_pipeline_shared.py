@@ -52,11 +52,13 @@ def test_a_directory_is_read_but_for_kafkas_own_topics(tmp_path: Path) -> None:
 
 
 def test_a_broker_is_read_with_what_its_client_needs() -> None:
+    """Settings that our own client does not understand are left to Spark's."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         server = f"127.0.0.1:{listening.getsockname()[1]}"
-        arguments = ["--bootstrap-server", server, "--topic", "a", "--topic", "b", "--client", "security.protocol=SSL"]
+        topics = ["--topic", "a", "--topic", "b"]
+        arguments = ["--bootstrap-server", server, *topics, "--client", "security.protocol=SASL_SSL"]
         result = CliRunner().invoke(command, arguments)
-    expected = [f"kafka.bootstrap.servers={server}", "subscribe=a,b", "kafka.security.protocol=SSL"]
+    expected = [f"kafka.bootstrap.servers={server}", "subscribe=a,b", "kafka.security.protocol=SASL_SSL"]
     assert result.stdout.splitlines() == expected
 
 
@@ -65,7 +67,7 @@ def test_a_broker_is_read_with_what_its_client_needs() -> None:
     [
         ([], "give one of --path and --bootstrap-server"),
         (["--path", ".", "--bootstrap-server", "h:1"], "give one of --path and --bootstrap-server"),
-        (["--path", ".", "--client", "a=b"], "--client needs --bootstrap-server"),
+        (["--path", ".", "--client", "a=b"], "--client and --command-config need --bootstrap-server"),
         (["--path", "no such directory"], "does not exist"),
         (["--bootstrap-server", "nowhere"], "is not HOST:PORT"),
         (["--bootstrap-server", "127.0.0.1:1"], "cannot connect to 127.0.0.1:1: Connection refused"),

@@ -20,7 +20,7 @@ from minibroker.pipeline.jobs.verify.findings import CHECKS, Finding
 
 CRC = Finding("orders", 0, "orders-0/00000000000000000000.log", 7, 61, "crc", "error", "stored 1, computed 2")
 OPEN = Finding("orders", 0, "orders-0/00000000000000000000.log", 3, 0, "open-transaction", "note", "producer 1")
-OF_FILE = Finding("", -1, "cleaner-offset-checkpoint", -1, -1, "checkpoint", "error", "it is no text")
+OF_FILE = Finding("", -1, "cleaner-offset-checkpoint", -1, -1, "checkpoint", "error", "it is not text")
 
 
 class Rows:

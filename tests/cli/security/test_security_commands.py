@@ -42,7 +42,7 @@ def test_users_are_added_listed_and_removed(run_client: Run) -> None:
     [
         (("users", "add", "alice"), "the password is empty"),
         (("users", "add", "alice", "--iterations", "10"), "4096<=x<=16384"),
-        (("acls", "add", "alice", "read"), "name one of --topic, --group, --transactional-id and --cluster"),
+        (("acls", "add", "alice", "read"), "name one of --topic, --group, --transactional-id, --cluster, "),
         (("acls", "add", "alice", "read", "--topic", "t", "--cluster"), "name one of --topic"),
         (("acls", "add", "alice", "fly", "--topic", "t"), "'fly' is not one of"),
         (("acls", "remove", "alice", "read", "--topic", "never"), "there is no such ACL"),
@@ -70,6 +70,17 @@ def test_acls_are_added_listed_and_removed(run_client: Run) -> None:
     listed = json.loads(run_client("acls", "list", "--json").stdout)
     assert [tuple(row.values()) for row in listed] == expected
     assert "orders-" in run_client("acls", "list").stdout
+    of_tokens = [
+        ("alice", "create-tokens", "--user-principal", "bob"),
+        ("alice", "describe", "--delegation-token", "id"),
+    ]
+    for acl in of_tokens:
+        run_client("acls", "add", *acl)
+    listed = json.loads(run_client("acls", "list", "--json").stdout)
+    told = {(row["resource"], row["name"], row["operation"]) for row in listed}
+    assert {("delegation_token", "id", "describe"), ("user", "User:bob", "create_tokens")} <= told
+    for acl in of_tokens:
+        assert run_client("acls", "remove", *acl).stdout == "removed 1\n"
     assert run_client("acls", "remove", *of_topics).stdout == "removed 1\n"
     assert [row["resource"] for row in json.loads(run_client("acls", "list", "--json").stdout)] == ["cluster"]
 

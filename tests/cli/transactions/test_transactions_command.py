@@ -111,31 +111,30 @@ def test_a_topic_or_server_that_is_not_there_is_told(run: Run, run_client: Run) 
     missing = run_client("transactions", "find-hanging", "--topic", "none")
     assert (missing.exit_code, missing.stderr) == (1, "minibroker: there is no topic none\n")
     nobody = run("transactions", "list", "--bootstrap-server", "127.0.0.1:1")
-    assert nobody.exit_code == 1
+    assert nobody.exit_code == 2
     assert nobody.stderr.startswith("minibroker: cannot connect to 127.0.0.1:1: ")
 
 
 def test_a_setting_that_is_none_is_refused(run_client: Run) -> None:
     result = run_client("transactions", "list", "--client", "sasl.mechanizm=PLAIN")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "minibroker: --client: sasl.mechanizm is not known: is sasl.mechanism" in result.stderr
+    assert "minibroker: --client: sasl.mechanizm is not known; did you mean sasl.mechanism" in result.stderr
 
 
 def test_an_answer_of_another_protocol_is_told_in_a_line(run: Run) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(20)
         place = f"127.0.0.1:{listener.getsockname()[1]}"
-        thread = Thread(target=answer_twice, args=(listener, b"HTTP/1.1 400 Bad Request"))
+        thread = Thread(target=answer_once, args=(listener, b"HTTP/1.1 400 Bad Request"))
         thread.start()
         result = run("transactions", "list", "--bootstrap-server", place)
         thread.join()
-    told = "Metadata: the answer is malformed: a frame of 1213486160 bytes"
-    assert (result.exit_code, result.stderr) == (1, f"minibroker: {place}: {told}\n")
+    told = f"minibroker: cannot connect to {place}: the answer is malformed: a frame of 1213486160 bytes: "
+    assert (result.exit_code, result.stderr.startswith(told)) == (2, True)
 
 
-def answer_twice(listener: socket.socket, answer: bytes) -> None:
-    """Answer who only looks whether somebody listens, and who asks."""
-    for _ in range(2):
-        with listener.accept()[0] as connection:
-            if connection.recv(1000):
-                connection.sendall(answer)
+def answer_once(listener: socket.socket, answer: bytes) -> None:
+    """Answer the first request."""
+    with listener.accept()[0] as connection:
+        connection.recv(1000)
+        connection.sendall(answer)

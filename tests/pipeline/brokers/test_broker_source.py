@@ -285,7 +285,7 @@ def test_a_broker_of_kafka_0_10_1() -> None:
         assert log.bounds([partition]) == {partition: Bounds(0, 5)}
         assert [row["value"] for row in rows(log, OffsetRange(partition, 0, 5))] == [each.value for each in SMALL]
         committed = BrokerSource(nodes.bootstrap_servers, selection, read_committed=True)
-        with pytest.raises(ClientError, match="ListOffsets: the broker knows versions 0 to 1 of ListOffsets"):
+        with pytest.raises(ClientError, match="ListOffsets: the broker supports versions 0 to 1 of ListOffsets"):
             committed.bounds([partition])
         for each in (log, committed):
             each.close()

@@ -1,6 +1,6 @@
 """Damage anywhere in the files of a log: what is sound is read, and nothing fails in another way than it may.
 
-Kinds of damage one by one are in `test_reading.py`.
+Kinds of damage one by one are in `test_split_reading.py`.
 """
 
 from __future__ import annotations

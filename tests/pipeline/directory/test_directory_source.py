@@ -1,6 +1,6 @@
 """A directory read from one end to the other: every format and codec, with compaction, torn ends and without indexes.
 
-How splits are cut is tested in `test_splitting.py`, what damage does in `test_reading.py`.
+How splits are cut is tested in `test_splitting.py`, what damage does in `test_split_reading.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The directory of a running broker is tailed while a transactional producer writes to it: each record once.
 
-The producer is librdkafka's. What a stopped broker has left is read in `test_source.py`.
+The producer is librdkafka's. What a stopped broker has left is read in `test_directory_source.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Splits whose files have changed since the plan, and damage: said with file, position and offset, or set apart.
 
-What is whole is read in `test_source.py`.
+What is whole is read in `test_directory_source.py`.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def test_a_damaged_stretch_whose_file_vanishes_as_it_is_opened_is_a_loss(
     damaged = replace(place.stretches[0], first_offset=None, last_position=None)
     split = replace(splits[0], place=replace(place, stretches=(damaged,)))
     monkeypatch.setattr(split_reading, "DISK", Vanishing())
-    with pytest.raises(DataLoss, match="other batches lie there now"):
+    with pytest.raises(DataLoss, match="other batches are there now"):
         rows(source, [split])
 
 
@@ -135,7 +135,7 @@ def test_a_log_that_was_cut_and_written_anew_is_a_loss(tmp_path: Path, log: Log,
     append(log, batch_of(60, 1, size=77))
     fill(log, 40)
     directory = finish(log)
-    with pytest.raises(DataLoss, match="other batches lie there now|bytes now|file is gone"):
+    with pytest.raises(DataLoss, match="other batches are there now|bytes now|file is gone"):
         records(source, splits)
     expected = [row for row in written(directory) if row.offset < 120]
     assert records(source, splits, CARELESS) == expected
@@ -163,7 +163,7 @@ def test_a_file_that_ends_while_it_is_read_is_a_loss(tmp_path: Path) -> None:
             found = [row["offset"] for table in blocks for row in table.to_pylist()]
             assert found == [row.offset for row in whole_records(path)]
         else:
-            with pytest.raises(DataLoss, match="it ends at 5000, while it is read"):
+            with pytest.raises(DataLoss, match="it now ends at 5000"):
                 list(blocks)
         path.write_bytes(data)
 
@@ -298,11 +298,11 @@ def test_a_damaged_segment_that_is_another_by_now_is_a_loss(tmp_path: Path, log:
     assert len(expected) == 120 - 6
     path.write_bytes(data[: last - 7] + data[last:])
     os.utime(path)
-    with pytest.raises(DataLoss, match="other batches lie there now|bytes now"):
+    with pytest.raises(DataLoss, match="other batches are there now|bytes now"):
         records(source, splits, careful)
     path.write_bytes(data)
     os.utime(path, ns=(0, 0))
-    with pytest.raises(DataLoss, match="other batches lie there now"):
+    with pytest.raises(DataLoss, match="other batches are there now"):
         records(source, splits, careful)
 
 

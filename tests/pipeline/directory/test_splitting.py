@@ -1,6 +1,6 @@
 """However a log is cut into splits, together they give it whole: each record once, in order.
 
-What is in a record is tested in `test_source.py`.
+What is in a record is tested in `test_directory_source.py`.
 """
 
 from __future__ import annotations

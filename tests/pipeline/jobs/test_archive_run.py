@@ -64,7 +64,7 @@ def test_what_belongs_to_others_is_refused(spark: SparkSession, tmp_path: Path) 
         ("is not of the archive", tmp_path / "other", IDS, checkpoint),
         ("of another source: its a is id of a, this one another", out, {**IDS, "a": "another"}, checkpoint),
         ("has been archiving b too", out, {"a": "id of a"}, checkpoint),
-        ("is no archive, and not empty: it has a-0", log, IDS, None),
+        ("is not an archive, and not empty: it has a-0", log, IDS, None),
         ("is a file", log / "a-0" / f"{0:020}.log", IDS, None),
     ]
     for complaint, path, ids, where in refusals:

@@ -124,7 +124,7 @@ def test_the_command_tells_it_as_json(command: Any, old: Path, tmp_path: Path) -
         (("--format", "0", "--compression", "zstd"), "message format 0 does not have the codec zstd"),
         (("--format", "1", "--elide"), "only message format 2 can leave out the attributes"),
         (("--compression", "snappy", "--level", "3"), "the codec snappy has no level 3"),
-        (("--level", "3"), "a level is one of a codec"),
+        (("--level", "3"), "a level needs a codec"),
         (("--committed-only",), "format 2 keeps transactions"),
         (("--format", "2", "--drop-headers"), "format 2 keeps transactions and headers"),
         (("--topic", "nothing"), "there is no topic nothing in the directory"),

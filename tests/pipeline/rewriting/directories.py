@@ -216,6 +216,6 @@ def damages(directory: Path) -> list[str]:
     for path in sorted(directory.iterdir()):
         inspected = inspected_file(str(path))
         if inspected is not None:
-            items = contents(Disk(), inspected, Options(records=True, verify=True, told=frozenset()))
+            items = contents(Disk(), inspected, Options(records=True, verify=True, shown=frozenset()))
             found += [f"{path.name}: {item}" for item in items if isinstance(item, Damage)]
     return found

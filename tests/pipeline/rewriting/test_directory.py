@@ -216,7 +216,7 @@ def test_what_rows_cannot_express_is_kept_all_the_same(tmp_path: Path) -> None:
 
 def test_times_that_rows_cannot_express_do_not_change_their_format(tmp_path: Path) -> None:
     make_log(tmp_path / "old" / "orders-0", odd)
-    with pytest.raises(RewriteError, match=r"orders-0, offset \d+: a time so far off"):
+    with pytest.raises(RewriteError, match=r"orders-0, offset \d+: its time is beyond"):
         rewritten(tmp_path, RewriteSettings(1, Compression.NONE, drop_headers=True))
 
 

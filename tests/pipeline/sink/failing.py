@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSource, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from minibroker.pipeline.sink.sink_settings import SinkSettings
-from minibroker.pipeline.sink.writer import Said, StreamWriter, stream_writer
+from minibroker.pipeline.sink.writer import StreamWriter, TaskMessage, stream_writer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,7 +42,7 @@ class AccidentWriter(StreamWriter):
 class DyingWriter(AccidentWriter):
     """The first attempt of task 0 dies when all its rows are in the broker, and says nothing to the driver."""
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Said:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
         said = super().write(iterator)
         context = TaskContext.get()
         assert context is not None

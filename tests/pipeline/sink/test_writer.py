@@ -14,7 +14,7 @@ from pyspark.sql.types import IntegerType, StringType, StructType
 
 from minibroker.pipeline.log_source import OptionError
 from minibroker.pipeline.sink.sink_errors import WriteFailed
-from minibroker.pipeline.sink.writer import BATCH_ID, QUERY_ID, Said, batch_writer, stream_writer
+from minibroker.pipeline.sink.writer import BATCH_ID, QUERY_ID, TaskMessage, batch_writer, stream_writer
 from minibroker.pipeline.sources.tables import RecordsSource
 from tests.pipeline.sink.committed import values
 from tests.running import RunningBroker, running_broker
@@ -57,11 +57,11 @@ def options_for(broker: RunningBroker, topic: str, **options: str) -> dict[str, 
     return {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": topic, **options}
 
 
-def written(writer: Any) -> Said:
+def written(writer: Any) -> TaskMessage:
     """Return a task's message, as the driver gets it; the task got the writer by pickle."""
     copy = pickle.loads(pickle.dumps(writer))
     said = pickle.loads(pickle.dumps(copy.write(iter([ROWS]))))
-    assert isinstance(said, Said)
+    assert isinstance(said, TaskMessage)
     return said
 
 

@@ -67,10 +67,10 @@ def test_in_a_process_of_sparks_alone_what_is_imported_is_kept_from_the_collecto
     monkeypatch.setattr(readers.gc, "freeze", lambda: frozen.append("all"))
     spec = None if module is None else ModuleSpec(module, None)
     monkeypatch.setitem(sys.modules, "__main__", SimpleNamespace(__spec__=spec))
-    readers.spare_the_collector.cache_clear()
+    readers.freeze_present_objects.cache_clear()
     reader = batch_reader(StandIn({"a-0": (2, 5), "b-0": (0, 1)}))
     read(reader, reader.partitions())
-    readers.spare_the_collector.cache_clear()
+    readers.freeze_present_objects.cache_clear()
     assert frozen == (["all"] if module == "pyspark.daemon" else [])
 
 

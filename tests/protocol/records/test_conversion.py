@@ -7,17 +7,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.records.batch import LOG_APPEND_TIME, check_batch
+from minibroker.protocol.records.batch import LOG_APPEND_TIME, BatchHeader, check_batch
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.control import end_transaction_marker
-from minibroker.protocol.records.conversion import build, down_converted
+from minibroker.protocol.records.conversion import build, down_converted_in_steps
 from minibroker.protocol.records.formats import batches_in, check_any, records_in
 from minibroker.protocol.records.record import Record
+from minibroker.protocol.records.varints import Bytes
+from minibroker.protocol.steps import at_once
 from tests.protocol.records.samples import SMALL, T
 from tests.protocol.records.test_message_set import CODECS, record_lists, without_times
 
 MAGICS = (0, 1, 2)
+
+
+def down_converted(batch: Bytes, header: BatchHeader, magic: int, first_offset: int = 0) -> bytearray:
+    return at_once(down_converted_in_steps(batch, header, magic, first_offset))
 
 
 def records_of_data(data: bytes | bytearray) -> list[Record]:

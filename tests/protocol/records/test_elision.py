@@ -14,15 +14,15 @@ from minibroker.protocol.records.batch import ELIDED_BIT, HEADER_BYTES, check_ba
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.control import end_transaction_marker
-from minibroker.protocol.records.conversion import down_converted
-from minibroker.protocol.records.elision import with_attributes, without_attributes
+from minibroker.protocol.records.elision import with_attributes_in_steps, without_attributes
 from minibroker.protocol.records.formats import check_any, records_in
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.payload import records_of
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.restarting import elided, restored
+from minibroker.protocol.steps import at_once
 from tests.protocol.records.samples import CODECS, SMALL, T, damaged, payload, recompress, records, similar_records
-from tests.protocol.records.test_conversion import records_of_data
+from tests.protocol.records.test_conversion import down_converted, records_of_data
 
 
 def elided_batch(batch: bytearray) -> bytearray:
@@ -40,9 +40,10 @@ def test_a_batch_without_attributes_has_the_same_records(batch: list[Record], co
     unchanged = {"batch_length": 0, "crc": 0, "attributes": 0}
     assert after._replace(**unchanged) == before._replace(**unchanged)
     assert list(records_of(found)) == list(records_of(data))
-    assert list(records_of(with_attributes(found, after))) == list(records_of(data))
+    restored_batch = at_once(with_attributes_in_steps(found, after))
+    assert list(records_of(restored_batch)) == list(records_of(data))
     if codec == Compression.NONE:
-        assert with_attributes(found, after) == data
+        assert restored_batch == data
 
 
 @pytest.mark.parametrize("count", [1, 3, 100])

@@ -57,5 +57,5 @@ def test_what_is_cut_off_is_malformed() -> None:
 
 
 def test_other_topics_are_their_applications_own() -> None:
-    with pytest.raises(ValueError, match="nothing is known of the records of orders"):
+    with pytest.raises(ValueError, match="the format of the records of orders is unknown"):
         decode_internal("orders", KEY, None)

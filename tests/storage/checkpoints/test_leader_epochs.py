@@ -145,7 +145,7 @@ def test_there_is_nothing_to_sync_without_epochs_or_after_a_sync(tmp_path: Path)
     assert file.unsynced_paths() == []
     epochs.assign(0, 0)
     assert file.unsynced_paths() == file.unsynced_paths() == [f"{tmp_path}/leader-epoch-checkpoint"]
-    file.note_synced()
+    file.mark_synced()
     assert file.unsynced_paths() == []
     epochs.assign(1, 5)
     assert file.unsynced_paths() == [f"{tmp_path}/leader-epoch-checkpoint"]

@@ -114,7 +114,7 @@ def test_room_taken_in_advance_is_a_note(tmp_path: Path, monkeypatch: pytest.Mon
     file = file_of(tmp_path, offsets_of((5, 100), (0x600, 0x10000)) + bytes(zeros))
     *entries, note = offset_entries(file, 0)
     assert entries == [OffsetEntry(0, 5, 100), OffsetEntry(8, 0x600, 0x10000)]
-    text = f"{zeros} bytes of zeros, as a broker leaves them that was not stopped"
+    text = f"{zeros} bytes of zeros, which a broker leaves while it runs and after an unclean stop"
     assert note == Note(file.path, 16, None, text)
 
 

@@ -123,7 +123,7 @@ def test_an_index_that_is_told_of_itself_is_not_told_of_with_its_log(log: Path) 
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     inspected = inspected_file(str(log / f"{BASE}.log"))
     assert inspected is not None
-    assert said_in(list(contents(Disk(), inspected, Options(verify=True, told=frozenset({str(path)}))))) == []
+    assert said_in(list(contents(Disk(), inspected, Options(verify=True, shown=frozenset({str(path)}))))) == []
 
 
 @pytest.mark.parametrize("suffix", ["index", "timeindex"])

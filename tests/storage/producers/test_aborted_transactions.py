@@ -61,9 +61,9 @@ def test_the_files_of_all_segments_are_read(tmp_path: Path) -> None:
     ("data", "reason"),
     [
         (b"nonsense", "not a multiple of 34"),
-        (bytes(34), "does not have the 2 entries"),
-        (transactions_bytes(ALL[:1]), "does not have the 2 entries"),
-        (b"", "does not have the 2 entries"),
+        (bytes(34), "no longer has its 2 entries"),
+        (transactions_bytes(ALL[:1]), "no longer has its 2 entries"),
+        (b"", "no longer has its 2 entries"),
         (None, "it is missing"),
     ],
 )
@@ -105,7 +105,7 @@ def test_counts_that_are_no_good_are_as_if_nothing_had_been_counted(
 ) -> None:
     (tmp_path / "aborted-transactions-checkpoint").write_bytes(b"\1\2\3")
     assert read_counts(Disk(), str(tmp_path)) == {}
-    assert "aborted-transactions-checkpoint is malformed, and made anew" in caplog.text
+    assert "aborted-transactions-checkpoint is malformed, and is rebuilt" in caplog.text
 
 
 @pytest.mark.parametrize(("end", "left"), [(46, ALL), (45, ALL[:2]), (31, ALL[:2]), (30, ALL[:1]), (20, []), (0, [])])

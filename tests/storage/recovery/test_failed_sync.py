@@ -49,7 +49,7 @@ def test_a_start_writes_again_what_no_later_sync_would_bring_to_the_disk(
     fail_to_flush(disk, suffix=".log")
     assert disk.holds(NOTE)
     crashed(disk)
-    assert f"{DIRECTORY}: a sync has failed, what it was for is written again" in caplog.text
+    assert f"{DIRECTORY}: a sync has failed, the data is written again" in caplog.text
     assert not disk.holds(NOTE)
     disk.cut_power()
     assert len(read_values(crashed(disk))) == 10
@@ -87,7 +87,7 @@ def test_where_not_even_the_note_can_be_made_only_a_restart_of_the_machine_helps
 ) -> None:
     fail_to_flush(disk, "create")
     assert not disk.holds(NOTE)
-    assert f"{NOTE} cannot be made" in caplog.text
+    assert f"{NOTE} cannot be created" in caplog.text
     assert "restart the machine before the log is used again" in caplog.text
 
 

@@ -290,7 +290,7 @@ def test_a_log_that_ends_before_its_start_begins_there_anew(tmp_path: Path, capl
     log = crashed(tmp_path, log_start_offset=100)
     assert (log.log_start_offset, log.log_end_offset) == (100, 100)
     assert [name for name in files_in(tmp_path) if name.endswith(".log")] == [f"{100:020d}.log"]
-    assert "begins anew there" in caplog.text
+    assert "an empty log begins there" in caplog.text
     assert append(log, batch(1)) == 100
 
 
@@ -417,7 +417,7 @@ def test_a_topic_id_that_a_power_cut_has_taken_is_not_known(
     write_log(tmp_path).close()
     (tmp_path / "partition.metadata").write_bytes(left)
     assert open_at(tmp_path, SMALL, clean=clean).topic_id == bytes(16)
-    assert "partition.metadata is of no use after a crash" in caplog.text
+    assert "partition.metadata is ignored, as a crash has damaged it" in caplog.text
 
 
 @pytest.mark.parametrize("clean", [True, False])

@@ -17,6 +17,7 @@ from minibroker.testing.faults.rules import WORDS
 from minibroker.testing.group_verbs import GroupVerbs
 from minibroker.testing.node_verbs import NodeVerbs
 from minibroker.testing.record_verbs import RecordVerbs
+from minibroker.testing.security import AclVerbs, QuotaVerbs, Users
 from minibroker.testing.wait_verbs import WaitVerbs
 from tests.running import RunningBroker, environment_for_broker, running_broker, serve_command
 
@@ -144,6 +145,16 @@ def test_requests_are_seen(control: Control) -> None:
     assert control.post("/v1/journal", {"on": True})["on"] is True
 
 
+def test_clients_are_asked_for_their_metrics(control: Control) -> None:
+    control.post("/v1/client-metrics", {"interval": "100 ms"}, 204)
+    producer = Producer({"bootstrap.servers": control.bootstrap_servers, "client.id": "shop", "log_level": 0})
+    producer.produce("t", "v")
+    assert producer.flush(20) == 0
+    control.post("/v1/requests/wait", {"api": "PushTelemetry", "count": 1, "timeout": "20 s"})
+    assert any(metric["name"].startswith("org.apache.") for metric in control.get("/v1/client-metrics?client_id=shop"))
+    assert control.get("/v1/client-metrics?client_id=other") == []
+
+
 def test_groups_are_waited_for(control: Control) -> None:
     produce(control, "a")
     settings = {"bootstrap.servers": control.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"}
@@ -257,7 +268,7 @@ def test_its_description_has_every_answer_and_every_word(control: Control) -> No
         path for path in described["paths"] if "/wait" in path or "/expect" in path
     }
     assert {path for (path, _), each in answers.items() if "404" in each} == {
-        path for path in described["paths"] if "{number}" in path
+        path for path in described["paths"] if "{number}" in path or "{user}" in path
     }
     refused = described["paths"]["/v1/reset"]["post"]["responses"]["409"]["content"]["application/json"]["schema"]
     assert refused == {"$ref": "#/components/schemas/Refusal"}
@@ -276,7 +287,7 @@ def test_every_verb_of_python_has_its_path() -> None:
     named |= {f"{verb}_node" for verb in re.findall(r"`([a-z]+)`", table)} | {"make_stale", "refresh"}
     verbs = {
         name
-        for kind in (NodeVerbs, GroupVerbs, RecordVerbs, WaitVerbs)
+        for kind in (NodeVerbs, GroupVerbs, RecordVerbs, WaitVerbs, Users, AclVerbs, QuotaVerbs)
         for name, value in vars(kind).items()
         if callable(value) and not name.startswith(("_", "await_"))
     }
@@ -284,8 +295,12 @@ def test_every_verb_of_python_has_its_path() -> None:
     assert verbs - twins - named == set()
 
 
-def test_a_token_is_asked_for(tmp_path: Path) -> None:
-    with running_broker(tmp_path, options=("--control", "127.0.0.1:0", "--control-token", "secret")) as broker:
+@pytest.mark.parametrize(
+    ("options", "env"),
+    [(("--control-token", "secret"), {}), ((), {"MINIBROKER_CONTROL_TOKEN": "secret"})],
+)
+def test_a_token_is_asked_for(tmp_path: Path, options: tuple[str, ...], env: dict[str, str]) -> None:
+    with running_broker(tmp_path, options=("--control", "127.0.0.1:0", *options), env=env) as broker:
         control = Control(broker)
         for token in (None, "other"):
             control.token = token

@@ -54,7 +54,7 @@ def test_the_older_bound_of_timestamps_works_in_a_release_that_had_it() -> None:
 
 
 def test_the_newest_release_has_todays_defaults() -> None:
-    assert settings_of("4.3") == {}
+    assert settings_of("4.4") == {}
 
 
 @pytest.mark.parametrize("name", UNTIL)

@@ -70,7 +70,7 @@ def test_releases_without_api_versions_close_the_connection(release: str) -> Non
         assert asked(broker, ApiVersionsRequest(), 0) is None
 
 
-@pytest.mark.parametrize("release", ["4.0", "4.1", "4.2", "4.3"])
+@pytest.mark.parametrize("release", ["4.0", "4.1", "4.2", "4.3", "4.4"])
 def test_kafka_4_announces_produce_from_0_and_refuses_it_below_3(release: str) -> None:
     with Broker(emulate=release) as broker:
         told = {api.api_key: api.min_version for api in asked(broker, ApiVersionsRequest(), 0).api_keys}
@@ -105,7 +105,7 @@ def test_librdkafka_writes_and_reads(release: str) -> None:
         consumer.close()
 
 
-@pytest.mark.parametrize("release", ["0.9", "0.10.0", "0.11", "1.1", "2.4", "3.3", "3.9", "4.0", "4.3"])
+@pytest.mark.parametrize("release", ["0.9", "0.10.0", "0.11", "1.1", "2.4", "3.3", "3.9", "4.0", "4.4"])
 def test_kafka_python_writes_and_reads(release: str) -> None:
     version = tuple(map(int, release.split(".")))
     told = {"api_version": version} if version < (0, 10) else {}  # without ApiVersions it cannot find out

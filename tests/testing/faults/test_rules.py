@@ -66,6 +66,15 @@ def test_versions(version: int | str, versions: range) -> None:
         ({"close": "before", "when": "after"}, "when is for error and silence"),
         ({"delay": 5, "when": "after"}, "when is for error and silence"),
         ({"close": "before", "level": "record"}, "level is one of top"),
+        ({"authentication": "forget"}, "authentication is one of refuse"),
+        ({"authentication": "refuse", "error": "NONE"}, "both error and authentication"),
+        ({"authentication": "refuse", "api": "SaslAuthenticate"}, "about logins, and api about requests"),
+        ({"authentication": "refuse", "throttle": 5}, "about logins, and throttle about requests"),
+        ({"authentication": "refuse", "session": 5}, "session is for authentication expire"),
+        ({"close": "before", "session": 5}, "session is for authentication expire"),
+        ({"authentication": "slow"}, "slow needs delay"),
+        ({"authentication": "wrong-mechanism", "user": "a"}, "has no user: the user is not known yet"),
+        ({"authentication": "wrong-mechanism", "delay": 5}, "has no delay"),
     ],
 )
 def test_what_cannot_be_is_said(words: dict[str, Any], said: str) -> None:

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Sequence
 
 from minibroker.broker.coordination.coordinator_logs import Entry
-from minibroker.broker.groups.classic.members import CONSUMER_PROTOCOL, Member, join_error, protocols_of
+from minibroker.broker.groups.classic.members import CONSUMER_PROTOCOL, Member, join_error, protocols_of, size_of
 from minibroker.broker.groups.classic.rebalance import RebalancingGroup
 from minibroker.broker.groups.classic.states import State
 from minibroker.broker.groups.group import Caller, CheckPartition, GroupType, Respond
@@ -33,6 +33,7 @@ log = logging.getLogger("minibroker.groups")
 
 KEPT_ALIVE_BY_COMMITS = (State.STABLE, State.PREPARING_REBALANCE)
 MAX_SIZE = "group.max.size"
+RECORDS_OF_PROTOCOLS = 4  # as large as the largest records, may be what the members of a group bring
 UNKNOWN_MEMBER = ""
 FIRST_WITH_MEMBER_ID_REQUIRED = 4  # KIP-394
 FIRST_WITH_SKIPPED_ASSIGNMENT = 9  # KIP-814
@@ -72,7 +73,7 @@ class ClassicGroup(RebalancingGroup):
         """
         names = [protocol.name for protocol in request.protocols]
         instance_id = request.group_instance_id
-        if not self._has_room(request.member_id):
+        if not self._has_room(request.member_id) or not self._has_memory(request):
             self.remove(request.member_id)
             respond(join_error(ErrorCode.GROUP_MAX_SIZE_REACHED))
             self.complete_if_all_joined()
@@ -98,6 +99,17 @@ class ClassicGroup(RebalancingGroup):
         if self.state is State.PREPARING_REBALANCE:
             return member_id in self.joining or len(self.joining) < limit
         return member_id in self.members or len(self.members) < limit
+
+    def _has_memory(self, request: JoinGroupRequest) -> bool:
+        """Whether the protocols of all members still fit in, with those that a member brings now.
+
+        The record of a group has the metadata of one protocol, so members with several may bring more than it holds.
+        """
+        limit_bytes = RECORDS_OF_PROTOCOLS * self.context.cluster.settings["message.max.bytes"]
+        known = self.members.get(self.static.get(request.group_instance_id or "", request.member_id))
+        before_bytes = 0 if known is None else size_of(known.protocols)
+        added_bytes = size_of(request.protocols) - before_bytes
+        return added_bytes <= 0 or self.protocol_bytes + added_bytes <= limit_bytes
 
     def _supports(self, protocol_type: str, names: list[str]) -> bool:
         if self.state is State.EMPTY:

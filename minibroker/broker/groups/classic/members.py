@@ -20,6 +20,7 @@ CONSUMER_PROTOCOL = "consumer"
 VERSION_BYTES = 2
 COMMON_VERSION = 0  # all versions of a subscription begin with the fields of this one
 NOT_SET = -1
+PROTOCOL_BYTES = 100  # about what a protocol takes in memory beside its name and metadata
 
 
 class Protocol(NamedTuple):
@@ -40,6 +41,11 @@ def protocols_of(request: JoinGroupRequest) -> list[Protocol]:
 def join_error(code: ErrorCode, member_id: str = "") -> JoinGroupResponse:
     """Return the answer to a JoinGroup that is refused."""
     return JoinGroupResponse(member_id=member_id, protocol_name=None, error_code=code)
+
+
+def size_of(protocols: Iterable[Protocol | JoinGroupRequest.JoinGroupRequestProtocol]) -> int:
+    """Return about how many bytes of memory the protocols of a member take."""
+    return sum(PROTOCOL_BYTES + len(each.name) + len(each.metadata) for each in protocols)
 
 
 class Member:
@@ -139,7 +145,7 @@ class Membership:
     `kind` is the protocol type that all members share, None if there was no member yet. `static` has the member id of
     each instance id. `pending` has the ids that were given out and that nobody has joined with yet (KIP-394), with the
     timers after which they are forgotten. `joining` and `syncing` answer the requests that wait, by member id.
-    `unsynced` are the members whose SyncGroup is still expected.
+    `unsynced` are the members whose SyncGroup is still expected. `protocol_bytes` is the memory of all their protocols.
     """
 
     def __init__(self) -> None:
@@ -151,6 +157,7 @@ class Membership:
         self.joining: dict[str, Respond] = {}
         self.syncing: dict[str, Respond] = {}
         self.unsynced: set[str] = set()
+        self.protocol_bytes = 0
         self._supported: Counter[str] = Counter()
 
     @property
@@ -185,7 +192,7 @@ class Membership:
             self.static[member.instance_id] = member.member_id
         if self.leader_id is None:
             self.leader_id = member.member_id
-        self._supported.update(protocol.name for protocol in member.protocols)
+        self._count(member, 1)
         self.forget_pending(member.member_id)
 
     def remove(self, member_id: str) -> None:
@@ -193,7 +200,7 @@ class Membership:
         member = self.members.pop(member_id, None)
         if member is not None:
             member.end_session()
-            self._supported.subtract(protocol.name for protocol in member.protocols)
+            self._count(member, -1)
             if member.instance_id is not None:
                 del self.static[member.instance_id]
         if self.leader_id == member_id:
@@ -234,11 +241,19 @@ class Membership:
         self, member: Member, protocols: Iterable[Protocol], rebalance_timeout_ms: int, session_timeout_ms: int
     ) -> None:
         """Give a member other protocols and timeouts."""
-        self._supported.subtract(protocol.name for protocol in member.protocols)
+        self._count(member, -1)
         member.protocols = list(protocols)
-        self._supported.update(protocol.name for protocol in member.protocols)
+        self._count(member, 1)
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
+
+    def _count(self, member: Member, sign: int) -> None:
+        """Count the protocols of a member that comes, or no longer those of one that goes."""
+        for protocol in member.protocols:
+            self._supported[protocol.name] += sign
+            if not self._supported[protocol.name]:
+                del self._supported[protocol.name]
+        self.protocol_bytes += sign * size_of(member.protocols)
 
     def forget_pending(self, member_id: str) -> None:
         """Stop waiting for somebody to join with this id."""

@@ -1,6 +1,6 @@
-"""The second opinion on a log directory: what is damaged, inconsistent or left open, judged from the file formats.
+"""A second check of a log directory by the file formats: what is damaged, inconsistent or left open.
 
-Nothing here asks the storage engine, whose own checks and recovery are the first opinion; batches and records are
-decoded by `pipeline/decode`. `findings.py` has what is found, `segment_judgement.py` judges one segment,
-`partition_judgement.py` what spans segments, `verify_job.py` lets Spark do it in parallel.
+The first check is the storage engine's own recovery; nothing here uses it. `pipeline/decode` decodes batches and
+records. `findings.py` lists the kinds of findings, `segment_checks.py` checks one segment, `partition_checks.py`
+what spans segments, and `verify_job.py` runs this in parallel with Spark.
 """

@@ -1,8 +1,7 @@
-"""The small text files that a directory and its partitions hold: rows behind a version and a count, read strictly.
+"""Reads the checkpoint files of a directory and its partitions strictly: a version, a count, and rows.
 
-0                            version
-2                            rows
-orders 0 17                  topic, partition, offset; in leader-epoch-checkpoint: epoch, start offset
+0                            version 2                            rows orders 0 17                  topic, partition,
+offset; in leader-epoch-checkpoint: epoch, start offset
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ TopicPartition = tuple[str, int]
 
 
 def read_offsets(path: Path) -> tuple[dict[TopicPartition, int], list[Problem]]:
-    """The offsets of a checkpoint by (topic, partition), and what is wrong with it. Raises `OSError`."""
+    """Return the offsets of a checkpoint by (topic, partition), and its problems. Raise `OSError`."""
     rows, problem = _rows(path, 3)
     offsets: dict[TopicPartition, int] = {}
     for topic, partition, offset in rows:
@@ -39,7 +38,7 @@ def read_offsets(path: Path) -> tuple[dict[TopicPartition, int], list[Problem]]:
 
 
 def read_epochs(path: Path) -> tuple[list[tuple[int, int]], list[Problem]]:
-    """The (epoch, start offset) rows of `leader-epoch-checkpoint`, as far as they rise, and what is wrong with it."""
+    """Return the (epoch, start offset) rows of `leader-epoch-checkpoint` as far as they rise, and its problems."""
     rows, problem = _rows(path, 2)
     entries: list[tuple[int, int]] = []
     for row in rows:
@@ -55,13 +54,13 @@ def read_epochs(path: Path) -> tuple[list[tuple[int, int]], list[Problem]]:
 def wrong_epochs(
     entries: list[tuple[int, int]], runs: list[EpochRun], begin: int, end_offset: int
 ) -> Iterator[Problem]:
-    """Where `leader-epoch-checkpoint` and the batches disagree. Of what lies before `begin` it may have nothing."""
+    """Yield where `leader-epoch-checkpoint` and the batches disagree. It need not have epochs from before `begin`."""
     for epoch, start in entries:
         if start > end_offset:
             yield Problem(LEADER_EPOCHS, -1, start, f"epoch {epoch} begins at {start}, the log ends at {end_offset}")
     for run in runs:
         if not entries:
-            yield Problem(LEADER_EPOCHS, -1, run.first_offset, f"it has nothing of epoch {run.epoch}")
+            yield Problem(LEADER_EPOCHS, -1, run.first_offset, f"epoch {run.epoch} is missing")
             return
         for offset in (run.first_offset, run.last_offset):
             known = [epoch for epoch, start in entries if start <= offset]
@@ -76,11 +75,11 @@ def wrong_epochs(
 
 
 def _rows(path: Path, columns: int) -> tuple[list[list[str]], str]:
-    """The rows, and what is wrong; an empty file is one without rows, as Kafka makes it before it has any."""
+    """Return the rows, and what is wrong. An empty file has no rows: Kafka creates it before it has any."""
     try:
         text = path.read_bytes().decode("ascii")
     except UnicodeDecodeError:
-        return [], "it is no text"
+        return [], "it is not text"
     if not text:
         return [], ""
     lines = text.removesuffix("\n").split("\n")
@@ -96,5 +95,5 @@ def _rows(path: Path, columns: int) -> tuple[list[list[str]], str]:
 
 
 def _number(word: str) -> int:
-    """The number, -1 for what is none."""
+    """Return the number, or -1 if it is none."""
     return int(word) if word.isascii() and word.isdigit() and len(word) < 20 else -1

@@ -1,7 +1,6 @@
-"""What the cleaner promises of the part of a log that it has cleaned: each key once, no record without a key.
+"""Checks the cleaned part of a log: each key occurs once, and no record lacks a key.
 
-Up to where that is, `cleaner-offset-checkpoint` says. Keys are compared over all segments, which is the job's business:
-here they are only given out.
+`cleaner-offset-checkpoint` says how far the log was cleaned. `verify_job` compares the keys of all segments.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ KEYS = pa.schema(
 
 
 def wrong_in_cleaned(block: Block, records: Records, start_offset: int, clean_offset: int) -> Iterator[Problem]:
-    """Records without a key, and tombstones that no cleaning has given a time to go, one a batch."""
+    """Yield records without a key, and tombstones without a delete horizon, one for each batch."""
     cleaned = _cleaned(block, records, start_offset, clean_offset)
     for row in np.flatnonzero(cleaned & (records.key_size < 0)).tolist():
         batch = int(records.batch[row])
@@ -46,7 +45,7 @@ def wrong_in_cleaned(block: Block, records: Records, start_offset: int, clean_of
 def keys_in_cleaned(
     block: Block, records: Records, start_offset: int, clean_offset: int
 ) -> tuple[list[bytes], Ints, Ints]:
-    """(keys, offsets, positions of their batches) of what was cleaned."""
+    """Return (keys, offsets, positions of their batches) in the cleaned part."""
     rows = np.flatnonzero(_cleaned(block, records, start_offset, clean_offset) & (records.key_size >= 0))
     starts, sizes = records.key_start[rows].tolist(), records.key_size[rows].tolist()
     keys = [records.data[start : start + size] for start, size in zip(starts, sizes, strict=True)]

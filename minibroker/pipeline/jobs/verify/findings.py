@@ -1,6 +1,6 @@
-"""The kinds of findings that `verify` knows: a code, which check looks for it, how bad it is, and what it means.
+"""The kinds of findings of `verify`: the code, the check that finds it, its severity, and what it means.
 
-How each is found is in the files beside this one; the table in docs/pipeline.md is made from this one.
+The other files of this package find them. The table in docs/pipeline.md is made from this one.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Final, Literal, NamedTuple
 
 Severity = Literal["error", "warning", "note"]
 
-MAX_OF_A_KIND = 1000  # in one file: more would say no more, and a file of garbage has millions
+MAX_OF_A_KIND = 1000  # in one file: more are not useful, and a file of garbage has millions
 
 
 class Kind(NamedTuple):
-    """A kind of finding. A note is nothing that needs repair; an error or a warning is."""
+    """A kind of finding. Errors and warnings need repair, notes do not."""
 
     code: str
     check: str
@@ -24,7 +24,7 @@ class Kind(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """One thing that is wrong. `file` is relative to the log directory, `position` a byte in it; -1: none."""
+    """One finding. `file` is relative to the log directory, `position` is in bytes; -1 means none."""
 
     topic: str
     partition: int
@@ -36,7 +36,7 @@ class Finding(NamedTuple):
     detail: str
 
 
-# Each check can be chosen or left out. The last three cost the most: they read, decompress and compare all records.
+# Each check can be switched on or off. The last three are the slowest: they read, decompress and compare all records.
 CHECKS: Final = {
     "layout": "whether batches follow each other without gaps: sizes, magic bytes, the end of the file",
     "offsets": "the order of offsets, within segments and between them",
@@ -118,7 +118,7 @@ BY_CODE: Final = {kind.code: kind for kind in KINDS}
 
 
 class Problem(NamedTuple):
-    """A finding of a judging function in one file, before it is known to which partition that belongs."""
+    """A finding in one file, before its partition is known."""
 
     kind: str
     position: int
@@ -127,7 +127,7 @@ class Problem(NamedTuple):
 
 
 class Findings:
-    """The findings about the files of one partition, of the chosen checks, at most `MAX_OF_A_KIND` of a kind in a file.
+    """The findings of the chosen checks about the files of one partition, at most `MAX_OF_A_KIND` of a kind in a file.
 
     `directory` is the partition's, relative to the log directory.
     """
@@ -152,9 +152,9 @@ class Findings:
         position: int = -1,
         of_directory: bool = False,
     ) -> None:
-        """Note one, unless its check was not asked for, or it has been noted before.
+        """Add a finding, unless its check is off, or it was added before.
 
-        `of_directory` says that the file lies in the log directory itself.
+        `of_directory` means that the file is in the log directory itself.
         """
         known = BY_CODE[kind]
         key = (file, kind, offset, position)
@@ -170,6 +170,6 @@ class Findings:
         self._found.append(Finding(self._topic, self._partition, path, offset, position, kind, known.severity, detail))
 
     def extend(self, file: str, problems: Iterable[Problem]) -> None:
-        """Note what a judging function has found in a file."""
+        """Add problems that were found in a file."""
         for problem in problems:
             self.add(file, problem.kind, problem.detail, offset=problem.offset, position=problem.position)

@@ -1,10 +1,10 @@
-"""The sparse indexes of a segment, `.index` and `.timeindex`, held against the batches that lie in its `.log` file.
+"""Compares the sparse indexes of a segment, `.index` and `.timeindex`, with the batches in its `.log` file.
 
     .index       int32 offset, relative to the segment's base, of a batch's last record   int32 position of the batch
     .timeindex   int64 largest timestamp so far     int32 last offset, relative, of the batch that holds it
 
-A file that is in use has zeros behind its entries, which are no finding. An `.index` entry may lie before the batch
-whose offset it has, as old brokers made one entry for several batches that came together.
+Zeros behind the entries are no finding, as in a file that is in use. The position of an `.index` entry may be before
+the batch with its offset, as old brokers made one entry for several batches of an append.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NONE = -1
 
 
 class OffsetIndexCheck:
-    """Holds one `.index` file against the blocks of its segment. Raises `OSError`."""
+    """Compares one `.index` file with the blocks of its segment. Raises `OSError`."""
 
     def __init__(self, path: Path, base_offset: int) -> None:
         entries, self._rest = _entries(path, INDEX_ENTRY)
@@ -43,7 +43,7 @@ class OffsetIndexCheck:
         self._batch_at[found] = block.positions[rows]
 
     def problems(self, end_position: int, *, damaged: bool) -> Iterator[Problem]:
-        """Yield what is wrong with the entries. `damaged` says that some places in the log could not be read."""
+        """Yield what is wrong with the entries. `damaged` means that parts of the log could not be read."""
         size = INDEX_ENTRY.itemsize
         if self._rest:
             yield Problem("index-order", len(self._offsets) * size, NONE, f"{self._rest} bytes behind the last entry")
@@ -70,7 +70,7 @@ class OffsetIndexCheck:
 
 
 class TimeIndexCheck:
-    """Holds one `.timeindex` file against the blocks of its segment. Raises `OSError`."""
+    """Compares one `.timeindex` file with the blocks of its segment. Raises `OSError`."""
 
     def __init__(self, path: Path, base_offset: int) -> None:
         entries, self._rest = _entries(path, TIME_INDEX_ENTRY)
@@ -78,7 +78,7 @@ class TimeIndexCheck:
         self._offsets = entries["offset"].astype(np.int64) + base_offset
         self._timestamps = entries["timestamp"].astype(np.int64)
         self._of_batch = np.full(len(entries), NONE, np.int64)  # largest timestamp of the batch with the offset
-        self._so_far = np.full(len(entries), NONE, np.int64)  # and of all up to it
+        self._so_far = np.full(len(entries), NONE, np.int64)  # and of all batches up to it
         self._found = np.zeros(len(entries), np.bool_)
         self._max_timestamp = NONE
 
@@ -100,7 +100,10 @@ class TimeIndexCheck:
         self._found |= here
 
     def problems(self, last_offset: int, *, closed: bool, damaged: bool) -> Iterator[Problem]:
-        """Yield what is wrong. `closed`: the segment is not written to, so that the last entry is the largest."""
+        """Yield what is wrong.
+
+        `closed` means that the segment is complete, so that the last entry must be the largest.
+        """
         size = TIME_INDEX_ENTRY.itemsize
         count = len(self._offsets)
         if self._rest:
@@ -131,7 +134,7 @@ class TimeIndexCheck:
 
 
 def _entries(path: Path, entry: np.dtype[np.void]) -> tuple[np.ndarray[tuple[int], np.dtype[np.void]], int]:
-    """The entries of an index without the zeros behind them, and how many bytes are left that are no entry."""
+    """Return the entries of an index without the zeros behind them, and how many bytes remain."""
     data = path.read_bytes()
     used = len(data.rstrip(b"\0"))
     count = -(-used // entry.itemsize)
@@ -142,7 +145,7 @@ def _entries(path: Path, entry: np.dtype[np.void]) -> tuple[np.ndarray[tuple[int
 
 
 def _looked_up(column: Ints, wanted: Ints) -> tuple[Ints, Ints]:
-    """Return (rows of the column, places in `wanted`) where both have the same number."""
+    """Return (rows of the column, indexes in `wanted`) with the same number."""
     order = np.argsort(column, kind="stable")
     at = np.searchsorted(column[order], wanted)
     at = np.minimum(at, len(order) - 1)

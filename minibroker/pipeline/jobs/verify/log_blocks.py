@@ -1,8 +1,8 @@
-"""A `.log` file in blocks of batches as columns, past whatever is damaged in it.
+"""Reads a `.log` file in blocks of batches, as columns, past damage.
 
-It finds the lengths and magic bytes that cannot be, and wrong checksums. How batches are found and headers are read is
-the decoder's (`decode/scanning.py`), the way on behind damage the protocol's (`records/walking.py`); what the fields
-mean for the log is judged elsewhere.
+It reports impossible lengths and magic bytes, and wrong checksums. The decoder finds batches and reads headers
+(`decode/batch_headers.py`); the protocol finds the next batch behind damage (`records/walking.py`). Other files check
+what the fields mean for the log.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 BLOCK_BYTES = 4 << 20
-MAX_OFFSET = 1 << 48  # what a search takes for an offset: no log gets that far
+MAX_OFFSET = 1 << 48  # the largest plausible offset in a search behind damage
 
 _OFFSET_AND_LENGTH = Struct(">qi")
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Batches that lie in `data`, where `headers` says; `positions` are those in the file.
+    """Batches in `data`, with their `headers`; `positions` are in the file.
 
-    A column has one number a batch. A message of format 0 or 1 is a batch of one: `first_offset` is -1 for a wrapper
-    until its messages have been read. `sound` says whether the checksum is right, and `damages` how many damages lay
-    in the file before the batch, its own included.
+    A column has one number for each batch. A message of format 0 or 1 counts as a batch; `first_offset` of a wrapper is
+    -1 until its messages are read. `sound` is whether the checksum is right, `damages` the number of damages in the
+    file before the batch, its own included.
     """
 
     data: memoryview
@@ -48,7 +48,7 @@ class Block:
 
     @classmethod
     def of(cls, data: memoryview, headers: Headers, origin: int, sound: Flags, damages: Ints) -> Block:
-        """The block of `data`, which lies at `origin` in the file."""
+        """Return the block of `data`, which begins at `origin` in the file."""
         first_offset = np.where(headers.record_count < 0, -1, headers.base_offset)
         return cls(data, headers, headers.position + origin, sound, damages, first_offset)
 
@@ -56,16 +56,16 @@ class Block:
         return len(self.positions)
 
     def batch(self, index: int) -> memoryview:
-        """The bytes of one batch."""
+        """Return the bytes of one batch."""
         start = int(self.headers.position[index])
         return self.data[start : start + int(self.headers.size[index])]
 
 
 class LogFile:
-    """A `.log` file that is read from batch to batch. Methods raise `OSError`.
+    """A `.log` file that is read batch by batch. Methods raise `OSError`.
 
-    `problems` has what was found so far of sizes, magic bytes and checksums; `end_position` is where the last batch
-    ends, once all blocks were given.
+    `problems` has the wrong sizes, magic bytes and checksums found so far. `end_position` is where the last batch ends,
+    once all blocks were read.
     """
 
     def __init__(
@@ -82,11 +82,11 @@ class LogFile:
         self._walker = walker_of(self._file, self._size, limit=MAX_OFFSET)
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         self._file.close()
 
     def blocks(self) -> Iterator[Block]:
-        """All batches, in blocks of about `block_bytes`."""
+        """Yield all batches, in blocks of about `block_bytes`."""
         position, wanted = 0, self._block_bytes
         while position < self._size:
             data = memoryview(self._read(position, wanted))
@@ -114,7 +114,7 @@ class LogFile:
         return data
 
     def _block(self, data: memoryview, headers: Headers, origin: int) -> tuple[Block, PassedOver | None]:
-        """The batches with these headers, up to the first one whose length cannot be right; and that, if there is."""
+        """Return the batches up to the first impossible length, and the damage there, or None."""
         sound = checksums_match(data, headers) if self._check_crc else np.ones(len(headers.size), np.bool_)
         damages = np.full(len(sound), self._damages, np.int64)
         end, damage = len(sound), None
@@ -137,7 +137,7 @@ class LogFile:
         )
 
     def _passed(self, damage: PassedOver) -> int:
-        """Note what is wrong with bytes that are no batch; where to go on behind them."""
+        """Note what is wrong with bytes that are not a batch. Return where to continue."""
         position, end = damage.position, damage.position + damage.size_bytes
         is_end = end == self._size
         if is_end and self._is_zero(position):
@@ -164,7 +164,7 @@ class LogFile:
         self.problems.append(Problem(kind, position, offset, detail))
 
     def _is_zero(self, position: int) -> bool:
-        """Whether nothing but zeros follows, as at the end of a file that was made large beforehand."""
+        """Return whether only zeros follow, as at the end of a preallocated file."""
         while position < self._size:
             data = self._read(position, BLOCK_BYTES)
             if data.count(0) != len(data):

@@ -1,6 +1,6 @@
-"""Which files a log directory holds, and what is to be known of all before one is judged: plans that travel to tasks.
+"""The files of a log directory, and what must be known before one is checked: plans that are sent to tasks.
 
-What the files say is judged elsewhere; only checkpoints and the topics' cleanup policies are read here.
+Only checkpoints and the topics' cleanup policies are read here.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ OTHERS = (LEADER_EPOCHS, PARTITION_METADATA, ABORTED_TRANSACTIONS_CHECKPOINT)
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 MAX_TRANSACTION_MS = 15 * 60 * 1000  # transaction.max.timeout.ms
 _PARTITION = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})")
-_IMAGE = re.compile(r"[0-9]{20}-[0-9]{10}\.checkpoint")  # of the metadata log: what all before an offset comes to
+_IMAGE = re.compile(r"[0-9]{20}-[0-9]{10}\.checkpoint")  # a snapshot of the metadata log
 _FILE = re.compile(r"(?P<offset>[0-9]{20})(?P<suffix>\.[a-z]+)")
 
 
 @dataclass(frozen=True)
 class PartitionPlan:
-    """The facts about a partition before its files are judged.
+    """The facts about a partition before its files are checked.
 
-    `directory` is below `root`, the log directory. Below `clean_offset` the log was cleaned; `compacted` says that gaps
-    are to be expected. `checkpoints` has the partition's offset in each checkpoint file that knows it, `images` the
-    names of the metadata log's snapshots. `topic_id` is what `partition.metadata` should have, if it is known;
-    `stopped` says that a broker has closed the log in order.
+    `directory` is below `root`, the log directory. The log was cleaned below `clean_offset`; `compacted` means that
+    gaps are normal. `checkpoints` has the partition's offset in each checkpoint file that lists it, `images` the names
+    of the metadata log's snapshots. `topic_id` is the right id in `partition.metadata`, if known. `stopped` means that
+    the last stop was clean.
     """
 
     root: str
@@ -63,35 +63,35 @@ class PartitionPlan:
 
     @property
     def clean_offset(self) -> int:
-        """Up to where the cleaner has been."""
+        """The offset up to which the log was cleaned."""
         return (self.checkpoints or {}).get(CLEANER, 0)
 
     @property
     def log_start(self) -> int:
-        """Where the log begins to be readable, which may be within its first segment."""
+        """The log start offset, which may be within the first segment."""
         return max((self.checkpoints or {}).get(LOG_START, 0), self.bases[0] if self.bases else 0)
 
     def for_segment(self, base: int) -> PartitionPlan:
-        """Return as much of it as the judgement of one segment needs: it travels with each."""
+        """Return the part of it that a segment's check needs, as each segment's plan is sent to a task."""
         names = self.names & {f"{base:020d}{suffix}" for suffix in (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX)}
         return replace(self, bases=self.bases[:1], snapshots=(), images=(), names=names)
 
     def path(self, name: str) -> Path:
-        """The path of a file of the partition."""
+        """Return the path of a file of the partition."""
         return Path(self.root, self.directory, name)
 
     def findings(self) -> Findings:
-        """Return an empty collection for the findings about its files."""
+        """Return an empty collection for findings about its files."""
         return Findings(self.topic, self.partition, self.directory, self.checks)
 
     def knows(self, name: str) -> bool:
-        """Whether the partition had a file of this name when the plan was made."""
+        """Return whether the partition had a file of this name when the plan was made."""
         return name in self.names
 
 
 @dataclass(frozen=True)
 class SegmentPlan:
-    """One segment of a partition; `next_base` is where the next one begins, None for the last."""
+    """One segment of a partition. `next_base` is where the next one begins, None for the last."""
 
     partition: PartitionPlan
     base_offset: int
@@ -99,13 +99,13 @@ class SegmentPlan:
     size_bytes: int
 
     def name(self, suffix: str) -> str:
-        """The name of one of its files."""
+        """Return the name of one of its files."""
         return f"{self.base_offset:020d}{suffix}"
 
 
 @dataclass(frozen=True)
 class DirectoryPlan:
-    """All partitions and segments of a log directory that are to be judged, and what is wrong with its own files."""
+    """The partitions and segments of a log directory to check, and the findings about its own files."""
 
     partitions: tuple[PartitionPlan, ...]
     segments: tuple[SegmentPlan, ...]
@@ -115,21 +115,21 @@ class DirectoryPlan:
 def plan_directory(
     path: str, *, topics: Collection[str] = (), checks: Iterable[str] = CHECKS, compacted: Collection[str] = ()
 ) -> DirectoryPlan:
-    """The plan for a log directory, or for one partition's directory; of some topics, if any are named.
+    """Return the plan for a log directory, or for one partition's directory. `topics` limits it.
 
-    `compacted` names topics that are, besides those of which the directory tells. Raises `OptionError`, `OSError`.
+    `compacted` names compacted topics beside those in the directory's metadata. Raise `OptionError`, `OSError`.
     """
     chosen = frozenset(checks)
     unknown = chosen - CHECKS.keys()
     if unknown:
-        raise OptionError(f"there is no check {', '.join(sorted(unknown))}; there are {', '.join(CHECKS)}")
+        raise OptionError(f"unknown check {', '.join(sorted(unknown))}; the checks are {', '.join(CHECKS)}")
     root, directories = _partition_directories(Path(path).absolute())
     of_directory = Findings("", -1, "", chosen)
     offsets = {name: _offsets_of(root, name, of_directory) for name in OFFSET_CHECKPOINTS}
     policies = compacted_topics(root) | set(compacted) | {topic for topic, _ in offsets[CLEANER]}
     missing = {*topics, *compacted} - {topic for topic, _ in directories}
     if missing:
-        raise OptionError(f"{path} holds no topic {', '.join(sorted(missing))}")
+        raise OptionError(f"{path} has no topic {', '.join(sorted(missing))}")
     ids = expected_ids(root, directories) if "checkpoints" in chosen else {}
     stopped = (root / CLEAN_SHUTDOWN).exists()
     partitions = tuple(
@@ -146,7 +146,7 @@ def plan_directory(
 
 
 def segments_of(partition: PartitionPlan) -> list[SegmentPlan]:
-    """The segments of a partition, oldest first."""
+    """Return the segments of a partition, the oldest first."""
     nexts = (*partition.bases[1:], None) if partition.bases else ()
     found = []
     for base, after in zip(partition.bases, nexts, strict=True):
@@ -156,14 +156,14 @@ def segments_of(partition: PartitionPlan) -> list[SegmentPlan]:
 
 
 def _partition_directories(path: Path) -> tuple[Path, dict[TopicPartition, str]]:
-    """The log directory, and the partitions below it by name; of a partition's directory, itself alone."""
+    """Return the log directory, and the names of the partitions' directories; only one for a partition's directory."""
     if not path.is_dir():
-        raise OptionError(f"{path} is no directory")
+        raise OptionError(f"{path} is not a directory")
     if _PARTITION.fullmatch(path.name) and any(path.glob(f"*{LOG}")):
         return path.parent, dict([_named(path.name)])
     found = dict(_named(each.name) for each in path.iterdir() if each.is_dir() and _PARTITION.fullmatch(each.name))
     if not found:
-        raise OptionError(f"{path} holds no partition, which would be a directory as orders-0")
+        raise OptionError(f"{path} has no partitions: directories with names like orders-0")
     return path, found
 
 

@@ -1,7 +1,7 @@
-"""Whether messages of formats 0 and 1 are what they say: their sizes, and the messages in wrappers.
+"""Checks messages of formats 0 and 1: their sizes, and the messages in wrappers.
 
-A wrapper bears the offset of the last message in it. Those in it have absolute offsets in format 0, and in format 1
-offsets that are relative to the first (KIP-31).
+A wrapper has the offset of its last message. Its messages have absolute offsets in format 0; in format 1 they are
+relative to the first one (KIP-31).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from minibroker.protocol.records.message_set import inner_messages
 
 
 def check_messages(block: Block, *, compacted: bool) -> tuple[list[Problem], list[Records]]:
-    """Read the sound messages of formats 0 and 1 in the block; their keys, and what is wrong with them.
+    """Read the sound messages of formats 0 and 1 in the block. Return the problems and the keys.
 
-    Of the wrappers, `block.first_offset` is filled in.
+    Set `block.first_offset` of wrappers.
     """
     problems: list[Problem] = []
     found: list[tuple[int, Message]] = []
@@ -39,7 +39,7 @@ def check_messages(block: Block, *, compacted: bool) -> tuple[list[Problem], lis
 
 
 def _read(data: bytes, position: int) -> Message:
-    """The message at `position`, whose checksum is right. Raises `Unreadable`."""
+    """Return the message at `position`, whose checksum is right. Raise `Unreadable`."""
     try:
         return read_message(data, position, is_checked=True)[0]
     except InvalidRecords as error:
@@ -47,7 +47,7 @@ def _read(data: bytes, position: int) -> Message:
 
 
 def _checked(wrapper: Message, *, compacted: bool) -> list[Message]:
-    """The messages in a wrapper, with their absolute offsets. Raises `Unreadable`."""
+    """Return the messages of a wrapper with absolute offsets. Raise `Unreadable`."""
     inner = _inner(wrapper)
     if not inner:
         raise Unreadable("record-count", "a wrapper without messages")
@@ -67,7 +67,7 @@ def _checked(wrapper: Message, *, compacted: bool) -> list[Message]:
 
 
 def _inner(wrapper: Message) -> list[Message]:
-    """The messages in a wrapper as they lie there. Raises `Unreadable`."""
+    """Return the messages of a wrapper as they are stored. Raise `Unreadable`."""
     try:
         payload = inner_messages(wrapper)
     except KafkaError as error:

@@ -1,6 +1,6 @@
-"""The order of offsets and of leader epochs in one segment: nothing before its turn, nothing twice, nothing left out.
+"""Checks the order of offsets and of leader epochs in one segment.
 
-What spans segments is judged in `partition_judgement.py`, from what is remembered here.
+`partition_checks.py` checks what spans segments, from the facts that are kept here.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import numpy as np
 from minibroker.pipeline.jobs.verify.findings import Problem
 from minibroker.pipeline.jobs.verify.log_blocks import Block, Flags, Ints
 
-MAX_RUNS = 10_000  # of leader epochs in a segment: a log with more of them has another problem
+MAX_RUNS = 10_000  # of leader epochs in a segment: a log with more has another problem
 
 
 @dataclass
 class Offsets:
-    """The offsets in a segment, as far as they are remembered; -1: it has none.
+    """Facts about the offsets of a segment; -1 means none.
 
-    `missing` counts the offsets between its batches, and the damages, behind which nobody knows what was there.
+    `missing` counts the offsets between its batches, and the damages, as what they contained is unknown.
     """
 
     first: int = -1
@@ -35,7 +35,7 @@ class Offsets:
 
 @dataclass
 class EpochRun:
-    """Batches in a row under one leader epoch."""
+    """Consecutive batches with the same leader epoch."""
 
     epoch: int
     first_offset: int
@@ -53,7 +53,7 @@ class OffsetCheck:
     runs: list[EpochRun] = field(default_factory=list)
 
     def take(self, block: Block) -> Iterator[Problem]:
-        """Yield what is wrong with the order of the block's batches, those with a wrong checksum left out."""
+        """Yield what is wrong with the order of the block's batches, except those with a wrong checksum."""
         rows = np.flatnonzero(block.sound)
         if not len(rows):
             return
@@ -66,24 +66,24 @@ class OffsetCheck:
         backwards = has_before & (first < before_first)
         overlaps = has_before & ~backwards & (first <= before_last)
         gaps = has_before & known & (first > before_last + 1)
-        yield from self._told("below-segment", block, rows, below, lambda i: f"the file begins at {self.base_offset}")
-        yield from self._told(
+        yield from self._wrong("below-segment", block, rows, below, lambda i: f"the file begins at {self.base_offset}")
+        yield from self._wrong(
             "offset-order", block, rows, backwards, lambda i: f"the batch before it begins at {before_first[i]}"
         )
-        yield from self._told(
+        yield from self._wrong(
             "overlap", block, rows, overlaps, lambda i: f"the batch before it ends at {before_last[i]}"
         )
         if not self.compacted:
-            yield from self._told(
+            yield from self._wrong(
                 "gap", block, rows, gaps & same, lambda i: f"the batch before it ends at {before_last[i]}"
             )
         self._remember(block, rows, first, last, np.where(gaps, first - before_last - 1, 0))
         yield from self._take_epochs(block, rows, first, last)
 
     def missing_before(self, block: Block) -> Ints:
-        """Return, for each batch of a block that is about to be taken, how much before it is missing or unknown.
+        """Return, for each batch of a block before `take`, how many offsets and damages there were before it.
 
-        Two batches with the same number have all between them that ever was there.
+        Nothing is missing between two batches with the same number.
         """
         rows = np.flatnonzero(block.sound)
         found = np.zeros(len(block), np.int64)
@@ -97,7 +97,7 @@ class OffsetCheck:
         return found
 
     def _before(self, first: Ints, last: Ints, damages: Ints) -> tuple[Ints, Ints, Ints]:
-        """First offset, last offset and damages of the batch before each."""
+        """Return first offset, last offset and damages of the batch before each."""
         known = self.offsets
         return (
             np.concatenate(([known.last_first], first[:-1])),
@@ -105,7 +105,7 @@ class OffsetCheck:
             np.concatenate(([known.damages], damages[:-1])),
         )
 
-    def _told(
+    def _wrong(
         self, kind: str, block: Block, rows: Ints, wrong: Flags, detail: Callable[[int], str]
     ) -> Iterator[Problem]:
         for place in np.flatnonzero(wrong).tolist():
@@ -125,7 +125,7 @@ class OffsetCheck:
 
     def _take_epochs(self, block: Block, rows: Ints, first: Ints, last: Ints) -> Iterator[Problem]:
         epochs = block.headers.leader_epoch[rows]
-        yield from self._told(
+        yield from self._wrong(
             "leader-epoch-regression", block, rows, epochs < -1, lambda i: f"leader epoch {epochs[i]}"
         )
         with_epoch = np.flatnonzero(epochs >= 0)
@@ -147,5 +147,5 @@ class OffsetCheck:
 
 
 def _firsts(block: Block) -> Ints:
-    """The first offset of each batch; of a wrapper that was not read, its last."""
+    """Return the first offset of each batch; of a wrapper that was not read, its last."""
     return np.where(block.first_offset >= 0, block.first_offset, block.headers.base_offset)

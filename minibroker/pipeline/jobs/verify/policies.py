@@ -1,4 +1,4 @@
-"""Which topics of a log directory are compacted, as its metadata log says: the configs `cleanup.policy` in it.
+"""Finds the compacted topics of a log directory: those with `cleanup.policy` in its metadata log.
 
 value of a metadata record   varint frame version   varint api key (2: topic, 4: config)   varint version   fields
 """
@@ -24,9 +24,9 @@ _TOPIC_KEY, _CONFIG_KEY = 2, 4
 
 
 def compacted_topics(root: Path) -> set[str]:
-    """The names of the topics with `cleanup.policy=compact`, or with that and `delete`. Raises `OSError`.
+    """Return the names of the topics with `compact` in their `cleanup.policy`. Raise `OSError`.
 
-    What of the metadata log cannot be read is passed over: the findings will tell of it.
+    Skip parts of the metadata log that cannot be read: they become findings elsewhere.
     """
     found = set(ALWAYS)
     for key, value in _metadata_values(root / METADATA):
@@ -46,7 +46,7 @@ def compacted_topics(root: Path) -> set[str]:
 
 
 def metadata_ids(root: Path) -> dict[str, bytes]:
-    """The id of each topic that the metadata log knows, or knew last. Raises `OSError`."""
+    """Return the last known id of each topic in the metadata log. Raise `OSError`."""
     found = {}
     for key, value in _metadata_values(root / METADATA):
         if key == _TOPIC_KEY:
@@ -57,7 +57,7 @@ def metadata_ids(root: Path) -> dict[str, bytes]:
 
 
 def _metadata_values(directory: Path) -> Iterator[tuple[int, bytes]]:
-    """(api key, fields) of the topics and configs, oldest first: the newest snapshot, and all of the log."""
+    """Yield (api key, fields) of topics and configs, the oldest first: the newest snapshot, then the whole log."""
     if not directory.is_dir():
         return
     snapshots = sorted(directory.glob("*.checkpoint"))[-1:]

@@ -1,7 +1,7 @@
-"""The epochs and sequence numbers of producers with an id (KIP-98, KIP-360): nothing left out, nothing twice.
+"""Checks the epochs and sequence numbers of producers with an id (KIP-98, KIP-360): no gaps, no repetitions.
 
-The state of a producer is what its batches say, from the first one that is still in the log on. A segment is judged for
-itself; the first batches of each producer in it are judged again by what the segments before it have shown.
+A producer's state comes from its batches, from the first one in the log on. Each segment is checked alone. Then the
+first batches of each producer in it are checked again, with the state after the segments before it.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from minibroker.pipeline.jobs.verify.findings import Problem
 
 MAX_SEQUENCE = 0x7FFFFFFF
 HALF = 1 << 30
-EXPIRATION_MS = 24 * 60 * 60 * 1000  # producer.id.expiration.ms: a broker forgets who was silent for so long
+EXPIRATION_MS = (
+    24 * 60 * 60 * 1000
+)  # producer.id.expiration.ms: brokers forget producers that write nothing for so long
 
 
 class Event(NamedTuple):
-    """A batch of a producer, or a marker of its transaction. `missing` as of `OffsetCheck.missing_before`."""
+    """A batch of a producer, or a marker of its transaction. `missing` is that of `OffsetCheck.missing_before`."""
 
     epoch: int
-    first_sequence: int  # -1: a marker, or a coordinator's batch, which have none
+    first_sequence: int  # -1: a marker or a coordinator's batch, which have none
     last_sequence: int
     offset: int
     last_offset: int
@@ -31,23 +33,23 @@ class Event(NamedTuple):
 
 
 class State(NamedTuple):
-    """Where a producer stands. `expected` is the next sequence, None as long as nobody can know it."""
+    """The state of a producer. `expected` is the next sequence, None if unknown."""
 
     epoch: int
     expected: int | None
-    last_offset: int  # of its last batch with sequences, -1: none is known
+    last_offset: int  # of its last batch with sequences; -1: unknown
     timestamp: int
     missing: int
-    stale_epoch: int = -1  # of a batch under an older epoch that was just told of
+    stale_epoch: int = -1  # of a batch with an older epoch that was just reported
 
     def after(self, event: Event) -> State:
-        """The state behind the event."""
+        """Return the state after the event."""
         if event.epoch < self.epoch and event.epoch != self.stale_epoch:
             return self._replace(stale_epoch=event.epoch)
         expected: int | None
         if event.first_sequence >= 0:
             expected, last_offset = (event.last_sequence + 1) & MAX_SEQUENCE, event.last_offset
-        elif event.epoch > self.epoch:  # what is missing between may have been of the new epoch already
+        elif event.epoch > self.epoch:  # missing batches may have begun the new epoch
             expected, last_offset = 0 if event.missing == self.missing else None, -1
         else:
             return self._replace(timestamp=event.timestamp, stale_epoch=-1)
@@ -55,18 +57,18 @@ class State(NamedTuple):
 
     @classmethod
     def of(cls, event: Event) -> State:
-        """Return the state after the first event of a producer."""
+        """Return the state after a producer's first event."""
         if event.first_sequence < 0:
             return cls(event.epoch, None, -1, event.timestamp, event.missing)
         expected = (event.last_sequence + 1) & MAX_SEQUENCE
         return cls(event.epoch, expected, event.last_offset, event.timestamp, event.missing)
 
 
-def judged(state: State, event: Event, producer_id: int, log_start: int) -> Problem | None:
-    """Return what is wrong with an event that follows a state.
+def problem_with(state: State, event: Event, producer_id: int, log_start: int) -> Problem | None:
+    """Return what is wrong with an event in this state, or None.
 
-    Nothing is known to be wrong with a sequence where batches in between were compacted away or are damaged, where the
-    broker has forgotten the producer, or where what was known lies before the log's start.
+    Sequences may not follow each other if batches between were compacted away or are damaged, if the broker has
+    forgotten the producer, or if the state is from before the log start offset.
     """
     if event.epoch < state.epoch and event.epoch != state.stale_epoch:
         detail = f"producer {producer_id} has epoch {event.epoch}, {state.epoch} before"
@@ -88,14 +90,14 @@ def judged(state: State, event: Event, producer_id: int, log_start: int) -> Prob
 
 @dataclass
 class ProducerCheck:
-    """Takes the events of one segment in order; `heads` has those that only the segments before it let judge."""
+    """Takes the events of one segment in order. `heads` has those that can only be checked with earlier segments."""
 
     log_start: int = 0
     states: dict[int, State] = field(default_factory=dict)
     heads: dict[int, list[Event]] = field(default_factory=dict)
 
     def take(self, producer_id: int, event: Event) -> Problem | None:
-        """Take in the event; return what is wrong with it, as far as the segment itself shows."""
+        """Add the event. Return what is wrong with it, as far as this segment shows."""
         state = self.states.get(producer_id)
         if state is None:
             self.heads[producer_id] = [event]
@@ -103,12 +105,15 @@ class ProducerCheck:
             return None
         if state.expected is None:
             self._note_head(producer_id, event)
-        problem = judged(state, event, producer_id, self.log_start)
+        problem = problem_with(state, event, producer_id, self.log_start)
         self.states[producer_id] = state.after(event)
         return problem
 
     def _note_head(self, producer_id: int, event: Event) -> None:
-        """Markers under one epoch all say the same: the last of them stands for all behind the first."""
+        """Note an event at the head of a segment.
+
+        Markers with the same epoch are equivalent: the last replaces the others.
+        """
         heads = self.heads[producer_id]
         if event.first_sequence < 0 and len(heads) > 1 and heads[-1].epoch == event.epoch == heads[-2].epoch:
             heads.pop()
@@ -118,7 +123,7 @@ class ProducerCheck:
 def carried_on(
     states: dict[int, State], segment: ProducerCheck, missing: int, log_start: int
 ) -> Iterator[tuple[int, Problem]]:
-    """Bring the producers' states over one more segment; what is wrong with its first batches.
+    """Advance the producers' states by one more segment. Yield what is wrong with its first batches.
 
     `missing` is what was missing before the segment.
     """
@@ -129,7 +134,7 @@ def carried_on(
             if state is None:
                 state = State.of(event)
                 continue
-            problem = judged(state, event, producer_id, log_start)
+            problem = problem_with(state, event, producer_id, log_start)
             if problem is not None:
                 yield producer_id, problem
             state = state.after(event)

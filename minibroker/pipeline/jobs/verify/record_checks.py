@@ -1,9 +1,7 @@
-"""Whether the records in batches of format 2 are what the headers say: all batches of a block at once, with numpy.
+"""Compares the records in batches of format 2 with the headers: all batches of a block at once, with numpy.
 
-A batch in which anything is not as it should be is read once more, record by record, to say in words what. Messages of
-formats 0 and 1 are read in `message_checks.py`.
-
-Where records begin and what lies in them is found by the decoder (`decode/record_starts.py`, `record_fields.py`).
+A batch with an error is read again, record by record, to describe the error. `message_checks.py` reads messages of
+formats 0 and 1. The decoder finds the records and their fields (`decode/record_starts.py`, `record_fields.py`).
 """
 
 from __future__ import annotations
@@ -33,12 +31,12 @@ from minibroker.protocol.records.record import Malformed, Record, read_record
 from minibroker.protocol.records.restarting import restored
 from minibroker.protocol.records.varints import Bytes, MalformedVarint
 
-CHUNK_BYTES = 8 << 20  # of the records of many batches, decompressed
-_PADDING = bytes(2)  # what the decoder may read behind the last record
+CHUNK_BYTES = 8 << 20  # of decompressed records of many batches
+_PADDING = bytes(2)  # the decoder may read behind the last record
 
 
 class Unreadable(ValueError):
-    """Records that cannot be read: `kind` is that of the finding, the message its detail."""
+    """Records that cannot be read. `kind` is the finding's, the message its detail."""
 
     def __init__(self, kind: str, detail: str) -> None:
         super().__init__(detail)
@@ -46,7 +44,7 @@ class Unreadable(ValueError):
 
 
 def what_is_wrong(payload: Bytes, header: BatchHeader, *, compacted: bool) -> tuple[str, str] | None:
-    """(kind, detail) of the first thing that is wrong, None if nothing is."""
+    """Return (kind, detail) of the first error, or None."""
     try:
         records = list(read_records(payload, header))
     except Unreadable as error:
@@ -67,9 +65,9 @@ def what_is_wrong(payload: Bytes, header: BatchHeader, *, compacted: bool) -> tu
 
 
 def read_records(payload: Bytes, header: BatchHeader) -> Iterator[Record]:
-    """The records of a payload, with the times that they bear themselves.
+    """Yield the records of a payload with their own timestamps.
 
-    Raises `Unreadable` at the first that is malformed, and for a wrong count.
+    Raise `Unreadable` at the first malformed record, and for a wrong count.
     """
     if header.attributes & ELIDED_BIT:
         try:
@@ -92,7 +90,7 @@ def read_records(payload: Bytes, header: BatchHeader) -> Iterator[Record]:
 
 
 class Payload(NamedTuple):
-    """The decompressed records of one batch, `row` being its place in the block."""
+    """The decompressed records of one batch. `row` is its index in the block."""
 
     row: int
     data: Bytes
@@ -100,9 +98,9 @@ class Payload(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """The records of some batches as columns; `batch` is the place of a record's batch in the block.
+    """The records of some batches as columns. `batch` is the index of a record's batch in the block.
 
-    `key_start` and `key_size` say where in `data` the key lies; a size of -1 is null.
+    `key_start` and `key_size` are where the key is in `data`; a size of -1 is null.
     """
 
     data: bytes
@@ -114,14 +112,14 @@ class Records:
 
 
 class Checked(NamedTuple):
-    """The result for a block: what is wrong, and the records of the batches in which nothing is."""
+    """The result for a block: problems, and the records of the batches without one."""
 
     problems: list[Problem]
     records: list[Records]
 
 
 def check_records(block: Block, *, compacted: bool) -> Checked:
-    """Read the records of all sound batches of format 2 in the block, but for control batches' meaning."""
+    """Read the records of all sound batches of format 2 in the block. Do not check the meaning of control batches."""
     problems: list[Problem] = []
     found: list[Records] = []
     for payloads in _chunks(block, problems, compacted=compacted):
@@ -135,7 +133,7 @@ def check_records(block: Block, *, compacted: bool) -> Checked:
 
 
 def payload_of(block: Block, index: int) -> Bytes:
-    """The records of a batch, decompressed. Raises `Unreadable`."""
+    """Return the decompressed records of a batch. Raise `Unreadable`."""
     try:
         return decompress(int(block.headers.codec[index]), block.batch(index)[HEADER_BYTES:], MAX_UNCOMPRESSED_BYTES)
     except KafkaError as error:
@@ -143,7 +141,7 @@ def payload_of(block: Block, index: int) -> Bytes:
 
 
 def header_problem(header: BatchHeader) -> str:
-    """Return what contradicts itself in the header of a batch of format 2; empty if nothing does."""
+    """Return which fields in the header of a batch of format 2 contradict each other; empty if none do."""
     delta, count = header.last_offset_delta, header.record_count
     if delta < 0 or count < 0 or count > delta + 1:
         return f"last offset delta {delta}, {count} records"
@@ -156,7 +154,7 @@ def header_problem(header: BatchHeader) -> str:
 
 
 def _contradictory(headers: Headers) -> Flags:
-    """For which batches `header_problem` has something to say, all at once."""
+    """Return which batches have a `header_problem`."""
     delta, count = headers.last_offset - headers.base_offset, headers.record_count
     found: Flags = (delta < 0) | (count < 0) | (count > delta + 1) | (headers.base_offset < 0)
     found |= (headers.producer_id < -1) | ((headers.producer_id >= 0) != (headers.producer_epoch >= 0))
@@ -164,7 +162,10 @@ def _contradictory(headers: Headers) -> Flags:
 
 
 def _chunks(block: Block, problems: list[Problem], *, compacted: bool) -> Iterator[list[Payload]]:
-    """The payloads of all batches that have records, in portions; what cannot be decompressed is a problem."""
+    """Yield the payloads of batches with records, in portions.
+
+    Add a problem for batches that cannot be decompressed.
+    """
     is_new = block.sound & (block.headers.magic == MAGIC)
     contradictory = _contradictory(block.headers)
     for index in np.flatnonzero(is_new & contradictory).tolist():
@@ -195,7 +196,7 @@ def _problem(block: Block, index: int, kind: str, detail: str) -> Problem:
 
 
 def _read(block: Block, payloads: Sequence[Payload], *, compacted: bool) -> tuple[Records, set[int]]:
-    """The records of the batches that are right, and the places in the block of those that are not."""
+    """Return the records of the correct batches, and the indexes of the other ones in the block."""
     data = b"".join([*(payload.data for payload in payloads), _PADDING])
     bytes_ = np.frombuffer(data, np.uint8)
     rows = np.array([payload.row for payload in payloads], np.int64)
@@ -228,7 +229,7 @@ def _read(block: Block, payloads: Sequence[Payload], *, compacted: bool) -> tupl
 
 
 def _wrong_deltas(delta: Ints, batch: Ints, counts: Ints, last_delta: Ints, compacted: bool) -> Flags:
-    """By batch, whether its offset deltas are not what they must be: all from 0 on, or, compacted, rising."""
+    """Return which batches have wrong offset deltas: they must be 0, 1, 2, ..., or rise in a compacted log."""
     wrong = np.zeros(len(counts), np.bool_)
     place = np.arange(len(delta)) - np.repeat(np.cumsum(counts) - counts, counts)
     if compacted:
@@ -241,7 +242,7 @@ def _wrong_deltas(delta: Ints, batch: Ints, counts: Ints, last_delta: Ints, comp
 
 
 def _wrong_times(headers: Headers, timestamp_deltas: Ints, firsts: Ints) -> Flags:
-    """Whether the largest timestamp is not the header's, which in a batch with the broker's time is that time."""
+    """Return which batches have a wrong largest timestamp. With log append time, it is the time of all records."""
     if not len(firsts):
         return np.zeros(0, np.bool_)
     largest = headers.base_timestamp + np.maximum.reduceat(timestamp_deltas, firsts)

@@ -1,6 +1,6 @@
-"""What is judged without the batches: `partition.metadata`, and what `aborted-transactions-checkpoint` has counted.
+"""Checks that need no batches: `partition.metadata`, and the counts in `aborted-transactions-checkpoint`.
 
-Which id a topic has is said by the metadata log; without one, by most of the topic's partitions.
+The metadata log has the topics' ids. Without it, the id of most of the topic's partitions counts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TopicPartition = tuple[str, int]
 
 
 def expected_ids(root: Path, directories: Mapping[TopicPartition, str]) -> dict[str, bytes]:
-    """The id of each topic, as far as anything tells it. Raises `OSError`."""
+    """Return the id of each topic, as far as it is known. Raise `OSError`."""
     found: dict[str, Counter[bytes]] = {}
     for (topic, _), directory in directories.items():
         topic_id, _ = read_topic_id(root / directory / PARTITION_METADATA)
@@ -40,7 +40,7 @@ def expected_ids(root: Path, directories: Mapping[TopicPartition, str]) -> dict[
 
 
 def read_topic_id(path: Path) -> tuple[bytes | None, str]:
-    """The id in a `partition.metadata`, and why there is none; neither if there is no file. Raises `OSError`."""
+    """Return the id in a `partition.metadata`, and an error; neither if there is no file. Raise `OSError`."""
     try:
         return topic_id_from_text(path.read_bytes()), ""
     except FileNotFoundError:
@@ -60,9 +60,9 @@ def wrong_id(path: Path, expected: bytes | None) -> Iterator[Problem]:
 
 
 def wrong_counts(directory: Path, bases: Iterable[int]) -> Iterator[Problem]:
-    """Where `aborted-transactions-checkpoint` and the `.txnindex` files disagree. Raises `OSError`.
+    """Yield where `aborted-transactions-checkpoint` and the `.txnindex` files disagree. Raise `OSError`.
 
-    A file may have more: what was aborted since the segment was closed last.
+    A file may have more entries: those since the segment was last closed.
     """
     text = (directory / ABORTED_TRANSACTIONS_CHECKPOINT).read_bytes()
     try:

@@ -1,4 +1,4 @@
-"""The `.snapshot` files: what a broker wrote down of its producers, by itself and against what the log shows.
+"""Checks `.snapshot` files, in which a broker stores its producers' states, by themselves and against the log.
 
 int16 version (1)   uint32 CRC-32C of the rest   int32 entries
 entry: int64 producer id, int16 epoch, int32 last sequence, int64 last offset, int32 offset delta, int64 timestamp,
@@ -36,7 +36,7 @@ class SnapshotEntry(NamedTuple):
 
 
 def read_snapshot(path: Path) -> tuple[list[SnapshotEntry], list[Problem]]:
-    """The entries of a snapshot, and what is wrong with the file by itself. Raises `OSError`."""
+    """Return the entries of a snapshot, and the problems of the file by itself. Raise `OSError`."""
     data = path.read_bytes()
     if len(data) < _HEAD.size:
         return [], [Problem("snapshot", 0, -1, f"{len(data)} bytes, fewer than its head")]
@@ -60,16 +60,16 @@ def wrong_states(
     compacted: bool,
     missing: int,
 ) -> Iterator[Problem]:
-    """Yield where a snapshot differs from the log up to its offset; `missing` as of `State`, up to there.
+    """Yield where a snapshot differs from the log up to its offset. `missing` is that of `State`, up to there.
 
-    A producer that is silent for long is in neither, or in the log only. One whose records the log has lost, by
-    retention or compaction, is judged by those that are left.
+    An expired producer may be only in the log. If retention or compaction has removed records of a producer, only the
+    remaining ones count.
     """
     for place, entry in enumerate(entries):
         position = _HEAD.size + place * _ENTRY.size
         state = states.get(entry.producer_id)
         if state is not None and state.missing != missing:
-            continue  # its last batch may be among what was compacted away
+            continue  # its last batch may have been compacted away
         said = _difference(entry, state, opened, start, compacted)
         if said:
             yield Problem("snapshot-state", position, entry.last_offset, f"producer {entry.producer_id}: {said}")

@@ -1,9 +1,9 @@
-"""Transactions in one segment: where each begins, the markers that end them, and the `.txnindex` file.
+"""Checks transactions in one segment: where each begins, the markers that end them, and the `.txnindex` file.
 
     entry of a .txnindex       int16 version   int64 producer id, first offset, last offset, last stable offset
 
-What the entries say is judged by itself, and against the aborted transactions that the log shows. Whether one was open
-before the segment is known in `partition_judgement.py` only; here it is left open.
+The entries are checked by themselves, and against the aborted transactions in the log. Only `partition_checks.py`
+knows which transactions began before the segment.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from minibroker.protocol.messages.control_records import EndTxnMarker
 from minibroker.protocol.records.control import ControlType, control_message, control_type
 
 ABORT, COMMIT = ControlType.ABORT, ControlType.COMMIT
-NO_RECORD = -1  # the "type" of a control batch that compaction has emptied
+NO_RECORD = -1  # the type for a control batch that compaction has emptied
 
 ENTRY = Struct(">hqqqq")
 
 
 class Marker(NamedTuple):
-    """The end of a transaction. `first_offset` is where it began, as far as the segment tells (-1)."""
+    """The end of a transaction. `first_offset` is where it began in this segment, or -1."""
 
     producer_id: int
     kind: int
@@ -36,11 +36,11 @@ class Marker(NamedTuple):
     offset: int
     position: int
     first_offset: int
-    stable_offset: int  # the last stable one behind it, by what began in this segment
+    stable_offset: int  # the last stable offset behind it, by transactions that began in this segment
 
 
 class Opened(NamedTuple):
-    """A transaction that has begun: its first offset, where that lies, and the time of its newest batch."""
+    """An open transaction: its first offset and position, and the time of its newest batch."""
 
     offset: int
     position: int
@@ -60,8 +60,8 @@ class IndexEntry(NamedTuple):
 class Transactions:
     """Takes the transactional batches and the markers of one segment in order.
 
-    By producer: `open` has what began here and has not ended, `first_markers` its first marker here, `epochs` the first
-    and last epoch of a coordinator, `plain` its first batch before any of these that is in no transaction, `newest` the
+    By producer: `open` has its open transaction that began here, `first_markers` its first marker here, `epochs` the
+    coordinator's first and last epoch, `plain` its first non-transactional batch before any of these, and `newest` the
     time of its newest transactional batch before its first marker.
     """
 
@@ -76,7 +76,7 @@ class Transactions:
     def take_data(
         self, producer_id: int, transactional: bool, offset: int, position: int, timestamp: int
     ) -> Problem | None:
-        """A batch of records of a producer with an id."""
+        """Add a batch of records of a producer with an id. Return a problem or None."""
         opened = self.open.get(producer_id)
         if transactional:
             begin = opened or Opened(offset, position, timestamp)
@@ -91,7 +91,7 @@ class Transactions:
         return Problem("outside-transaction", position, offset, outside(producer_id, opened.offset))
 
     def take_marker(self, marker: Marker) -> list[Problem]:
-        """The end of a transaction, of which the first offset and the stable offset are not known yet."""
+        """Add the end of a transaction; its first offset and stable offset are unknown yet. Return the problems."""
         problems: list[Problem] = []
         producer_id = marker.producer_id
         opened = self.open.pop(producer_id, None)
@@ -112,25 +112,25 @@ class Transactions:
 
 
 def without_transaction(marker: Marker) -> Problem:
-    """That a marker ends nothing."""
+    """Return the problem of a marker that ends no transaction."""
     what = "commits" if marker.kind == COMMIT else "aborts"
     detail = f"it {what} a transaction of producer {marker.producer_id}, which has none open here"
     return Problem("marker-without-transaction", marker.position, marker.offset, detail)
 
 
 def older_coordinator(marker: Marker, known: int) -> Problem:
-    """That a marker was written by a coordinator that was replaced."""
+    """Return the problem of a marker that an old coordinator has written."""
     detail = f"producer {marker.producer_id}: coordinator epoch {marker.coordinator_epoch}, {known} before"
     return Problem("coordinator-epoch", marker.position, marker.offset, detail)
 
 
 def outside(producer_id: int, first_offset: int) -> str:
-    """That a producer writes outside of its transaction."""
+    """Return the detail for a producer that writes outside its transaction."""
     return f"producer {producer_id} has had a transaction open since offset {first_offset}"
 
 
 def read_control(block: Block, index: int, *, compacted: bool) -> Marker | None:
-    """Return the marker in a control batch; None for one of the quorum. Raises `Unreadable` for a malformed one."""
+    """Return the marker in a control batch, or None for one of the quorum. Raise `Unreadable` if it is malformed."""
     header, position = block.headers.header(index), int(block.positions[index])
     producer_id, offset = header.producer_id, header.base_offset
     if header.record_count == 0:
@@ -155,9 +155,9 @@ def read_control(block: Block, index: int, *, compacted: bool) -> Marker | None:
 
 
 def read_index(path: Path, base_offset: int, end_offset: int) -> tuple[list[IndexEntry], list[Problem]]:
-    """The entries of a `.txnindex` file, and what is wrong with them by themselves. Raises `OSError`.
+    """Return the entries of a `.txnindex` file, and the problems of the file by itself. Raise `OSError`.
 
-    The markers that they name lie in the segment from `base_offset` to before `end_offset`.
+    The markers of the entries are in the segment, from `base_offset` to before `end_offset`.
     """
     data = path.read_bytes()
     entries: list[IndexEntry] = []
@@ -194,7 +194,7 @@ def _misplaced(entry: IndexEntry, last: int, end_offset: int) -> str:
 
 @dataclass(frozen=True)
 class Known:
-    """The other facts: where the log begins, whether it is compacted, and whether all of it could be read."""
+    """Other facts: where the log begins, whether it is compacted, and whether all of it could be read."""
 
     start_offset: int
     compacted: bool
@@ -204,10 +204,10 @@ class Known:
 def wrong_entries(
     entries: Sequence[IndexEntry], aborts: Sequence[Marker], markers: Mapping[int, Marker], known: Known
 ) -> Iterator[tuple[str, Problem]]:
-    """("index" or "log", problem): the file that it is in. `aborts` are the segment's, with the log's first offsets.
+    """Yield ("index" or "log", problem): the file with the problem.
 
-    Where records are gone (by retention, by compaction), an entry may know more than the log shows. `markers` are all
-    abort markers of the segment, by offset.
+    `aborts` are the segment's abort markers with first offsets from the log, `markers` all of them by offset. If
+    records were removed by retention or compaction, an entry may have more than the log shows.
     """
     by_key = {(entry.producer_id, entry.last_offset): place for place, entry in enumerate(entries)}
     for marker in aborts:
@@ -216,11 +216,11 @@ def wrong_entries(
         detail = f"producer {marker.producer_id} aborted {marker.first_offset} to {marker.offset}; no entry says so"
         yield "log", Problem("txnindex-missing", marker.position, marker.offset, detail)
     for place, entry in enumerate(entries):
-        for problem in _judged(entry, place, markers, known):
+        for problem in _wrong_entry(entry, place, markers, known):
             yield "index", problem
 
 
-def _judged(entry: IndexEntry, place: int, markers: Mapping[int, Marker], known: Known) -> Iterator[Problem]:
+def _wrong_entry(entry: IndexEntry, place: int, markers: Mapping[int, Marker], known: Known) -> Iterator[Problem]:
     position = place * ENTRY.size
     marker = markers.get(entry.last_offset)
     is_of_marker = marker is not None and (marker.producer_id, marker.kind) == (entry.producer_id, ABORT)

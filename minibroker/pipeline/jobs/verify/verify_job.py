@@ -1,10 +1,10 @@
-"""The job `verify`: a log directory in, the findings out as a DataFrame. Spark judges the segments in parallel.
+"""The job `verify`: from a log directory to findings in a DataFrame. Spark checks the segments in parallel.
 
     plan of files ─> tasks of segments ─> findings, a summary of each segment ─> by partition: findings
                                        └> keys of what was cleaned ─> by key: findings
 
-A task holds some blocks of a segment and what it knows of producers, whatever the size of the log. What is wrong is
-judged in the files beside this one, without Spark.
+A task has some blocks of a segment and the producers' states in memory, whatever the size of the log. The checks are in
+the other files of this package, without Spark.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ import pyarrow as pa
 from minibroker.pipeline.jobs.verify.compaction_checks import KEYS
 from minibroker.pipeline.jobs.verify.findings import BY_CODE, CHECKS, MAX_OF_A_KIND, Finding
 from minibroker.pipeline.jobs.verify.log_files import PartitionPlan, SegmentPlan, plan_directory
-from minibroker.pipeline.jobs.verify.partition_judgement import judge_partition
-from minibroker.pipeline.jobs.verify.segment_judgement import (
+from minibroker.pipeline.jobs.verify.partition_checks import check_partition
+from minibroker.pipeline.jobs.verify.segment_checks import (
     SegmentSummary,
-    judge_segment,
+    check_segment,
     keys_of_segment,
 )
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-TASK_BYTES: Final = 64 << 20  # small segments share a task up to this
+TASK_BYTES: Final = 64 << 20  # small segments share a task up to this size
 TASK_SEGMENTS: Final = 64
 SHOWN_KEY_BYTES: Final = 60
 
 FINDINGS: Final = pa.schema(
     [
-        ("topic", pa.string()),  # null where a file is of the whole directory
+        ("topic", pa.string()),  # null for a file of the whole directory
         ("partition", pa.int32()),
         ("file", pa.string()),
         ("offset", pa.int64()),
@@ -44,7 +44,7 @@ FINDINGS: Final = pa.schema(
         ("detail", pa.string()),
     ]
 )
-_JUDGED: Final = FINDINGS.append(pa.field("summary", pa.binary()))
+_CHECKED: Final = FINDINGS.append(pa.field("summary", pa.binary()))
 
 
 def verify(
@@ -55,24 +55,24 @@ def verify(
     checks: Iterable[str] = CHECKS,
     compacted: Collection[str] = (),
 ) -> DataFrame:
-    """The findings about a log directory, or one partition's directory, as rows of `FINDINGS` in no order.
+    """Return the findings about a log directory, or one partition's directory, as rows of `FINDINGS` in no order.
 
-    `topics` limits them, `compacted` names topics with `cleanup.policy=compact` of which the directory does not tell.
-    Raises `OptionError`, `OSError`; the query raises `OSError` for files that vanish meanwhile.
+    `topics` limits them. `compacted` names compacted topics beside those in the directory's metadata. Raise
+    `OptionError`, `OSError`; the query raises `OSError` if files disappear in the meantime.
     """
     plan = plan_directory(path, topics=topics, checks=checks, compacted=compacted)
     found = [*plan.findings]
     for partition in plan.partitions:
         if not partition.bases:
-            found += judge_partition(partition, [])
+            found += check_partition(partition, [])
     schema = _spark_schema(FINDINGS)
     result = spark.createDataFrame([tuple(row_of(finding).values()) for finding in found], schema)
     if not plan.segments:
         return result
     tasks = _tasks(spark, plan.segments)
-    judged = tasks.mapInArrow(_judging, _spark_schema(_JUDGED))
+    checked = tasks.mapInArrow(_checked_segments, _spark_schema(_CHECKED))
     by_partition = {(each.topic, each.partition): each for each in plan.partitions}
-    result = result.union(judged.groupBy("topic", "partition").applyInArrow(_folding(by_partition), schema))
+    result = result.union(checked.groupBy("topic", "partition").applyInArrow(_partition_checks(by_partition), schema))
     cleaned = [each for each in plan.segments if _is_cleaned(each)]
     if cleaned:
         result = result.union(_duplicate_keys(_tasks(spark, cleaned).mapInArrow(_keys, _spark_schema(KEYS))))
@@ -80,19 +80,19 @@ def verify(
 
 
 def findings_of(rows: pa.RecordBatch | pa.Table) -> list[Finding]:
-    """The findings that rows of `FINDINGS` are."""
+    """Return the findings in rows of `FINDINGS`."""
     return [
         Finding(*(_none(name) if value is None else value for name, value in row.items())) for row in rows.to_pylist()
     ]
 
 
 def table_of(findings: Sequence[Finding]) -> pa.Table:
-    """Findings as rows of `FINDINGS`."""
+    """Return findings as rows of `FINDINGS`."""
     return pa.Table.from_pylist([row_of(each) for each in findings], FINDINGS)
 
 
 def row_of(finding: Finding) -> dict[str, Any]:
-    """A finding as a row of `FINDINGS`, by column; None for what it does not have."""
+    """Return a finding as a row of `FINDINGS`, by column; None for what it does not have."""
     return {name: None if value == _none(name) else value for name, value in finding._asdict().items()}
 
 
@@ -113,7 +113,7 @@ def _is_cleaned(segment: SegmentPlan) -> bool:
 
 
 def _tasks(spark: SparkSession, segments: Sequence[SegmentPlan]) -> DataFrame:
-    """A row, in a Spark partition of its own, for each task."""
+    """Return a row for each task, in a Spark partition of its own."""
     tasks: list[list[SegmentPlan]] = [[]]
     size = 0
     for segment in segments:
@@ -132,18 +132,18 @@ def _segments_in(batches: Iterable[pa.RecordBatch]) -> Iterator[SegmentPlan]:
             yield from pickle.loads(task)
 
 
-def _judging(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """In a task: tasks of segments in, findings and summaries out."""
+def _checked_segments(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Run in a task: from tasks of segments to findings and summaries."""
     for segment in _segments_in(batches):
-        found, summary = judge_segment(segment)
+        found, summary = check_segment(segment)
         partition = segment.partition
         rows = [row_of(finding) for finding in found]
         rows.append({"topic": partition.topic, "partition": partition.partition, "summary": pickle.dumps(summary)})
-        yield pa.RecordBatch.from_pylist(rows, _JUDGED)
+        yield pa.RecordBatch.from_pylist(rows, _CHECKED)
 
 
-def _folding(plans: dict[tuple[str, int], PartitionPlan]) -> Callable[[pa.Table], pa.Table]:
-    """In a task: the rows of one partition in, all findings about it out."""
+def _partition_checks(plans: dict[tuple[str, int], PartitionPlan]) -> Callable[[pa.Table], pa.Table]:
+    """Return a function for a task: from the rows of one partition to all findings about it."""
 
     def fold(rows: pa.Table) -> pa.Table:
         summaries: list[SegmentSummary] = [
@@ -152,7 +152,7 @@ def _folding(plans: dict[tuple[str, int], PartitionPlan]) -> Callable[[pa.Table]
         key = rows.column("topic")[0].as_py(), rows.column("partition")[0].as_py()
         found = [*findings_of(rows.filter(rows.column("kind").is_valid()).drop(["summary"]))]
         known = set(found)
-        found += [each for each in judge_partition(plans[key], summaries) if each not in known]
+        found += [each for each in check_partition(plans[key], summaries) if each not in known]
         return table_of(found)
 
     return fold
@@ -164,7 +164,7 @@ def _keys(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _duplicate_keys(keys: DataFrame) -> DataFrame:
-    """A finding for each key that is there more than once, at its first place."""
+    """Return a finding for each key that occurs more than once, at its first place."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
@@ -177,11 +177,11 @@ def _duplicate_keys(keys: DataFrame) -> DataFrame:
     return (
         twice.where(F.col("number") <= MAX_OF_A_KIND)
         .select("topic", "partition", "key", "count", "first.*", "last")
-        .mapInArrow(_told, _spark_schema(FINDINGS))
+        .mapInArrow(_duplicates, _spark_schema(FINDINGS))
     )
 
 
-def _told(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _duplicates(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         found = [
             duplicate_key(row["topic"], row["partition"], row["key"], row["count"], row, row["last"])
@@ -191,7 +191,7 @@ def _told(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def duplicate_key(topic: str, partition: int, key: bytes, count: int, first: dict[str, Any], last: int) -> Finding:
-    """That a key is there more than once; `first` has the `offset`, `file` and `position` of the first time."""
+    """Return the finding for a repeated key. `first` has the `offset`, `file` and `position` of its first record."""
     shown = repr(key[:SHOWN_KEY_BYTES])[1:] + ("..." if len(key) > SHOWN_KEY_BYTES else "")
     detail = f"key {shown} is there {count} times, last at offset {last}"
     kind = BY_CODE["duplicate-key"]

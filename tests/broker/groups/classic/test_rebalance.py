@@ -9,7 +9,7 @@ import pytest
 
 from minibroker.broker.groups.classic.states import FOLLOWING, State
 from minibroker.protocol.errors import ErrorCode
-from tests.broker.groups.classic.driving import REBALANCE_MS, SESSION_MS, Driver, answered, subscription
+from tests.broker.groups.classic.driving import RANGE, REBALANCE_MS, SESSION_MS, Driver, answered, subscription
 from tests.broker.harness import Harness
 
 
@@ -258,6 +258,40 @@ def test_a_group_takes_no_more_members_than_the_setting_says(small: Driver) -> N
     answer = small.ask_join()
     assert (answer.error_code, answer.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
     assert {small.heartbeat(member_id) for member_id in members} == {ErrorCode.NONE}
+
+
+THIRD = tuple((name, bytes(1400)) for name in ("range", "roundrobin", "sticky"))  # of what a frugal group takes
+
+
+@pytest.fixture
+def frugal(tmp_path: Path) -> Iterator[Driver]:
+    with Harness(tmp_path, settings={"message.max.bytes": "3200"}) as harness:
+        yield Driver(harness)
+
+
+def test_what_the_members_bring_is_bounded_by_what_their_record_may_hold(frugal: Driver) -> None:
+    members = frugal.stable(2, protocols=THIRD)
+    assert frugal.ask_join(protocols=THIRD).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    many = tuple((f"protocol-{number}", b"") for number in range(40))
+    assert frugal.ask_join(protocols=(*RANGE, *many)).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert frugal.ask_join(protocols=RANGE).error_code == ErrorCode.MEMBER_ID_REQUIRED
+    assert {frugal.heartbeat(member_id) for member_id in members} == {ErrorCode.NONE}
+
+
+def test_a_member_that_joins_again_counts_once_and_one_that_left_no_more(frugal: Driver) -> None:
+    for _ in range(5):
+        leader, other = frugal.stable(2, protocols=THIRD)
+        joins = [frugal.ask_join(member_id, protocols=THIRD) for member_id in (leader, other)]
+        assert [answered(join).error_code for join in joins] == [ErrorCode.NONE] * 2
+        frugal.leave(leader, other)
+    assert frugal.group.protocol_bytes == 0
+
+
+def test_a_member_that_brings_too_much_when_it_joins_again_is_left_out(frugal: Driver) -> None:
+    (member,) = frugal.stable(1)
+    more = frugal.ask_join(member, protocols=(("range", bytes(13_000)),))
+    assert answered(more).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert frugal.heartbeat(member) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_during_a_rebalance_the_last_to_join_are_left_out(small: Driver) -> None:

@@ -186,7 +186,7 @@ def test_a_classic_group_without_members_makes_way(harness: Harness, topic: str,
     harness.restart(settings={"group.consumer.migration.policy": "disabled"})
     if empty == "with offsets":
         harness.coordinator(GROUP)
-        harness.cluster.groups.classic_group(GROUP)
+        harness.cluster.groups.classic_group_or_new(GROUP)
     else:
         (left,) = [ClassicPlayer(harness)]
         waiting = left.driver.new_member()
@@ -253,7 +253,7 @@ def test_a_group_goes_back_when_the_last_member_of_the_new_protocol_leaves(harne
     assert first.driver.heartbeat(first.member_id, first.generation) == ErrorCode.REBALANCE_IN_PROGRESS
     harness.restart(crash=True)
     assert harness.cluster.groups.groups[GROUP].type is GroupType.CLASSIC
-    assert set(harness.cluster.groups.classic(GROUP).members) == {first.member_id, second.member_id}
+    assert set(harness.cluster.groups.classic_group(GROUP).members) == {first.member_id, second.member_id}
 
 
 def test_a_group_goes_back_when_the_last_member_of_the_new_protocol_falls_silent(harness: Harness, topic: str) -> None:
@@ -291,7 +291,7 @@ def test_a_static_member_that_comes_back_with_the_classic_protocol_takes_the_gro
     harness.clock.advance(0)
     assert answered(waiting).error_code == ErrorCode.NONE
     assert harness.cluster.groups.groups[GROUP].type is GroupType.CLASSIC
-    assert harness.cluster.groups.classic(GROUP).static == {"i": answered(waiting).member_id}
+    assert harness.cluster.groups.classic_group(GROUP).static == {"i": answered(waiting).member_id}
 
 
 def test_a_static_classic_member_comes_back_with_the_new_protocol(harness: Harness, topic: str) -> None:

@@ -42,7 +42,7 @@ MEMBER = ConsumerMember(
 def group(harness: Harness) -> ConsumerGroup:
     """A group with one member of each protocol."""
     harness.coordinator(GROUP)
-    group = ConsumerGroup(harness.cluster.groups, GROUP, harness.cluster.groups.classic_group("x").offsets)
+    group = ConsumerGroup(harness.cluster.groups, GROUP, harness.cluster.groups.classic_group_or_new("x").offsets)
     group.set_member(MEMBER)
     group.set_member(MEMBER._replace(member_id="c", classic=CLASSIC, assigned={A: {3: 5}}, pending_revocation={}))
     return group
@@ -198,7 +198,7 @@ def test_tombstones_of_what_is_not_there_are_passed_over(harness: Harness) -> No
     coordinator = harness.cluster.groups
     commit(coordinator, recording.member_gone(GROUP, "m"))
     assert coordinator.groups == {}
-    group = ConsumerGroup(coordinator, GROUP, coordinator.classic_group("x").offsets)
+    group = ConsumerGroup(coordinator, GROUP, coordinator.classic_group_or_new("x").offsets)
     fold(group, *recording.member_gone(GROUP, "m"), recording.pattern_topics(GROUP, "t", None))
     assert (group.members, group.target, group.patterns) == ({}, {}, {})
 

@@ -17,8 +17,8 @@ from minibroker.pipeline.decode.batch_headers import headers_at, scan
 from minibroker.pipeline.jobs.verify.findings import CHECKS, Finding
 from minibroker.pipeline.jobs.verify.log_blocks import Block
 from minibroker.pipeline.jobs.verify.log_files import DirectoryPlan, plan_directory
-from minibroker.pipeline.jobs.verify.partition_judgement import judge_partition
-from minibroker.pipeline.jobs.verify.segment_judgement import judge_segment, keys_of_segment
+from minibroker.pipeline.jobs.verify.partition_checks import check_partition
+from minibroker.pipeline.jobs.verify.segment_checks import check_segment, keys_of_segment
 from minibroker.pipeline.jobs.verify.verify_job import duplicate_key
 from minibroker.protocol.records.batch import BatchHeader, check_batch, seal
 from minibroker.protocol.records.building import build_batch
@@ -54,10 +54,10 @@ def judged(plan: DirectoryPlan) -> list[Finding]:
         segments = [each for each in plan.segments if each.partition.directory == partition.directory]
         summaries = []
         for segment in segments:
-            findings, summary = judge_segment(segment)
+            findings, summary = check_segment(segment)
             found += findings
             summaries.append(summary)
-        found += [each for each in judge_partition(partition, summaries) if each not in found]
+        found += [each for each in check_partition(partition, summaries) if each not in found]
         if partition.compacted and "compaction" in partition.checks:
             found += duplicates(each for segment in segments for each in keys_of_segment(segment))
     return found

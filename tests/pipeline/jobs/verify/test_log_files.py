@@ -88,7 +88,7 @@ def test_of_a_kind_a_thousand_are_listed_a_file() -> None:
 @pytest.mark.parametrize("name", ["nothing", "file"])
 def test_what_is_no_log_directory_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(ValueError, match="is no directory"):
+    with pytest.raises(ValueError, match="is not a directory"):
         judge(tmp_path / name)
 
 

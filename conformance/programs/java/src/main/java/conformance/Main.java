@@ -9,7 +9,7 @@ import org.apache.kafka.clients.admin.Admin;
 
 /**
  * Kafka's Java client: writes or reads the records of a specification, exercises the admin API or transactions, or belongs to
- * a group, or sends or receives a record and says what became of it.
+ * a group, or sends or receives a record and says what became of it, or logs in.
  *
  * <pre>
  * Main write|read BOOTSTRAP PREFIX SPEC
@@ -17,6 +17,7 @@ import org.apache.kafka.clients.admin.Admin;
  * Main member BOOTSTRAP GROUP TOPIC ASSIGNOR [INSTANCE]
  * Main send BOOTSTRAP TOPIC VALUE
  * Main receive BOOTSTRAP TOPIC
+ * Main secured
  * </pre>
  *
  * Exits 0 and prints one line, or prints what differed and exits 1.
@@ -32,6 +33,10 @@ public final class Main {
     public static void main(String[] args) throws Exception {
         if (args[0].equals("member")) {
             Member.run(args[1], args[2], args[3], args[4], args.length > 5 ? args[5] : null);
+            return;
+        }
+        if (args[0].equals("secured")) {
+            Secured.run();
             return;
         }
         if (args[0].equals("send") || args[0].equals("receive")) {

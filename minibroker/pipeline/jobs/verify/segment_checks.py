@@ -1,6 +1,6 @@
-"""Judging one segment, by itself: what one task does. Its batches pass once, in blocks, by all checks that are wanted.
+"""Checks one segment, in one task. Its batches are read once, in blocks, by all chosen checks.
 
-What spans segments is judged in `partition_judgement.py`, from the small summary that is left of each.
+`partition_checks.py` checks what spans segments, from a small summary of each.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from minibroker.pipeline.jobs.verify.transaction_checks import (
 
 @dataclass
 class SegmentSummary:
-    """The part of a judged segment that is kept: as much as its producers need, not its batches."""
+    """The part of a segment's check that is kept. Its size depends on the number of producers, not of batches."""
 
     base_offset: int
     offsets: Offsets
@@ -51,20 +51,20 @@ class SegmentSummary:
     file: str
 
 
-def judge_segment(plan: SegmentPlan) -> tuple[list[Finding], SegmentSummary]:
-    """Judge a segment by itself; return its findings and its summary. Raises `OSError`."""
-    judgement = _Judgement(plan)
+def check_segment(plan: SegmentPlan) -> tuple[list[Finding], SegmentSummary]:
+    """Check a segment by itself. Return its findings and its summary. Raise `OSError`."""
+    checks = _SegmentChecks(plan)
     try:
-        for block in judgement.file.blocks():
-            judgement.take(block)
-        judgement.finish()
+        for block in checks.file.blocks():
+            checks.take(block)
+        checks.finish()
     finally:
-        judgement.file.close()
-    return list(judgement.findings), judgement.summary()
+        checks.file.close()
+    return list(checks.findings), checks.summary()
 
 
-def judge_image(plan: PartitionPlan, name: str, findings: Findings) -> None:
-    """Judge a snapshot of the metadata: batches as in a `.log` file, whole or of no use."""
+def check_metadata_snapshot(plan: PartitionPlan, name: str, findings: Findings) -> None:
+    """Check a snapshot of the metadata log. It has batches like a `.log` file."""
     file = LogFile(str(plan.path(name)), check_crc="crc" in plan.checks)
     try:
         for block in file.blocks():
@@ -76,7 +76,7 @@ def judge_image(plan: PartitionPlan, name: str, findings: Findings) -> None:
 
 
 def keys_of_segment(plan: SegmentPlan) -> Iterator[pa.RecordBatch]:
-    """The keys in the part of a segment that the cleaner has cleaned, as rows of `KEYS`. Raises `OSError`."""
+    """Yield the keys in the cleaned part of a segment, as rows of `KEYS`. Raise `OSError`."""
     partition = plan.partition
     file = LogFile(str(partition.path(plan.name(LOG))))
     try:
@@ -101,8 +101,8 @@ def _records_of(block: Block, *, compacted: bool) -> list[Records]:
     return check_records(block, compacted=compacted).records + check_messages(block, compacted=compacted)[1]
 
 
-class _Judgement:
-    """One segment on its way past the checks."""
+class _SegmentChecks:
+    """All checks of one segment."""
 
     def __init__(self, plan: SegmentPlan) -> None:
         self._plan, self._partition = plan, plan.partition
@@ -116,20 +116,20 @@ class _Judgement:
         self._producers = ProducerCheck(self._partition.log_start)
         self._transactions = Transactions()
         self._index = self._time_index = None
-        if "index" in self._checks and self._there(INDEX):
+        if "index" in self._checks and self._has_file(INDEX):
             self._index = OffsetIndexCheck(self._partition.path(plan.name(INDEX)), plan.base_offset)
-        if "timeindex" in self._checks and self._there(TIME_INDEX):
+        if "timeindex" in self._checks and self._has_file(TIME_INDEX):
             self._time_index = TimeIndexCheck(self._partition.path(plan.name(TIME_INDEX)), plan.base_offset)
         cleaned = plan.base_offset < self._partition.clean_offset
         self._cleaned = cleaned and self._partition.compacted and "compaction" in self._checks
         self._reads_records = self._cleaned or "records" in self._checks
         self._follows_producers = not self._checks.isdisjoint(("producers", "transactions", "snapshots"))
 
-    def _there(self, suffix: str) -> bool:
+    def _has_file(self, suffix: str) -> bool:
         return self._partition.knows(self._plan.name(suffix))
 
     def take(self, block: Block) -> None:
-        """Pass a block by all checks."""
+        """Run all checks on a block."""
         if self._reads_records:
             self._read_records(block)
         missing = self._offsets.missing_before(block)
@@ -154,7 +154,7 @@ class _Judgement:
         is_control = block.headers.is_control
         rows = np.flatnonzero(block.sound & (is_control | (block.headers.producer_id >= 0)))
         transactional = block.headers.is_transactional[rows].tolist()
-        # What compaction has emptied only stays for the sequence in its header.
+        # Batches that compaction has emptied are only kept for the sequence in the header.
         holds_data = ~is_control[rows] & ((block.headers.record_count[rows] != 0) | (not self._partition.compacted))
         each = zip(rows.tolist(), holds_data.tolist(), transactional, _events(block, rows, missing), strict=True)
         for index, is_data, in_transaction, (producer_id, event) in each:
@@ -182,11 +182,11 @@ class _Judgement:
                     self.findings.extend(self._log_name, (problem,))
 
     def _excused(self) -> bool:
-        """Return whether what is missing may have been compacted away, or is in what could not be read."""
+        """Return whether missing batches may have been compacted away, or may be in damaged parts."""
         return self._partition.compacted or bool(self.file.problems)
 
     def finish(self) -> None:
-        """Judge what can be judged only once all batches have passed."""
+        """Check what can be checked only after all batches."""
         self.findings.extend(self._log_name, self.file.problems)
         closed, damaged = self._plan.next_base is not None, bool(self.file.problems)
         if self._index is not None:
@@ -197,16 +197,16 @@ class _Judgement:
             self.findings.extend(self._plan.name(TIME_INDEX), times)
         if closed and self._plan.size_bytes:
             for suffix, kind in ((INDEX, "index-missing"), (TIME_INDEX, "timeindex-missing")):
-                if not self._there(suffix):
+                if not self._has_file(suffix):
                     self.findings.add(self._plan.name(suffix), kind, "the segment is closed and has none")
-        if self._there(TRANSACTION_INDEX):
+        if self._has_file(TRANSACTION_INDEX):
             path = self._partition.path(self._plan.name(TRANSACTION_INDEX))
             end = self._offsets.offsets.last + 1 if self._plan.next_base is None else self._plan.next_base
             self._transactions.entries, wrong = read_index(path, self._plan.base_offset, end)
             self.findings.extend(path.name, wrong)
 
     def summary(self) -> SegmentSummary:
-        """Return what is kept of the segment."""
+        """Return the facts that are kept."""
         return SegmentSummary(
             self._plan.base_offset,
             self._offsets.offsets,
@@ -219,7 +219,7 @@ class _Judgement:
 
 
 def _events(block: Block, rows: Ints, missing: Ints) -> Iterator[tuple[int, Event]]:
-    """(producer id, event) of some batches; markers have no sequence."""
+    """Return (producer id, event) of some batches. Markers have no sequence."""
     headers = block.headers
     base, last = headers.base_offset[rows], headers.last_offset[rows]
     first_sequence = np.where(headers.is_control[rows], -1, headers.base_sequence[rows])

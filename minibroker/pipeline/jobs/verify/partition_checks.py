@@ -1,6 +1,6 @@
-"""Judging what spans the segments of a partition: the offsets between them, producers, transactions, checkpoints.
+"""Checks what spans the segments of a partition: offsets between them, producers, transactions, checkpoints.
 
-It is a fold over the summaries of the segments, in order; batches are not read any more.
+It is a fold over the summaries of the segments, in order. It reads no batches.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from minibroker.pipeline.jobs.verify.findings import Finding, Findings, Problem
 from minibroker.pipeline.jobs.verify.log_files import SNAPSHOT, TRANSACTION_INDEX, PartitionPlan
 from minibroker.pipeline.jobs.verify.offset_checks import EpochRun
 from minibroker.pipeline.jobs.verify.producer_checks import State, carried_on
-from minibroker.pipeline.jobs.verify.segment_judgement import SegmentSummary, judge_image
+from minibroker.pipeline.jobs.verify.segment_checks import SegmentSummary, check_metadata_snapshot
 from minibroker.pipeline.jobs.verify.side_file_checks import wrong_counts, wrong_id
 from minibroker.pipeline.jobs.verify.snapshot_checks import (
     SnapshotEntry,
@@ -39,8 +39,8 @@ from minibroker.storage.checkpoints.checkpoint_texts import (
 )
 
 
-def judge_partition(plan: PartitionPlan, summaries: Sequence[SegmentSummary]) -> list[Finding]:
-    """Judge what lies between the segments of a partition, and its own files. Raises `OSError`."""
+def check_partition(plan: PartitionPlan, summaries: Sequence[SegmentSummary]) -> list[Finding]:
+    """Check what spans the segments of a partition, and its own files. Raise `OSError`."""
     fold = _Fold(plan)
     for summary in sorted(summaries, key=lambda each: each.base_offset):
         fold.take(summary)
@@ -49,12 +49,12 @@ def judge_partition(plan: PartitionPlan, summaries: Sequence[SegmentSummary]) ->
 
 
 class _Fold:
-    """The knowledge of a partition up to a segment."""
+    """What is known of a partition up to a segment."""
 
     def __init__(self, plan: PartitionPlan) -> None:
         self._plan = plan
         self.findings: Findings = plan.findings()
-        self._end: int | None = None  # the offset behind all segments so far
+        self._end: int | None = None  # the offset behind the segments so far
         self._end_unsure = False
         self._missing = 0
         self._damages = 0
@@ -67,7 +67,7 @@ class _Fold:
         self._snapshots = self._read_snapshots()
 
     def take(self, summary: SegmentSummary) -> None:
-        """Go on by one segment."""
+        """Add one more segment."""
         self._compare_snapshot(summary.base_offset)
         self._take_offsets(summary)
         self._take_epochs(summary)
@@ -79,7 +79,7 @@ class _Fold:
         self._max_timestamp = max(self._max_timestamp, summary.offsets.max_timestamp)
 
     def finish(self) -> None:
-        """Judge what can be judged only at the end of the log."""
+        """Check what can be checked only at the end of the log."""
         end = self._end or 0
         self._compare_snapshot(end, expected=self._plan.stopped)
         self._check_open_transactions()
@@ -94,7 +94,7 @@ class _Fold:
         self._check_epoch_file(end)
         self._check_side_files()
         for image in self._plan.images:
-            judge_image(self._plan, image, self.findings)
+            check_metadata_snapshot(self._plan, image, self.findings)
 
     # --- offsets and epochs -----------------------------------------------------------------------
 
@@ -134,7 +134,7 @@ class _Fold:
         if self._plan.knows(LEADER_EPOCHS):
             entries, problems = read_epochs(self._plan.path(LEADER_EPOCHS))
         runs = [run for run, _ in self._runs]
-        # A kill may come between the removal of records and the checkpoint that says where the log begins then.
+        # A kill may come after the removal of records and before the checkpoint with the new log start offset.
         begin = self._plan.log_start if self._plan.stopped else end
         self.findings.extend(LEADER_EPOCHS, problems or wrong_epochs(entries, runs, begin, end))
 
@@ -171,13 +171,13 @@ class _Fold:
         self._carry(summary)
 
     def _ends_nothing(self, marker: Marker) -> bool:
-        """Return whether a marker has nothing to end, and that cannot be due to the log's start or to cleaning."""
+        """Return whether a marker ends no transaction, although no records before it were removed or compacted away."""
         if marker.producer_id in self._open or self._plan.compacted or self._damages:
             return False
         return self._plan.log_start == 0 or marker.producer_id in self._states
 
     def _carried(self, marker: Marker, firsts: dict[int, Marker]) -> Marker:
-        """An abort marker with what transactions of the segments before it are: its own first offset, others open."""
+        """Return an abort marker with facts of earlier segments: its own first offset, and other open transactions."""
         mine = self._open.get(marker.producer_id)
         if mine is not None and firsts[marker.producer_id].offset == marker.offset:
             marker = marker._replace(first_offset=mine[0].offset)
@@ -219,7 +219,7 @@ class _Fold:
         return found
 
     def _compare_snapshot(self, offset: int, *, expected: bool = True) -> None:
-        """Hold the snapshot of this offset, which there should be if it is `expected`, against the log up to it."""
+        """Compare the snapshot at this offset with the log up to it. A missing one is a finding if `expected`."""
         if expected and offset > self._first_offset and self._states and offset not in self._plan.snapshots:
             detail = f"a start has to read the log before {offset} for its producers"
             self.findings.add(f"{offset:020d}{SNAPSHOT}", "snapshot-missing", detail, offset=offset)

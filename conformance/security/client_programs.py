@@ -1,0 +1,80 @@
+"""The clients' programs that do cases of logging in; `programs/secured.py` says what a case is."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from conformance import builds
+from conformance.clients import JAVA_OPTIONS, PATIENCE_S, REPOSITORY
+
+
+def java(version: str) -> Callable[[], list[str]]:
+    return lambda: ["java", *JAVA_OPTIONS, "-cp", builds.java(version), "conformance.Main", "secured"]
+
+
+def python(name: str) -> Callable[[], list[str]]:
+    return lambda: [sys.executable, "-m", "conformance.programs.secured", name]
+
+
+CLIENTS: dict[str, Callable[[], list[str]]] = {
+    "java-3.9": java("3.9.2"),
+    "java-4": java("4.4.0"),
+    "franz-go": lambda: [str(builds.franz_go()), "secured"],
+    "sarama": lambda: [str(builds.sarama())],
+    "kafkajs": lambda: ["node", str(builds.kafkajs()), "secured"],
+    "confluent": python("confluent"),
+    "aiokafka": python("aiokafka"),
+    "kafka-python": python("kafka-python"),
+}
+
+
+class Program:
+    """A client's program, which does cases."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        environment = {**os.environ, "KAFKAJS_NO_PARTITIONER_WARNING": "1"}
+        self._process = subprocess.Popen(
+            CLIENTS[name](), cwd=REPOSITORY, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+
+    def ask(self, case: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer, or the event before it."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(case).encode() + b"\n")
+        self._process.stdin.flush()
+        return self.answer()
+
+    def answer(self) -> dict[str, Any]:
+        """Return the next line. Raises AssertionError if none comes."""
+        assert self._process.stdout is not None
+        descriptor, line, end = self._process.stdout.fileno(), b"", time.monotonic() + PATIENCE_S
+        while not line.endswith(b"\n"):
+            readable, _, _ = select.select([descriptor], [], [], max(0, end - time.monotonic()))
+            piece = os.read(descriptor, 1) if readable else b""
+            assert piece, f"{self.name} says nothing more: {line!r}, status {self._process.poll()}"
+            line += piece
+        said: dict[str, Any] = json.loads(line)
+        return said
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+@contextmanager
+def running_program(name: str) -> Iterator[Program]:
+    """A client's program for the length of a block."""
+    started = Program(name)
+    try:
+        yield started
+    finally:
+        started.close()

@@ -1,0 +1,129 @@
+"""Creates, renews and expires delegation tokens, with the rules for rights and times.
+
+`security/delegation` keeps them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from minibroker.broker.metadata.features import METADATA_VERSION
+from minibroker.broker.security.delegation import is_expired
+from minibroker.broker.security.principals import USER, Principal
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.metadata_records import DelegationTokenRecord, RemoveDelegationTokenRecord
+from minibroker.protocol.primitives import uuid_text
+
+if TYPE_CHECKING:
+    from minibroker.broker.cluster import Cluster
+
+FIRST_LEVEL: Final = 14  # of metadata.version with tokens, 3.6-IV2
+LONG_MAX: Final = (1 << 63) - 1
+
+
+def issue(
+    cluster: Cluster, owner: Principal, requester: Principal, renewers: Sequence[Principal], lifetime_ms: int
+) -> DelegationTokenRecord:
+    """Create a token with a lifetime of at most `lifetime_ms`, or of the maximum if that is not positive.
+
+    Raise KafkaError(DELEGATION_TOKEN_AUTH_DISABLED or INVALID_PRINCIPAL_TYPE).
+    """
+    _check_enabled(cluster)
+    if any(renewer.type != USER for renewer in renewers):
+        raise KafkaError(ErrorCode.INVALID_PRINCIPAL_TYPE)
+    now_ms = cluster.clock.wall_ms()
+    max_timestamp = _after(now_ms, lifetime_ms, cluster.settings["delegation.token.max.lifetime.ms"])
+    record = DelegationTokenRecord(
+        owner=str(owner),
+        requester=str(requester),
+        renewers=[str(renewer) for renewer in renewers],
+        issue_timestamp=now_ms,
+        max_timestamp=max_timestamp,
+        expiration_timestamp=min(max_timestamp, _after(now_ms, 0, cluster.settings["delegation.token.expiry.time.ms"])),
+        token_id=uuid_text(cluster.new_uuid()),
+    )
+    cluster.commit([record])
+    return record
+
+
+def renew(cluster: Cluster, secret: bytes, renewer: Principal, period_ms: int) -> int:
+    """Set the expiry of the token with this HMAC to `period_ms` from now; if that is not positive, to the latest time.
+
+    Return the expiry, in ms since 1970. Raise KafkaError with a code of DELEGATION_TOKEN: AUTH_DISABLED, NOT_FOUND,
+    EXPIRED, OWNER_MISMATCH, in this order.
+    """
+    record, now_ms = _known(cluster, secret), cluster.clock.wall_ms()
+    _check_lives(record, now_ms)
+    _check_renewer(record, renewer)
+    return _expire_at(cluster, record, _after(now_ms, period_ms, cluster.settings["delegation.token.expiry.time.ms"]))
+
+
+def expire(cluster: Cluster, secret: bytes, renewer: Principal, period_ms: int) -> int:
+    """Set the expiry of the token with this HMAC to `period_ms` from now. If that is negative, remove the token.
+
+    Return the expiry, in ms since 1970. Raise KafkaError with a code of DELEGATION_TOKEN: AUTH_DISABLED, NOT_FOUND,
+    OWNER_MISMATCH, EXPIRED, in this order.
+    """
+    record, now_ms = _known(cluster, secret), cluster.clock.wall_ms()
+    _check_renewer(record, renewer)
+    if period_ms < 0:
+        cluster.commit([RemoveDelegationTokenRecord(token_id=record.token_id)])
+        return now_ms
+    _check_lives(record, now_ms)
+    return _expire_at(cluster, record, _sum(now_ms, period_ms))
+
+
+def remove_if_expired(cluster: Cluster, token_id: str) -> None:
+    """Remove a token if it has expired. Raise KafkaError(KAFKA_STORAGE_ERROR)."""
+    record = cluster.image.tokens.by_id.get(token_id)
+    if record is not None and is_expired(record, cluster.clock.wall_ms()):
+        cluster.commit([RemoveDelegationTokenRecord(token_id=token_id)])
+
+
+def _check_enabled(cluster: Cluster) -> None:
+    """Raise KafkaError(DELEGATION_TOKEN_AUTH_DISABLED) without a secret key, (UNSUPPORTED_VERSION) for old metadata."""
+    if not cluster.image.tokens.are_enabled:
+        raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
+    if cluster.image.features[METADATA_VERSION] < FIRST_LEVEL:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+
+
+def _known(cluster: Cluster, secret: bytes) -> DelegationTokenRecord:
+    _check_enabled(cluster)
+    record = cluster.image.tokens.find(secret)
+    if record is None:
+        raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
+    return record
+
+
+def _check_lives(record: DelegationTokenRecord, now_ms: int) -> None:
+    if is_expired(record, now_ms):
+        raise KafkaError(ErrorCode.DELEGATION_TOKEN_EXPIRED)
+
+
+def _check_renewer(record: DelegationTokenRecord, renewer: Principal) -> None:
+    if str(renewer) not in (record.owner, *record.renewers):
+        raise KafkaError(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH)
+
+
+def _after(now_ms: int, asked_ms: int, longest_ms: int) -> int:
+    return _sum(now_ms, min(asked_ms, longest_ms) if asked_ms > 0 else longest_ms)
+
+
+def _sum(now_ms: int, period_ms: int) -> int:
+    return min(LONG_MAX, now_ms + period_ms)
+
+
+def _expire_at(cluster: Cluster, record: DelegationTokenRecord, expiry_ms: int) -> int:
+    changed = DelegationTokenRecord(
+        owner=record.owner,
+        requester=record.requester,
+        renewers=record.renewers,
+        issue_timestamp=record.issue_timestamp,
+        max_timestamp=record.max_timestamp,
+        expiration_timestamp=min(record.max_timestamp, expiry_ms),
+        token_id=record.token_id,
+    )
+    cluster.commit([changed])
+    return changed.expiration_timestamp

@@ -1,0 +1,88 @@
+"""GetTelemetrySubscriptions and PushTelemetry: clients learn which metrics to send, and send them (KIP-714).
+
+Behaviour: both are announced only with client.telemetry.enable, as Kafka announces them only if a plugin takes the
+metrics; who asks all the same is answered. A client that asks or pushes before its interval is over gets
+THROTTLING_QUOTA_EXCEEDED, unless it pushes for the last time (terminating), or an error has told it to ask again.
+Metrics that are no OTLP, or decompress to more than telemetry.max.bytes, are an INVALID_RECORD.
+
+Versions: there is only 0.
+"""
+
+from __future__ import annotations
+
+from minibroker.broker.client_telemetry import ClientInstance
+from minibroker.broker.requests.context import RequestContext
+from minibroker.broker.requests.served import handles
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.telemetry import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+    PushTelemetryRequest,
+    PushTelemetryResponse,
+)
+from minibroker.protocol.otlp import MalformedMetrics, data_points
+from minibroker.protocol.records.compression import Compression, decompressed_chunks
+from minibroker.protocol.steps import Steps
+
+MAX_BYTES = "telemetry.max.bytes"
+ACCEPTED = [Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNAPPY]  # the first is preferred
+
+
+@handles(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS)
+def get_telemetry_subscriptions(
+    context: RequestContext, request: GetTelemetrySubscriptionsRequest
+) -> GetTelemetrySubscriptionsResponse:
+    instance = context.cluster.telemetry.get(context.connection, context.client_id, request.client_instance_id)
+    return GetTelemetrySubscriptionsResponse(
+        client_instance_id=instance.instance_id,
+        subscription_id=instance.subscription_id,
+        accepted_compression_types=[int(codec) for codec in ACCEPTED],
+        push_interval_ms=instance.interval_ms,
+        telemetry_max_bytes=context.cluster.settings[MAX_BYTES],
+        delta_temporality=True,
+        requested_metrics=instance.metrics,
+    )
+
+
+@handles(ApiKey.PUSH_TELEMETRY)
+def push_telemetry(context: RequestContext, request: PushTelemetryRequest) -> Steps[PushTelemetryResponse]:
+    instance = context.cluster.telemetry.pushing(context.connection, context.client_id, request.client_instance_id)
+    try:
+        _check(context, instance, request)
+        instance.last_error = ErrorCode.NONE
+        if request.metrics:
+            yield from _keep(context, instance, request)
+    except KafkaError as error:
+        instance.last_error = error.code
+        raise
+    return PushTelemetryResponse()
+
+
+def _check(context: RequestContext, instance: ClientInstance, request: PushTelemetryRequest) -> None:
+    """Raise KafkaError for a push that is not to be taken, in Kafka's order."""
+    was_terminating, instance.terminating = instance.terminating, request.terminating
+    if was_terminating:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the client has pushed for the last time before")
+    if not instance.may_push(context.cluster.clock.wall_ms()) and not request.terminating:
+        raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+    if request.subscription_id != instance.subscription_id:
+        raise KafkaError(ErrorCode.UNKNOWN_SUBSCRIPTION_ID)
+    if request.compression_type not in tuple(Compression):
+        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+    if len(request.metrics) > context.cluster.settings[MAX_BYTES]:
+        raise KafkaError(ErrorCode.TELEMETRY_TOO_LARGE)
+
+
+def _keep(context: RequestContext, instance: ClientInstance, request: PushTelemetryRequest) -> Steps[None]:
+    """Decompress the metrics and, if telemetry is enabled, keep them. Raise KafkaError(INVALID_RECORD)."""
+    telemetry, limit_bytes = context.cluster.telemetry, context.cluster.settings[MAX_BYTES]
+    data = bytearray()
+    try:
+        for chunk in decompressed_chunks(request.compression_type, bytes(request.metrics), limit_bytes):
+            data += chunk
+            yield
+        if telemetry.is_enabled:
+            yield from telemetry.keep(instance, data_points(bytes(data)))
+    except (KafkaError, MalformedMetrics) as error:
+        raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error

@@ -1,0 +1,93 @@
+"""A small HTTP server on the broker's event loop, one request per connection, for what needs no framework."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, NamedTuple
+
+HEAD_BYTES: Final = 8 << 10
+BODY_BYTES: Final = 64 << 10
+PATIENCE_SECONDS = 10.0  # for a whole exchange with a client
+CLIENTS_MAX = 16
+
+
+class HttpRequest(NamedTuple):
+    """A request; the names of its headers are in lower case."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class HttpServer:
+    """Answers each request with the bytes that `answer` returns."""
+
+    def __init__(self, answer: Callable[[HttpRequest], Awaitable[bytes]], log: logging.Logger) -> None:
+        self._answer = answer
+        self._log = log
+        self._clients: set[asyncio.Task[None]] = set()
+        self._servers: list[asyncio.Server] = []
+
+    async def serve(self, bound: socket.socket, tls: ssl.SSLContext | None = None) -> None:
+        """Accept clients on this socket, too."""
+        self._servers.append(await asyncio.start_server(self._accept, sock=bound, limit=HEAD_BYTES, ssl=tls))
+
+    def stop(self) -> None:
+        """Accept no more clients, and disconnect them all soon."""
+        for server in self._servers:
+            server.close()
+        for client in self._clients:
+            client.cancel()
+
+    async def close(self) -> None:
+        """Accept no more clients, and disconnect them all."""
+        self.stop()
+        await asyncio.gather(*self._clients, return_exceptions=True)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._clients) >= CLIENTS_MAX:
+            writer.close()
+            return
+        client = asyncio.ensure_future(self._converse(reader, writer))
+        self._clients.add(client)
+        client.add_done_callback(self._clients.discard)
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                request = await _request(reader)
+                answer = http_response("413 Content Too Large") if request is None else await self._answer(request)
+                writer.write(answer)
+                await writer.drain()
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+            self._log.debug("an HTTP client left or sent no request: %r", error)
+        except Exception:
+            self._log.exception("an HTTP request failed")
+        finally:
+            writer.close()
+
+
+async def _request(reader: asyncio.StreamReader) -> HttpRequest | None:
+    """Read a request; return None for one whose body is too large."""
+    first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+    method, path, *_ = (*first.split(" "), "", "")
+    pairs = (line.partition(":") for line in lines if line)
+    headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
+    size = headers.get("content-length", "0")
+    if not (size.isascii() and size.isdigit() and len(size) <= len(str(BODY_BYTES)) and int(size) <= BODY_BYTES):
+        return None
+    return HttpRequest(method, path.split("?")[0], headers, await reader.readexactly(int(size)))
+
+
+def http_response(
+    status: str, body: bytes = b"", content_type: str = "text/plain", headers: Mapping[str, str] | None = None
+) -> bytes:
+    """Return an answer after which the connection is closed."""
+    named = {"Content-Type": content_type, "Content-Length": len(body), "Connection": "close", **(headers or {})}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in named.items())
+    return f"HTTP/1.1 {status}\r\n{lines}\r\n".encode() + body

@@ -1,0 +1,185 @@
+"""`minibroker tokens`: create, renew, expire and describe delegation tokens (KIP-48)."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from minibroker.cli.administration import connected
+from minibroker.cli.connecting import Bootstrap, client_options
+from minibroker.cli.shared import duration_of, help_if_alone, json_option, print_table
+from minibroker.quantities import time_text
+
+if TYPE_CHECKING:
+    from minibroker.client.blocking import Client
+
+USER: Final = "User"
+AS_LONG_AS_POSSIBLE: Final = -1
+AT_ONCE: Final = -1
+FIRST_WITH_OWNER: Final = 3  # version of CreateDelegationToken
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def tokens(context: click.Context) -> None:
+    """Create, renew, expire and describe delegation tokens. Log in with SASL or a certificate for that.
+
+    \b
+    Example:
+        minibroker tokens create --renewer bob
+    """
+    help_if_alone(context)
+
+
+@tokens.command()
+@click.option("--renewer", "renewers", metavar="USER", multiple=True, help="Who may renew it, too. Can be repeated.")
+@click.option("--owner", metavar="USER", help="For whom the token is.  [default: oneself]")
+@click.option("--max-lifetime", metavar="DURATION", type=duration_of, help="After which it cannot be renewed.")
+@client_options
+@json_option("Print a JSON object.")
+def create(
+    renewers: tuple[str, ...], owner: str | None, max_lifetime: int | None, bootstrap: Bootstrap, as_json: bool
+) -> None:
+    """Create a token and print it with its secret: the id is the name to log in with, the secret the password.
+
+    \b
+    Example:
+        minibroker tokens create --renewer bob --max-lifetime 1d
+    """
+    from minibroker.client.client_errors import check
+    from minibroker.protocol.messages.delegation_tokens import CreateDelegationTokenRequest
+
+    named = [
+        CreateDelegationTokenRequest.CreatableRenewers(principal_type=USER, principal_name=name) for name in renewers
+    ]
+    request = CreateDelegationTokenRequest(renewers=named, max_lifetime_ms=max_lifetime or AS_LONG_AS_POSSIBLE)
+    if owner is not None:
+        request.owner_principal_type, request.owner_principal_name = USER, owner
+    with connected(bootstrap) as client:
+        lowest = 0 if owner is None else FIRST_WITH_OWNER
+        answer = client.request(request, client.controller(), lowest=lowest)
+        check(answer.error_code, "cannot create a token")
+    row = {
+        "id": answer.token_id,
+        "secret": base64.b64encode(answer.hmac).decode(),
+        "owner": answer.principal_name,
+        "issued_ms": answer.issue_timestamp_ms,
+        "expires_ms": answer.expiry_timestamp_ms,
+        "max_ms": answer.max_timestamp_ms,
+    }
+    if as_json:
+        click.echo(json.dumps(row))
+    else:
+        _print([row])
+
+
+@tokens.command()
+@click.argument("token_id", metavar="ID")
+@click.option("--period", metavar="DURATION", type=duration_of, help="From now on.  [default: as long as possible]")
+@client_options
+def renew(token_id: str, period: int | None, bootstrap: Bootstrap) -> None:
+    """Renew a token of one's own, or one that one may renew.
+
+    \b
+    Example:
+        minibroker tokens renew 5aoUbEYkTzKOLvIuTjvO5w --period 12h
+    """
+    from minibroker.client.client_errors import check
+    from minibroker.protocol.messages.delegation_tokens import RenewDelegationTokenRequest
+
+    with connected(bootstrap) as client:
+        request = RenewDelegationTokenRequest(
+            hmac=_secret_of(client, token_id), renew_period_ms=period or AS_LONG_AS_POSSIBLE
+        )
+        answer = client.request(request, client.controller())
+        check(answer.error_code, "cannot renew the token")
+    click.echo(f"{token_id} expires at {time_text(answer.expiry_timestamp_ms)}")
+
+
+@tokens.command()
+@click.argument("token_id", metavar="ID")
+@click.option("--after", metavar="DURATION", type=duration_of, help="From now on.  [default: at once]")
+@client_options
+def expire(token_id: str, after: int | None, bootstrap: Bootstrap) -> None:
+    """Let a token expire, at once or later. Open sessions continue.
+
+    \b
+    Example:
+        minibroker tokens expire 5aoUbEYkTzKOLvIuTjvO5w
+    """
+    from minibroker.client.client_errors import check
+    from minibroker.protocol.messages.delegation_tokens import ExpireDelegationTokenRequest
+
+    with connected(bootstrap) as client:
+        request = ExpireDelegationTokenRequest(
+            hmac=_secret_of(client, token_id), expiry_time_period_ms=after or AT_ONCE
+        )
+        answer = client.request(request, client.controller())
+        check(answer.error_code, "cannot expire the token")
+    click.echo(
+        f"removed {token_id}" if after is None else f"{token_id} expires at {time_text(answer.expiry_timestamp_ms)}"
+    )
+
+
+@tokens.command()
+@click.option("--owner", "owners", metavar="USER", multiple=True, help="Whose tokens.  [default: all] Can be repeated.")
+@click.option("--secrets", "with_secrets", is_flag=True, help="Print the secrets, too.")
+@client_options
+@json_option("Print a JSON array.")
+def describe(owners: tuple[str, ...], with_secrets: bool, bootstrap: Bootstrap, as_json: bool) -> None:
+    """Describe the tokens that one may see: one's own, those that one may renew, and those that ACLs show.
+
+    \b
+    Example:
+        minibroker tokens describe --owner alice
+    """
+    with connected(bootstrap) as client:
+        rows = [_row(token, with_secrets) for token in _described(client, owners)]
+    rows.sort(key=lambda row: (row["owner"], row["issued_ms"], row["id"]))
+    if as_json:
+        click.echo(json.dumps(rows))
+    else:
+        _print(rows)
+
+
+def _row(token: Any, with_secret: bool) -> dict[str, Any]:
+    return {
+        "id": token.token_id,
+        **({"secret": base64.b64encode(token.hmac).decode()} if with_secret else {}),
+        "owner": token.principal_name,
+        "requester": token.token_requester_principal_name or None,  # older brokers do not say
+        "renewers": [renewer.principal_name for renewer in token.renewers],
+        "issued_ms": token.issue_timestamp,
+        "expires_ms": token.expiry_timestamp,
+        "max_ms": token.max_timestamp,
+    }
+
+
+def _print(rows: list[dict[str, Any]]) -> None:
+    """Print a table of tokens, with times for people."""
+    head = list(rows[0]) if rows else ["id", "owner", "requester", "renewers", "issued", "expires", "max"]
+    cells = [[time_text(value) if name.endswith("_ms") else value for name, value in row.items()] for row in rows]
+    print_table([name.removesuffix("_ms") for name in head], cells)
+
+
+def _described(client: Client, owners: tuple[str, ...]) -> list[Any]:
+    """Return the tokens that the client may see. Raises `ClientError`."""
+    from minibroker.client.client_errors import check
+    from minibroker.protocol.messages.delegation_tokens import DescribeDelegationTokenRequest
+
+    shape = DescribeDelegationTokenRequest.DescribeDelegationTokenOwner
+    named = [shape(principal_type=USER, principal_name=name) for name in owners]
+    answer = client.request(DescribeDelegationTokenRequest(owners=named or None))
+    check(answer.error_code, "cannot describe tokens")
+    return list(answer.tokens)
+
+
+def _secret_of(client: Client, token_id: str) -> bytes:
+    """Return the HMAC of a token, so that nobody has to write it on a command line. Raises click.UsageError."""
+    found: bytes | None = next((one.hmac for one in _described(client, ()) if one.token_id == token_id), None)
+    if found is None:
+        raise click.UsageError(f"there is no token {token_id} that you may see")
+    return found

@@ -1,0 +1,174 @@
+"""OTLP's metrics, which clients push (KIP-714): gauges and sums as numbers, read in steps. Nothing else is decoded.
+
+The messages are those of opentelemetry/proto/metrics/v1/metrics.proto. This reads them by hand, as only nine fields
+matter: the library needs the runtime of protobuf, a dependency of every broker, and decodes a payload in one piece,
+which would keep other clients waiting. Unknown fields are skipped, as protobuf requires.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Any, NamedTuple
+
+from minibroker.protocol.steps import Steps
+
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # protobuf's wire types
+GAUGE, SUM = 5, 7  # fields of Metric
+DELTA = 1  # AggregationTemporality
+VARINT_BYTES = 10
+FEW_FIELDS = 100  # in a message, besides repeated ones: no request may block others
+_SIZES = {FIXED64: 8, FIXED32: 4}
+_DOUBLE, _INT64 = Struct("<d"), Struct("<q")
+
+Field = tuple[int, Any]  # its number, and an int, or a view of its bytes
+
+
+class MalformedMetrics(ValueError):
+    """Bytes that are not OTLP."""
+
+
+class DataPoint(NamedTuple):
+    """A number of a metric. `is_delta` says that it counts since the client's last push, and not since its start."""
+
+    name: str
+    attributes: tuple[tuple[str, str], ...]
+    value: float
+    is_delta: bool
+
+
+def data_points(data: bytes | memoryview) -> Iterator[DataPoint | None]:
+    """Yield the numbers in a MetricsData; None is a pause. Raises MalformedMetrics."""
+    for resource in _nested(memoryview(data), 1):
+        yield None
+        for scope in _nested(resource, 2):
+            yield None
+            for metric in _nested(scope, 2):
+                yield None
+                yield from _of_metric(metric)
+
+
+def _of_metric(metric: memoryview) -> Iterator[DataPoint | None]:
+    found = dict(_few(metric))
+    name = _text(found.get(1, memoryview(b"")))
+    for number in GAUGE, SUM:
+        if number in found:
+            points = _view(found[number])
+            is_delta = number == SUM and (yield from _is_delta(points))
+            for point in _nested(points, 1):
+                yield _point(name, point, is_delta=is_delta)
+
+
+def _is_delta(points: memoryview) -> Steps[bool]:
+    """Return whether a Sum has delta temporality, which follows its numbers."""
+    for index, field in enumerate(_fields(points)):
+        if field == (2, DELTA):
+            return True
+        if index % 500 == 0:
+            yield
+    return False
+
+
+def _point(name: str, point: memoryview, *, is_delta: bool) -> DataPoint:
+    value, attributes = 0.0, []
+    for number, field in _few(point):
+        if number == 4:
+            value = _number(_DOUBLE, field)
+        elif number == 6:
+            value = _number(_INT64, field)
+        elif number == 7:
+            attributes.append(_attribute(_view(field)))
+    return DataPoint(name, tuple(sorted(attributes)), value, is_delta)
+
+
+def _attribute(pair: memoryview) -> tuple[str, str]:
+    found = dict(_few(pair))
+    return _text(found.get(1, memoryview(b""))), _any_value(_view(found.get(2, memoryview(b""))))
+
+
+def _any_value(data: memoryview) -> str:
+    """Return a string, bool, int or double as text; arrays and the like have none."""
+    for number, field in _few(data):
+        if number == 1:
+            return _text(field)
+        if number == 2:
+            return "true" if field else "false"
+        if number == 3 and isinstance(field, int):
+            return str(field - (1 << 64) if field >= 1 << 63 else field)
+        if number == 4:
+            return repr(_number(_DOUBLE, field))
+    return ""
+
+
+def _nested(data: memoryview, wanted: int) -> Iterator[memoryview]:
+    """Yield the messages in the field `wanted`, of which there may be many."""
+    others = 0
+    for number, value in _fields(data):
+        if number == wanted:
+            yield _view(value)
+        else:
+            others = _counted(others)
+
+
+def _few(data: memoryview) -> Iterator[Field]:
+    """Yield the fields of a message that has few."""
+    count = 0
+    for field in _fields(data):
+        count = _counted(count)
+        yield field
+
+
+def _counted(count: int) -> int:
+    if count >= FEW_FIELDS:
+        raise MalformedMetrics(f"a message of OTLP has more than {FEW_FIELDS} fields")
+    return count + 1
+
+
+def _number(form: Struct, value: Any) -> float:
+    if len(_view(value)) != form.size:
+        raise MalformedMetrics(f"a number of OTLP has {len(value)} bytes")
+    number: float = form.unpack(value)[0]
+    return number
+
+
+def _view(value: Any) -> memoryview:
+    if not isinstance(value, memoryview):
+        raise MalformedMetrics("a field of OTLP has another type")
+    return value
+
+
+def _text(value: Any) -> str:
+    try:
+        return bytes(_view(value)).decode()
+    except UnicodeDecodeError as error:
+        raise MalformedMetrics(f"a text of OTLP is not UTF-8: {error}") from error
+
+
+def _fields(data: memoryview) -> Iterator[Field]:
+    """Yield the fields of a message. Raise MalformedMetrics."""
+    position = 0
+    while position < len(data):
+        tag, position = _varint(data, position)
+        number, wire_type = tag >> 3, tag & 7
+        if wire_type == VARINT:
+            value, position = _varint(data, position)
+            yield number, value
+            continue
+        if wire_type == BYTES:
+            size, position = _varint(data, position)
+        else:
+            size = _SIZES.get(wire_type, -1)
+        if not 0 <= size <= len(data) - position:
+            raise MalformedMetrics(f"a field of OTLP has type {wire_type} and {size} bytes")
+        yield number, data[position : position + size]
+        position += size
+
+
+def _varint(data: memoryview, position: int) -> tuple[int, int]:
+    value = shift = 0
+    for byte in data[position : position + VARINT_BYTES]:
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return value, position + shift // 7
+    raise MalformedMetrics("a number of OTLP does not end")

@@ -1,0 +1,89 @@
+"""Delegation tokens as a fold: what follows from the records and the secret key."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from typing import Any
+
+import pytest
+
+from minibroker.broker.security.delegation import DelegationTokens, concerns, is_expired, parsed, text_of
+from minibroker.broker.security.scram import ScramMechanism, credential, salted_password
+from minibroker.protocol.messages.metadata_records import DelegationTokenRecord
+
+KEY = "a key: ä"
+
+
+def record(token_id: str = "id", **more: Any) -> DelegationTokenRecord:
+    fields = {"owner": "User:alice", "requester": "User:bob", "renewers": ["User:carol"], "issue_timestamp": 1}
+    times = {"max_timestamp": 100, "expiration_timestamp": 10}
+    return DelegationTokenRecord(token_id=token_id, **{**fields, **times, **more})
+
+
+def test_the_secret_is_kafkas() -> None:
+    tokens = DelegationTokens(KEY)
+    expected = hmac.new(KEY.encode(), b"id", hashlib.sha512).digest()
+    assert tokens.secret("id") == expected
+    assert text_of(expected) == base64.b64encode(expected).decode()
+
+
+def test_a_token_is_found_by_its_secret_until_it_is_removed() -> None:
+    tokens = DelegationTokens(KEY)
+    tokens.add(record("a"))
+    tokens.add(record("b"))
+    tokens.add(record("a", expiration_timestamp=20))
+    found = tokens.find(tokens.secret("a"))
+    assert found is not None and (found.token_id, found.expiration_timestamp) == ("a", 20)
+    tokens.remove("a")
+    tokens.remove("a")
+    assert tokens.find(tokens.secret("a")) is None
+    assert tokens.find(b"") is tokens.find(tokens.secret("b")[:-1]) is None
+    assert list(tokens.by_id) == ["b"]
+
+
+@pytest.mark.parametrize("key", [None, ""])
+def test_without_a_key_nobody_logs_in(key: str | None) -> None:
+    tokens = DelegationTokens(key)
+    tokens.add(record())
+    assert not tokens.are_enabled
+    assert tokens.login("id", ScramMechanism.SCRAM_SHA_512) is None
+    assert tokens.find(DelegationTokens(KEY).secret("id")) is None
+    tokens.remove("id")
+    assert tokens.by_id == {}
+
+
+@pytest.mark.parametrize("mechanism", ScramMechanism)
+def test_the_holder_of_a_token_knows_its_secret(mechanism: ScramMechanism) -> None:
+    tokens = DelegationTokens(KEY)
+    assert tokens.login("id", mechanism) is None
+    tokens.add(record())
+    login = tokens.login("id", mechanism)
+    assert login is not None and (login.owner, login.expires_ms) == ("alice", 10)
+    salt = login.credential.salt
+    salted = salted_password(mechanism, text_of(tokens.secret("id")), salt, 4096)
+    assert login.credential == credential("id", mechanism, salt, 4096, salted)
+    tokens.add(record(expiration_timestamp=20))
+    again = tokens.login("id", mechanism)
+    assert again is not None and (again.credential, again.expires_ms) == (login.credential, 20)
+    tokens.remove("id")
+    assert tokens.login("id", mechanism) is None
+
+
+@pytest.mark.parametrize(
+    ("times", "now_ms", "expected"), [((10, 100), 10, False), ((10, 100), 11, True), ((100, 10), 11, True)]
+)
+def test_a_token_is_good_until_it_expires(times: tuple[int, int], now_ms: int, expected: bool) -> None:
+    assert is_expired(record(expiration_timestamp=times[0], max_timestamp=times[1]), now_ms) is expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("User:alice", True), ("User:bob", True), ("User:carol", True), ("User:dave", False)]
+)
+def test_a_token_concerns_its_owner_who_asked_for_it_and_its_renewers(name: str, expected: bool) -> None:
+    assert concerns(record(), frozenset({name, "User:eve"})) is expected
+
+
+def test_a_principal_may_have_colons_in_its_name() -> None:
+    assert parsed("User:a:b") == ("User", "a:b")

@@ -1,0 +1,105 @@
+"""The sessions of clients that log in with a delegation token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minibroker.broker.control.token_changes import expire, issue
+from minibroker.broker.security.delegation import text_of
+from minibroker.broker.security.principals import Principal
+from minibroker.client.mechanisms import scram
+from minibroker.protocol.declare import Message
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.delegation_tokens import DescribeDelegationTokenRequest
+from minibroker.protocol.messages.metadata import MetadataRequest
+from minibroker.protocol.messages.metadata_records import DelegationTokenRecord
+from minibroker.protocol.messages.security import SaslAuthenticateRequest
+from tests.broker.harness import Harness, frame_of
+from tests.broker.security.sasl import SaslClient, sasl_client, sasl_harness
+
+SETTINGS = {"sasl.enabled.mechanisms": "SCRAM-SHA-256", "delegation.token.secret.key": "a key"}
+ALICE = Principal("User", "alice")
+LIFETIME_MS, DELAY_MS = 5000, 100
+ANYTHING = MetadataRequest(topics=[])
+Holder = tuple[Harness, SaslClient, DelegationTokenRecord]
+
+
+@pytest.fixture
+def holder(tmp_path: Path) -> Iterator[Holder]:
+    """A client, and a token of alice."""
+    with Harness(tmp_path, settings=SETTINGS) as harness:
+        yield harness, sasl_client(harness), issue(harness.cluster, ALICE, ALICE, (), LIFETIME_MS)
+
+
+def last_token(harness: Harness, client: SaslClient, token_id: str) -> bytes:
+    """What the client says last, after a handshake and the first half of the exchange."""
+    secret = text_of(harness.cluster.image.tokens.secret(token_id))
+    exchange = scram("sha256", token_id, secret, is_token=True)
+    assert client.handshake("SCRAM-SHA-256").error_code == 0
+    return exchange.send(client.authenticate(next(exchange)).auth_bytes)
+
+
+def log_in(holder: Holder) -> Any:
+    harness, client, token = holder
+    return client.authenticate(last_token(harness, client, token.token_id))
+
+
+def asks(client: SaslClient, request: Message) -> bool:
+    """Whether the client gets an answer, and is not cut off instead."""
+    client.send(request)
+    return len(list(client.responses())) == 1 and not client.closed
+
+
+def test_the_holder_of_a_token_is_its_owner_and_may_not_ask_for_tokens(holder: Holder) -> None:
+    _, client, _ = holder
+    assert log_in(holder).session_lifetime_ms == LIFETIME_MS
+    assert (client.connection.principal, client.connection.has_token) == (ALICE, True)
+    client.send(DescribeDelegationTokenRequest(owners=None))
+    assert client.answer().error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+
+
+def test_a_session_ends_with_its_token(holder: Holder) -> None:
+    harness, client, _ = holder
+    log_in(holder)
+    harness.clock.advance(3000)
+    assert log_in(holder).session_lifetime_ms == 2000
+    harness.clock.advance(1999)
+    assert asks(client, ANYTHING)
+    harness.clock.advance(1)
+    assert not asks(client, ANYTHING) and client.closed
+
+
+def test_a_session_with_a_token_that_has_expired_ends_when_it_begins(holder: Holder) -> None:
+    harness, client, token = holder
+    harness.clock.advance(LIFETIME_MS + 1)
+    last = last_token(harness, client, token.token_id)
+    requests = SaslAuthenticateRequest(auth_bytes=last), ANYTHING
+    client.send_bytes(b"".join(frame_of(request, 1) for request in requests))  # the second one does not wait
+    client._asked.append((SaslAuthenticateRequest.api_key, 1))
+    ((_, answer),) = client.responses()
+    assert (answer.error_code, answer.session_lifetime_ms) == (0, 0)
+    assert client.closed
+
+
+def test_a_token_that_was_removed_lets_nobody_in(holder: Holder) -> None:
+    harness, client, token = holder
+    last = last_token(harness, client, token.token_id)
+    expire(harness.cluster, harness.cluster.image.tokens.secret(token.token_id), ALICE, -1)
+    assert client.authenticate(last).error_code == 0  # what was begun before goes on
+    harness.clock.advance(1000)
+    client.send(SaslAuthenticateRequest(auth_bytes=last_token(harness, client, token.token_id)))
+    harness.clock.advance(DELAY_MS)
+    assert client.answer().error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert client.closed
+
+
+def test_who_knows_a_password_may_ask_for_tokens(tmp_path: Path) -> None:
+    with sasl_harness(tmp_path, delegation_token_secret_key="a key") as harness:
+        client = sasl_client(harness)
+        client.log_in()
+        client.send(DescribeDelegationTokenRequest(owners=None))
+        assert (client.answer().error_code, client.connection.has_token) == (0, False)
