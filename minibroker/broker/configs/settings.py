@@ -123,6 +123,7 @@ class Settings:
         }
         self._set = self._parsed()
         self._described: list[ConfigEntry] | None = None  # computed on first use
+        self._log_settings: LogSettings | None = None  # of topics without overrides, computed on first use
         self._topic_entries: dict[str, ConfigEntry] = {}  # for topics that do not override them, computed on first use
         self._values = {name: self._in_force(row) for name, row in BROKER_SETTINGS.items()}
         self._check()
@@ -166,12 +167,17 @@ class Settings:
         return self._topic_values[name]
 
     def log_settings(self, overrides: Mapping[str, str]) -> LogSettings:
-        """Return the settings for the logs of a topic with these (valid) overrides."""
+        """Return the settings for the logs of a topic with these (valid) overrides; those without any share them."""
+        if not overrides and self._log_settings is not None:
+            return self._log_settings
         values = dict(self._topic_values)
         values[ELIDE] = None
         for name, text in overrides.items():
             values[name] = parse_value(TOPIC_SETTINGS[name], name, text)
-        return _log_settings(values)
+        made = _log_settings(values)
+        if not overrides:
+            self._log_settings = made
+        return made
 
     def describe_topic(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
         """Describe all settings of a topic with these (valid) overrides; internal ones only where overridden."""
