@@ -63,7 +63,7 @@ def markdown() -> str:
     internal = [(str(key), name, why) for key, (name, why) in OF_CONTROLLERS.items()]
     return (
         f"{PREAMBLE}\n## Served\n\n{_table(SERVED_HEAD, served_rows())}\n## Not served yet\n\n"
-        f"Groups of Kafka Streams (KIP-1071) and what else there is of Kafka 4.4.\n\n{_table(MISSING_HEAD, missing_rows())}\n"
+        f"The groups of Kafka Streams (KIP-1071).\n\n{_table(MISSING_HEAD, missing_rows())}\n"
         f"## Of the controller's listener\n\n{_table(INTERNAL_HEAD, internal)}"
     )
 
