@@ -27,6 +27,22 @@ begun_at = time.process_time()
 import minibroker.testing.plugin
 print(time.process_time() - begun_at)
 """
+TIMED_SECURITY = """\
+import time
+from minibroker.testing import Broker
+
+def timed(**security):
+    begun_at = time.process_time()
+    with Broker(**security) as broker:
+        if security:
+            broker.client_config("confluent", user="alice")
+            broker.issuer.token("alice")
+        return time.process_time() - begun_at
+
+secured = {"security": "SASL_SSL", "users": {"alice": "a", "bob": "b"}}
+timed()
+print(timed(**secured), min(timed(**secured) for _ in range(10)), min(timed() for _ in range(10)))
+"""
 
 
 def sections() -> list[Section]:
@@ -35,6 +51,12 @@ def sections() -> list[Section]:
         Case("start to the first acknowledged produce", _start, {"ms": 30}),
         Case("reset, of a topic with a record", lambda target: _reset(target, topics=1), {"ms": 5}),
         Case("reset, of 100 topics", lambda target: _reset(target, topics=100), {"ms": 5}),
+        Case(
+            "security, the first in a process: imports, certificates, users, issuer, token",
+            _first_security,
+            {"ms": 100},
+        ),
+        Case("security, each further one", _further_security, {"ms": 20}),
         Case("the plugin in a pytest that does not use it", _plugin, {"ms": 5}),
     ]
     return [
@@ -97,6 +119,22 @@ def _reset(target: Target, topics: int) -> Sample:
             broker.reset()
             taken.append(time.perf_counter() - begun_at)
     return {"ms": min(taken) * 1e3}
+
+
+def _first_security(target: Target) -> Sample:
+    return {"ms": min(first - plain for first, _, plain in _security(target)) * 1e3}
+
+
+def _further_security(target: Target) -> Sample:
+    return {"ms": min(further - plain for _, further, plain in _security(target)) * 1e3}
+
+
+def _security(target: Target) -> list[tuple[float, ...]]:
+    """Return the CPU time of starts in several processes: the first with security, a further one, one without."""
+    _broker(target)
+    command = [sys.executable, "-c", TIMED_SECURITY]
+    runs = [subprocess.run(command, cwd=HERE.parent, capture_output=True, text=True, check=True) for _ in range(3)]
+    return [tuple(map(float, run.stdout.split())) for run in runs]
 
 
 def _plugin(target: Target) -> Sample:

@@ -116,17 +116,22 @@ def test_a_producer_that_a_test_has_fenced_reports_it(broker: Broker) -> None:
     assert {record.transaction for record in broker.records("x-target")} == {"aborted"}
 
 
-def test_a_java_client_pushes_its_metrics(broker: Broker) -> None:
+def test_a_java_client_pushes_its_metrics_while_it_runs_and_when_it_ends(broker: Broker, tmp_path: Path) -> None:
     broker.journal.on()
-    broker.collect_client_metrics(interval="100 ms")
-    broker.faults.add(api="Produce", delay="1 s", times=1)
-    sent(broker)
-    assert values(broker) == ["v"]
+    broker.collect_client_metrics("org.apache.kafka.consumer.", interval="100 ms")
+    broker.produce("t", "first")
+    member = Member("java", [*java_member(), broker.bootstrap_servers, "g", "t", "consumer:range"], tmp_path / "stderr")
+    try:
+        broker.wait_for_requests("PushTelemetry", 2, timeout="60 s")
+        member.leave()
+    finally:
+        member.end()
     pushes = broker.requests("PushTelemetry")
-    assert pushes and not any(push.errors for push in pushes)
-    metrics = {metric.name: metric.value for metric in broker.client_metrics()}
-    assert metrics["org.apache.kafka.producer.record.send.total"] == 1
-    assert {point.name for push in pushes for point in push.client_metrics} == metrics.keys()
+    assert not any(push.errors for push in pushes)
+    assert pushes[-1].request.terminating
+    metrics = {metric.name for metric in broker.client_metrics()}
+    assert "org.apache.kafka.consumer.coordinator.assigned.partitions" in metrics
+    assert metrics == {point.name for push in pushes for point in push.client_metrics}
 
 
 def test_hints_lead_a_producer_to_the_leader_that_metadata_does_not_tell_of() -> None:

@@ -43,7 +43,7 @@ def test_kafka_serves_what_was_rewritten_and_so_do_we_after_it(
     before = (kafka_written if whose == "kafka" else our_written)["stopped"]
     logs = tmp_path / "logs"
     report = rewrite_directory(str(before.path), str(logs), settings)
-    assert report.total.dropped_batches == report.total.lost_bytes == 0 and report.configs_told
+    assert report.total.dropped_batches == report.total.lost_bytes == 0 and report.configs_changed
     named = {change.value for change in report.configs}
     assert named <= {"uncompressed", "zstd"} and bool(named) == (settings.codec != Compression.LZ4)
     with brokers.kafka(logs) as kafka:

@@ -7,6 +7,7 @@ A program does the cases that its stdin gives, a line of JSON each, and answers 
 - `bootstrap`, `protocol`, and what its protocol needs: `authority` and `certificate` (files in PEM, the latter with the
   key), `mechanism`, `user` and `password`, or `token`; `token_url` with the token for Java, from where a client may
   also get a token with `client_id`, `client_secret` and `scope`
+- `tokenauth`, for franz-go, if `user` and `password` are those of a delegation token
 - `refused`, if the client is to be refused: who tries again until a timeout needs no long one
 - `action`: `round-trip` writes `records` within `seconds` to `topic`, the numbers from 0 on, and reads them in a group
   of that name; `until-refused` writes records until the broker refuses one, and prints the line
@@ -173,7 +174,8 @@ async def by_aiokafka(case: Case) -> Case:
     settings = python_settings(case, AioToken)
     producer = aiokafka.AIOKafkaProducer(**settings, enable_idempotence=True)
     try:
-        await producer.start()
+        async with asyncio.timeout(4 if case.get("refused") else PATIENCE_S):
+            await producer.start()
         if case["action"] == "until-refused":
             await aio_write_until_refused(producer, case)
         sent = []

@@ -63,7 +63,7 @@ TOLD_INSTEAD = {
     ("franz-go", "OAUTHBEARER"): "unexpected data in oauth response",
     ("sarama", "OAUTHBEARER"): "invalid credentials with SASL mechanism OAUTHBEARER",
     ("kafkajs", "OAUTHBEARER"): "Closed connection",
-    ("aiokafka", "OAUTHBEARER"): "closed",
+    ("aiokafka", "OAUTHBEARER"): "Unable to update metadata from []",  # for ever
     ("aiokafka", "certificate"): "closed",
     **{("kafka-python", fault): "Unable to bootstrap" for fault in TOLD},
 }

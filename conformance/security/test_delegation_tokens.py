@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from conformance.builds import java
 from conformance.clients import JAVA_OPTIONS, PATIENCE_S
+from conformance.security.client_programs import running_program
 from conformance.security.test_sasl import MODULES, SETTINGS, TOOLS, KafkaWithSasl, login, run
 from conformance.wire.connection import Connection
-from conformance.wire.requests import repeated
+from conformance.wire.requests import create_request, repeated, topic
 from conformance.wire.test_delegation_tokens import described, expire, log_in_by, made
 from conformance.wire.test_sasl import authenticate, handshake, is_served
 from minibroker.broker.metadata.metadata_log import decode_record
@@ -75,6 +78,22 @@ def test_a_client_of_kafka_4_4(broker: RunningBroker) -> None:
         "SaslAuthenticationException",
         "false",
     ]
+
+
+@pytest.mark.minibroker_only
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_franz_go_logs_in_with_a_token(broker: RunningBroker, mechanism: str) -> None:
+    address = broker.bootstrap_servers
+    case: dict[str, Any] = {"action": "round-trip", "records": 20, "seconds": 0, "topic": f"go-{mechanism}"}
+    with alice(address) as client, running_program("franz-go") as program:
+        assert client.ask(create_request(topic(case["topic"])), 7).topics[0].error_code == 0
+        token = made(client)
+        login = {"user": token.token_id, "password": base64.b64encode(token.hmac).decode(), "tokenauth": True}
+        case |= {"bootstrap": address, "protocol": "SASL_PLAINTEXT", "mechanism": mechanism, **login}
+        assert program.ask(case) == {"read": 20, "distinct": 20}
+        expire(client, token.hmac)
+        answer = program.ask({**case, "refused": True})
+        assert f"invalid credentials with SASL mechanism {mechanism}" in answer["error"]
 
 
 def alice(address: str) -> Connection:

@@ -73,8 +73,7 @@ def client_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "servers",
         metavar="HOST:PORT",
         type=servers_of,
-        show_default=DEFAULT_SERVER,
-        help="Any Kafka.",
+        help=f"Any Kafka.  [default: {DEFAULT_SERVER}]",
     )
     return server(client_setting_options(with_bootstrap))
 

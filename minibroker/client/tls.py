@@ -127,7 +127,7 @@ def _check_type(store: str, found: dict[str, str], is_pem: bool | None) -> None:
     if is_pem is None:
         return
     if kind is not None and is_pem != (kind.strip().upper() == "PEM"):
-        raise SettingError(f"{store}.type is {kind}, but what is given is {'' if is_pem else 'not '}in PEM")
+        raise SettingError(f"{store}.type is {kind}, but the data is {'' if is_pem else 'not '}PEM")
     if is_pem and f"{store}.password" in found:
         raise SettingError(f"{store}.password cannot be given for PEM; the password of a key is ssl.key.password")
 

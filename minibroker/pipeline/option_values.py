@@ -53,7 +53,7 @@ def names(option: str, text: str) -> tuple[str, ...]:
     """Return names separated by commas, at least one."""
     given = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not given:
-        raise OptionError(f"{option}: it names no topic")
+        raise OptionError(f"{option}: it has no topic")
     return given
 
 
@@ -66,7 +66,7 @@ def partitions(option: str, text: str) -> tuple[TopicPartition, ...]:
             raise OptionError(f"{option}: {text!r} is not like {example}")
         found += [TopicPartition(topic, each) for each in numbers]
     if not found:
-        raise OptionError(f"{option}: it names no partition")
+        raise OptionError(f"{option}: it has no partition")
     return tuple(sorted(set(found)))
 
 

@@ -178,7 +178,7 @@ def _refuse_unknown(given: Given, table: Table, query: Query | None) -> None:
     allowed = allowed_options(table, query)
     for name, remedy in REFUSED.items():
         if name in given:
-            raise OptionError(f"{name} cannot be given: {remedy}")
+            raise OptionError(f"{name} cannot be set: {remedy}")
     unknown = given.unknown(allowed)
     if unknown:
         names = {name.lower(): name for name in NAMES}

@@ -1,8 +1,7 @@
 """Shortens errors for Spark, which prints the whole stack trace.
 
-Of our errors, the last line has all that is needed.
-
-These are the errors of `log_source` and of the client. All others are bugs, and keep their stack trace.
+Of the errors of `log_source` and of the client, the last line has all that is needed. All others are bugs, and keep
+their stack trace.
 """
 
 from __future__ import annotations

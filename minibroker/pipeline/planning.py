@@ -89,9 +89,7 @@ def _require_same(position: Position, partitions: Iterable[TopicPartition]) -> N
     missing, foreign = sorted(read - named), sorted(named - read)
     if missing:
         edges = " (-2 is earliest, -1 latest)" if position.unit == "offset" else ""
-        raise OptionError(
-            f"{position.option}: {_are(missing)} missing; every partition that is read has to be given{edges}"
-        )
+        raise OptionError(f"{position.option}: {_are(missing)} missing; each partition that is read needs one{edges}")
     if foreign:
         raise OptionError(f"{position.option}: {_are(foreign)} not among what is read")
 
@@ -108,7 +106,7 @@ def within(wanted: OffsetRange, bounds: Bounds, fail_on_data_loss: bool) -> Offs
         start = bounds.earliest
     last = max(start, end)
     if last > bounds.latest:
-        what = f"{partition} ends at offset {bounds.latest} now, and was to be read up to {last}"
+        what = f"{partition} ends at offset {bounds.latest} now, but was to be read up to {last}"
         lost(what, fail_on_data_loss)
         start, end = min(start, bounds.latest), min(end, bounds.latest)
     return OffsetRange(partition, start, end)

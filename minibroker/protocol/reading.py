@@ -129,9 +129,6 @@ class _Reading:
 
     # --- runs of fixed size ---
 
-    def _fixed(self, target: str, kind: Kind) -> None:
-        self._run.append((target, kind.code, self.source.path, kind.size_bytes))
-
     def _length(self, letter: str) -> None:
         """Add the line that reads a length, a count or a null marker into `n`, with the fixed fields before it."""
         self._run.append(("n", letter, self.source.path, {"B": 1, "b": 1, "h": 2, "i": 4}[letter]))
@@ -157,7 +154,7 @@ class _Reading:
     def _place(self, place: Place, target: str, scope: tuple[str, ...]) -> None:
         kind = place.kind
         if kind.is_fixed:
-            self._fixed(target, kind)
+            self._run.append((target, kind.code, self.source.path, kind.size_bytes))
         elif kind.struct is not None:
             self._nested(kind.struct, target, place, scope)
         else:

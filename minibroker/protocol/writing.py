@@ -124,10 +124,6 @@ class _Writing:
         long = f"{self._packed(run)} + " if run else ""
         self.source.add(f"{self.out} += {short} if {length} < 128 else {long}{function}({length})")
 
-    def _run_names(self) -> tuple[str, ...]:
-        """Return the variables of the collected fields."""
-        return tuple(value.partition(".")[0] for value, _ in self._run)
-
     def flush(self) -> None:
         """Add the line that writes the collected fields."""
         run, self._run = self._run, []
@@ -152,7 +148,8 @@ class _Writing:
             self._counted(kind, value, place.compact, place.nullable, scope)
 
     def _nested(self, struct: type, value: str, place: Place, scope: tuple[str, ...]) -> None:
-        name = free_name(snake_case(struct.__name__), (*scope, *self._run_names()))
+        waiting = tuple(value.partition(".")[0] for value, _ in self._run)
+        name = free_name(snake_case(struct.__name__), (*scope, *waiting))
         self.source.add(f"{name} = {value}")
         if not place.nullable:
             self.struct(struct, name, scope)

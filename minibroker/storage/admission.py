@@ -33,7 +33,6 @@ from minibroker.protocol.records.payload import ENCODING_MASK
 from minibroker.protocol.records.validation import (
     SMALL_BYTES,
     MisnumberedRecords,
-    Rules,
     check_plain_records,
     check_records_in_steps,
     stamped_by_producer,
@@ -45,6 +44,9 @@ from minibroker.storage.format_admission import (
     ZSTD,
     Admitted,
     admit_formats,
+    list_too_large,
+    message_too_large,
+    rules_of,
     zstd_too_early,
 )
 from minibroker.storage.log import Log
@@ -78,7 +80,7 @@ def admit_plain(log: Log, records: memoryview, now_ms: int) -> Admitted | None:
         records = _only_batch(records, header)
     if header.base_offset or len(records) > settings.max_message_bytes or len(records) > settings.segment_bytes:
         _check_header(header, len(records), settings, FIRST_VERSION_WITH_ZSTD)
-    largest = check_plain_records(records, header, _rules(settings, now_ms, any_offsets=True))
+    largest = check_plain_records(records, header, rules_of(settings, now_ms, any_offsets=True))
     return records, (_with_times(records, header, settings, largest, now_ms),)
 
 
@@ -115,7 +117,7 @@ def admit_in_steps(log: Log, records: memoryview, *, api_version: int, now_ms: i
     _check_header(header, len(records), settings, api_version)
     codec = header.compression
     new_codec = codec if settings.compression_type == _PRODUCER else CODECS[settings.compression_type]
-    rules = _rules(settings, now_ms, any_offsets=codec == new_codec == 0)
+    rules = rules_of(settings, now_ms, any_offsets=codec == new_codec == 0)
     try:
         largest = yield from check_records_in_steps(records, 0, header, rules)
     except MisnumberedRecords:
@@ -140,15 +142,6 @@ def _check_header(header: BatchHeader, size_bytes: int, settings: LogSettings, a
         raise _too_large(size_bytes, settings)
     if header.attributes & COMPRESSION_MASK == ZSTD and api_version < FIRST_VERSION_WITH_ZSTD:
         raise zstd_too_early(api_version)
-
-
-def _rules(settings: LogSettings, now_ms: int, *, any_offsets: bool) -> Rules:
-    """Return the rules that the records must follow."""
-    keys_required = "compact" in settings.cleanup_policy
-    if settings.message_timestamp_type == LOG_APPEND_TIME:
-        return Rules(keys_required, any_offsets=any_offsets)
-    times = settings.create_times(now_ms)
-    return tuple.__new__(Rules, (keys_required, *times, any_offsets))  # takes half the time of `Rules()`
 
 
 def _with_times(
@@ -201,16 +194,8 @@ def _only_batch(records: memoryview, header: BatchHeader) -> memoryview:
 
 
 def _too_large(size_bytes: int, settings: LogSettings) -> KafkaError:
-    if size_bytes > settings.max_message_bytes:
-        return KafkaError(
-            ErrorCode.MESSAGE_TOO_LARGE,
-            f"The record batch size is {size_bytes} bytes which exceeds the maximum configured value of "
-            f"{settings.max_message_bytes}",
-        )
-    return KafkaError(
-        ErrorCode.RECORD_LIST_TOO_LARGE,
-        f"The record batch size is {size_bytes} bytes which exceeds the segment size of {settings.segment_bytes}",
-    )
+    error = message_too_large if size_bytes > settings.max_message_bytes else list_too_large
+    return error(size_bytes, settings)
 
 
 def _stamped(records: memoryview, header: BatchHeader, now_ms: int) -> BatchHeader:

@@ -47,7 +47,6 @@ from minibroker.protocol.records.validation import (
     check_records_in_steps,
     stamped_by_producer,
 )
-from minibroker.protocol.records.varints import INT64_MAX, INT64_MIN
 from minibroker.protocol.steps import Steps, at_once
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import CODECS, LogSettings
@@ -103,11 +102,7 @@ def admit_formats(
     else:  # there were other appends each time, so do it without a pause
         admitted = at_once(_admitted(records, source, log.next_offset, settings, now_ms))
     if len(admitted[0]) > settings.segment_bytes:
-        raise KafkaError(
-            ErrorCode.RECORD_LIST_TOO_LARGE,
-            f"The record batch size is {len(admitted[0])} bytes which exceeds the segment size of "
-            f"{settings.segment_bytes}",
-        )
+        raise list_too_large(len(admitted[0]), settings)
     return admitted
 
 
@@ -141,11 +136,9 @@ def _batch(records: memoryview, settings: LogSettings, api_version: int, now_ms:
             ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
             f"{kind} records cannot be used with magic version {settings.message_format_version}",
         )
-    keys_required, (earliest_ms, latest_ms) = _rules(settings, now_ms)
     if settings.message_timestamp_type == LOG_APPEND_TIME and header.timestamp_type == LOG_APPEND_TIME:
         raise stamped_by_producer(range(header.record_count))
-    rules = Rules(keys_required, earliest_ms, latest_ms, any_offsets=True)
-    largest = yield from check_records_in_steps(records, 0, header, rules)
+    largest = yield from check_records_in_steps(records, 0, header, rules_of(settings, now_ms, any_offsets=True))
     return Source(MAGIC, header.compression, header.record_count, _Replayed(records), False, largest)
 
 
@@ -230,8 +223,7 @@ class _Checking:
         self.count = 0
         self.counts_from_0 = True
         self.largest_timestamp = NO_TIMESTAMP
-        keys_required, times = _rules(settings, now_ms)
-        self._rules = Rules(keys_required, *times)
+        self._rules = rules_of(settings, now_ms)
         self._has_create_time = settings.message_timestamp_type == CREATE_TIME
         self._wrapper_timestamp_type = wrapper_timestamp_type
         self._errors = RecordErrors()
@@ -261,21 +253,35 @@ class _Checking:
                 raise errors.refusal()
 
 
-def _rules(settings: LogSettings, now_ms: int) -> tuple[bool, tuple[int, int]]:
-    """Return whether keys are required, and the first and last allowed create time, in ms."""
+def rules_of(settings: LogSettings, now_ms: int, *, any_offsets: bool = False) -> Rules:
+    """Return the rules that the records must follow."""
     keys_required = "compact" in settings.cleanup_policy
     if settings.message_timestamp_type == LOG_APPEND_TIME:
-        return keys_required, (INT64_MIN, INT64_MAX)
-    return keys_required, settings.create_times(now_ms)
+        return Rules(keys_required, any_offsets=any_offsets)
+    times = settings.create_times(now_ms)
+    return tuple.__new__(Rules, (keys_required, *times, any_offsets))  # takes half the time of `Rules()`
 
 
 def _check_size(header: BatchHeader, settings: LogSettings) -> None:
     if header.size_bytes > settings.max_message_bytes:
-        raise KafkaError(
-            ErrorCode.MESSAGE_TOO_LARGE,
-            f"The record batch size is {header.size_bytes} bytes which exceeds the maximum configured value of "
-            f"{settings.max_message_bytes}",
-        )
+        raise message_too_large(header.size_bytes, settings)
+
+
+def message_too_large(size_bytes: int, settings: LogSettings) -> KafkaError:
+    """Return the error for a batch or message above `max.message.bytes`."""
+    return KafkaError(
+        ErrorCode.MESSAGE_TOO_LARGE,
+        f"The record batch size is {size_bytes} bytes which exceeds the maximum configured value of "
+        f"{settings.max_message_bytes}",
+    )
+
+
+def list_too_large(size_bytes: int, settings: LogSettings) -> KafkaError:
+    """Return the error for records that do not fit into a segment."""
+    return KafkaError(
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        f"The record batch size is {size_bytes} bytes which exceeds the segment size of {settings.segment_bytes}",
+    )
 
 
 def zstd_too_early(api_version: int) -> KafkaError:

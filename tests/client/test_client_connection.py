@@ -89,7 +89,7 @@ def test_records_of_an_answer_stay_when_more_is_received() -> None:
 
 
 @pytest.mark.parametrize("size", [0, -1, MAX_BYTES + 1, 0x7FFFFFFF, -0x80000000])
-def test_a_length_that_cannot_be_is_refused_before_memory_is_taken(size: int) -> None:
+def test_an_impossible_length_is_refused_before_memory_is_allocated(size: int) -> None:
     made = connection()
     made.send(HeartbeatRequest(), 4)
     with pytest.raises(ProtocolError, match=f"a frame of {size} bytes"):
@@ -107,26 +107,26 @@ def test_a_length_that_cannot_be_is_refused_before_memory_is_taken(size: int) ->
     ],
     ids=["another request's", "cut header", "cut body", "too long"],
 )
-def test_an_answer_that_is_none_is_refused(data: bytes, message: str) -> None:
+def test_a_malformed_answer_is_refused(data: bytes, message: str) -> None:
     made = connection()
     made.send(HeartbeatRequest(), 4)
     with pytest.raises(ProtocolError, match=message):
         give(made, data)
 
 
-def test_an_answer_that_nobody_asked_for_is_refused() -> None:
+def test_an_answer_without_a_request_is_refused() -> None:
     with pytest.raises(ProtocolError, match="an answer without a request"):
         give(connection(), answer(HeartbeatResponse(), 4, 0))
 
 
-def test_a_broker_that_does_not_know_our_newest_api_versions_answers_in_version_0() -> None:
+def test_a_broker_that_refuses_our_newest_api_versions_answers_in_version_0() -> None:
     made = connection()
     number, _ = made.send(ApiVersionsRequest(), 4)
     give(made, answer(ApiVersionsResponse(error_code=35), 0, number))
     assert made.answers[number].error_code == 35
 
 
-def test_the_newest_version_that_both_know_is_taken() -> None:
+def test_the_newest_common_version_is_used() -> None:
     made = connection(METADATA=range(0, 8), FETCH=range(4, 100), HEARTBEAT=range(3, 5))
     assert made.version(MetadataRequest) == 7
     assert made.version(MetadataRequest, highest=3) == 3

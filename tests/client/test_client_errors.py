@@ -17,13 +17,13 @@ from minibroker.protocol.legible import MESSAGE_CHARACTERS
         ("schön \u202etxt", r"schön \u202etxt"),
     ],
 )
-def test_the_words_of_a_broker_are_one_line_that_a_terminal_only_shows(said: str, shown: str) -> None:
+def test_the_message_of_a_broker_is_one_line_without_control_characters(said: str, shown: str) -> None:
     with pytest.raises(ClientError) as failure:
         check(ErrorCode.KAFKA_STORAGE_ERROR, "writing", said)
     assert str(failure.value) == f"writing: KAFKA_STORAGE_ERROR ({shown})"
 
 
-def test_many_words_of_a_broker_are_cut() -> None:
+def test_a_long_message_of_a_broker_is_shortened() -> None:
     with pytest.raises(ClientError) as failure:
         check(ErrorCode.KAFKA_STORAGE_ERROR, "writing", "x" * 1_000_000)
     assert len(str(failure.value)) == MESSAGE_CHARACTERS

@@ -75,7 +75,7 @@ async def test_many_tasks_ask_over_one_connection(broker: RunningBroker) -> None
     assert {each.node_id for each in leaders} == {1, 2} and all(len(each.brokers) == 2 for each in answers)
 
 
-async def test_a_task_that_is_cancelled_takes_nobody_elses_answer(broker: RunningBroker) -> None:
+async def test_a_cancelled_task_takes_no_other_tasks_answer(broker: RunningBroker) -> None:
     async with AsyncClient(settings(broker.bootstrap_servers)) as client:
         await client.nodes()
         given_up = asyncio.create_task(client.request(DescribeClusterRequest(), 1))
@@ -93,7 +93,7 @@ def test_one_bootstrap_server_that_answers_is_enough(broker: RunningBroker, asyn
 
 
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["blocking", "asyncio"])
-def test_a_broker_that_is_away_is_said_in_one_line(asynchronous: bool) -> None:
+def test_an_unreachable_broker_is_reported_in_one_line(asynchronous: bool) -> None:
     address = free_address()
     with pytest.raises(ClientError) as failure:
         nodes_by(ClientSettings({"bootstrap.servers": address, **IMPATIENT}), asynchronous)
@@ -113,21 +113,21 @@ def test_a_broker_that_is_away_is_said_in_one_line(asynchronous: bool) -> None:
     ],
     ids=["huge", "wrong id", "cut body", "cut length", "closed"],
 )
-def test_a_hostile_broker_is_told_in_one_line(answer: bytes, message: str, asynchronous: bool) -> None:
+def test_a_hostile_broker_is_reported_in_one_line(answer: bytes, message: str, asynchronous: bool) -> None:
     with saying(answer) as address, pytest.raises(ClientError, match=message) as failure:
         nodes_by(ClientSettings({"bootstrap.servers": address, **IMPATIENT}), asynchronous)
     assert "\n" not in str(failure.value)
 
 
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["blocking", "asyncio"])
-def test_a_host_that_cannot_be_is_told_in_one_line(asynchronous: bool) -> None:
+def test_an_invalid_host_is_reported_in_one_line(asynchronous: bool) -> None:
     with pytest.raises(ClientError, match="a..b:9092: Metadata: no connection: ") as failure:
         nodes_by(ClientSettings({"bootstrap.servers": "a..b:9092", **IMPATIENT}), asynchronous)
     assert "\n" not in str(failure.value)
 
 
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["blocking", "asyncio"])
-def test_a_broker_that_says_nothing_is_given_up(asynchronous: bool) -> None:
+def test_a_silent_broker_is_a_timeout(asynchronous: bool) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         short = {"socket.connection.setup.timeout.ms": "100", "default.api.timeout.ms": "1", "request.timeout.ms": "1"}
         where = f"127.0.0.1:{silent.getsockname()[1]}"
@@ -135,14 +135,14 @@ def test_a_broker_that_says_nothing_is_given_up(asynchronous: bool) -> None:
             nodes_by(ClientSettings({"bootstrap.servers": where, **short}), asynchronous)
 
 
-def test_each_code_asks_for_what_javas_client_does() -> None:
+def test_the_reaction_to_each_code_is_that_of_javas_client() -> None:
     assert reaction(ErrorCode.NOT_LEADER_OR_FOLLOWER) is Reaction.FIND_LEADER
     assert reaction(ErrorCode.NOT_COORDINATOR) is Reaction.FIND_COORDINATOR
     assert reaction(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) is Reaction.RETRY
     assert reaction(ErrorCode.TOPIC_AUTHORIZATION_FAILED) is reaction(4711) is Reaction.FATAL
 
 
-def test_a_coordinator_that_moved_is_found_anew() -> None:
+def test_a_coordinator_that_has_moved_is_found_again() -> None:
     """The first answer names node 1, which refuses; the second one names node 2."""
     found = iter([1, 2])
     asked = []
@@ -169,7 +169,7 @@ def test_a_coordinator_that_moved_is_found_anew() -> None:
     assert len(asked) == 2
 
 
-def test_an_error_that_stays_ends_with_its_name() -> None:
+def test_a_lasting_error_is_raised_with_its_name() -> None:
     script = Script(exists=True, leader=-1)
     with (
         scripted(script) as nodes,
@@ -199,7 +199,7 @@ def test_a_connection_that_was_closed_while_idle_is_made_again(asynchronous: boo
 
 
 @pytest.mark.parametrize("release", ["0.10.2", "1.1", "2.4", "3.9"])
-def test_brokers_of_then_are_spoken_to(release: str) -> None:
+def test_old_brokers_are_supported(release: str) -> None:
     with Broker(emulate=release) as old, Client(settings(old.bootstrap_servers)) as client:
         topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
         client.check(client.request(CreateTopicsRequest(topics=[topic])).topics[0].error_code, "creating t")
@@ -207,7 +207,7 @@ def test_brokers_of_then_are_spoken_to(release: str) -> None:
         assert client.coordinator("group", "g") == 1
 
 
-def test_a_session_that_is_over_is_begun_anew() -> None:
+def test_an_expired_session_is_authenticated_again() -> None:
     """The broker lets the client in for one millisecond at a time (KIP-368)."""
     greeted = []
 

@@ -45,7 +45,7 @@ def test_librdkafkas_name_of_the_timeout_counts_where_javas_is_not_given() -> No
         ("request.timeout.ms", "0", "request.timeout.ms must be from 1 to 2147483647, not 0"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(name: str, value: str, message: str) -> None:
+def test_an_invalid_setting_is_refused_by_name(name: str, value: str, message: str) -> None:
     with pytest.raises(SettingError, match=f"^{message}"):
         ClientSettings({**SERVER, name: value})
 

@@ -81,7 +81,7 @@ def test_what_is_no_login_module_is_refused(text: str, message: str) -> None:
         ),
     ],
 )
-def test_credentials_that_cannot_be_are_refused(settings: dict[str, str], message: str) -> None:
+def test_invalid_credentials_are_refused(settings: dict[str, str], message: str) -> None:
     with pytest.raises(SettingError, match=message):
         credentials_of(dict(settings), wanted=True)
 
@@ -118,7 +118,7 @@ def connect(script: Script, settings: dict[str, str]) -> None:
             assert client.leader(("t", 0)).node_id == 1
 
 
-def test_a_user_comes_in_by_either_way_to_say_it() -> None:
+def test_a_user_is_accepted_by_either_setting() -> None:
     script = authenticating("PLAIN", "\0alice\0secret")
     connect(
         script, {"sasl.mechanism": "PLAIN", "sasl.jaas.config": f"{PLAIN} required username=alice password=secret;"}
@@ -133,13 +133,13 @@ def test_a_wrong_password_fails_at_once_and_is_not_repeated() -> None:
     assert "wr0ng" not in str(failure.value) and "\n" not in str(failure.value)
 
 
-def test_a_mechanism_that_the_broker_does_not_have() -> None:
+def test_a_mechanism_that_the_broker_does_not_support_is_refused() -> None:
     settings = {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "secret"}
     with pytest.raises(ClientError, match="Metadata: PLAIN is not enabled at the broker, but SCRAM-SHA-256"):
         connect(authenticating("SCRAM-SHA-256", ""), settings)
 
 
-def test_a_token_comes_in() -> None:
+def test_a_token_is_accepted() -> None:
     jaas = f'{BEARER} required unsecuredLoginStringClaim_sub="alice" unsecuredLoginExtension_traceId="7";'
     header = "eyJhbGciOiAibm9uZSJ9"  # {"alg": "none"}
     connect(
@@ -148,13 +148,13 @@ def test_a_token_comes_in() -> None:
     )
 
 
-def test_no_token_is_said_in_one_line() -> None:
+def test_a_missing_token_is_reported_in_one_line() -> None:
     settings = {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token.endpoint.url": "file:///nowhere/token"}
     with pytest.raises(ClientError, match=r"Metadata: no token: .*No such file"):
         connect(authenticating("OAUTHBEARER", ""), settings)
 
 
-def test_librdkafkas_unsecured_token_comes_in() -> None:
+def test_librdkafkas_unsecured_token_is_accepted() -> None:
     settings = {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.config": "principal=alice extension_a=b"}
     header = "eyJhbGciOiAibm9uZSJ9"
     connect(

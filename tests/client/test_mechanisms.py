@@ -77,7 +77,7 @@ def test_a_name_is_escaped_and_each_nonce_is_another() -> None:
         (b"\xff\xfe", "is not UTF-8"),
     ],
 )
-def test_a_challenge_that_cannot_be_is_refused(challenge: str | bytes, message: str) -> None:
+def test_an_invalid_challenge_is_refused(challenge: str | bytes, message: str) -> None:
     with pytest.raises(AuthenticationFailed, match=message):
         says(begun(), challenge)
 
@@ -106,19 +106,19 @@ def test_a_hostile_count_of_iterations_costs_nothing(monkeypatch: pytest.MonkeyP
         says(begun(), SERVER_FIRST.replace("4096", "999999999"))
 
 
-def test_plain_says_name_and_password() -> None:
+def test_plain_sends_name_and_password() -> None:
     exchange = plain("alice", "söcret")
     assert next(exchange) == "\0alice\0söcret".encode()
     assert says(exchange, "") is None
 
 
-def test_a_token_is_given_with_extensions() -> None:
+def test_a_token_is_sent_with_extensions() -> None:
     exchange = oauthbearer("a.b.", {"traceId": "7"})
     assert next(exchange) == b"n,,\x01auth=Bearer a.b.\x01traceId=7\x01\x01"
     assert says(exchange, "") is None
 
 
-def test_a_token_that_is_refused_is_not_said() -> None:
+def test_a_refused_token_is_not_in_the_error() -> None:
     exchange = oauthbearer("a.b.", {})
     next(exchange)
     assert says(exchange, '{"status":"invalid_token"}') == b"\x01"

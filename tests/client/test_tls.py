@@ -79,7 +79,7 @@ def test_a_broker_is_trusted(settings: dict[str, str]) -> None:
     ],
     ids=["one file", "librdkafka's", "texts"],
 )
-def test_a_client_says_who_it_is(settings: dict[str, str]) -> None:
+def test_a_client_sends_its_certificate(settings: dict[str, str]) -> None:
     connect({**TRUST, **settings, "ssl.key.password": "secret"}, server(client_wanted=True))
 
 
@@ -95,7 +95,7 @@ def test_the_host_has_to_be_that_of_the_certificate() -> None:
         connect({**TRUST, "ssl.endpoint.identification.algorithm": none}, server("stranger"))
 
 
-def test_a_broker_without_tls_is_told() -> None:
+def test_a_broker_without_tls_is_reported() -> None:
     impatient = {**LIMITS, **TRUST, "request.timeout.ms": "200", "default.api.timeout.ms": "400"}
     with (
         scripted(Script()) as nodes,
@@ -123,10 +123,10 @@ def test_a_broker_without_tls_is_told() -> None:
             r"ssl\.keystore\.location: the certificate or the key cannot be used",
         ),
         ({"ssl.keystore.location": CLIENT}, r"ssl\.keystore\.location: the certificate or the key cannot be used"),
-        ({**TRUST, "ssl.truststore.type": "JKS"}, r"ssl\.truststore\.type is JKS, but what is given is in PEM"),
+        ({**TRUST, "ssl.truststore.type": "JKS"}, r"ssl\.truststore\.type is JKS, but the data is PEM"),
         (
             {"ssl.truststore.location": str(HERE / "trusted.jks"), "ssl.truststore.type": "PEM"},
-            r"ssl\.truststore\.type is PEM, but what is given is not in PEM",
+            r"ssl\.truststore\.type is PEM, but the data is not PEM",
         ),
         ({**TRUST, "ssl.truststore.type": "BKS"}, r"ssl\.truststore\.type must be one of PEM, JKS, PKCS12"),
         ({**TRUST, "ssl.truststore.password": "x"}, r"ssl\.truststore\.password cannot be given for PEM"),
@@ -158,7 +158,7 @@ def test_a_broker_without_tls_is_told() -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_refused(settings: dict[str, str], message: str) -> None:
+def test_invalid_settings_are_refused(settings: dict[str, str], message: str) -> None:
     with pytest.raises(SettingError, match=message):
         tls_context(dict(settings), True, read_store)
 

@@ -77,7 +77,7 @@ def test_a_token_without_a_life_is_asked_for_each_time(endpoint: str) -> None:
     assert tokens.extensions() == {"a": "1", "b": "2"}
 
 
-def test_an_endpoint_that_refuses_is_told(endpoint: str) -> None:
+def test_an_endpoint_that_refuses_is_reported(endpoint: str) -> None:
     with pytest.raises(TokenError, match=f"no token from {endpoint}: HTTPError: HTTP Error 401"):
         token_provider({"clientId": "me", "clientSecret": "wrong"}, {URL: endpoint}).token()
 
@@ -94,7 +94,7 @@ def test_of_an_endless_answer_a_part_is_read(endpoint: str) -> None:
         token_provider({"clientId": "me", "clientSecret": "s"}, {URL: endpoint}).token()
 
 
-def test_a_token_in_a_file_is_read_anew(tmp_path: Path) -> None:
+def test_a_token_in_a_file_is_read_each_time(tmp_path: Path) -> None:
     file = tmp_path / "a token"
     tokens = token_provider({}, {URL: file.as_uri()})
     for content in ("one\n", "two"):
@@ -130,6 +130,6 @@ def test_an_unsecured_token_has_the_claims_that_it_was_given() -> None:
         ({}, {}, f"^{URL} is missing: OAUTHBEARER needs it"),
     ],
 )
-def test_what_cannot_be_is_refused(module: dict[str, str], settings: dict[str, str], message: str) -> None:
+def test_invalid_settings_are_refused(module: dict[str, str], settings: dict[str, str], message: str) -> None:
     with pytest.raises(SettingError, match=message):
         token_provider(module, settings)

@@ -95,15 +95,15 @@ def test_limits_of_a_stream() -> None:
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"subscribe": " , "}, "subscribe: it names no topic"),
+        ({"subscribe": " , "}, "subscribe: it has no topic"),
         ({"assign": '{"a": [0]}'}, "subscribe and assign cannot both be given"),
         ({"kafka.bootstrap.servers": "h:1"}, "path and kafka.bootstrap.servers cannot both be given"),
         ({"path": " "}, "path: it is empty"),
         ({"kafka.security.protocol": "SSL"}, "kafka.security.protocol: only with kafka.bootstrap.servers"),
         ({"subscribes": "a"}, "unknown option subscribes; there are path, "),
         ({"maxOffsetsPerTrigger": "5"}, "maxOffsetsPerTrigger: not an option of a batch query of records"),
-        ({"kafka.group.id": "g"}, "kafka.group.id cannot be given: no consumer group is used"),
-        ({"kafka.auto.offset.reset": "earliest"}, "kafka.auto.offset.reset cannot be given: use startingOffsets"),
+        ({"kafka.group.id": "g"}, "kafka.group.id cannot be set: no consumer group is used"),
+        ({"kafka.auto.offset.reset": "earliest"}, "kafka.auto.offset.reset cannot be set: use startingOffsets"),
         ({"startingOffsets": "latest"}, "startingOffsets: it cannot be latest in a batch query"),
         ({"endingOffsets": "earliest"}, "endingOffsets: it cannot be earliest in a batch query"),
         ({"startingOffsets": '{"a":{"0":-1}}'}, "startingOffsets: a-0 cannot be latest (-1) in a batch query"),

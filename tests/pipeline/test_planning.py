@@ -95,8 +95,8 @@ def test_a_start_after_the_end_is_refused() -> None:
     [
         ({"startingOffsets": each(30)}, "orders-0: offsets 30 to 39 are gone", [(40, 60)]),
         ({"startingOffsets": each(10), "endingOffsets": each(20)}, "orders-0: offsets 10 to 39 are gone", []),
-        ({"endingOffsets": each(61)}, "orders-0 ends at offset 60 now, and was to be read up to 61", [(40, 60)]),
-        ({"startingOffsets": each(61)}, "orders-0 ends at offset 60 now, and was to be read up to 61", []),
+        ({"endingOffsets": each(61)}, "orders-0 ends at offset 60 now, but was to be read up to 61", [(40, 60)]),
+        ({"startingOffsets": each(61)}, "orders-0 ends at offset 60 now, but was to be read up to 61", []),
     ],
 )
 def test_offsets_that_are_gone_fail_the_query_unless_they_may_be(

@@ -101,7 +101,7 @@ def test_a_version_that_is_not_declared_is_an_error_of_the_caller(version: int) 
     assert not isinstance(caught.value, MalformedMessage)
 
 
-def test_bytes_that_lie_elsewhere_cannot_be_encoded_to_bytes() -> None:
+def test_a_region_cannot_be_encoded_to_bytes() -> None:
     message = Answer(parts=[Answer.Part(records=Elsewhere(5))])
     with pytest.raises(TypeError, match="encode_into"):
         message.encode(0)

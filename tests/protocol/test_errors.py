@@ -14,7 +14,7 @@ def test_a_message_that_echoes_a_long_name_is_cut_to_what_can_be_read() -> None:
     assert str(error) == f"INVALID_TOPIC_EXCEPTION: {error.message}"
 
 
-def test_a_message_of_usual_length_is_told_whole() -> None:
+def test_a_message_of_usual_length_is_not_shortened() -> None:
     assert KafkaError(ErrorCode.INVALID_CONFIG, 600 * "x").message == 600 * "x"
 
 

@@ -43,7 +43,7 @@ def test_what_a_terminal_would_act_on_is_written_out(text: str, shown: str) -> N
         ([1000 * "x"] * 10_000, ", ".join(3 * [cut(1000 * "x", 300)]) + " and 9997 more"),
     ],
 )
-def test_of_many_names_a_few_are_told(names: list[str], told: str) -> None:
+def test_of_many_names_a_few_are_shown(names: list[str], told: str) -> None:
     assert few(names) == told
 
 

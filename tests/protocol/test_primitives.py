@@ -43,7 +43,7 @@ def test_varints_are_spelled_as_in_protocol_buffers(value: int, spelling: str) -
 
 
 @given(st.integers(0, 2**35 - 1), st.binary(max_size=3), st.binary(max_size=3))
-def test_a_varint_is_read_where_it_stands(value: int, before: bytes, after: bytes) -> None:
+def test_a_varint_is_read_at_its_position(value: int, before: bytes, after: bytes) -> None:
     spelled = varint(value)
     assert read_varint(before + spelled + after, len(before)) == (value, len(before) + len(spelled))
 

@@ -34,7 +34,7 @@ def test_steps_read_and_write_the_same_as_one_go(kind: type[Message]) -> None:
         assert read == kind.decode(whole, version)
 
 
-def test_so_many_items_are_read_and_written_in_a_step_and_long_arrays_are_told() -> None:
+def test_steps_have_a_number_of_items_and_long_arrays_are_returned() -> None:
     request = DescribeGroupsRequest(groups=["g"] * (3 * READ_ITEMS + 1))
     data = memoryview(request.encode(6))
     assert counted(DescribeGroupsRequest.decode_in_steps(data, 6, 0, PLENTY)) == 3

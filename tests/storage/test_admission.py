@@ -267,7 +267,7 @@ def test_uncompressed_records_keep_their_offset_deltas(log: Log, deltas: list[in
     [(Compression.NONE, "gzip"), (Compression.GZIP, "zstd"), (Compression.LZ4, "uncompressed")],
 )
 @pytest.mark.parametrize("deltas", DELTAS)
-def test_what_is_compressed_anew_is_numbered_anew(
+def test_recompressed_records_get_new_offset_deltas(
     log: Log, deltas: list[int], compression: Compression, kind: str
 ) -> None:
     producer = {"producer_id": 7, "producer_epoch": 2, "base_sequence": 3, "transactional": True}

@@ -147,7 +147,7 @@ def test_what_a_failed_sync_was_for_is_not_brought_there_by_the_next() -> None:
 
 
 @pytest.mark.parametrize("operation", ["read", "write", "truncate", "sync", "open", "create", "rename", "remove"])
-def test_operations_fail_as_they_are_told_to(operation: str) -> None:
+def test_operations_fail_as_configured(operation: str) -> None:
     disk = disk_of()
     write(disk, "/data/log/a", b"0123")
     file = disk.open("/data/log/a")

@@ -107,7 +107,7 @@ def test_a_file_is_closed_once_by_close_or_with_its_last_reference(
     assert len(closed) == 2
 
 
-def test_a_removed_file_can_be_read_by_who_has_it_open(disk: Disk, tmp_path: Path) -> None:
+def test_an_open_file_can_be_read_after_its_removal(disk: Disk, tmp_path: Path) -> None:
     file = disk.open(f"{tmp_path}/a", create=True)
     file.write(0, b"still here")
     disk.remove(f"{tmp_path}/a")
@@ -150,7 +150,7 @@ def test_a_file_too_large_for_memory_is_not_read_whole(
     assert raised.value.errno == errno.EFBIG
 
 
-def test_removing_what_is_not_there_is_well(disk: Disk, tmp_path: Path) -> None:
+def test_removing_a_missing_file_does_nothing(disk: Disk, tmp_path: Path) -> None:
     disk.remove(f"{tmp_path}/a")
     disk.remove_tree(f"{tmp_path}/a")
 
@@ -163,7 +163,7 @@ def test_a_directory_is_made_with_those_above_it_and_removed_with_all_in_it(disk
     assert disk.names(str(tmp_path)) == []
 
 
-def test_a_lock_is_had_by_one_at_a_time_within_a_process(disk: Disk, tmp_path: Path) -> None:
+def test_a_lock_excludes_others_in_the_same_process(disk: Disk, tmp_path: Path) -> None:
     held = disk.lock(f"{tmp_path}/.lock")
     assert held is not None
     assert disk.lock(f"{tmp_path}/.lock") is None
@@ -175,7 +175,7 @@ def try_lock(path: str) -> bool:
     return Disk().lock(path) is not None
 
 
-def test_a_lock_is_had_by_one_at_a_time_among_processes(disk: Disk, tmp_path: Path) -> None:
+def test_a_lock_excludes_other_processes(disk: Disk, tmp_path: Path) -> None:
     held = disk.lock(f"{tmp_path}/.lock")
     assert held is not None
     with multiprocessing.get_context("spawn").Pool(1) as pool:

@@ -100,7 +100,7 @@ def log(tmp_path: Path, disk: NotingDisk, aside: Aside) -> Log:
     return opened(tmp_path / "orders-0", disk, aside)
 
 
-def test_a_waiter_is_told_once_what_was_there_when_it_asked_is_synced(
+def test_a_waiter_is_called_once_all_that_was_there_at_its_request_is_synced(
     log: Log, aside: Aside, waiters: Waiters, disk: NotingDisk
 ) -> None:
     append(log, batch(2))
@@ -113,7 +113,7 @@ def test_a_waiter_is_told_once_what_was_there_when_it_asked_is_synced(
     assert log.recovery_point == 2
 
 
-def test_those_who_ask_during_a_flush_share_the_next_one(log: Log, aside: Aside, waiters: Waiters) -> None:
+def test_requests_during_a_flush_share_the_next_one(log: Log, aside: Aside, waiters: Waiters) -> None:
     for name in "abcd":
         append(log, batch(2))
         log.flush_soon(waiters[name])
@@ -126,7 +126,7 @@ def test_those_who_ask_during_a_flush_share_the_next_one(log: Log, aside: Aside,
     assert (log.recovery_point, len(aside.jobs)) == (8, 0)
 
 
-def test_a_waiter_that_fails_is_told_of_in_the_log_and_the_others_are_told_all_the_same(
+def test_a_waiter_that_fails_is_logged_and_the_others_are_called(
     log: Log, aside: Aside, waiters: Waiters, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(failure: KafkaError | None) -> None:
@@ -140,7 +140,7 @@ def test_a_waiter_that_fails_is_told_of_in_the_log_and_the_others_are_told_all_t
     assert "ZeroDivisionError: a mistake of mine" in caplog.text
 
 
-def test_the_next_flush_has_begun_before_the_waiters_of_the_last_one_are_told(
+def test_the_next_flush_begins_before_the_waiters_of_the_last_one_are_called(
     log: Log, aside: Aside, waiters: Waiters
 ) -> None:
     begun: list[int] = []
@@ -244,7 +244,7 @@ def test_a_directory_that_cannot_be_opened_to_be_synced_is_no_failed_sync(
     assert log.recovery_point == 2
 
 
-def test_a_sync_that_fails_takes_the_log_offline_and_all_who_wait_are_told(
+def test_a_failed_sync_takes_the_log_offline_and_fails_all_waiters(
     log: Log, aside: Aside, disk: NotingDisk, waiters: Waiters
 ) -> None:
     append(log, batch(2))
@@ -263,7 +263,7 @@ def test_a_sync_that_fails_takes_the_log_offline_and_all_who_wait_are_told(
     assert disk.synced == ["leader-epoch-checkpoint"]
 
 
-def test_what_is_let_go_during_a_flush_is_nobodys_failure(
+def test_closing_a_log_during_a_flush_fails_no_waiter(
     log: Log, aside: Aside, disk: NotingDisk, waiters: Waiters
 ) -> None:
     append(log, batch(2))
@@ -379,13 +379,13 @@ def test_what_a_crash_left_is_synced_by_the_next_stop(tmp_path: Path, disk: Noti
     assert "00000000000000000000.index" in disk.synced
 
 
-def test_an_attempt_tells_what_went_wrong() -> None:
+def test_an_attempt_returns_the_error() -> None:
     assert attempt(lambda: None) is None
     error = attempt(lambda: os.stat("/nowhere/at/all"))  # type: ignore[arg-type, return-value]
     assert isinstance(error, FileNotFoundError)
 
 
-def test_what_is_asked_of_a_flusher_that_has_a_successor_is_done_by_that_one(
+def test_requests_to_a_flusher_with_a_successor_go_to_that_one(
     tmp_path: Path, disk: NotingDisk, aside: Aside, waiters: Waiters
 ) -> None:
     old, new = opened(tmp_path / "old", disk, aside), opened(tmp_path / "new", disk, aside)

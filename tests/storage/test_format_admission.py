@@ -100,7 +100,7 @@ def test_headers_are_lost_in_older_formats(log: Log) -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("target", [0, 1])
-def test_offset_deltas_that_do_not_count_up_are_assigned_anew(log: Log, target: int, codec: int) -> None:
+def test_offset_deltas_that_do_not_count_up_are_assigned_again(log: Log, target: int, codec: int) -> None:
     sent = [record._replace(offset=offset) for record, offset in zip(RECORDS, (5, 5, 2), strict=False)]
     data = build_batch(sent, keep_offsets=True, compression=codec)
     stored = append(log, data, message_format_version=target)
@@ -116,7 +116,7 @@ def test_a_wrapper_whose_offsets_count_from_0_is_not_compressed_again(log: Log) 
 
 
 @pytest.mark.parametrize("offsets", [[0, 0, 0], [0, 2, 4], [3, 4, 5], [2, 1, 0]])
-def test_other_offsets_in_a_wrapper_are_assigned_anew(log: Log, offsets: list[int]) -> None:
+def test_other_offsets_in_a_wrapper_are_assigned_again(log: Log, offsets: list[int]) -> None:
     inner = b"".join(encode_message(1, offset, NOW_MS, 0, b"%d" % at, b"") for at, offset in enumerate(offsets))
     data = encode_message(1, max(offsets), NOW_MS, Compression.GZIP, None, gzip.compress(inner))
     stored = append(log, data, message_format_version=1)
@@ -253,7 +253,7 @@ WRAPPED = build_message_set(RECORDS, 1, compression=Compression.GZIP)
     ids=["nothing", "cut", "damaged", "two formats", "two wrappers", "more behind", "more before", "nested", "zstd"],
 )
 @pytest.mark.parametrize("target", MAGICS)
-def test_sets_that_cannot_be_are_refused(log: Log, data: bytes, code: ErrorCode, target: int) -> None:
+def test_invalid_sets_are_refused(log: Log, data: bytes, code: ErrorCode, target: int) -> None:
     assert refused(log, data, message_format_version=target).code == code
 
 

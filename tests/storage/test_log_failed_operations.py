@@ -105,7 +105,7 @@ def test_a_roll_that_fails_leaves_the_log_as_it_was(tmp_path: Path, suffix: str)
     assert len(read_values(open_at(tmp_path))) == 12
 
 
-def test_an_epoch_that_cannot_be_written_down_costs_no_append(tmp_path: Path) -> None:
+def test_an_epoch_that_cannot_be_written_fails_no_append(tmp_path: Path) -> None:
     log, disk = failing_log(tmp_path)
     disk.failing, disk.suffix = {"create"}, "leader-epoch-checkpoint.tmp"
     append(log, batch(1), leader_epoch=9)

@@ -68,7 +68,7 @@ def test_a_log_is_stable_up_to_its_oldest_open_transaction(log: Log) -> None:
     assert log.last_stable_offset == log.high_watermark == 10
 
 
-def test_only_aborted_transactions_are_told_to_readers(log: Log) -> None:
+def test_only_aborted_transactions_are_listed_for_readers(log: Log) -> None:
     first, second = Writer(log, 7), Writer(log, 8)
     first.write()
     second.write()
@@ -105,7 +105,7 @@ def test_a_marker_without_a_transaction_aborts_nothing(log: Log) -> None:
     assert not list(Path(log.directory).glob("*.txnindex"))
 
 
-def test_an_aborted_transaction_stands_in_the_index_of_the_segment_with_its_marker(tmp_path: Path) -> None:
+def test_an_aborted_transaction_is_in_the_index_of_the_segment_with_its_marker(tmp_path: Path) -> None:
     log = open_at(tmp_path)
     writer = Writer(log)
     writer.write()
@@ -250,7 +250,7 @@ def three_segments(directory: Path) -> list[AbortedTransaction]:
 
 @pytest.mark.parametrize("segment", [0, 1, 2])
 @pytest.mark.parametrize("left", [None, b"", bytes(34), b"\0" * 20, "wrong"])
-def test_a_transaction_index_that_is_not_as_it_was_is_made_anew(
+def test_a_changed_transaction_index_is_rebuilt(
     tmp_path: Path, segment: int, left: bytes | str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     known = three_segments(tmp_path)
@@ -268,7 +268,7 @@ def test_a_transaction_index_that_is_not_as_it_was_is_made_anew(
     assert [record.getMessage().split(": ")[0] for record in caplog.records] == [f"{file} is rebuilt from the log"]
 
 
-def test_a_transaction_index_before_the_recovery_point_is_made_anew_after_a_crash(tmp_path: Path) -> None:
+def test_a_transaction_index_before_the_recovery_point_is_rebuilt_after_a_crash(tmp_path: Path) -> None:
     known = three_segments(tmp_path)
     sorted(tmp_path.glob("*.txnindex"))[0].unlink()
     assert aborted(open_at(tmp_path, clean=False, recovery_point=known[2].last_offset)) == known

@@ -71,7 +71,7 @@ def test_a_segment_that_is_gone_is_an_error_for_its_offsets(tmp_path: Path) -> N
     ]
 
 
-def test_a_gap_that_compaction_left_is_none(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_gap_that_compaction_left_is_no_damage(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     log = open_at(tmp_path, COMPACT)
     append(log, batch(2, timestamp=NOW_MS))
     log.roll()
@@ -124,7 +124,7 @@ def test_a_recovery_says_that_leader_epochs_fall(tmp_path: Path, caplog: pytest.
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_log_that_ends_before_what_was_synced_is_told_of(
+def test_a_log_that_ends_before_synced_offsets_is_reported(
     tmp_path: Path, clean: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = open_at(tmp_path)

@@ -83,7 +83,7 @@ def test_only_files_with_exactly_the_suffix_are_listed() -> None:
 
 
 @pytest.mark.parametrize("topic", ["orders", "a-1", "a.b-future"])
-def test_the_copy_of_a_log_names_its_log_and_is_none_itself(topic: str) -> None:
+def test_the_copy_of_a_log_names_its_log_and_is_not_taken_for_one(topic: str) -> None:
     name = future_log_name(topic, 12, UNIQUE)
     assert name == f"{topic}-12.{UNIQUE}-future"
     assert topic_partition_of_future(name) == (topic, 12)

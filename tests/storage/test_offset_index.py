@@ -70,7 +70,7 @@ def test_only_what_is_new_is_written(tmp_path: Path) -> None:
     assert index.entries() == ENTRIES
 
 
-def test_an_index_made_anew_replaces_a_longer_one(tmp_path: Path) -> None:
+def test_a_rebuilt_index_replaces_a_longer_one(tmp_path: Path) -> None:
     index_of(tmp_path, ENTRIES).write_out()
     index_of(tmp_path, ENTRIES[:1]).write_out()
     assert reopened(tmp_path).count == 1

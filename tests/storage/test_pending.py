@@ -99,7 +99,7 @@ def test_the_batch_that_was_given_may_change_once_it_is_pending(log: Log) -> Non
     assert values(log) == [b"first0", b"kept0"]
 
 
-def test_whoever_waits_for_a_batch_is_told_by_its_own_pending_object(log: Log, disk: FailingDisk) -> None:
+def test_waiters_for_a_batch_see_the_outcome_in_its_pending_object(log: Log, disk: FailingDisk) -> None:
     assert log.unwritten is None
     append_soon(log, batch())
     written = log.unwritten

@@ -65,7 +65,7 @@ def test_a_crash_leaves_zeros_that_are_cut_quietly(
     assert log.log_end_offset == batches + 1
 
 
-def test_what_is_torn_is_told_loudly_all_the_same(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_torn_batch_is_still_logged_as_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     filled(tmp_path / "log", 3)
     shutil.copytree(tmp_path / "log", tmp_path / "crashed")
     with (tmp_path / "crashed" / FIRST).open("r+b") as file:
@@ -76,7 +76,7 @@ def test_what_is_torn_is_told_loudly_all_the_same(tmp_path: Path, caplog: pytest
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
-def test_zeros_that_nobody_asked_for_are_told_loudly(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_unexpected_zeros_are_logged_as_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     filled(tmp_path / "log", 3)
     shutil.copytree(tmp_path / "log", tmp_path / "crashed")
     open_at(tmp_path / "crashed", SETTINGS._replace(preallocate=False), clean=False)

@@ -67,7 +67,7 @@ def test_an_interval_of_zero_gives_an_entry_for_each_batch_but_the_first(tmp_pat
     assert segment.indexes.offsets.count == 4
 
 
-def test_a_reopened_segment_knows_what_it_knew(tmp_path: Path) -> None:
+def test_a_reopened_segment_has_the_same_state(tmp_path: Path) -> None:
     segment = created(tmp_path)
     fill(segment)
     segment.finish()
@@ -104,7 +104,7 @@ def test_entries_after_reopening_are_where_they_would_have_been(tmp_path: Path) 
     ],
     ids=["missing", "empty", "bad size", "zeros behind", "negative", "out of order", "zeros"],
 )
-def test_bad_indexes_are_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, damage) -> None:  # type: ignore[no-untyped-def]
+def test_damaged_indexes_are_rebuilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, damage) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr("minibroker.storage.segment_indexes.LARGE_BATCH_BYTES", 200)
     segment = created(tmp_path)
     fill(segment)
@@ -145,7 +145,7 @@ def test_indexes_of_one_entry_need_no_sync_and_those_of_several_do(tmp_path: Pat
 
 
 @pytest.mark.parametrize("damage", [lambda data: b"", lambda data: bytes(len(data))], ids=["empty", "zeros"])
-def test_an_index_of_one_entry_that_a_power_cut_took_is_made_anew(tmp_path: Path, damage) -> None:  # type: ignore[no-untyped-def]
+def test_an_index_of_one_entry_is_rebuilt_after_a_power_cut(tmp_path: Path, damage) -> None:  # type: ignore[no-untyped-def]
     segment = created(tmp_path)
     fill(segment, 1)
     segment.finish()
@@ -175,7 +175,7 @@ def test_an_index_that_was_cut_is_synced_or_its_entries_might_come_back(tmp_path
     assert names_to_sync(segment) == [".log", ".index", ".timeindex"]
 
 
-def test_an_index_that_is_made_anew_over_an_old_file_is_synced(tmp_path: Path) -> None:
+def test_an_index_that_is_rebuilt_over_an_old_file_is_synced(tmp_path: Path) -> None:
     segment = created(tmp_path)
     fill(segment, 1)
     segment.finish()
@@ -186,7 +186,7 @@ def test_an_index_that_is_made_anew_over_an_old_file_is_synced(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("offset", [0, 99, 103, 100 + (1 << 31), 1 << 60])
-def test_indexes_are_not_made_of_batches_whose_offsets_cannot_be(tmp_path: Path, offset: int) -> None:
+def test_indexes_are_not_rebuilt_from_batches_with_impossible_offsets(tmp_path: Path, offset: int) -> None:
     segment = created(tmp_path)
     fill(segment)
     segment.file.write(2 * len(batch(2)), offset.to_bytes(8, "big"))
@@ -195,7 +195,7 @@ def test_indexes_are_not_made_of_batches_whose_offsets_cannot_be(tmp_path: Path,
         again.load()
 
 
-def test_an_index_that_goes_beyond_the_log_is_made_anew(tmp_path: Path) -> None:
+def test_an_index_that_goes_beyond_the_log_is_rebuilt(tmp_path: Path) -> None:
     segment = created(tmp_path)
     fill(segment)
     segment.finish()
@@ -206,7 +206,7 @@ def test_an_index_that_goes_beyond_the_log_is_made_anew(tmp_path: Path) -> None:
     assert again.indexes.offsets.entries() == segment.indexes.offsets.entries()
 
 
-def test_indexes_that_were_made_anew_are_written_at_the_end(tmp_path: Path) -> None:
+def test_rebuilt_indexes_are_written_at_the_end(tmp_path: Path) -> None:
     segment = created(tmp_path)
     fill(segment)
     segment.finish()
@@ -218,7 +218,7 @@ def test_indexes_that_were_made_anew_are_written_at_the_end(tmp_path: Path) -> N
     assert (Path(segment.path + ".index").read_bytes(), Path(segment.path + ".timeindex").read_bytes()) == before
 
 
-def test_a_segment_that_nobody_looked_at_is_left_alone(tmp_path: Path) -> None:
+def test_a_segment_that_was_not_loaded_is_not_changed(tmp_path: Path) -> None:
     segment = created(tmp_path)
     fill(segment)
     segment.finish()

@@ -80,7 +80,7 @@ def test_a_seed_gives_the_same_history_each_time() -> None:
     assert first.promises.batches == second.promises.batches
 
 
-def test_a_broken_promise_is_told_with_the_seed_that_shows_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_promise_is_reported_with_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(self: Simulation) -> None:
         raise AssertionError("a hole")
 

@@ -27,6 +27,7 @@ type login struct {
 	Action, Bootstrap, Mechanism, User, Password, Token, Authority, Certificate, Topic string
 	Records                                                                            int
 	Seconds                                                                            float64
+	TokenAuth                                                                          bool
 }
 
 // secured does the cases that stdin gives, a line of JSON each, and answers each with one; ../secured.py has the rules.
@@ -164,7 +165,7 @@ func (asked login) tls() (*tls.Config, error) {
 }
 
 func (asked login) sasl() sasl.Mechanism {
-	secret := scram.Auth{User: asked.User, Pass: asked.Password}
+	secret := scram.Auth{User: asked.User, Pass: asked.Password, IsToken: asked.TokenAuth}
 	switch asked.Mechanism {
 	case "PLAIN":
 		return plain.Auth{User: asked.User, Pass: asked.Password}.AsMechanism()

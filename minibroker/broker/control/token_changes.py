@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from minibroker.broker.metadata.features import METADATA_VERSION
+from minibroker.broker.metadata.features import LOWEST_METADATA_VERSION, METADATA_VERSION
 from minibroker.broker.security.delegation import is_expired
 from minibroker.broker.security.principals import USER, Principal
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -85,7 +85,7 @@ def _check_enabled(cluster: Cluster) -> None:
     """Raise KafkaError(DELEGATION_TOKEN_AUTH_DISABLED) without a secret key, (UNSUPPORTED_VERSION) for old metadata."""
     if not cluster.image.tokens.are_enabled:
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
-    if cluster.image.features[METADATA_VERSION] < FIRST_LEVEL:
+    if cluster.image.features.get(METADATA_VERSION, LOWEST_METADATA_VERSION) < FIRST_LEVEL:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
 
 

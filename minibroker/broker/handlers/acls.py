@@ -73,11 +73,11 @@ def create_acls(context: RequestContext, request: CreateAclsRequest) -> Steps[Cr
         )
         yield
     change = _create(context, request.creations)
-    return CreateAclsResponse(results=(yield from _made(context, change, Created, len(request.creations))))
+    return CreateAclsResponse(results=(yield from _exclusively(context, change, Created, len(request.creations))))
 
 
-def _made(context: RequestContext, change: Results[Result], shape: type[Result], asked: int) -> Results[Result]:
-    """Run a change of ACLs after those that have begun before it. Return its results, or one refusal for each.
+def _exclusively(context: RequestContext, change: Results[Result], shape: type[Result], asked: int) -> Results[Result]:
+    """Run a change of ACLs after those that have begun before it; if it is refused, return this many refusals.
 
     Requests in between see a part of the change. So rules that deny are added first and removed last: what the whole
     change denies is never allowed in between.
@@ -133,7 +133,7 @@ def _create(context: RequestContext, creations: list[CreateAclsRequest.AclCreati
 def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> Steps[DeleteAclsResponse]:
     wanted = yield from each(_filter, request.filters)
     change = _delete(context, wanted)
-    return DeleteAclsResponse(filter_results=(yield from _made(context, change, Deleted, len(wanted))))
+    return DeleteAclsResponse(filter_results=(yield from _exclusively(context, change, Deleted, len(wanted))))
 
 
 def _delete(context: RequestContext, wanted: list[AclFilter]) -> Steps[list[Deleted]]:

@@ -228,7 +228,7 @@ def _client_metrics_change(context: RequestContext, name: str, changes: Iterable
     current = context.cluster.image.configs.get((ResourceType.CLIENT_METRICS, name), {})
     texts = validate_client_metrics(outcome(CLIENT_METRICS_SETTINGS, current, changes))
     if MATCH in texts:
-        from minibroker.broker.client_telemetry import compiled_patterns  # which hardly any broker needs
+        from minibroker.broker.client_telemetry import compiled_patterns  # imported late: few brokers need it
 
         compiled_patterns(texts[MATCH])
     return differences(current, texts)

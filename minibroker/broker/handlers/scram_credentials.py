@@ -39,7 +39,7 @@ def describe_user_scram_credentials(
 ) -> Steps[DescribeUserScramCredentialsResponse]:
     if not context.allows(DESCRIBE_CLUSTER, is_needed=True):
         denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        # As in Kafka, a result for each user that is named, but without its name.
+        # As in Kafka, there is a result for each user, but without the user's name.
         refused = [Described(error_code=denied, error_message=None) for _ in request.users or ()]
         return DescribeUserScramCredentialsResponse(error_code=denied, error_message=None, results=refused)
     known = context.cluster.image.scram_credentials

@@ -1,9 +1,10 @@
-"""GetTelemetrySubscriptions and PushTelemetry: clients learn which metrics to send, and send them (KIP-714).
+"""GetTelemetrySubscriptions and PushTelemetry: clients get the list of metrics to send, and send them (KIP-714).
 
-Behaviour: both are announced only with client.telemetry.enable, as Kafka announces them only if a plugin takes the
-metrics; who asks all the same is answered. A client that asks or pushes before its interval is over gets
-THROTTLING_QUOTA_EXCEEDED, unless it pushes for the last time (terminating), or an error has told it to ask again.
-Metrics that are no OTLP, or decompress to more than telemetry.max.bytes, are an INVALID_RECORD.
+Behaviour: ApiVersions lists both only with client.telemetry.enable; Kafka lists them only with a metrics plugin.
+Without it they are answered all the same. A client that sends a request before its interval is over gets
+THROTTLING_QUOTA_EXCEEDED, unless it is the last push (terminating), or follows an error that asks for a new
+subscription. Metrics that are not OTLP, or decompress to more than telemetry.max.bytes, are refused with
+INVALID_RECORD.
 
 Versions: there is only 0.
 """
@@ -60,7 +61,7 @@ def push_telemetry(context: RequestContext, request: PushTelemetryRequest) -> St
 
 
 def _check(context: RequestContext, instance: ClientInstance, request: PushTelemetryRequest) -> None:
-    """Raise KafkaError for a push that is not to be taken, in Kafka's order."""
+    """Raise KafkaError if a push must be refused. The order of the checks is Kafka's."""
     was_terminating, instance.terminating = instance.terminating, request.terminating
     if was_terminating:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the client has pushed for the last time before")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.metadata.leaders import led_partition
-from minibroker.broker.security.audit import log_verdict
+from minibroker.broker.security import audit
 from minibroker.broker.security.operations import CLUSTER_NAME, DENIALS, OPERATIONS, ResourceType, Right
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
@@ -91,8 +92,8 @@ class RequestContext:
         if authorizer is None or self.is_own:
             return True
         is_allowed = authorizer.allows(connection.principal, connection.host, right, name)
-        if is_needed:
-            log_verdict(connection.principal, connection.host, right, name, is_allowed=is_allowed)
+        if is_needed and (not is_allowed or audit.log.isEnabledFor(logging.DEBUG)):
+            audit.log_verdict(connection.principal, connection.host, right, name, is_allowed=is_allowed)
         return is_allowed
 
     def allows_some(self, right: Right) -> bool:

@@ -14,7 +14,7 @@ log = logging.getLogger("minibroker.authorizer")
 
 
 def log_verdict(principal: Principal, host: str, right: Right, name: str, *, is_allowed: bool) -> None:
-    """Log that a principal may, or may not, do something with the resource of this name."""
+    """Log whether a principal may do something with the resource of this name."""
     level = logging.DEBUG if is_allowed else logging.INFO
     if not log.isEnabledFor(level):
         return

@@ -121,7 +121,7 @@ class SaslListener:
         return self._cluster().image.scram_credentials.get((name, mechanism))
 
     def token_login(self, token_id: str, mechanism: ScramMechanism) -> TokenLogin | None:
-        """Return what the holder of a delegation token logs in with, or None."""
+        """Return what SCRAM needs to authenticate by a token, or None."""
         return self._cluster().image.tokens.login(token_id, mechanism)
 
     def nonce(self) -> str:
@@ -196,11 +196,14 @@ class Authenticator:
 
     @property
     def is_in_exchange(self) -> bool:
-        """Return whether the client has begun to authenticate, and its next token is awaited."""
+        """Return whether the client has begun to authenticate, and must send its next token."""
         return self._state is State.EXCHANGE
 
     def refuse(self, reason: str, items: list[Any]) -> Any:
-        """Send these items after the delay for failures, and close the connection: items to send now, or a Parked."""
+        """Send these items after the delay for failures, and close the connection.
+
+        Return the items to send now, or a Parked.
+        """
         return self._later(self._refuse(reason, lambda: items))
 
     def versions_told(self) -> None:
@@ -275,15 +278,15 @@ class Authenticator:
         except InvalidCredentials as error:
             return self._fail(self._invalid_credentials(), answer, str(error))
         if not isinstance(challenge, bytes):
-            return self._go_on_later(challenge, token, answer)
+            return self._after(challenge, lambda: self.evaluate(token, answer))
         return answer(Reply(ErrorCode.NONE, "", challenge, 0))
 
-    def _go_on_later(self, wait: Wait, token: bytes, answer: Answer) -> Parked:
-        """Park the request until the exchange can continue."""
+    def _after(self, wait: Wait, work: Callable[[], Any]) -> Parked:
+        """Return a request that waits, and then has the outcome of `work`."""
         parked = Parked()
 
         def go_on() -> None:
-            outcome = self.evaluate(token, answer)
+            outcome = work()
             if isinstance(outcome, Parked):
                 parked.follow(outcome)
             else:
@@ -308,18 +311,10 @@ class Authenticator:
             return self._decide(end, verdict, answer)
         self._proven = end
 
-        def decide() -> None:
-            outcome = self._decide(end, verdict, answer)
-            if isinstance(outcome, Parked):
-                parked.follow(outcome)
-            else:
-                parked.complete(outcome)
+        def wait(then: Callable[[], None]) -> None:
+            self._listener.clock.call_later(verdict.delay_ms, then)
 
-        timer = self._listener.clock.call_later(
-            verdict.delay_ms, lambda: None if parked.done else parked.attempt(decide)
-        )
-        parked = Parked(timer.cancel)
-        return parked
+        return self._after(wait, lambda: self._decide(end, verdict, answer))
 
     def _verdict(self, mechanism: str, user: str | None) -> Verdict:
         """Return what the judges decide, all together."""
@@ -368,7 +363,7 @@ class Authenticator:
         if not limits:
             return 0
         lifetime_ms = min(max(0, min(limits)), LONG_MAX)
-        if lifetime_ms == 0:  # nothing is served any more, not even what came with the client's last token
+        if lifetime_ms == 0:  # no further request is served, not even one that was sent with the last token
             self._expire()
             return 0
         self._timer = self._listener.clock.call_later(min(lifetime_ms, LONGEST_TIMER_MS), self._expire)
@@ -393,7 +388,7 @@ class Authenticator:
         return self._later(outcome)
 
     def _later(self, outcome: Any) -> Any:
-        """Send the items of a Parked when they are there."""
+        """Send the items of a Parked when it completes."""
         if isinstance(outcome, Parked):
             outcome.attach(self._connection.answered, lambda error: self._connection.fail())
             return None if outcome.done else outcome
@@ -417,7 +412,7 @@ class Authenticator:
         """Answer after the delay for failures, and close the connection."""
         connection = self._connection
         log.info("closing %s: %s", connection.peer, reason, extra=connection.log_fields)
-        if self._state is not State.FAILED:  # of what has failed, the request runs once more
+        if self._state is not State.FAILED:  # FAILED: the request that failed is run again
             self._count_failure()
         self._state = State.FAILED
         if self._listener.failure_delay_ms == 0:

@@ -1,4 +1,4 @@
-"""The public keys of a token issuer, read from a file or a URL in a thread of their own (RFC 7517).
+"""The public keys of a token issuer, read from a file or a URL in a separate thread (RFC 7517).
 
 They are read for the first token, again when a token names an unknown key, and again when they are old. If that fails,
 it is logged, and the old keys stay.

@@ -58,7 +58,7 @@ class Right(NamedTuple):
 
 
 def user_resource(name: str) -> str:
-    """Return the name of a user as a resource: "*" for all, a principal such as Group:a, or a user's name."""
+    """Return the name of a resource of type USER: "*" for all, a principal such as Group:a, or a user's name."""
     return name if name == "*" or ":" in name else f"User:{name}"
 
 

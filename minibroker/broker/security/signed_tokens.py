@@ -49,7 +49,7 @@ class Source(Protocol):
 
     @property
     def run_detached(self) -> RunDetached:
-        """A function that runs work that waits for another machine in a thread of its own."""
+        """A function that runs work that waits for another machine, in a separate thread."""
 
 
 class SignedTokens:

@@ -95,7 +95,7 @@ def show(report: Report) -> None:
         if space.lost_bytes:
             click.echo(f"{space.topic}: {space.lost_bytes} bytes at the end were torn by a crash, and are gone")
     for topic, name, value in report.configs:
-        click.echo(f"{topic}: {name} {'is' if report.configs_told else 'must be set to'} {value}")
+        click.echo(f"{topic}: {name} {'is' if report.configs_changed else 'must be set to'} {value}")
     copied = "1 other log was" if len(report.copied) == 1 else f"{len(report.copied)} other logs were"
     click.echo(f"{report.target} is complete; {copied} copied to it")
 

@@ -31,21 +31,23 @@ def acls(context: click.Context) -> None:
     help_if_alone(context)
 
 
-def _resource_options(command: Command) -> Command:
-    """Add `--topic` and its like, as arguments of these names."""
-    for option in reversed(
-        [
-            click.option("--topic", help="The topic; * for all."),
-            click.option("--group", help="The group."),
-            click.option("--transactional-id", help="The transactional id."),
-            click.option("--cluster", is_flag=True, help="The cluster itself."),
-            click.option("--delegation-token", help="The delegation token, by its id."),
-            click.option("--user-principal", help="The user whose delegation tokens are created or described."),
-            click.option("--prefixed", is_flag=True, help="The name is a prefix."),
-            click.option("--host", default="*", show_default=True, help="The client's address, or a range of them."),
-            click.option("--deny", is_flag=True, help="Deny it, instead of allowing it."),
-        ]
-    ):
+def _acl_options(command: Command) -> Command:
+    """Add what names an ACL and a cluster: arguments, `--topic` and its like, and the options of clients."""
+    options: list[Callable[[Command], Command]] = [
+        click.argument("user"),
+        click.argument("operation", type=click.Choice(list(OPERATIONS))),
+        click.option("--topic", help="The topic; * for all."),
+        click.option("--group", help="The group."),
+        click.option("--transactional-id", help="The transactional id."),
+        click.option("--cluster", is_flag=True, help="The cluster itself."),
+        click.option("--delegation-token", help="The delegation token, by its id."),
+        click.option("--user-principal", help="The user whose delegation tokens are created or described."),
+        click.option("--prefixed", is_flag=True, help="The name is a prefix."),
+        click.option("--host", default="*", show_default=True, help="The client's address, or a range of them."),
+        click.option("--deny", is_flag=True, help="Deny it, instead of allowing it."),
+        client_options,
+    ]
+    for option in reversed(options):
         command = option(command)
     return command
 
@@ -132,10 +134,7 @@ def list_acls(bootstrap: Bootstrap, as_json: bool) -> None:
 
 
 @acls.command()
-@click.argument("user")
-@click.argument("operation", type=click.Choice(list(OPERATIONS)))
-@_resource_options
-@client_options
+@_acl_options
 def add(user: str, operation: str, bootstrap: Bootstrap, **options: Any) -> None:
     """Allow a user (* for everybody) an operation on a resource, or deny it.
 
@@ -156,10 +155,7 @@ def add(user: str, operation: str, bootstrap: Bootstrap, **options: Any) -> None
 
 
 @acls.command()
-@click.argument("user")
-@click.argument("operation", type=click.Choice(list(OPERATIONS)))
-@_resource_options
-@client_options
+@_acl_options
 def remove(user: str, operation: str, bootstrap: Bootstrap, **options: Any) -> None:
     """Remove an ACL, named as it was added.
 

@@ -21,7 +21,7 @@ REFUSED: Final = {
     "value.deserializer": "values are bytes: cast the column",
     "key.serializer": "keys are bytes: cast the column",
     "value.serializer": "values are bytes: cast the column",
-    "bootstrap.servers": "it is given already",
+    "bootstrap.servers": "it is set already",
 }
 # These can only have the value that is in effect anyway.
 FIXED: Final = {"check.crcs": "true", "allow.auto.create.topics": "false"}

@@ -116,7 +116,7 @@ class Fetcher:
         rest = int((self._end - self._offset) * self._bytes_per_offset * 1.1) + SPARE_BYTES
         return min(rest, max(self._settings.partition_bytes, self._fetch_bytes))
 
-    # One answer
+    # Answers
 
     def _send(self) -> Sent:
         node_id, epoch = self._client.leader(self._partition)
@@ -161,7 +161,7 @@ class Fetcher:
             raise ClientError(f"{self._place()}: {what}: throttled", Reaction.RETRY)
         return partition
 
-    # What is not there
+    # Missing offsets
 
     def _out_of_range(self) -> None:
         earliest = list_offsets(self._client, {self._partition: EARLIEST}, self._read_committed)[self._partition]
@@ -190,7 +190,7 @@ class Fetcher:
 
     def _lose(self, until: int, reason: str) -> None:
         if self._fail_on_data_loss:
-            raise DataLoss(f"{self._place()}: offsets {self._offset} to {until - 1} are not there: {reason}")
+            raise DataLoss(f"{self._place()}: offsets {self._offset} to {until - 1} are missing: {reason}")
         self._start = self._offset = until
 
     def _place(self) -> str:

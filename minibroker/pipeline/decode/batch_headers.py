@@ -153,12 +153,12 @@ def scan(view: memoryview, start: int = 0, window_bytes: int = 1 << 62) -> Scan:
         following = position + length + LOG_OVERHEAD_BYTES
         if following > end:
             return Scan(
-                positions, position, f"the batch has {following - position} bytes, of which {end - position} are here"
+                positions, position, f"the batch has {following - position} bytes, but only {end - position} are left"
             )
         note(position)
         position = following
     if position < last:
-        return Scan(positions, position, f"{end - position} bytes are left, fewer than a batch's header")
+        return Scan(positions, position, f"{end - position} bytes are left, less than a batch's header")
     return Scan(positions, position, None)
 
 
@@ -294,7 +294,7 @@ def header_problem(headers: Headers, index: int, next_offset: int, max_batch_byt
     """Return what is wrong in the header of a batch that must begin at `next_offset` or later, or None."""
     base_offset, last_offset = int(headers.base_offset[index]), int(headers.last_offset[index])
     if headers.size[index] > max_batch_bytes:
-        return f"a batch of {headers.size[index]} bytes, more than the {max_batch_bytes} that are decoded at once"
+        return f"a batch of {headers.size[index]} bytes, more than the limit of {max_batch_bytes}"
     if headers.record_count[index] > MAX_BATCH_RECORDS:
         return f"a batch of {headers.record_count[index]} records, more than {MAX_BATCH_RECORDS}"
     if last_offset < base_offset:

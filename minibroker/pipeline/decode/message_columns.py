@@ -53,7 +53,7 @@ def unwrap(batch: memoryview, arena: Arena) -> I64:
         arena.used = start
         for _ in messages_in(wrapper, payload):
             pass
-        raise InvalidRecords("the messages in it do not fill it")
+        raise InvalidRecords("its messages do not fill it exactly")
     return found + start
 
 

@@ -64,7 +64,7 @@ class DirectorySource:
     ) -> None:
         self._paths = tuple(os.path.abspath(each) for each in paths_in(path))
         if not self._paths:
-            raise OptionError("path: no directory is named")
+            raise OptionError("path: it has no directory")
         self._selection = selection
         self._is_committed = isolation_level == "read_committed"
         self._fail_on_data_loss = fail_on_data_loss
@@ -187,8 +187,8 @@ class DirectorySource:
             earliest, latest = bounds[each.partition]
             if each.start < each.end and (each.start < earliest or each.end > latest) and self._fail_on_data_loss:
                 raise DataLoss(
-                    f"{each.partition}: offsets {each.start} to {each.end - 1} are to be read, but the log has those "
-                    f"from {earliest} to before {latest}; with failOnDataLoss=false what is there is read"
+                    f"{each.partition}: offsets {each.start} to {each.end - 1} were requested, but the log has those "
+                    f"from {earliest} to before {latest}; failOnDataLoss=false reads what is left"
                 )
             yield each._replace(start=max(each.start, earliest), end=min(each.end, latest))
 

@@ -146,7 +146,7 @@ class Transactions:
         End all transactions if the producer id is damaged too.
         """
         if self._fail_on_damage:
-            raise CorruptData(f"{problem}; whether a transaction was committed cannot be told")
+            raise CorruptData(f"{problem}; it is unknown whether a transaction was committed")
         open_ones = self._states.open_transactions
         for each in [producer_id] if producer_id in open_ones else list(open_ones):
             self._aborted.append(self._states.give_up(each, offset))

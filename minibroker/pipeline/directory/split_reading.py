@@ -61,7 +61,7 @@ class SplitReader:
         except DataLoss as loss:
             if self._request.fail_on_data_loss:
                 raise
-            logger.warning("%s; what is left of it is read", loss)
+            logger.warning("%s; reading what is left", loss)
             rest = OffsetRange(self._split.offsets.partition, max(stretch.start, self._next_offset), stretch.end)
             for each in self._find(rest):
                 try:
@@ -109,7 +109,7 @@ class SplitReader:
         if self._request.mode == "PERMISSIVE":
             yield from self._decoder.finish()
             self._decoder = decoder_for(self._request, self._split.offsets, self._aborted)
-            yield self._corrupt_row(damage, f"{message}; {damage.size_bytes} bytes are passed over")
+            yield self._corrupt_row(damage, f"{message}; {damage.size_bytes} bytes are skipped")
 
     def _corrupt_row(self, damage: Damage, message: str) -> pa.RecordBatch:
         topic, partition = self._split.offsets.partition

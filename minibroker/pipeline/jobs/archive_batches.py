@@ -56,7 +56,7 @@ class Noted(NamedTuple):
             parsed = json.loads(text)
             return cls(parsed["query"], Totals.from_json(parsed["totals"]))
         except (ValueError, KeyError, TypeError) as error:
-            raise ArchiveError(f"{where} cannot be understood: {error!r}") from error
+            raise ArchiveError(f"{where} is malformed: {error!r}") from error
 
 
 def queries_of(files: HadoopFiles) -> set[str]:

@@ -66,7 +66,7 @@ class ArchiveRun:
         try:
             self.batches.put(rows, batch)
         except Exception as error:
-            # In one line: Spark looks into the text of an error with an expression that pages of it are too long for.
+            # In one line: Spark searches the text of an error with a regular expression that fails on long texts.
             raise ArchiveError(reason_of(str(error))) from None
 
 
@@ -101,7 +101,7 @@ def _note_topics(files: HadoopFiles, topic_ids: Mapping[str, str]) -> None:
     known: dict[str, str] = json.loads(newest[1]) if newest and queries_of(files) else {}
     for topic, identity in known.items():
         if topic not in topic_ids:
-            raise ArchiveError(f"{files.root} has been archiving {topic} too, which is not among the topics now")
+            raise ArchiveError(f"{files.root} also has {topic}, which is not selected now")
         if topic_ids[topic] != identity:
             raise ArchiveError(
                 f"{files.root} is of another source: its {topic} is {identity}, this one {topic_ids[topic]}"
@@ -117,5 +117,5 @@ def _query_of(checkpoint: HadoopFiles) -> str | None:
     try:
         query: str = json.loads(checkpoint.read("metadata"))["id"]
     except (ValueError, KeyError, TypeError) as error:
-        raise ArchiveError(f"{checkpoint.url('metadata')} cannot be understood: {error!r}") from error
+        raise ArchiveError(f"{checkpoint.url('metadata')} is malformed: {error!r}") from error
     return query

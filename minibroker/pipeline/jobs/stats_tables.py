@@ -34,12 +34,12 @@ def summary(statistics: Statistics) -> list[str]:
     if found.first_ms is not None:
         lines[0] += f", from {time_text(found.first_ms)} to {time_text(found.last_ms)} UTC"
     if found.control_batches:
-        lines.append(f"besides {found.control_batches:,} markers of transactions, {bytes_text(found.control_bytes)}")
+        lines.append(f"and {found.control_batches:,} transaction markers, {bytes_text(found.control_bytes)}")
     if found.is_measured_wholly:
-        lines.append("what is uncompressed was measured on all batches")
+        lines.append("uncompressed sizes were measured on all batches")
     else:
         lines.append(
-            f"what is uncompressed, and tombstones (~), are estimates from {found.measured_batches:,} batches, "
+            f"uncompressed sizes and tombstones (~) are estimates from {found.measured_batches:,} batches, "
             f"one of {statistics.measured_every:,}; --exact measures all"
         )
     return lines
@@ -80,7 +80,7 @@ def traffic_table(name: str, rows: list[Traffic], left_out: int = 0) -> Table:
     shown = [
         [*(_dimension(each, row.by[each]) for each in names), *(cell(row) for cell in cells.values())] for row in rows
     ]
-    note = f"{left_out:,} more are left out, the smallest." if left_out else ""
+    note = f"Left out: the {left_out:,} smallest." if left_out else ""
     return Table(f"By {name.replace(', ', ' and ')}", columns, shown, note)
 
 
@@ -112,7 +112,7 @@ def _skew_table(skews: Iterable[KeySkew]) -> Table:
         ]
         for skew in skews
     ]
-    note = "Gini: 0 if all keys have as many records, near 1 if few have nearly all. Top 1 %: one key at least."
+    note = "Gini: 0 if all keys have equally many records, near 1 if few have nearly all. Top 1 %: at least one key."
     return Table("How records spread over keys", columns, rows, note)
 
 

@@ -29,7 +29,7 @@ OpenTransactions = Mapping[int, int]
 class Rewriting:
     """A rewriting from `source`, which no broker may write to, to `target`, which is created.
 
-    Use it in a `with` block.
+    It is a context manager.
 
     `resumed` is whether an earlier run has done a part. Methods raise `RewriteError` and `OSError`.
     """
@@ -53,7 +53,7 @@ class Rewriting:
             if self.settings.committed_only and not self._plan.is_clean:
                 # The recovery at the next start would take the gaps of removed markers for losses, and truncate the log
                 # there.
-                raise RewriteError(f"{self.source} was not stopped cleanly: start a broker on it, and stop it, first")
+                raise RewriteError(f"{self.source} was not stopped cleanly: start a broker on it and stop it first")
             self._locks.callback(self._workspace.lock().close)
             self.resumed = self._workspace.begin(self._plan, self.settings)
         except BaseException:

@@ -49,14 +49,14 @@ class TopicSpace:
 class Report:
     """The topics that were rewritten, the logs that were copied, and the changes of configs.
 
-    `configs_told` is whether these were made. If not, the metadata is elsewhere and must be changed there.
+    `configs_changed` is whether these were made. If not, the metadata is elsewhere and must be changed there.
     """
 
     target: str
     topics: Sequence[TopicSpace]
     copied: Sequence[str]
     configs: Sequence[Change] = field(default_factory=tuple)
-    configs_told: bool = True
+    configs_changed: bool = True
 
     @property
     def total(self) -> TopicSpace:
@@ -81,7 +81,7 @@ class Report:
             "topics": [vars(each) | {"ratio": each.ratio} for each in self.topics],
             "copied": list(self.copied),
             "configs": [change._asdict() for change in self.configs],
-            "configs_told": self.configs_told,
+            "configs_changed": self.configs_changed,
         }
 
 

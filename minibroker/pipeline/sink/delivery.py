@@ -123,7 +123,7 @@ def commit(settings: SinkSettings, transactions: Sequence[Open]) -> None:
                 if not _is_committed(settings, each):
                     raise Fenced(
                         f"{error}: the rows of this task are not committed: its transaction took longer than "
-                        f"kafka.transaction.timeout.ms={settings.transaction_timeout_ms}, or somebody else writes "
+                        f"kafka.transaction.timeout.ms={settings.transaction_timeout_ms}, or another producer writes "
                         "under the same transactional id"
                     ) from None
 

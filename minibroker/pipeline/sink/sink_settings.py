@@ -103,7 +103,7 @@ def parse_settings(options: Mapping[str, str]) -> SinkSettings:
 
 def _refuse(unknown: set[str]) -> None:
     if "path" in unknown:
-        raise OptionError("path cannot be written to: a writer needs a running broker, as kafka.bootstrap.servers")
+        raise OptionError("path cannot be written to: a writer needs a running broker in kafka.bootstrap.servers")
     if unknown:
         names = ", ".join(sorted(unknown))
         raise OptionError(f"a writer has no option {names}; there are {', '.join(_NAMES)}, and kafka.*")
@@ -114,7 +114,7 @@ def _producer_settings(given: _Options) -> dict[str, object]:
     given.number("max.in.flight.requests.per.connection", 1, 1)  # a maximum: there is one in flight to a partition
     acks = given.choice("acks", ("all", "-1", "1", "0"), "all")
     if acks == "0":
-        raise OptionError("kafka.acks=0 cannot be: a task could not tell whether its rows were written")
+        raise OptionError("kafka.acks=0 is not possible: a task could not know whether its rows were written")
     return {
         "batches": _batch_settings(given),
         "acks": 1 if acks == "1" else -1,

@@ -23,11 +23,9 @@ class Topics:
         self._counts: dict[str, int] = {}
 
     def count(self, topic: str, at_least: int = 1) -> int:
-        """Return the number of partitions of a topic.
+        """Return the number of partitions of a topic. Wait until there are `at_least` so many.
 
-        Wait until it is `at_least` so many, for at most `max_block_ms`.
-
-        Raise `WriteFailed` with the missing topic or partition.
+        After `max_block_ms`, raise `WriteFailed` with the missing topic or partition.
         """
         deadline = time.monotonic() + self._max_block_ms / 1000
         while self._counts.get(topic, 0) < at_least:

@@ -164,7 +164,7 @@ class UnregisterBrokerResponse(Message, api_key=64, versions="0", flexible="0+")
 
 
 class UnregisterControllerRequest(Message, api_key=94, versions="0", flexible="0+"):
-    """Asks to forget a controller that will not come back."""
+    """Asks to remove the registration of a controller that will not come back."""
 
     controller_id: int32 = field()
 

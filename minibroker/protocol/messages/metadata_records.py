@@ -68,7 +68,7 @@ class BrokerRegistrationChangeRecord(Message, api_key=17, versions="0-3", flexib
 
 
 class UnregisterControllerRecord(Message, api_key=29, versions="0", flexible="0+"):
-    """A controller is forgotten."""
+    """A controller was unregistered."""
 
     controller_id: int32 = field()
 

@@ -216,7 +216,7 @@ class StreamsGroupDescribeResponse(Message, api_key=89, versions="0-1", flexible
 
 
 class StreamsGroupTopologyDescriptionUpdateRequest(Message, api_key=93, versions="0", flexible="0+"):
-    """Describes an application's topology, for people to see (KIP-1331)."""
+    """Describes an application's topology, for people (KIP-1331)."""
 
     group_id: str = field()
     member_id: str = field()
@@ -245,7 +245,7 @@ class StreamsGroupTopologyDescriptionUpdateRequest(Message, api_key=93, versions
 
 
 class StreamsGroupTopologyDescriptionUpdateResponse(Message, api_key=93, versions="0", flexible="0+"):
-    """Says whether it was taken."""
+    """Says whether the topology was accepted."""
 
     throttle_time_ms: int32 = field()
     error_code: int16 = field()

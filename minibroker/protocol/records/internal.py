@@ -43,7 +43,9 @@ def decode_internal(topic: str, key: bytes | None, value: bytes | None) -> tuple
 
     Raises `UnknownRecord`, or `MalformedMessage`; ValueError for another topic.
     """
-    key_kinds, value_kinds = _KINDS[topic] if topic in _KINDS else _no_kinds(topic)
+    if topic not in _KINDS:
+        raise ValueError(f"the format of the records of {topic} is unknown")
+    key_kinds, value_kinds = _KINDS[topic]
     kind = _int16(key, "key")
     if kind not in key_kinds:
         raise UnknownRecord(f"a key of type {kind}")
@@ -61,10 +63,6 @@ def _int16(data: bytes | None, what: str) -> int:
         raise UnknownRecord(f"a {what} of {0 if data is None else len(data)} bytes")
     number: int = _INT16.unpack_from(data)[0]
     return number
-
-
-def _no_kinds(topic: str) -> tuple[dict[int, type[Message]], dict[int, type[Message]]]:
-    raise ValueError(f"the format of the records of {topic} is unknown")
 
 
 def _by_type(suffix: str, *modules: ModuleType) -> dict[int, type[Message]]:

@@ -102,9 +102,11 @@ def damage_behind(file: File, position: int, end: int) -> str | None:
         return None
     header = read_header(data)
     if crc32c(data[CRC_START:]) == header.crc:
-        return "it is whole but for its length"
+        return "only its length is wrong"
     whole = HEADER_BYTES <= header.size_bytes <= len(data)
-    return "it is as long as it says" if whole and not _has_blank_sector(position, data[: header.size_bytes]) else None
+    if whole and not _has_blank_sector(position, data[: header.size_bytes]):
+        return "its length is right, but not its checksum"
+    return None
 
 
 def _has_blank_sector(position: int, batch: bytes) -> bool:

@@ -263,8 +263,8 @@ def test_a_filter_with_a_type_that_nobody_knows_matches_nothing_and_deletes_noth
 def test_one_change_of_acls_is_made_after_the_other(authorized: Harness) -> None:
     acls = authorized.cluster.image.acls
     acls.is_changing = True
-    context: Any = SimpleNamespace(cluster=authorized.cluster)
-    steps = handlers._exclusively(context, each(str, [1]))
+    context: Any = SimpleNamespace(cluster=authorized.cluster, authorize=lambda right: None)
+    steps: Any = handlers._exclusively(context, each(str, [1]), handlers.Created, 1)  # type: ignore[arg-type]
     assert [next(steps), next(steps)] == [WAITING, WAITING]
     acls.is_changing = False
     assert next(steps) is None and acls.is_changing

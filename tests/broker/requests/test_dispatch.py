@@ -33,7 +33,8 @@ def test_every_served_version_is_declared(tmp_path: Path) -> None:
 
 
 def test_what_is_served_is_announced_and_nothing_else(tmp_path: Path) -> None:
-    with Harness(tmp_path) as harness:
+    everything = {"client.telemetry.enable": "true", "unstable.api.versions.enable": "true"}
+    with Harness(tmp_path, settings=everything) as harness:
         answer = harness.request(HELLO, 4)
         announced = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
         served = {key: (row.versions[0], row.versions[-1]) for key, row in SERVED.items()}
@@ -41,7 +42,7 @@ def test_what_is_served_is_announced_and_nothing_else(tmp_path: Path) -> None:
         assert announced[ApiKey.PRODUCE] == (0, 13)
 
 
-@pytest.mark.parametrize("version", [5, 99, -1])
+@pytest.mark.parametrize("version", [6, 99, -1])
 def test_an_unknown_version_of_api_versions_gets_version_0_and_learns_what_there_is(
     tmp_path: Path, version: int
 ) -> None:
@@ -52,7 +53,7 @@ def test_an_unknown_version_of_api_versions_gets_version_0_and_learns_what_there
         correlation_id, answer = answer_in(client.sent_bytes(), ApiKey.API_VERSIONS, 0)
         assert correlation_id == 7
         assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
-        assert [(row.api_key, row.min_version, row.max_version) for row in answer.api_keys] == [(18, 0, 4)]
+        assert [(row.api_key, row.min_version, row.max_version) for row in answer.api_keys] == [(18, 0, 5)]
         assert not client.closed
 
 

@@ -92,7 +92,7 @@ def test_without_a_loop_all_is_written_at_once(loop: Loop) -> None:
     partition = loop.partition(("t", 0))
     partition.append(turn, memoryview(bytearray(data)), [check_batch(data)])
     assert loop.values() == ["first", "a"]
-    assert wait_for(partition.log).is_kept
+    assert wait_for(partition.log).is_over
 
 
 # --- lost -------------------------------------------------------------------------------------------------------------
@@ -241,4 +241,4 @@ def test_of_several_promises_each_broken_one_is_told_before_the_end(loop: Loop) 
     turn.when_all([], lambda: told.append("none"))
     loop.harness.end_turn()
     assert told == ["none", "u", "end"]
-    assert [Wait(wait.log, None).is_kept for wait in waits] == [True, True]
+    assert [Wait(wait.log, None).is_over for wait in waits] == [True, True]

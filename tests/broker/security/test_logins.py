@@ -11,8 +11,7 @@ from minibroker.broker.security.logins import Judge, Login, Verdict
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
 from tests.broker.harness import Harness
-from tests.broker.security.sasl import ALICE, sasl_client, sasl_harness
-from tests.broker.security.test_authenticator import ANYTHING, DELAY_MS, asks, principal
+from tests.broker.security.sasl import ALICE, ANYTHING, DELAY_MS, asks, principal, sasl_client, sasl_harness
 
 
 @pytest.fixture

@@ -243,7 +243,7 @@ def test_records_that_were_deleted_since_planning(broker: RunningBroker, topic: 
     (split,) = log.splits([OffsetRange(TopicPartition(topic, 0), 5, 30)])
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     admin.delete_records([AdminPartition(topic, 0, 12)])[AdminPartition(topic, 0)].result()
-    with pytest.raises(DataLoss, match=f"{topic}-0: offsets 5 to 11 are not there: the partition begins at 12"):
+    with pytest.raises(DataLoss, match=f"{topic}-0: offsets 5 to 11 are missing: the partition begins at 12"):
         values(log, *split.offsets)
     lenient = ReadRequest("records", COLUMNS, fail_on_data_loss=False)
     assert [row["offset"] for row in rows(log, split.offsets, lenient)] == list(range(12, 30))

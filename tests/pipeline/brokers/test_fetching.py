@@ -179,7 +179,7 @@ def out_of_range(earliest: int, latest: int, then: Callable[[int, int], Answer])
 
 def test_records_that_were_deleted_are_lost() -> None:
     with scripted(out_of_range(10, 20, log((10, 19)))) as nodes:
-        with pytest.raises(DataLoss, match="t-0: offsets 3 to 9 are not there: the partition begins at 10"):
+        with pytest.raises(DataLoss, match="t-0: offsets 3 to 9 are missing: the partition begins at 10"):
             fetched(nodes, 3, 20)
         assert [data for data, _ in fetched(nodes, 3, 20, fail=False)] == [batch(10, 19)]
         assert fetched(nodes, 3, 8, fail=False) == []
@@ -187,14 +187,14 @@ def test_records_that_were_deleted_are_lost() -> None:
 
 def test_a_log_that_was_cut_is_a_loss() -> None:
     with scripted(out_of_range(0, 10, log((0, 9)))) as nodes:
-        with pytest.raises(DataLoss, match="t-0: offsets 12 to 19 are not there: the partition ends at 10"):
+        with pytest.raises(DataLoss, match="t-0: offsets 12 to 19 are missing: the partition ends at 10"):
             fetched(nodes, 12, 20)
         assert fetched(nodes, 12, 20, fail=False) == []
 
 
 def test_offsets_that_do_not_come_are_a_loss() -> None:
     with scripted(Script(log((0, 9)))) as nodes:
-        with pytest.raises(DataLoss, match="t-0: offsets 10 to 19 are not there: the partition ends at 10"):
+        with pytest.raises(DataLoss, match="t-0: offsets 10 to 19 are missing: the partition ends at 10"):
             fetched(nodes, 0, 20)
         assert [data for data, _ in fetched(nodes, 0, 20, fail=False)] == [batch(0, 9)]
 
@@ -208,7 +208,7 @@ def test_a_topic_that_was_deleted_is_a_loss() -> None:
 
     script.fetch = fetch
     with scripted(script) as nodes:
-        with pytest.raises(DataLoss, match="t-0: offsets 0 to 9 are not there: the partition is gone"):
+        with pytest.raises(DataLoss, match="t-0: offsets 0 to 9 are missing: the partition is gone"):
             fetched(nodes, 0, 10)
         script.exists = True
         assert fetched(nodes, 0, 10, fail=False) == []

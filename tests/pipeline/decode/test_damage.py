@@ -210,8 +210,8 @@ class TestNoWayToTheNextBatch:
             (b"\0" * 7 + b"\x09" + b"\0" * 8 + b"\x03" + b"\0" * 80, "Invalid magic found in record: 3"),
             (b"\0" * 7 + b"\x09" + b"\0\0\0\x30" + b"\0" * 4 + b"\x02" + b"\0" * 80, "a batch of format 2 of 60 bytes"),
             (b"\0" * 7 + b"\x09" + b"\xff" * 4 + b"\0" * 4 + b"\x01" + b"\0" * 80, "a batch of format 1 of 11 bytes"),
-            (b"\0" * 7 + b"\x09" + b"\0" * 3, "11 bytes are left, fewer than a batch's header"),
-            (GOOD[1][:-1], f"the batch has {SIZE} bytes, of which {SIZE - 1} are here"),
+            (b"\0" * 7 + b"\x09" + b"\0" * 3, "11 bytes are left, less than a batch's header"),
+            (GOOD[1][:-1], f"the batch has {SIZE} bytes, but only {SIZE - 1} are left"),
         ],
     )
     def test_is_told_once(self, rest: bytes, reason: str) -> None:
@@ -282,7 +282,7 @@ class TestHostileBytes:
 
     def test_a_batch_that_is_too_large_as_it_is(self) -> None:
         decoder = RecordsDecoder(PARTITION, ReadRequest("records", ALL_COLUMNS), EVERYTHING, max_batch_bytes=SIZE - 1)
-        with pytest.raises(CorruptData, match=f"a batch of {SIZE} bytes, more than the {SIZE - 1}"):
+        with pytest.raises(CorruptData, match=f"a batch of {SIZE} bytes, more than the limit of {SIZE - 1}"):
             list(decoder.feed(GOOD[0], "a.log", 0))
 
 

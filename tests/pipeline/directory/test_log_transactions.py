@@ -204,7 +204,7 @@ def test_a_damaged_marker_is_told_because_nobody_can_know_what_it_said(tmp_path:
     data = bytearray(path.read_bytes())
     data[position + 66] ^= 1
     path.write_bytes(data)
-    with pytest.raises(CorruptData, match=f"{path}: .* at {position}, offset 4, .* committed cannot be told"):
+    with pytest.raises(CorruptData, match=f"{path}: .* at {position}, offset 4, .* it is unknown whether"):
         committed(tmp_path).bounds([ORDERS])
     assert source_of(tmp_path).bounds([ORDERS]) == {ORDERS: Bounds(0, 8)}
 
@@ -217,9 +217,7 @@ def test_a_transaction_whose_outcome_cannot_be_told_fails_a_reader_that_fails_on
     tmp_path: Path, how: str
 ) -> None:
     path, position = damaged_marker(tmp_path, how)
-    with pytest.raises(
-        CorruptData, match=f"{path}: .*{position}.*; whether a transaction was committed cannot be told"
-    ):
+    with pytest.raises(CorruptData, match=f"{path}: .*{position}.*; it is unknown whether a transaction was committed"):
         committed(tmp_path).bounds([ORDERS])
 
 
@@ -254,7 +252,9 @@ def test_a_damaged_batch_that_seems_to_begin_a_transaction_hides_nothing_behind_
     path.write_bytes(data)
     source = committed(tmp_path)
     for _ in range(2):
-        with pytest.raises(CorruptData, match=f"{path}: the batch at {position}, .*; whether a transaction was "):
+        with pytest.raises(
+            CorruptData, match=f"{path}: the batch at {position}, .*; it is unknown whether a transaction was "
+        ):
             source.bounds([ORDERS])
     source = source_of(tmp_path, isolation_level="read_committed", fail_on_damage=False)
     request = ReadRequest("records", ("offset", "_corrupt"), mode="PERMISSIVE")

@@ -110,5 +110,5 @@ def test_a_batch_without_records_leaves_nothing(spark: SparkSession, tmp_path: P
 def test_what_is_no_note_of_an_archive_is_told_of(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "_archive" / "batches").mkdir(parents=True)
     (tmp_path / "_archive" / "batches" / "000000000000").write_text("{}")
-    with pytest.raises(ArchiveError, match="cannot be understood"):
+    with pytest.raises(ArchiveError, match="is malformed"):
         ArchiveBatches(HadoopFiles(spark, str(tmp_path)))

@@ -63,7 +63,7 @@ def test_what_belongs_to_others_is_refused(spark: SparkSession, tmp_path: Path) 
         ("was written with a checkpoint that is not at", out, IDS, None),
         ("is not of the archive", tmp_path / "other", IDS, checkpoint),
         ("of another source: its a is id of a, this one another", out, {**IDS, "a": "another"}, checkpoint),
-        ("has been archiving b too", out, {"a": "id of a"}, checkpoint),
+        ("also has b, which", out, {"a": "id of a"}, checkpoint),
         ("is not an archive, and not empty: it has a-0", log, IDS, None),
         ("is a file", log / "a-0" / f"{0:020}.log", IDS, None),
     ]

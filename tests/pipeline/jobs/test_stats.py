@@ -98,7 +98,7 @@ def test_the_command_prints_tables_and_json_and_writes_a_report(run: Run, log: P
     result = run(*where, "--plot", str(report), "--keys", "--top", "1")
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("300 records in 12 batches, ")
-    assert "\nBy topic and partition\n" in result.stdout and "1 more are left out, the smallest." in result.stdout
+    assert "\nBy topic and partition\n" in result.stdout and "Left out: the 1 smallest." in result.stdout
     assert "\nBy producer\n" in result.stdout and "\nThe most frequent keys\n" in result.stdout
     assert report.read_text().count("<svg") == 8
     parsed = json.loads(run(*where, "--by", "format, topic", "--json", "--span", "1m").stdout)

@@ -30,8 +30,8 @@ def test_a_row_of_traffic_in_units() -> None:
 
 def test_of_many_rows_the_first_are_given_and_the_others_counted() -> None:
     by_partition, _, by_producer, *_ = tables(statistics(partitions=30), 20)
-    assert (len(by_partition.rows), by_partition.note) == (20, "10 more are left out, the smallest.")
-    assert by_producer.note == "3 more are left out, the smallest."
+    assert (len(by_partition.rows), by_partition.note) == (20, "Left out: the 10 smallest.")
+    assert by_producer.note == "Left out: the 3 smallest."
     assert [row[0] for row in by_producer.rows] == ["without an id", "4711"]
 
 
@@ -53,8 +53,8 @@ def test_it_is_said_what_is_an_estimate() -> None:
     assert "estimates from 10 batches, one of 10; --exact measures all" in lines[-1]
     found.all = replace(found.all, measured_batches=100, control_batches=2, control_bytes=156)
     assert summary(found)[1:] == [
-        "besides 2 markers of transactions, 156 B",
-        "what is uncompressed was measured on all batches",
+        "and 2 transaction markers, 156 B",
+        "uncompressed sizes were measured on all batches",
     ]
 
 

@@ -78,7 +78,7 @@ def test_acks_of_the_leader_alone_are_not_idempotent() -> None:
         ({"kafka.bootstrap.servers": ""}, "kafka.bootstrap.servers is missing"),
         ({"delivery": "at-most-once"}, "delivery is one of at-least-once, exactly-once, not 'at-most-once'"),
         ({"keepTimestamps": "no"}, "keepTimestamps is one of true, false, not 'no'"),
-        ({"kafka.acks": "0"}, "kafka.acks=0 cannot be"),
+        ({"kafka.acks": "0"}, "kafka.acks=0 is not possible"),
         ({"kafka.acks": "1", "kafka.enable.idempotence": "true"}, "kafka.enable.idempotence=true needs kafka.acks=all"),
         ({"kafka.acks": "1", "delivery": "exactly-once"}, "delivery=exactly-once needs kafka.acks=all"),
         ({"kafka.key.serializer": "x"}, "kafka.key.serializer cannot be set"),

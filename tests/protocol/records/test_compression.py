@@ -113,7 +113,7 @@ class TestFramings:
         framed = compress(Compression.SNAPPY, TEXT)
         assert decompress(Compression.SNAPPY, framed + framed, LIMIT) == TEXT + TEXT
 
-    def test_gzip_members_one_after_another_and_what_is_none(self) -> None:
+    def test_gzip_members_one_after_another_and_bytes_behind_them(self) -> None:
         members = gzip.compress(TEXT) + gzip.compress(b"") + gzip.compress(NOISE)
         assert decompress(Compression.GZIP, members, LIMIT) == TEXT + NOISE
         assert decompress(Compression.GZIP, members + b"no member", LIMIT) == TEXT + NOISE

@@ -56,7 +56,7 @@ def test_a_batch_that_the_data_ends_in_is_not_given(cut: int) -> None:
 
 
 @pytest.mark.parametrize("magic", [3, 77, 255])
-def test_a_magic_that_nobody_knows_is_corrupt(magic: int) -> None:
+def test_an_unknown_magic_is_corrupt(magic: int) -> None:
     data = bytearray(mixed())
     data[16] = magic
     with pytest.raises(CorruptBatch, match="magic"):

@@ -46,7 +46,7 @@ def test_a_transaction_in_each_version(version: int) -> None:
         (KEY, b"\x00\x09", "OffsetCommitValue version 9"),
     ],
 )
-def test_what_no_kafka_writes_is_said_to_be_unknown(key: bytes | None, value: bytes, reason: str) -> None:
+def test_what_kafka_never_writes_is_unknown(key: bytes | None, value: bytes, reason: str) -> None:
     with pytest.raises(UnknownRecord, match=reason):
         decode_internal(GROUPS, key, value)
 

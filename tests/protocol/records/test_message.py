@@ -44,7 +44,7 @@ def test_null_and_empty_are_different(magic: int, key: bytes | None, value: byte
     assert (message.key, message.value) == (key, value)
 
 
-def test_a_message_is_told_as_a_batch_of_one() -> None:
+def test_a_message_has_the_header_of_a_batch_of_one() -> None:
     header = check_message(BY_HAND[1])
     assert (header.base_offset, header.last_offset, header.next_offset, header.record_count) == (7, 7, 8, 1)
     assert header.size_bytes == len(BY_HAND[1])
@@ -55,7 +55,7 @@ def test_a_message_is_told_as_a_batch_of_one() -> None:
     assert check_message(BY_HAND[0]).max_timestamp == -1
 
 
-def test_bits_without_a_meaning_do_not_become_those_of_a_batch() -> None:
+def test_unknown_bits_do_not_become_those_of_a_batch() -> None:
     header = message_header(encode_message(1, 0, T, 0x70, None, None))
     assert header.attributes == 0
     assert message_header(encode_message(0, 0, -1, 0x7A, None, b"")).attributes == 2

@@ -136,7 +136,7 @@ def test_inner_offsets_are_absolute_in_format_0_and_relative_in_format_1(records
         assert wrapper.offset == records[-1].offset
 
 
-def test_the_time_of_an_append_holds_for_all_in_the_wrapper() -> None:
+def test_the_log_append_time_applies_to_all_in_the_wrapper() -> None:
     inner = encode_message(1, 0, T, 0, b"a", b"") + encode_message(1, 1, T + 9, 0, b"b", b"")
     wrapper = encode_message(1, 41, T + 100, 0x08 | Compression.GZIP, None, gzip.compress(inner))
     assert [(record.offset, record.timestamp) for record in records_of_message(wrapper)] == [
@@ -199,7 +199,7 @@ ONE = encode_message(1, 0, T, 0, None, b"v")
         "an inner offset beyond the wrapper's",
     ],
 )
-def test_a_wrapper_that_cannot_be_is_refused(wrapper: bytes, code: ErrorCode) -> None:
+def test_an_invalid_wrapper_is_refused(wrapper: bytes, code: ErrorCode) -> None:
     with pytest.raises(KafkaError) as raised:
         list(records_of_message(wrapper))
     assert raised.value.code == code

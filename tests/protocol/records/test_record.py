@@ -73,7 +73,7 @@ class TestMeaning:
     def test_unknown_attributes_are_ignored(self) -> None:
         assert parsed(record(b"\xff\0\0", b"\x01", b"\x01", b"\0"), 1) == [Record(0, T, None, None)]
 
-    def test_log_append_time_stands_for_all_timestamps(self) -> None:
+    def test_log_append_time_replaces_all_timestamps(self) -> None:
         batch = build_batch(SMALL, timestamp_type=LOG_APPEND_TIME)
         assert {found.timestamp for found in records_of(batch)} == {T + 100000}
 

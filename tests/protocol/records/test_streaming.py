@@ -94,7 +94,7 @@ def number(raw: int) -> int:
 
 @settings(deadline=None)
 @given(SEEDS, PIECES)
-def test_records_are_numbered_anew(seed: int, piece: int) -> None:
+def test_records_get_new_offset_deltas(seed: int, piece: int) -> None:
     sent = similar_records(Random(seed))
     wrong = build_batch([record._replace(offset=3 * record.offset) for record in sent], keep_offsets=True)
     data = bytes(wrong[61:])
@@ -111,7 +111,7 @@ def test_attributes_come_back_in_pieces(seed: int, piece: int) -> None:
     assert b"".join(restored_chunks(in_pieces((elided[61:],), piece), count)) == batch[61:]
 
 
-def test_none_comes_often_where_there_is_much() -> None:
+def test_long_work_pauses_often() -> None:
     batch = build_batch([Record(value=b"x")] * 10_000, compression=Compression.GZIP)
     turns = sum(record is None for record in streamed_records(batch))
     assert turns >= 10_000 // streaming._RECORDS_AT_ONCE

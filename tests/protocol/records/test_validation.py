@@ -54,7 +54,7 @@ def with_payload(data: bytes, count: int, codec: int = 0) -> bytearray:
 
 class TestGoodBatches:
     @pytest.mark.parametrize("client", CLIENTS)
-    def test_of_real_clients_pass_and_tell_their_largest_timestamp(self, client: str) -> None:
+    def test_of_real_clients_pass_and_return_their_largest_timestamp(self, client: str) -> None:
         for name, batch in golden(client).items():
             if read_header(batch).is_control:
                 continue
@@ -234,7 +234,7 @@ class TestTimestamps:
         assert check(batch, earliest_ms=T + 100000, latest_ms=T + 100000) == T + 100000
         assert len(refused(batch, latest_ms=T).record_errors) == 5
 
-    def test_larger_than_an_int64_begin_anew_at_the_smallest(self) -> None:
+    def test_larger_than_an_int64_wrap_to_the_smallest(self) -> None:
         header = BatchHeader(*HEADER)._replace(base_timestamp=INT64_MAX)
         batch = assemble(header, bytes(payload_of(JAVA["small none"], 0, HEADER)))
         deltas = {record.timestamp - T for record in records_of(JAVA["small none"])}
@@ -259,7 +259,7 @@ class TestALoneRecord:
     """Most batches of small producers have one record, which is checked in one look if it is a usual one."""
 
     @pytest.mark.parametrize("timestamp", [T, 0, -1, -5, INT64_MAX])
-    def test_its_timestamp_is_the_largest_unless_it_stands_for_none(self, timestamp: int) -> None:
+    def test_its_timestamp_is_the_largest_unless_it_has_none(self, timestamp: int) -> None:
         data = build_batch([Record(0, timestamp, None, b"v")])
         assert check_plain_records(data, read_header(data), Rules(False)) == max(timestamp, -1)
 

@@ -93,7 +93,7 @@ def test_a_batch_with_a_wrong_checksum_is_one_if_another_follows() -> None:
     assert isinstance(found, FoundBatch) and found.header.base_offset == 1
 
 
-def test_no_batch_is_searched_for_whose_offsets_cannot_be() -> None:
+def test_batches_with_impossible_offsets_are_not_found() -> None:
     data = b"?" * 70 + placed(3) + placed(20) + placed(9)
     steps = walked(data, next_offset=5, limit=15)
     assert [step.header.base_offset for step in steps if isinstance(step, FoundBatch)] == [9]

@@ -17,7 +17,7 @@ from tests.storage.support import FailingDisk
 ENTRIES = [(0, 0), (2, 10), (5, 30)]
 
 
-def test_a_log_without_epochs_knows_none() -> None:
+def test_a_log_without_epochs_has_none() -> None:
     epochs = LeaderEpochs()
     assert epochs.latest == -1
     assert epochs.end_offset_for(0, 100) == (-1, -1)
@@ -63,7 +63,7 @@ def test_a_new_epoch_displaces_what_contradicts_it() -> None:
     assert epochs.entries() == [(0, 0), (3, 20)]
 
 
-def test_batches_without_an_epoch_tell_nothing() -> None:
+def test_batches_without_an_epoch_add_none() -> None:
     epochs = LeaderEpochs()
     epochs.assign(-1, 0)
     epochs.assign_later(-1, 0)

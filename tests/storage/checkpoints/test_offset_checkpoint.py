@@ -82,7 +82,7 @@ def test_many_logs_that_go_are_one_write(made: Checkpointing) -> None:
     assert made.content() == []
 
 
-def test_before_a_log_is_made_the_file_says_nothing_of_one_of_its_name(made: Checkpointing) -> None:
+def test_before_a_log_is_created_the_file_has_no_row_of_its_name(made: Checkpointing) -> None:
     made.checkpoint.offsets.update({ORDERS: 5, OTHERS: 6})
     made.checkpoint.write(sync=False)
     made.checkpoint.forget(ORDERS)
@@ -122,14 +122,14 @@ def test_a_write_that_failed_may_have_left_its_rows(made: Checkpointing) -> None
     assert made.content() == []
 
 
-def test_a_new_log_of_which_nothing_is_said_costs_no_write(made: Checkpointing) -> None:
+def test_a_new_log_without_rows_costs_no_write(made: Checkpointing) -> None:
     assert not made.checkpoint.forget(ORDERS)
     made.checkpoint.make_way(ORDERS)
     assert not made.path.exists()
 
 
 @pytest.mark.parametrize("operation", ["create", "write", "sync", "rename"])
-def test_a_write_that_fails_is_told_leaves_the_old_one_and_is_made_up_for(
+def test_a_failed_write_is_logged_leaves_the_old_file_and_is_repeated(
     made: Checkpointing, operation: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     made.checkpoint.offsets[ORDERS] = 5

@@ -200,7 +200,7 @@ def test_another_batch_of_a_producer_goes() -> None:
     assert filtered(filter_with({"a": 50}), batch) is None
 
 
-def test_the_last_batch_of_what_is_cleaned_stays_to_tell_where_that_ends() -> None:
+def test_the_last_batch_of_the_cleaned_part_stays_to_mark_its_end() -> None:
     batch = pairs((None, "1"), (None, "2"), base_offset=8)
     data = filtered(filter_with({}, end_offset=10), batch)
     assert data is not None
@@ -242,7 +242,7 @@ def test_a_marker_waits_for_its_horizon_from_when_its_transaction_is_gone() -> N
 @pytest.mark.parametrize(
     ("last", "stays"), [(LastRecord(-1, 3), True), (LastRecord(-1, 4), False), (LastRecord(0, 3), False)]
 )
-def test_the_marker_stays_empty_that_alone_tells_a_producers_epoch(last: LastRecord, stays: bool) -> None:
+def test_an_emptied_marker_stays_if_only_it_has_the_producers_epoch(last: LastRecord, stays: bool) -> None:
     waiting = filtered(filter_with({}), marker(1, committed=True))
     assert waiting is not None
     data = filtered(filter_with({}, now_ms=HORIZON_MS, last={7: last}), bytearray(waiting))

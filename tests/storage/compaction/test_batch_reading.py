@@ -45,7 +45,7 @@ def test_an_empty_file_holds_none(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("which", [0, 2, 6, 7])
 @pytest.mark.parametrize("byte", [8, 16, 20, 30, 64])
-def test_a_flipped_bit_is_told_with_file_position_and_offset(tmp_path: Path, which: int, byte: int) -> None:
+def test_a_flipped_bit_is_reported_with_file_position_and_offset(tmp_path: Path, which: int, byte: int) -> None:
     made = batches()
     position, offset = sum(map(len, made[:which])), 10 + sum(SIZES[:which])
     data = bytearray(b"".join(made))
@@ -60,13 +60,13 @@ def test_a_flipped_bit_is_told_with_file_position_and_offset(tmp_path: Path, whi
 
 
 @pytest.mark.parametrize("cut", [1, 30, 70])
-def test_a_file_that_ends_early_is_told(tmp_path: Path, cut: int) -> None:
+def test_a_file_that_ends_early_is_reported(tmp_path: Path, cut: int) -> None:
     data = b"".join(batches())
     with pytest.raises(Uncleanable):
         read(written(tmp_path, data[:-cut]))
 
 
-def test_offsets_that_go_back_are_told(tmp_path: Path) -> None:
+def test_decreasing_offsets_are_reported(tmp_path: Path) -> None:
     data = bytes(batch(2, base_offset=12)) + bytes(batch(2, base_offset=13))
     with pytest.raises(Uncleanable, match="has the offset 13"):
         read(written(tmp_path, data))
@@ -81,7 +81,7 @@ def test_a_batch_that_announces_more_than_there_is_takes_no_memory(tmp_path: Pat
         read(written(tmp_path, bytes(data)))
 
 
-def test_an_older_message_format_is_told(tmp_path: Path) -> None:
+def test_an_older_message_format_is_reported(tmp_path: Path) -> None:
     data = bytearray(batch(2, base_offset=10))
     data[16] = 1
     with pytest.raises(Uncleanable):

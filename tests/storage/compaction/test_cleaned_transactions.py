@@ -34,7 +34,7 @@ def aborted(first: int, last: int, producer: int = PRODUCER) -> AbortedTransacti
     return AbortedTransaction(producer, first, last, first)
 
 
-def test_records_of_an_aborted_transaction_are_told_from_those_of_others() -> None:
+def test_records_of_an_aborted_transaction_are_distinguished_from_others() -> None:
     transactions = CleanedTransactions([aborted(2, 5)], 0)
     assert not transactions.passes_aborted(data(0, OTHER))
     assert not transactions.passes_aborted(data(1))

@@ -129,7 +129,7 @@ def test_reading_at_any_offset_goes_on_where_compaction_left_something(tmp_path:
         assert check_batch(region.read()).last_offset == first
 
 
-def test_who_reads_in_a_segment_that_is_replaced_finishes(tmp_path: Path) -> None:
+def test_a_read_of_a_replaced_segment_finishes(tmp_path: Path) -> None:
     surroundings = Surroundings()
     log = two_rounds(tmp_path, surroundings)
     region = log.read(0, 1 << 20)
@@ -182,7 +182,7 @@ def test_a_log_that_changes_meanwhile_is_left_as_it_is(tmp_path: Path, change: s
     assert log.clean_offset == 0
 
 
-def test_equal_settings_given_anew_change_nothing(tmp_path: Path) -> None:
+def test_setting_equal_settings_changes_nothing(tmp_path: Path) -> None:
     log = two_rounds(tmp_path)
     cleaning = begin(log)
     step(cleaning, after_work=True)
@@ -206,7 +206,7 @@ def test_segments_that_were_deleted_meanwhile_do_not_come_back(tmp_path: Path) -
     assert contents(log) == AFTER_TWO_ROUNDS
 
 
-def test_files_of_a_log_that_is_gone_are_no_error(tmp_path: Path) -> None:
+def test_files_of_a_deleted_log_are_no_error(tmp_path: Path) -> None:
     log = two_rounds(tmp_path / "log")
     cleaning = begin(log)
     (tmp_path / "log").rename(tmp_path / "gone")
@@ -297,7 +297,7 @@ def test_a_damaged_log_is_left_as_it_is(tmp_path: Path, segment: int) -> None:
     assert files_in(tmp_path) == before
 
 
-def test_records_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+def test_records_that_cannot_be_read_are_reported(tmp_path: Path) -> None:
     log = open_at(tmp_path, SETTINGS)
     data = pairs(("a", "1"), ("b", "2"), compression=4)
     data[61] ^= 0xFF
@@ -307,7 +307,7 @@ def test_records_that_cannot_be_read_are_told(tmp_path: Path) -> None:
         clean(log)
 
 
-def test_a_transaction_index_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_a_transaction_index_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
     log = two_rounds(tmp_path)
     (tmp_path / f"{2:020d}.txnindex").write_bytes(b"short")
     with pytest.raises(Uncleanable, match=r"00000000000000000002\.txnindex cannot be read"):
@@ -392,7 +392,7 @@ def test_an_index_that_stays_when_a_swap_cannot_end_is_not_taken_for_that_of_the
     assert contents(open_at(tmp_path, SETTINGS, clean=False)) == expected
 
 
-def test_what_was_not_on_the_disk_itself_is_before_older_values_go(tmp_path: Path) -> None:
+def test_new_values_are_synced_before_older_values_are_removed(tmp_path: Path) -> None:
     disk = FailingDisk()
     log = two_rounds(tmp_path, Surroundings(disk))
     log.recovery_point = 10

@@ -71,7 +71,7 @@ def test_what_stays_whole_is_converted_too(tmp_path: Path, magic: int, codec: Co
     assert {header.delete_horizon_ms for header in log_headers(log)} == {None}
 
 
-def test_a_tombstone_that_becomes_part_of_a_batch_is_told_when_it_may_go(tmp_path: Path) -> None:
+def test_a_tombstone_that_becomes_part_of_a_batch_gets_a_horizon(tmp_path: Path) -> None:
     data = build_message_set(records(("a", "1"), ("b", None)), 1, compression=Compression.GZIP)
     write_segment(tmp_path, 0, bytes(data))
     log = opened(tmp_path, delete_retention_ms=1000)

@@ -23,7 +23,7 @@ def full_map(memory_bytes: int, load_factor: float = 0.9) -> tuple[OffsetMap, in
 
 
 @given(st.lists(st.tuples(st.binary(max_size=3), st.binary(max_size=3)), max_size=300))
-def test_it_knows_what_a_dict_knows(steps: list[tuple[bytes, bytes]]) -> None:
+def test_it_finds_what_a_dict_finds(steps: list[tuple[bytes, bytes]]) -> None:
     keys, known = OffsetMap(MIB, 0.9, len(steps)), dict[bytes, int]()
     for offset, (key, other) in enumerate(steps):
         assert keys.put(key, offset)
@@ -35,7 +35,7 @@ def test_it_knows_what_a_dict_knows(steps: list[tuple[bytes, bytes]]) -> None:
     assert {key: keys.get(key) for key in known} == known
 
 
-def test_it_knows_many_keys_when_nearly_full() -> None:
+def test_it_finds_many_keys_when_nearly_full() -> None:
     keys = OffsetMap(10_000 * ENTRY_BYTES, 0.98, 1 << 40)
     for offset in range(keys.capacity):
         assert keys.put(b"key-%d" % offset, 3 * offset)

@@ -49,6 +49,6 @@ def test_without_a_limit_nothing_is_waited_for() -> None:
     assert throttle.took(1 << 40) == 1000
 
 
-def test_a_rate_of_nothing_is_as_slow_as_can_be_told() -> None:
+def test_a_rate_of_zero_is_as_slow_as_possible() -> None:
     time = Time()
     assert Throttle(0.0, time.monotonic_ms, time.wait).took(3) == 4000

@@ -91,7 +91,7 @@ def test_directories_of_two_clusters_do_not_go_together(two: tuple[Path, Path]) 
 
 
 @pytest.mark.parametrize("spoil", ["a file", "another node", "in use", "a log of both"])
-def test_where_one_directory_is_no_use_nothing_is_changed_in_the_others(tmp_path: Path, spoil: str) -> None:
+def test_if_one_directory_cannot_be_used_the_others_are_not_changed(tmp_path: Path, spoil: str) -> None:
     clean, new, bad = (tmp_path / name for name in ("clean", "new", "bad"))
     logs = opened(clean, cluster_id="same")
     logs.create_log("orders", 0, TOPIC_ID, LogSettings())
@@ -178,7 +178,7 @@ def test_a_disk_that_fails_is_a_storage_error(two: tuple[Path, Path]) -> None:
     assert logs.found() == [("orders", 0)]
 
 
-def test_a_directory_that_fails_at_a_stop_keeps_no_other_from_being_closed(two: tuple[Path, Path]) -> None:
+def test_all_directories_are_closed_if_one_fails(two: tuple[Path, Path]) -> None:
     disk = FailingDisk()
     logs = opened(*two, surroundings=Surroundings(disk))
     for partition in range(2):

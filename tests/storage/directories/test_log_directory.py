@@ -208,7 +208,7 @@ def test_a_checkpoint_that_says_too_much_is_lowered_before_the_log_is_used(tmp_p
     assert files_in(tmp_path)["recovery-point-offset-checkpoint"] == b"0\n1\n" + lowered
 
 
-def test_a_disk_that_cannot_be_read_is_told_in_one_line() -> None:
+def test_a_disk_that_cannot_be_read_is_reported_in_one_line() -> None:
     disk = FaultyDisk(Losing())
     directory = opened(Path("/data"), surroundings=Surroundings(disk))
     disk.failing = {"open"}
@@ -253,7 +253,7 @@ def test_a_stop_at_which_a_log_fails_is_not_clean(tmp_path: Path) -> None:
     assert not opened(tmp_path).clean
 
 
-def test_a_log_that_fails_at_a_stop_keeps_no_other_from_being_closed(tmp_path: Path) -> None:
+def test_all_logs_are_closed_if_one_fails(tmp_path: Path) -> None:
     disk = FailingDisk()
     directory = opened(tmp_path, surroundings=Surroundings(disk))
     for topic in ("bad", "good"):
@@ -349,7 +349,7 @@ def test_logs_of_a_kafka_with_zookeeper_are_refused_and_not_touched(tmp_path: Pa
 @pytest.mark.parametrize(
     "name", ["recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint"]
 )
-def test_a_malformed_checkpoint_is_refused_by_name_and_an_empty_one_is_none(tmp_path: Path, name: str) -> None:
+def test_a_malformed_checkpoint_is_refused_by_name_and_an_empty_one_is_allowed(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"")
     opened(tmp_path).abandon()
     (tmp_path / name).write_bytes(b"0\n7\n")

@@ -58,7 +58,7 @@ def damages_in(found: Iterator[Any]) -> list[Damage]:
     return [each for each in found if isinstance(each, Damage)]
 
 
-def test_entries_are_told_with_their_positions(tmp_path: Path) -> None:
+def test_entries_are_shown_with_their_positions(tmp_path: Path) -> None:
     file = file_of(tmp_path, offsets_of((5, 100), (9, 250)))
     assert list(offset_entries(file, 1000)) == [OffsetEntry(0, 1005, 100), OffsetEntry(8, 1009, 250)]
     file = file_of(tmp_path, times_of((NOW_MS, 5), (NOW_MS + 1, 5)))
@@ -70,7 +70,7 @@ def test_entries_are_told_with_their_positions(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", [(4, 110), (70000, 110), (6, 90), (6, 1 << 30), (-1, 110)])
-def test_an_offset_entry_out_of_order_is_the_only_one_that_is_told(tmp_path: Path, wrong: tuple[int, int]) -> None:
+def test_only_the_offset_entry_out_of_order_is_reported(tmp_path: Path, wrong: tuple[int, int]) -> None:
     file = file_of(tmp_path, offsets_of((5, 100), wrong, (9, 250), (12, 300)))
     (damage,) = damages_in(offset_entries(file, 0))
     assert (damage.position, damage.offset) == (8, wrong[0])
@@ -81,7 +81,7 @@ def test_an_offset_entry_out_of_order_is_the_only_one_that_is_told(tmp_path: Pat
 
 
 @pytest.mark.parametrize("wrong", [(NOW_MS, 6), (NOW_MS << 8, 6), (NOW_MS + 1, 2), (NOW_MS + 1, 1 << 20), (-5, 6)])
-def test_a_time_entry_out_of_order_is_the_only_one_that_is_told(tmp_path: Path, wrong: tuple[int, int]) -> None:
+def test_only_the_time_entry_out_of_order_is_reported(tmp_path: Path, wrong: tuple[int, int]) -> None:
     file = file_of(tmp_path, times_of((NOW_MS, 5), wrong, (NOW_MS + 2, 7), (NOW_MS + 3, 9)))
     (damage,) = damages_in(time_entries(file, 0))
     assert (damage.position, damage.offset) == (12, wrong[1])
@@ -97,7 +97,7 @@ def test_a_time_entry_out_of_order_is_the_only_one_that_is_told(tmp_path: Path, 
         (aborted((7, -4, 9)), "a first offset below the last"),
     ],
 )
-def test_an_aborted_transaction_that_cannot_be_is_told(tmp_path: Path, data: bytes, expected: str) -> None:
+def test_an_invalid_aborted_transaction_is_reported(tmp_path: Path, data: bytes, expected: str) -> None:
     (damage,) = damages_in(transaction_entries(file_of(tmp_path, data)))
     assert (damage.position, damage.expected) == (0, expected)
 
@@ -123,12 +123,12 @@ def test_an_index_of_nothing_but_zeros_has_no_entries(tmp_path: Path) -> None:
     assert isinstance(note, Note) and note.position == 0
 
 
-def test_half_an_entry_at_the_end_is_told(tmp_path: Path) -> None:
+def test_half_an_entry_at_the_end_is_reported(tmp_path: Path) -> None:
     file = file_of(tmp_path, offsets_of((5, 100)) + b"abc")
     assert damages_in(offset_entries(file, 0)) == [Damage(file.path, 8, 3, None, "a multiple of 8 bytes", "11")]
 
 
-def test_any_flipped_bit_of_a_snapshot_is_told_and_its_entries_too(tmp_path: Path) -> None:
+def test_any_flipped_bit_of_a_snapshot_is_reported_and_its_entries_are_shown(tmp_path: Path) -> None:
     good = snapshot()
     for position in range(len(good)):
         data = bytearray(good)
@@ -139,7 +139,7 @@ def test_any_flipped_bit_of_a_snapshot_is_told_and_its_entries_too(tmp_path: Pat
 
 
 @pytest.mark.parametrize("cut", range(0, 56))
-def test_a_snapshot_that_ends_early_is_told(tmp_path: Path, cut: int) -> None:
+def test_a_snapshot_that_ends_early_is_reported(tmp_path: Path, cut: int) -> None:
     assert damages_in(snapshot_entries(file_of(tmp_path, snapshot()[:cut])))
 
 

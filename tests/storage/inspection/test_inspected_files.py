@@ -78,16 +78,16 @@ def said_in(found: list[Item]) -> list[Damage | Note]:
         ("meta.properties", Kind.META_PROPERTIES, None),
     ],
 )
-def test_a_name_tells_the_kind(name: str, kind: Kind, base_offset: int | None) -> None:
+def test_a_name_determines_the_kind(name: str, kind: Kind, base_offset: int | None) -> None:
     assert inspected_file(f"/data/orders-0/{name}") == InspectedFile(f"/data/orders-0/{name}", kind, base_offset)
 
 
 @pytest.mark.parametrize("name", [".lock", "log", ".log", f"{BASE}.log.tmp", "quorum-state", "notes.txt"])
-def test_other_names_tell_nothing(name: str) -> None:
+def test_other_names_have_no_kind(name: str) -> None:
     assert inspected_file(name) is None
 
 
-def test_a_file_knows_its_topic_and_what_is_beside_it() -> None:
+def test_a_file_has_its_topic_and_the_paths_of_its_neighbours() -> None:
     index = InspectedFile(f"/data/__a-b-12/{BASE}.index.deleted", Kind.OFFSET_INDEX, 0)
     assert index.topic == "__a-b"
     assert index.beside(".log") == f"/data/__a-b-12/{BASE}.log.deleted"
@@ -95,7 +95,7 @@ def test_a_file_knows_its_topic_and_what_is_beside_it() -> None:
     assert InspectedFile("/data/meta.properties", Kind.META_PROPERTIES, None).topic is None
 
 
-def test_nothing_is_said_against_the_files_of_a_sound_log(log: Path) -> None:
+def test_no_damage_is_reported_in_the_files_of_a_sound_log(log: Path) -> None:
     for path in log.iterdir():
         assert said_in(look(path, records=True)) == []
     found = look(log / f"{BASE}.log", records=True)
@@ -104,7 +104,7 @@ def test_nothing_is_said_against_the_files_of_a_sound_log(log: Path) -> None:
 
 
 @pytest.mark.parametrize("mask", [0x01, 0x08, 0x80, 0xFF])
-def test_a_damage_at_any_byte_of_a_log_is_told_at_its_batch_and_the_others_are_untouched(log: Path, mask: int) -> None:
+def test_damage_at_any_byte_of_a_log_is_reported_at_its_batch_only(log: Path, mask: int) -> None:
     path = log / f"{BASE}.log"
     good, batches = path.read_bytes(), batches_in(look(path))
     for position in range(len(good)):
@@ -118,7 +118,7 @@ def test_a_damage_at_any_byte_of_a_log_is_told_at_its_batch_and_the_others_are_u
         assert others == [each for each in batches if each is not hit], position
 
 
-def test_an_index_that_is_told_of_itself_is_not_told_of_with_its_log(log: Path) -> None:
+def test_an_index_that_is_shown_itself_is_not_reported_with_its_log(log: Path) -> None:
     path = log / f"{BASE}.index"
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     inspected = inspected_file(str(log / f"{BASE}.log"))
@@ -127,7 +127,7 @@ def test_an_index_that_is_told_of_itself_is_not_told_of_with_its_log(log: Path) 
 
 
 @pytest.mark.parametrize("suffix", ["index", "timeindex"])
-def test_a_damage_at_any_byte_of_an_index_is_told(log: Path, suffix: str) -> None:
+def test_damage_at_any_byte_of_an_index_is_reported(log: Path, suffix: str) -> None:
     path = log / f"{BASE}.{suffix}"
     good = path.read_bytes()
     assert good
@@ -140,7 +140,7 @@ def test_a_damage_at_any_byte_of_an_index_is_told(log: Path, suffix: str) -> Non
         assert set(with_log) == set(alone) == {str(path)}, position
 
 
-def test_an_index_is_not_held_against_the_log_unless_asked_for(log: Path) -> None:
+def test_an_index_is_not_compared_with_the_log_by_default(log: Path) -> None:
     path = log / f"{BASE}.index"
     data = bytearray(path.read_bytes())
     data[3] += 1
@@ -149,7 +149,7 @@ def test_an_index_is_not_held_against_the_log_unless_asked_for(log: Path) -> Non
     assert said_in(look(log / f"{BASE}.log", verify=False)) == []
 
 
-def test_what_an_index_says_of_damaged_bytes_is_not_held_against_it(log: Path) -> None:
+def test_entries_of_an_index_for_damaged_bytes_are_not_reported(log: Path) -> None:
     path = log / f"{BASE}.log"
     data = bytearray(path.read_bytes())
     for each in batches_in(look(path)):
@@ -158,14 +158,14 @@ def test_what_an_index_says_of_damaged_bytes_is_not_held_against_it(log: Path) -
     assert {each.path for each in said_in(look(path))} == {str(path)}
 
 
-def test_files_that_are_not_there_are_not_held_against_the_log(log: Path) -> None:
+def test_missing_files_are_not_reported_for_the_log(log: Path) -> None:
     for path in log.iterdir():
         if path.suffix != ".log":
             path.unlink()
     assert said_in(look(log / f"{BASE}.log")) == []
 
 
-def test_an_index_without_its_log_is_told_by_itself(log: Path) -> None:
+def test_an_index_without_its_log_is_shown_by_itself(log: Path) -> None:
     (log / f"{BASE}.log").unlink()
     assert said_in(look(log / f"{BASE}.index")) == []
 
@@ -195,7 +195,7 @@ def test_a_disk_that_fails_is_a_damage(log: Path) -> None:
     assert [each.path for each in said] == [str(log / f"{BASE}.timeindex")]
 
 
-def test_a_file_that_cannot_be_opened_is_not_told_of(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_opened_raises(tmp_path: Path) -> None:
     missing = InspectedFile(str(tmp_path / f"{BASE}.log"), Kind.LOG, 0)
     with pytest.raises(FileNotFoundError) as caught:
         list(contents(Disk(), missing, Options()))

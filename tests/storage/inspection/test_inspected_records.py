@@ -35,7 +35,7 @@ def found_in(directory: Path, data: bytes) -> list[FoundRecord | Note | Damage]:
     return list(records_in(*written(directory, data)))
 
 
-def test_records_are_told_where_they_lie_in_the_file(tmp_path: Path) -> None:
+def test_records_are_shown_with_their_positions_in_the_file(tmp_path: Path) -> None:
     data = build_batch(records(3, value=b"value"), base_offset=40)
     found = found_in(tmp_path, data)
     assert [each.record for each in found if isinstance(each, FoundRecord)] == list(records_of(data))
@@ -60,7 +60,7 @@ def test_a_batch_that_compaction_emptied_has_none(tmp_path: Path) -> None:
 
 
 @given(position=st.integers(HEADER_BYTES, HEADER_BYTES + 40), byte=st.integers(0, 255))
-def test_a_damaged_record_is_told_after_those_before_it(
+def test_a_damaged_record_is_reported_after_those_before_it(
     tmp_path_factory: pytest.TempPathFactory, position: int, byte: int
 ) -> None:
     good = batch(4, value=b"value")
@@ -84,7 +84,7 @@ def test_a_record_that_does_not_parse_ends_them(tmp_path: Path) -> None:
     assert (damage.expected, damage.offset) == ("record 2 of 3", 0)
 
 
-def test_bytes_after_the_last_record_are_told(tmp_path: Path) -> None:
+def test_bytes_after_the_last_record_are_reported(tmp_path: Path) -> None:
     data = batch(2)
     longer = assemble(read_header(data), data[HEADER_BYTES:] + b"more")
     *told, damage = found_in(tmp_path, longer)
@@ -92,7 +92,7 @@ def test_bytes_after_the_last_record_are_told(tmp_path: Path) -> None:
     assert (damage.position, damage.found) == (len(BEFORE) + len(data), "4 bytes more")
 
 
-def test_offsets_that_do_not_rise_are_told(tmp_path: Path) -> None:
+def test_offsets_that_do_not_increase_are_reported(tmp_path: Path) -> None:
     kept = [Record(offset, NOW_MS, None, b"v") for offset in (0, 2, 1, 7)]
     data = build_batch(kept, keep_offsets=True)
     header = read_header(data)._replace(last_offset_delta=3)
@@ -105,7 +105,7 @@ def test_offsets_that_do_not_rise_are_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("codec", [*(codec for codec in Compression if codec), 6])
-def test_what_cannot_be_decompressed_is_told(tmp_path: Path, codec: int) -> None:
+def test_records_that_cannot_be_decompressed_are_reported(tmp_path: Path, codec: int) -> None:
     data = batch(2)
     header = read_header(data)._replace(attributes=codec)
     (damage,) = found_in(tmp_path, assemble(header, b"no compressed data"))

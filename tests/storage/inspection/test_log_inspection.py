@@ -77,7 +77,7 @@ def test_an_empty_log_is_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mask", [0x01, 0x02, 0x40, 0x80, 0xFF])
-def test_a_damage_at_any_byte_is_told_at_its_batch_and_the_others_are_untouched(tmp_path: Path, mask: int) -> None:
+def test_damage_at_any_byte_is_reported_at_its_batch_only(tmp_path: Path, mask: int) -> None:
     good = b"".join(BATCHES)
     for position in range(STARTS[-2]):  # of the last batch, nothing behind it tells that its offset or epoch is wrong
         data = bytearray(good)
@@ -91,7 +91,7 @@ def test_a_damage_at_any_byte_is_told_at_its_batch_and_the_others_are_untouched(
 
 
 @given(damaged=st.sets(st.integers(0, STARTS[-1] - 1), min_size=1, max_size=6), byte=st.integers(1, 255))
-def test_however_many_bytes_are_damaged_the_sound_batches_are_told(
+def test_however_many_bytes_are_damaged_the_sound_batches_are_shown(
     tmp_path_factory: pytest.TempPathFactory, damaged: set[int], byte: int
 ) -> None:
     data = bytearray(b"".join(BATCHES))
@@ -107,7 +107,7 @@ def test_however_many_bytes_are_damaged_the_sound_batches_are_told(
 
 
 @given(st.binary(max_size=400))
-def test_any_bytes_are_told_in_order_and_to_the_end(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+def test_any_bytes_are_shown_in_order_and_to_the_end(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     end = 0
     for finding in inspect(tmp_path_factory.mktemp("bytes"), data):
         assert finding.position >= end or (isinstance(finding, Damage) and not finding.size_bytes)
@@ -186,7 +186,7 @@ def test_offsets_must_lie_between_the_segment_and_the_next(tmp_path: Path) -> No
     assert damages_in(inspect(tmp_path, placed(100, 3), base_offset=100, end_offset=103)) == []
 
 
-def test_an_epoch_that_falls_is_told_where_it_is_wrong(tmp_path: Path) -> None:
+def test_a_decreasing_epoch_is_reported_where_it_is_wrong(tmp_path: Path) -> None:
     high = placed(0, epoch=1) + placed(1, epoch=9) + placed(2, epoch=2)
     low = placed(0, epoch=3) + placed(1, epoch=3) + placed(2, epoch=1) + placed(3, epoch=3)
     (damage,) = damages_in(inspect(tmp_path, high))
@@ -209,7 +209,7 @@ def test_messages_of_old_formats_are_batches_of_one(tmp_path: Path, magic: int) 
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_an_offset_of_an_old_message_that_goes_back_is_told(tmp_path: Path, magic: int) -> None:
+def test_a_decreasing_offset_of_an_old_message_is_reported(tmp_path: Path, magic: int) -> None:
     first, second = old_message(5, magic, b"abc"), old_message(4, magic, b"abc")
     (damage,) = damages_in(inspect(tmp_path, first + second))
     assert (damage.position, damage.size_bytes, damage.found) == (len(first), 0, "offset 4")
@@ -289,7 +289,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
         tracemalloc.stop()
 
 
-def test_a_negative_offset_delta_is_told(tmp_path: Path) -> None:
+def test_a_negative_offset_delta_is_reported(tmp_path: Path) -> None:
     data = bytearray(placed(5))
     data[23:27] = (-3).to_bytes(4, signed=True)
     seal(data, 0, len(data))

@@ -29,7 +29,7 @@ def file_of(directory: Path, data: bytes) -> File:
     return Disk().open_to_read(str(directory / "file"))
 
 
-def test_the_rows_that_the_broker_writes_are_told(tmp_path: Path) -> None:
+def test_the_rows_that_the_broker_writes_are_shown(tmp_path: Path) -> None:
     file = file_of(tmp_path, offsets_text({("orders", 0): 17, ("orders", 1): 0}))
     assert list(checkpoint_lines(file, OFFSET_COLUMNS)) == [
         Line(4, {"topic": "orders", "partition": 0, "offset": 17}),
@@ -57,13 +57,13 @@ def test_a_checkpoint_that_was_never_written_has_no_rows(tmp_path: Path) -> None
         (b"0\n2\n3 5\n4 5\n", 8, "an epoch above 3 and a start offset above 5", "'4 5'"),
     ],
 )
-def test_a_line_that_cannot_be_is_named(tmp_path: Path, data: bytes, position: int, expected: str, found: str) -> None:
+def test_an_invalid_line_is_named(tmp_path: Path, data: bytes, position: int, expected: str, found: str) -> None:
     file = file_of(tmp_path, data)
     (damage,) = (each for each in checkpoint_lines(file, EPOCH_COLUMNS) if isinstance(each, Damage))
     assert (damage.position, damage.expected, damage.found) == (position, expected, found)
 
 
-def test_the_lines_after_a_bad_one_are_told(tmp_path: Path) -> None:
+def test_the_lines_after_a_bad_one_are_shown(tmp_path: Path) -> None:
     file = file_of(tmp_path, b"0\n3\n0 0\n?\n2 7\n")
     lines = [each for each in checkpoint_lines(file, EPOCH_COLUMNS) if isinstance(each, Line)]
     assert [line.fields["epoch"] for line in lines] == [0, 2]
@@ -76,7 +76,7 @@ def test_a_line_without_end_takes_little_memory_and_hides_nothing(tmp_path: Path
     assert line == Line(len(data) - 4, {"epoch": 2, "start_offset": 7})
 
 
-def test_properties_are_told_without_their_comments(tmp_path: Path) -> None:
+def test_properties_are_shown_without_their_comments(tmp_path: Path) -> None:
     file = file_of(tmp_path, properties_text({"version": "1", "node.id": "0"}, 0))
     lines = list(property_lines(file, "=", ("version", "node.id")))
     assert [each.fields for each in lines if isinstance(each, Line)] == [{"version": "1"}, {"node.id": "0"}]
@@ -85,7 +85,7 @@ def test_properties_are_told_without_their_comments(tmp_path: Path) -> None:
     assert fields == [{"version": "0"}, {"topic_id": "AAAAAAAAAAAAAAAAAAAAAA"}]
 
 
-def test_a_missing_property_and_a_line_that_is_none_are_named(tmp_path: Path) -> None:
+def test_a_missing_property_and_an_invalid_line_are_named(tmp_path: Path) -> None:
     file = file_of(tmp_path, b"version=1\nnonsense\n")
     assert list(property_lines(file, "=", ("version", "node.id"))) == [
         Line(0, {"version": "1"}),

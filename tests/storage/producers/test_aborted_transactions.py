@@ -67,7 +67,7 @@ def test_the_files_of_all_segments_are_read(tmp_path: Path) -> None:
         (None, "it is missing"),
     ],
 )
-def test_a_file_that_lacks_what_was_counted_is_told_apart(tmp_path: Path, data: bytes | None, reason: str) -> None:
+def test_a_file_with_fewer_entries_than_counted_is_corrupt(tmp_path: Path, data: bytes | None, reason: str) -> None:
     path = str(tmp_path / f"{0:020d}")
     if data is not None:
         Path(f"{path}.txnindex").write_bytes(data)
@@ -83,7 +83,7 @@ def test_a_file_may_have_more_than_was_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("base_offset", "end_offset"), [(21, 100), (0, 45)])
-def test_an_entry_of_another_segment_is_no_good(tmp_path: Path, base_offset: int, end_offset: int) -> None:
+def test_an_entry_of_another_segment_is_corrupt(tmp_path: Path, base_offset: int, end_offset: int) -> None:
     path = str(tmp_path / f"{base_offset:020d}")
     Path(f"{path}.txnindex").write_bytes(transactions_bytes(ALL))
     with pytest.raises(CorruptIndex, match="another segment"):
@@ -100,9 +100,7 @@ def test_what_was_counted_is_written_for_the_segments_that_are_left(tmp_path: Pa
     assert read_counts(Disk(), str(tmp_path)) == {}
 
 
-def test_counts_that_are_no_good_are_as_if_nothing_had_been_counted(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_malformed_counts_are_ignored(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "aborted-transactions-checkpoint").write_bytes(b"\1\2\3")
     assert read_counts(Disk(), str(tmp_path)) == {}
     assert "aborted-transactions-checkpoint is malformed, and is rebuilt" in caplog.text
@@ -129,7 +127,7 @@ def test_a_cut_leaves_a_segment_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", ["beginning", "end"])
-def test_nobody_syncs_a_file_that_has_gone_with_its_segment(tmp_path: Path, cut: str) -> None:
+def test_the_file_of_a_deleted_segment_is_not_synced(tmp_path: Path, cut: str) -> None:
     paths = [str(tmp_path / f"{offset:020d}") for offset in (0, 25)]
     transactions = AbortedTransactions(Disk())
     transactions.add(paths[0], FIRST)
@@ -152,7 +150,7 @@ def test_an_entry_that_could_not_be_written_goes_with_its_segment(tmp_path: Path
     assert not list(path.parent.iterdir())
 
 
-def test_what_compaction_leaves_stands_for_all_in_its_segment() -> None:
+def test_what_compaction_leaves_replaces_all_in_its_segment() -> None:
     transactions = AbortedTransactions(Disk(), ALL)
     transactions.renew(20, 45, [SECOND])
     assert list(transactions.between(0, 100)) == [SECOND, THIRD]

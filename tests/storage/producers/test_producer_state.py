@@ -63,7 +63,7 @@ def test_a_gap_or_a_step_back_is_out_of_order(sequence: int) -> None:
     assert refusal(states, header(sequence, 2)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_a_refusal_tells_what_was_expected_and_what_was_last() -> None:
+def test_a_refusal_has_the_expected_and_the_last_sequence() -> None:
     states = states_after(header(0, 5), header(5), header(6, 6))
     with pytest.raises(KafkaError, match=r"15 \(incoming.* expected 12, last five batches: 0-4, 5-5, 6-11$"):
         states.check(header(15))
@@ -156,7 +156,7 @@ def test_a_transaction_is_open_from_its_first_batch_to_its_marker() -> None:
     assert states.check(transactional(6)) is None
 
 
-def test_a_marker_with_a_new_epoch_begins_sequences_anew() -> None:
+def test_after_a_marker_with_a_new_epoch_sequences_begin_again() -> None:
     states = states_after(transactional(0, 5))
     end(states, 105, epoch=1)
     assert refusal(states, header(5, 1, epoch=1)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -180,7 +180,7 @@ def test_an_aborted_transaction_that_was_the_only_one_leaves_the_log_stable_afte
     assert end(states, 106, committed=False) is None  # there was nothing to abort
 
 
-def test_a_marker_that_compaction_has_emptied_tells_no_coordinator_epoch() -> None:
+def test_a_marker_that_compaction_has_emptied_has_no_coordinator_epoch() -> None:
     states = states_after(transactional(0, 5))
     end(states, 105)
     emptied = read_header(marker_batch(7, 0, Marker(False, 9), NOW_MS))
@@ -240,7 +240,7 @@ def test_a_snapshot_keeps_what_the_next_batch_is_checked_against() -> None:
     assert loaded.snapshot() == states.snapshot()
 
 
-def test_a_snapshot_may_hold_nobody_or_a_producer_without_batches() -> None:
+def test_a_snapshot_may_contain_no_producer_or_one_without_batches() -> None:
     states = ProducerStates()
     states.load(states.snapshot(), 5)
     assert len(states) == 0

@@ -113,7 +113,7 @@ def test_the_time_of_a_segment_stays(disk: FaultyDisk) -> None:
     assert len(read_values(log)) == 11
 
 
-def test_a_cut_that_cannot_be_synced_is_noted_too(disk: FaultyDisk) -> None:
+def test_a_truncation_that_cannot_be_synced_is_remembered_too(disk: FaultyDisk) -> None:
     log = open_at(DIRECTORY, surroundings=Surroundings(disk))
     append(log, batch(10))
     log.abandon()

@@ -137,13 +137,13 @@ def test_zeros_alone_are_torn(tmp_path: Path) -> None:
 def test_a_wrong_byte_in_a_whole_batch_is_damage(tmp_path: Path, at: int) -> None:
     data = bytearray(BATCH)
     data[at] ^= 4
-    assert judged(tmp_path, bytes(data)) == "it is as long as it says"
+    assert judged(tmp_path, bytes(data)) == "its length is right, but not its checksum"
 
 
 def test_a_wrong_length_of_a_whole_batch_is_damage(tmp_path: Path) -> None:
     data = bytearray(BATCH)
     data[9] ^= 1
-    assert judged(tmp_path, bytes(data)) == "it is whole but for its length"
+    assert judged(tmp_path, bytes(data)) == "only its length is wrong"
 
 
 def test_a_sound_batch_behind_shows_that_there_is_damage_before(tmp_path: Path) -> None:

@@ -285,7 +285,9 @@ def test_an_empty_directory_is_an_empty_log_at_its_checkpointed_start(tmp_path: 
     assert list(files_in(tmp_path)) == [f"{42:020d}.log"]
 
 
-def test_a_log_that_ends_before_its_start_begins_there_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_log_that_ends_before_its_start_offset_begins_there_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     write_log(tmp_path).close()
     log = crashed(tmp_path, log_start_offset=100)
     assert (log.log_start_offset, log.log_end_offset) == (100, 100)

@@ -64,7 +64,7 @@ def test_the_log_ends_where_a_segment_is_missing(disk: FaultyDisk, caplog: pytes
     ]
 
 
-def test_a_gap_that_compaction_may_have_left_is_none(disk: FaultyDisk) -> None:
+def test_a_gap_that_compaction_may_have_left_is_no_damage(disk: FaultyDisk) -> None:
     write_log(disk).abandon()
     disk.remove(path(8))
     assert offsets(opened(disk, COMPACTED)) == [*range(8), *range(12, 18)]
@@ -117,7 +117,7 @@ def test_a_rest_between_two_segments_costs_nothing_but_itself(
     assert disk.size_bytes(path(4)) == size
 
 
-def test_a_log_that_begins_anew_never_lies_without_a_segment(disk: FaultyDisk) -> None:
+def test_a_log_that_begins_again_always_has_a_segment(disk: FaultyDisk) -> None:
     """Or the next start would give out the offsets from 0 on once more."""
     log = write_log(disk, 1)
     log.flush()
@@ -141,7 +141,7 @@ def test_the_epochs_of_records_that_are_back_are_known(disk: FaultyDisk) -> None
     assert opened(disk, start=7).epochs.entries() == [(1, 7), (2, 12)]
 
 
-def test_a_log_that_begins_anew_has_no_aborted_transactions_of_what_is_gone(disk: FaultyDisk) -> None:
+def test_a_log_that_begins_again_has_no_old_aborted_transactions(disk: FaultyDisk) -> None:
     log = opened(disk)
     append(log, batch(2, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True))
     log.flush()

@@ -31,7 +31,7 @@ def read_offsets(path: Path) -> tuple[dict[TopicPartition, int], list[Problem]]:
         if min(key[1], _number(offset)) < 0:
             problem = problem or f"{topic} {partition} {offset}: no partition and offset"
         elif key in offsets:
-            problem = problem or f"{topic} {partition} is there twice"
+            problem = problem or f"{topic} {partition} is listed twice"
         else:
             offsets[key] = _number(offset)
     return offsets, [Problem("checkpoint", -1, -1, problem)] if problem else []
@@ -45,7 +45,7 @@ def read_epochs(path: Path) -> tuple[list[tuple[int, int]], list[Problem]]:
         epoch, start = _number(row[0]), _number(row[1])
         before = entries[-1] if entries else (-1, -1)
         if epoch <= before[0] or start <= before[1]:
-            problem = problem or f"epoch {row[0]} at {row[1]} behind epoch {before[0]} at {before[1]}"
+            problem = problem or f"epoch {row[0]} at {row[1]} after epoch {before[0]} at {before[1]}"
         else:
             entries.append((epoch, start))
     return entries, [Problem("leader-epoch-checkpoint", -1, -1, problem)] if problem else []
@@ -88,10 +88,10 @@ def _rows(path: Path, columns: int) -> tuple[list[list[str]], str]:
     rows = [line.split(" ") for line in lines[2:]]
     usable = [row for row in rows if len(row) == columns]
     if len(lines) < 2 or lines[1] != str(len(rows)):
-        return usable, f"{''.join(lines[1:2])[:20]!r} rows announced, {len(rows)} there"
+        return usable, f"{''.join(lines[1:2])[:20]!r} is the count, but there are {len(rows)} rows"
     if not text.endswith("\n"):
         return usable, "it ends within a line"
-    return usable, "" if len(usable) == len(rows) else f"a row that has not {columns} words"
+    return usable, "" if len(usable) == len(rows) else f"a row without {columns} words"
 
 
 def _number(word: str) -> int:

@@ -59,7 +59,7 @@ class OffsetIndexCheck:
             offset, position = int(self._offsets[place]), int(self._positions[place])
             entry = f"entry {place} (offset {offset}, position {position})"
             if behind[place]:
-                yield Problem("index-order", place * size, offset, f"{entry} does not rise")
+                yield Problem("index-order", place * size, offset, f"{entry} is not larger than the one before")
             elif beyond[place]:
                 yield Problem("index-beyond-log", place * size, offset, f"{entry}; the log ends at {end_position}")
             elif nowhere[place]:
@@ -117,7 +117,7 @@ class TimeIndexCheck:
             offset, timestamp = int(self._offsets[place]), int(self._timestamps[place])
             entry = f"entry {place} (time {timestamp}, offset {offset})"
             if falls[place]:
-                yield Problem("timeindex-order", place * size, offset, f"{entry} does not rise")
+                yield Problem("timeindex-order", place * size, offset, f"{entry} is not larger than the one before")
             elif nowhere[place]:
                 detail = f"{entry}; the segment has no batch with it, and ends at {last_offset}"
                 yield Problem("timeindex-offset", place * size, offset, detail)
@@ -125,7 +125,7 @@ class TimeIndexCheck:
                 detail = f"{entry}; the batch has {int(self._of_batch[place])}"
                 yield Problem("timeindex-timestamp", place * size, offset, detail)
             else:
-                detail = f"{entry}; before it, {int(self._so_far[place])} is in the log"
+                detail = f"{entry}; the log has {int(self._so_far[place])} before it"
                 yield Problem("timeindex-late", place * size, offset, detail)
         known = int(self._timestamps[-1]) if count else NONE
         if closed and not damaged and self._max_timestamp > max(known, NONE) and not falls[-1:].any():

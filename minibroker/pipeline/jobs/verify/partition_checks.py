@@ -221,7 +221,7 @@ class _Fold:
     def _compare_snapshot(self, offset: int, *, expected: bool = True) -> None:
         """Compare the snapshot at this offset with the log up to it. A missing one is a finding if `expected`."""
         if expected and offset > self._first_offset and self._states and offset not in self._plan.snapshots:
-            detail = f"a start has to read the log before {offset} for its producers"
+            detail = f"a start must read the log before {offset} to find its producers"
             self.findings.add(f"{offset:020d}{SNAPSHOT}", "snapshot-missing", detail, offset=offset)
         entries = self._snapshots.pop(offset, [])
         if self._damages or self._plan.compacted and offset <= self._plan.clean_offset:

@@ -55,7 +55,7 @@ def wrong_id(path: Path, expected: bytes | None) -> Iterator[Problem]:
     if unreadable:
         yield Problem("partition-metadata", -1, -1, unreadable)
     elif found is not None and expected is not None and found != expected:
-        detail = f"the id {uuid_text(found)}, where the topic has {uuid_text(expected)}"
+        detail = f"the id is {uuid_text(found)}, but the topic has {uuid_text(expected)}"
         yield Problem("partition-metadata", -1, -1, detail)
 
 
@@ -68,7 +68,7 @@ def wrong_counts(directory: Path, bases: Iterable[int]) -> Iterator[Problem]:
     try:
         counts = aborted_counts_from_text(text)
         if text not in (b"", aborted_counts_text(counts)):
-            raise MalformedCheckpoint("its rows are not written or sorted as they should be")
+            raise MalformedCheckpoint("its rows are malformed or not sorted")
     except MalformedCheckpoint as error:
         yield Problem("checkpoint", -1, -1, str(error))
         return
@@ -80,4 +80,4 @@ def wrong_counts(directory: Path, bases: Iterable[int]) -> Iterator[Problem]:
             if base > min(known, default=0):
                 yield Problem("txnindex-count", -1, base, f"there is no segment {base}")
         elif crc32c(data[: count * TRANSACTION_ENTRY.size]) != crc:
-            yield Problem("txnindex-count", -1, base, f"{index.name} had {count} entries, and has not the same")
+            yield Problem("txnindex-count", -1, base, f"{index.name} has changed within its first {count} entries")

@@ -39,7 +39,7 @@ def read_snapshot(path: Path) -> tuple[list[SnapshotEntry], list[Problem]]:
     """Return the entries of a snapshot, and the problems of the file by itself. Raise `OSError`."""
     data = path.read_bytes()
     if len(data) < _HEAD.size:
-        return [], [Problem("snapshot", 0, -1, f"{len(data)} bytes, fewer than its head")]
+        return [], [Problem("snapshot", 0, -1, f"{len(data)} bytes, less than its header")]
     version, stored, count = _HEAD.unpack_from(data)
     if version != VERSION:
         return [], [Problem("snapshot", 0, -1, f"version {version}")]
@@ -84,7 +84,7 @@ def _difference(
         return f"epoch {entry.epoch}, in the log {state.epoch}"
     sequence_known = entry.last_sequence >= 0 and state.expected is not None and state.last_offset >= 0
     if sequence_known and (entry.last_sequence + 1) & MAX_SEQUENCE != state.expected:
-        return f"last sequence {entry.last_sequence}, the log asks for {state.expected} next"
+        return f"last sequence {entry.last_sequence}, by the log {state.expected} is next"
     if sequence_known and entry.last_offset != state.last_offset:
         return f"last offset {entry.last_offset}, in the log {state.last_offset}"
     first = opened.get(entry.producer_id, -1)

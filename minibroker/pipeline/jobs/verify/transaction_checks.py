@@ -147,7 +147,7 @@ def read_control(block: Block, index: int, *, compacted: bool) -> Marker | None:
             raise Unreadable("control-batch", "a control record in a transaction that does not end it")
         return None
     if not header.is_transactional or producer_id < 0:
-        raise Unreadable("control-batch", f"a marker without a transaction's flag, producer id {producer_id}")
+        raise Unreadable("control-batch", f"a marker that is not transactional, producer id {producer_id}")
     if len(records) != 1:
         raise Unreadable("control-batch", f"a marker among {len(records)} records")
     assert kind is not None
@@ -180,13 +180,13 @@ def read_index(path: Path, base_offset: int, end_offset: int) -> tuple[list[Inde
 
 def _impossible(version: int, entry: IndexEntry) -> str:
     if version != 0 or min(entry) < 0 or entry.first_offset > entry.last_offset:
-        return f"an entry of version {version} that cannot be: {tuple(entry)}"
+        return f"an impossible entry of version {version}: {tuple(entry)}"
     return ""
 
 
 def _misplaced(entry: IndexEntry, last: int, end_offset: int) -> str:
     if entry.last_offset <= last:
-        return f"the marker at {entry.last_offset} does not belong behind {last}"
+        return f"the marker at {entry.last_offset} must not follow {last}"
     if entry.last_offset >= end_offset:
         return f"the marker at {entry.last_offset} is not in this segment, which ends before {end_offset}"
     return ""
@@ -213,7 +213,7 @@ def wrong_entries(
     for marker in aborts:
         if marker.first_offset < 0 or (marker.producer_id, marker.offset) in by_key:
             continue
-        detail = f"producer {marker.producer_id} aborted {marker.first_offset} to {marker.offset}; no entry says so"
+        detail = f"producer {marker.producer_id} aborted {marker.first_offset} to {marker.offset}; it has no entry"
         yield "log", Problem("txnindex-missing", marker.position, marker.offset, detail)
     for place, entry in enumerate(entries):
         for problem in _wrong_entry(entry, place, markers, known):

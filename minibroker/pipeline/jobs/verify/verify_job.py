@@ -193,7 +193,7 @@ def _duplicates(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def duplicate_key(topic: str, partition: int, key: bytes, count: int, first: dict[str, Any], last: int) -> Finding:
     """Return the finding for a repeated key. `first` has the `offset`, `file` and `position` of its first record."""
     shown = repr(key[:SHOWN_KEY_BYTES])[1:] + ("..." if len(key) > SHOWN_KEY_BYTES else "")
-    detail = f"key {shown} is there {count} times, last at offset {last}"
+    detail = f"key {shown} occurs {count} times, last at offset {last}"
     kind = BY_CODE["duplicate-key"]
     return Finding(
         topic, partition, first["file"], first["offset"], first["position"], kind.code, kind.severity, detail
