@@ -33,7 +33,6 @@ KEPT_BYTES = 16 << 20
 LARGEST_HEAP_BLOCK_BYTES = 8 << 20
 DESCRIPTORS = 1 << 20
 SWITCH_SECONDS = 0.0001
-USUAL_SWITCH_SECONDS = 0.005
 TABLE_DESCRIPTORS = 1 << 16  # half a megabyte of the kernel's memory
 UNSEEN_OBJECTS = 16_000  # newer than the last full collection: to go through them and free them all takes 10 ms
 COLLECTION_SECONDS = 10.0  # between two looks whether it is time
@@ -80,15 +79,6 @@ def make_room_for_descriptors(limit: int) -> None:
 def share_the_interpreter() -> None:
     """Switch threads after a tenth of a millisecond, so that one that computes does not hold up the event loop."""
     sys.setswitchinterval(SWITCH_SECONDS)
-
-
-def share_the_interpreter_less() -> None:
-    """Switch threads after Python's usual 5 ms again, as no client waits any more.
-
-    Sixteen threads that close logs spend most of their time on passing the interpreter on otherwise: 67,000 times for
-    3,000 logs, instead of 4,000.
-    """
-    sys.setswitchinterval(USUAL_SWITCH_SECONDS)
 
 
 def spare_the_old() -> Freezing:

@@ -21,7 +21,6 @@ from minibroker.broker.machine import (
     make_room_for_descriptors,
     raise_descriptor_limit,
     share_the_interpreter,
-    share_the_interpreter_less,
 )
 from minibroker.broker.monitoring.line_limit import limited_lines
 from minibroker.broker.monitoring.measured_disk import MeasuredDisk
@@ -113,7 +112,6 @@ async def _run(
                 announce("minibroker listens on " + ",".join(_addresses(bound)))
                 await serve_until(stop)
         finally:
-            share_the_interpreter_less()
             await running.close()
 
 

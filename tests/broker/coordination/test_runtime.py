@@ -263,11 +263,11 @@ def test_a_topic_that_is_deleted_before_its_shard_is_loaded_again_leaves_nothing
 def test_who_goes_through_all_finds_each_that_is_there_when_its_turn_comes(harness: Broken) -> None:
     groups = harness.cluster.groups.groups
     for name in ("a", "b", "c"):
-        harness.cluster.groups.classic_group(name)
+        harness.cluster.groups.classic_group_or_new(name)
     present = groups.present()
     assert next(present).group_id == "a"
     del groups["b"]
-    harness.cluster.groups.classic_group("d")
+    harness.cluster.groups.classic_group_or_new("d")
     assert [group.group_id for group in present] == ["c"]
     groups.take(0)
     assert list(groups.present()) == []
