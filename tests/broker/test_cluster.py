@@ -41,11 +41,12 @@ def contents(harness: Harness, topic: str, index: int = 0) -> bytes:
 
 def test_a_new_cluster_records_its_features_once(harness: Harness) -> None:
     levels = {"metadata.version": 30, "group.version": 1, "transaction.version": 2}
-    assert harness.cluster.image.features == {**levels, "eligible.leader.replicas.version": 1}
+    levels |= {"eligible.leader.replicas.version": 1, "share.version": 1}
+    assert harness.cluster.image.features == levels
     harness.restart()
     seen: list[Message] = []
     harness.cluster.metadata_log.replay(seen.append)
-    assert [type(record) for record in seen].count(records.FeatureLevelRecord) == 4
+    assert [type(record) for record in seen].count(records.FeatureLevelRecord) == len(levels)
 
 
 def test_a_new_cluster_has_one_minimum_of_replicas_in_sync_for_all_brokers(tmp_path: Path) -> None:

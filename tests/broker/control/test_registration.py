@@ -31,7 +31,7 @@ def test_a_node_registers_with_all_that_others_ask_of_a_broker(harness: Harness)
         ("INTERNAL", "node1.test", 19001, 0),
     }
     assert [(one.name, one.min_supported_version, one.max_supported_version) for one in broker.features] == [
-        ("metadata.version", 7, 30),
+        ("metadata.version", 7, 33),
         ("transaction.version", 0, 2),
         ("eligible.leader.replicas.version", 0, 1),
         ("group.version", 0, 1),

@@ -140,6 +140,7 @@ class Attempt:
         }
         for keys in (list(REQUESTS), WRITING):
             request, _ = self.source.choice(REQUESTS[self.source.choice(keys)])
+            request = request(self.harness) if callable(request) else request
             yield renamed(copy.deepcopy(request), names)
         group = offsets.OffsetFetchRequest.OffsetFetchRequestGroup(group_id=names[GROUP], topics=None)
         yield self.source.choice(

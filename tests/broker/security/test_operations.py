@@ -37,6 +37,7 @@ from minibroker.protocol.messages import (
 )
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.messages.produce import ProduceRequest
+from minibroker.protocol.primitives import ZERO_UUID
 from tests.broker.harness import Harness, TopicData, Waiting, batch
 
 TOPIC, GROUP, ID = "t", "g", "id"
@@ -64,9 +65,14 @@ def _commit() -> offsets.OffsetCommitRequest:
     )
 
 
+def _topic_id(harness: Harness) -> bytes:
+    topic = harness.cluster.image.topics.get(TOPIC)
+    return ZERO_UUID if topic is None else topic.topic_id
+
+
 def _share_fetch(harness: Harness) -> share_fetch.ShareFetchRequest:
     Topic = share_fetch.ShareFetchRequest.FetchTopic
-    topic_id = harness.cluster.image.topics[TOPIC].topic_id
+    topic_id = _topic_id(harness)
     return share_fetch.ShareFetchRequest(
         group_id="s",
         member_id="n",
@@ -81,7 +87,7 @@ def _share_acknowledge(harness: Harness) -> share_fetch.ShareAcknowledgeRequest:
     Topic = share_fetch.ShareAcknowledgeRequest.AcknowledgeTopic
     batch = Topic.AcknowledgePartition.AcknowledgementBatch(first_offset=0, last_offset=0, acknowledge_types=[1])
     partition = Topic.AcknowledgePartition(partition_index=0, acknowledgement_batches=[batch])
-    topic_id = harness.cluster.image.topics[TOPIC].topic_id
+    topic_id = _topic_id(harness)
     return share_fetch.ShareAcknowledgeRequest(
         group_id="s",
         member_id="n",
@@ -93,9 +99,7 @@ def _share_acknowledge(harness: Harness) -> share_fetch.ShareAcknowledgeRequest:
 def _share_state(kind: type[Any], topic: type[Any]) -> Any:
     return lambda harness: kind(
         group_id="s",
-        topics=[
-            topic(topic_id=harness.cluster.image.topics[TOPIC].topic_id, partitions=[topic.PartitionData(partition=0)])
-        ],
+        topics=[topic(topic_id=_topic_id(harness), partitions=[topic.PartitionData(partition=0)])],
     )
 
 
