@@ -60,11 +60,9 @@ def test_the_levels_that_a_new_cluster_begins_with(connection: Connection, diffe
     told = {one.name: one.max_version_level for one in connection.ask(request, 3).finalized_features}
     told.pop(ELR, None)
     not_served = differing(
-        kafka={"share.version": 1, "streams.version": 1},
-        minibroker={},
-        because="there are no share groups and no groups of Kafka Streams here",
+        kafka={"streams.version": 1}, minibroker={}, because="there are no groups of Kafka Streams here"
     )
-    assert told == {METADATA: 30, "group.version": 1, "transaction.version": 2, **not_served}
+    assert told == {METADATA: 30, "group.version": 1, "transaction.version": 2, "share.version": 1, **not_served}
 
 
 @pytest.mark.parametrize("version", range(3))

@@ -63,6 +63,8 @@ def _bounded(name: str, default: int, valid: Range) -> GroupSetting:
     return _kept(name, default, valid, f"group.{name}", f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest}")
 
 
+SHARE_CODEC: Final = "share.coordinator.state.topic.compression.codec"
+CODECS: Final = range(5)  # as in the attributes of a batch
 OFFSET_RESET: Final = "share.auto.offset.reset"
 DURATION: Final = re.compile(
     r"by_duration:\+?P(?=.)(\+?\d+D)?(T(?=.)(\+?\d+H)?(\+?\d+M)?(\+?\d+([.,]\d{0,9})?S)?)?", re.IGNORECASE
@@ -223,6 +225,8 @@ def objection(settings: Settings) -> str | None:
     for kind in ("consumer", "share"):
         if settings[f"group.{kind}.session.timeout.ms"] <= settings[f"group.{kind}.heartbeat.interval.ms"]:
             return f"group.{kind}.heartbeat.interval.ms must be less than group.{kind}.session.timeout.ms"
+    if settings[SHARE_CODEC] not in CODECS:
+        return f"{SHARE_CODEC} must be one of {', '.join(map(str, CODECS))}"
     assignors = settings["group.consumer.assignors"]
     if not assignors or not set(assignors) <= {"uniform", "range"}:
         return (

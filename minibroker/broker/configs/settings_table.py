@@ -439,7 +439,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("share.coordinator.cold.partition.snapshot.interval.ms", INT, 300_000, "After how much time without a snapshot a share partition gets one, so that older records can be deleted.", FROM_ONE, internal=True),
     Setting("share.coordinator.load.buffer.size", INT, 5_242_880, "How many bytes of __share_group_state are read at a time when it is loaded.", FROM_ONE),
     Setting("share.coordinator.snapshot.update.records.per.snapshot", INT, 500, "After how many updates of a share partition its whole state is written to __share_group_state.", Range(0, 500)),
-    Setting("share.coordinator.state.topic.compression.codec", INT, 0, "The codec of batches in __share_group_state: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.", Range(0, 4)),
+    Setting("share.coordinator.state.topic.compression.codec", INT, 0, "The codec of batches in __share_group_state: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."),
     Setting("share.coordinator.state.topic.min.isr", SHORT, 2, "min.insync.replicas of __share_group_state when it is created.", FROM_ONE),
     Setting("share.coordinator.state.topic.num.partitions", INT, 50, "The number of partitions of __share_group_state when it is created.", FROM_ONE),
     Setting("share.coordinator.state.topic.prune.interval.ms", INT, 300_000, "How often records of __share_group_state that later ones replace are deleted.", FROM_ONE, internal=True),

@@ -147,7 +147,10 @@ class SharePartition:
         except KafkaError:
             self.deliveries = before
             raise
-        return self._keep(changed)
+        if changed:
+            return self._keep(changed)
+        self._arm()  # the locks may have been renewed
+        return self._shares.coordinator.wait(self.key.text)
 
     def release(self, member_id: str) -> None:
         """Release the records of a member whose session has ended."""
