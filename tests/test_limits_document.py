@@ -12,6 +12,7 @@ from minibroker.broker.network import connection, framing, http_server, parked_r
 from minibroker.broker.requests import answers, down_conversion, namings, routes, slices
 from minibroker.broker.requests import fetch_sessions as sessions
 from minibroker.broker.security import jwks, oauthbearer, scram
+from minibroker.broker.share import share_partitions
 from minibroker.protocol import primitives, reading
 from tests.test_readme import README
 
@@ -73,6 +74,8 @@ PHRASES = [
     f"about {round(sessions.LIMIT_BYTES / sessions.PARTITION_BYTES, -6):,.0f} partitions",
     f"more than {fetch.FEW} partitions",
     f"wait for {waiting_fetches.WAITED_FOR_MAX:,} partitions",
+    f"`group.share.max.share.sessions`, {setting('group.share.max.share.sessions'):,}, with "
+    f"{share_partitions.SESSION_PARTITIONS_MAX:,} partitions",
     f"{line_limit.LINES} are written in a second",
     f"series for {metrics.PARTITIONS_TOLD:,} partitions",
     f"{http_server.CLIENTS_MAX} clients may be connected",

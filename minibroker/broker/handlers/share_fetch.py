@@ -36,7 +36,7 @@ from minibroker.protocol.messages.share_fetch import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
-from minibroker.protocol.steps import Steps
+from minibroker.protocol.steps import Steps, chunks, each
 from minibroker.storage.segment import Region
 
 FetchTopicAnswer = ShareFetchResponse.ShareFetchableTopicResponse
@@ -75,7 +75,7 @@ def share_fetch(context: RequestContext, request: ShareFetchRequest) -> Steps[Sh
     _check_renewal(request)
     said = list(_acknowledgements(request.topics))
     key = SessionKey(context.node.node_id, group_id, member_id)
-    session = _session(context, key, request, acknowledges=bool(said))
+    session = yield from _session(context, key, request, acknowledges=bool(said))
     fetching = Fetching(context, request, group_id, member_id, session)
     for wanted, batches in said:
         answer = fetching.answer(wanted)
@@ -88,12 +88,12 @@ def share_fetch(context: RequestContext, request: ShareFetchRequest) -> Steps[Sh
     if request.share_session_epoch == FINAL_EPOCH:
         context.cluster.shares.end(key)
         return fetching.response()
-    if request.is_renew_ack:
-        return fetching.response()
-    yield from fetching.open()
-    if fetching.attempt(last=request.max_wait_ms <= 0):
-        return fetching.response()
-    return WaitingShareFetch(fetching).parked
+    if not request.is_renew_ack:
+        yield from fetching.open()
+        if not fetching.attempt(last=request.max_wait_ms <= 0):
+            return WaitingShareFetch(fetching).parked
+    yield from fetching.answer_all()
+    return fetching.response()
 
 
 def _refuse_acknowledgement(answer: FetchAnswer, error: KafkaError) -> None:
@@ -109,7 +109,7 @@ def _check_renewal(request: ShareFetchRequest) -> None:
 
 def _session(
     context: RequestContext, key: SessionKey, request: ShareFetchRequest, *, acknowledges: bool
-) -> ShareSession:
+) -> Steps[ShareSession]:
     """Return the session, changed as the request says. Raises KafkaError."""
     shares = context.cluster.shares
     if request.share_session_epoch == FIRST_EPOCH:
@@ -119,11 +119,15 @@ def _session(
     else:
         session = shares.resume(key, request.share_session_epoch)
     for topic in request.topics:
-        for asked in topic.partitions:
-            session.wanted.setdefault((topic.topic_id, asked.partition_index))
+        shares.check_room(len(topic.partitions))
+        for portion in chunks(topic.partitions):
+            session.wanted.update(dict.fromkeys((topic.topic_id, asked.partition_index) for asked in portion))
+            yield
     for forgotten in request.forgotten_topics_data:
-        for index in forgotten.partitions:
-            session.wanted.pop((forgotten.topic_id, index), None)
+        for indexes in chunks(forgotten.partitions):
+            for index in indexes:
+                session.wanted.pop((forgotten.topic_id, index), None)
+            yield
     return session
 
 
@@ -221,11 +225,13 @@ class Fetching:
             ]
         return delivered
 
-    def response(self) -> ShareFetchResponse:
-        """Return the answer: in a new session of all partitions, later of those with news."""
+    def answer_all(self) -> Steps[None]:
+        """Begin the answers that are missing: the first one of a session names all its partitions."""
         if self.request.share_session_epoch == FIRST_EPOCH:
-            for wanted in self.session.wanted:
-                self.answer(wanted)
+            yield from each(self.answer, list(self.session.wanted))
+
+    def response(self) -> ShareFetchResponse:
+        """Return the answer."""
         topics: dict[bytes, FetchTopicAnswer] = {}
         for (topic_id, _), answer in self._answers.items():
             topics.setdefault(topic_id, FetchTopicAnswer(topic_id=topic_id)).partitions.append(answer)
@@ -358,10 +364,13 @@ def _acknowledge(
 ) -> Steps[Wait]:
     """Acknowledge records of a partition; return what to wait for. Raises KafkaError."""
     partition = _led(context, wanted)
-    said = [_checked(batch, renews=renews) for batch in batches]
-    for before, after in zip(said, said[1:], strict=False):
-        if after.first <= before.last:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "Acknowledgement batches overlap, or are not in order.")
+    said: list[Acknowledgement] = []
+    for portion in chunks(batches):
+        for batch in portion:
+            said.append(_checked(batch, renews=renews))
+            if len(said) > 1 and said[-1].first <= said[-2].last:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Acknowledgement batches overlap, or are not in order.")
+        yield
     try:
         share = yield from context.cluster.shares.get(group_id, partition)
         return share.acknowledge(member_id, said)

@@ -138,11 +138,11 @@ class SharePartition:
 
     def acknowledge(self, member_id: str, said: Sequence[Acknowledgement]) -> Wait:
         """Apply acknowledgements, all or none; return what to wait for before it is answered. Raises KafkaError."""
-        limits, now_ms = self.limits, int(self._cluster.clock.monotonic_ms())
+        limits, now_ms, start = self.limits, int(self._cluster.clock.monotonic_ms()), self.deliveries.start_offset
         before = self.deliveries.copy()
         changed: list[StateBatch] = []
         try:
-            for one in said:
+            for one in (each for each in said if each.last >= start):  # no more than there are records in flight
                 changed += self.deliveries.acknowledge(member_id, *one, limits, now_ms)
         except KafkaError:
             self.deliveries = before

@@ -27,6 +27,7 @@ log = logging.getLogger("minibroker.share")
 FIRST_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 LARGEST_EPOCH: Final = (1 << 31) - 1
+SESSION_PARTITIONS_MAX: Final = 500_000  # of all sessions: about 100 MB
 BY_DURATION: Final = "by_duration:"
 
 Wanted = tuple[bytes, int]  # the id of a topic, and the index of a partition
@@ -150,6 +151,11 @@ class SharePartitions:
         session = self.sessions[key] = ShareSession(connection)
         connection.call_when_lost(key, lambda: self._lost(key, session))
         return session
+
+    def check_room(self, count: int) -> None:
+        """Check that a session may have so many more partitions. Raises KafkaError(SHARE_SESSION_LIMIT_REACHED)."""
+        if sum(len(session.wanted) for session in self.sessions.values()) + count > SESSION_PARTITIONS_MAX:
+            raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
 
     def resume(self, key: SessionKey, epoch: int) -> ShareSession:
         """Return the session of a request with this epoch, and move it on.

@@ -8,6 +8,7 @@ import pytest
 
 from minibroker.broker.metadata.features import SHARE_VERSION
 from minibroker.broker.metadata.partitions import SHARE_STATE_TOPIC
+from minibroker.broker.share import share_partitions
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages import metadata_records as records
 from minibroker.protocol.messages.topics import DeleteTopicsRequest
@@ -103,6 +104,13 @@ def test_a_broker_has_a_limited_number_of_sessions(tmp_path: Path) -> None:
         member, other = reading(harness, "a"), Sharer(harness, "other")
         assert member.ask_fetch().error_code == 0
         assert other.ask_fetch().error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+
+
+def test_all_sessions_have_a_limited_number_of_partitions(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(share_partitions, "SESSION_PARTITIONS_MAX", 1)
+    member, other = reading(harness, "a"), Sharer(harness, "other")
+    assert member.fetch() == [(0, 0, 1)]
+    assert other.ask_fetch().error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
 
 
 def test_a_new_group_begins_at_the_end_unless_it_is_configured(harness: Harness) -> None:
