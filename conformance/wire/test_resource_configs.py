@@ -236,7 +236,8 @@ def test_all_that_is_listed_of_a_group(
     connection: Connection, new_name: Callable[[], str], differing: Differing
 ) -> None:
     delay = differing(kafka="1000", minibroker="0", because="tests should not wait for an assignment")
-    expected = {**OF_A_GROUP, "consumer.assignment.interval.ms": (delay, "group.consumer.assignment.interval.ms")}
+    intervals = (f"{kind}.assignment.interval.ms" for kind in ("consumer", "share"))
+    expected = {**OF_A_GROUP, **{name: (delay, f"group.{name}") for name in intervals}}
     found = described(connection, GROUP, new_name()).configs
     assert {one.name: (one.value, one.synonyms[0].name) for one in found} == expected
     assert all(one.config_source == DEFAULT and not one.read_only and len(one.synonyms) == 1 for one in found)

@@ -67,7 +67,7 @@ final class OfTheCluster {
         FeatureMetadata features = admin.describeFeatures().featureMetadata().get();
         short level = features.finalizedFeatures().get(METADATA_VERSION).maxVersionLevel();
         Differs.unless(
-            features.supportedFeatures().get(METADATA_VERSION).maxVersion() == level, "the newest level: %s", features);
+            features.supportedFeatures().get(METADATA_VERSION).maxVersion() >= level, "the newest level: %s", features);
         Differs.unless(features.finalizedFeaturesEpoch().orElse(-1L) > 0, "an epoch: %s", features);
         update(METADATA_VERSION, level, FeatureUpdate.UpgradeType.UPGRADE);
         for (FeatureUpdate.UpgradeType type :
