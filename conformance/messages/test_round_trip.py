@@ -30,13 +30,17 @@ PACKAGES = {
     "coordinator-key": "org.apache.kafka.coordinator.group.generated.{}",
     "coordinator-value": "org.apache.kafka.coordinator.group.generated.{}",
 }
-TRANSACTION_LOG = "org.apache.kafka.coordinator.transaction.generated.{}"
+OTHER_LOGS = {  # of coordinators, by the beginning of the names of their records
+    "TransactionLog": "org.apache.kafka.coordinator.transaction.generated.{}",
+    "ShareSnapshot": "org.apache.kafka.coordinator.share.generated.{}",
+    "ShareUpdate": "org.apache.kafka.coordinator.share.generated.{}",
+}
 
 
 def class_name(definition: Definition) -> str:
     name = definition.spec["name"]
-    package = TRANSACTION_LOG if name.startswith("TransactionLog") else PACKAGES[definition.spec["type"]]
-    return package.format(name)
+    others = (package for start, package in OTHER_LOGS.items() if name.startswith(start))
+    return next(others, PACKAGES[definition.spec["type"]]).format(name)
 
 
 class Exchange(NamedTuple):
