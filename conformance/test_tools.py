@@ -104,11 +104,11 @@ def test_features_and_the_quorum_are_told(tool: Tool) -> None:
     features = tool(f"{TOOLS}.FeatureCommand", "describe")
     assert "metadata.version" in features and "FinalizedVersionLevel: 4.3-IV0" in features
     lines = [line.split() for line in features.splitlines()]
-    for name in ("kraft.version", "share.version", "streams.version"):
-        levels = ["SupportedMinVersion:", "0", "SupportedMaxVersion:", "1", "FinalizedVersionLevel:", "0"]
+    for name, level in (("kraft.version", "0"), ("share.version", "1"), ("streams.version", "0")):
+        levels = ["SupportedMinVersion:", "0", "SupportedMaxVersion:", "1", "FinalizedVersionLevel:", level]
         assert ["Feature:", name, *levels] in [line[:8] for line in lines]
-    told = tool(f"{TOOLS}.FeatureCommand", "upgrade", "--feature", "share.version=1", "--dry-run")
-    assert "share.version can be upgraded to 1." in told
+    told = tool(f"{TOOLS}.FeatureCommand", "upgrade", "--feature", "streams.version=1", "--dry-run")
+    assert "streams.version can be upgraded to 1." in told
     status = tool(f"{TOOLS}.MetadataQuorumCommand", "describe", "--status")
     assert 'CurrentObservers:       [{"id": 2}, {"id": 3}]' in status
     assert "Leader" in tool(f"{TOOLS}.MetadataQuorumCommand", "describe", "--replication")
