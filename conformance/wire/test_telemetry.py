@@ -19,6 +19,7 @@ from conformance.wire.test_resource_configs import DELETE, DONE, METRICS, SET, c
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest
+from minibroker.protocol.messages.configs import ListConfigResourcesRequest
 from minibroker.protocol.messages.telemetry import GetTelemetrySubscriptionsRequest, PushTelemetryRequest
 from minibroker.protocol.primitives import ZERO_UUID
 
@@ -33,7 +34,12 @@ Subscribe = Callable[..., None]
 
 @pytest.fixture
 def subscribe(connection: Connection, new_name: Callable[[], str]) -> Iterator[Subscribe]:
-    """Subscribes to metrics of the clients with the test's id, and waits until that has an effect."""
+    """Subscribes to metrics of the clients with the test's id, and waits until that has an effect.
+
+    What other tests on this broker have left would count, too: it is deleted first.
+    """
+    for left in connection.ask(ListConfigResourcesRequest(), 0).config_resources:
+        unsubscribe(connection, left.resource_name)
     name = new_name()
 
     def change(metrics: str, interval_ms: int = LONG_MS, match: str = "client_id=telemetry") -> None:
@@ -47,6 +53,10 @@ def subscribe(connection: Connection, new_name: Callable[[], str]) -> Iterator[S
             return got(other, ZERO_UUID)
 
     yield change
+    unsubscribe(connection, name)
+
+
+def unsubscribe(connection: Connection, name: str) -> None:
     changed(connection, METRICS, name, *((key, DELETE, None) for key in ("metrics", "interval.ms", "match")))
 
 
