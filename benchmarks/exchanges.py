@@ -103,7 +103,7 @@ def _receive(name: str, values: list[bytes], seconds: float, targets: dict[str, 
 
 def _fetch(name: str, region: int, batch: int, seconds: float, targets: dict[str, float]) -> Case:
     def measure(target: Target) -> Sample:
-        return _fetch_from(target.server, region, batch, seconds)
+        return volume_fetched(target.server, region, batch, seconds)
 
     return Case(name, measure, targets)
 
@@ -113,17 +113,18 @@ def _fetch_copied(name: str, region: int, batch: int, seconds: float) -> Case:
         if target.name != "minibroker":
             raise programs.Unavailable("only minibroker is known to have both paths")
         with servers.minibroker([COPYING]) as server:
-            return _fetch_from(server, region, batch, seconds)
+            return volume_fetched(server, region, batch, seconds)
 
     return Case(name, measure)
 
 
-def _fetch_from(server: Server, region: int, batch: int, seconds: float) -> Sample:
+def volume_fetched(server: Server, region: int, batch: int, seconds: float, through: Server | None = None) -> Sample:
+    """Fetch a region again and again, `through` a server in the middle if there is one; the figures of its CPU."""
     with wire.topic(server) as topic:
         with wire.Client(server) as client:
             for _ in range(max(1, region // batch) + 1):
                 client.produce(topic, wire.batch([bytes(batch)]))
-        ran = run(server, wire.fetch_request(topic, region), wire.fetch_error_at(topic), seconds)
+        ran = run(through or server, wire.fetch_request(topic, region), wire.fetch_error_at(topic), seconds)
     if ran["received_bytes"] < ran["requests"] * region / 2:
         raise programs.Failed(
             f"the server answered with {ran['received_bytes'] / ran['requests']:.0f} of {region} bytes"

@@ -28,9 +28,11 @@ import groups
 import growth
 import machine
 import programs
+import proxying
 import restarts
 import rights
 import servers
+import shares
 import startup
 import transactions
 from report import Case, Results, Section, as_json, print_tables
@@ -52,10 +54,12 @@ def all_sections(seconds: float) -> list[Section]:
         *rights.sections(seconds),
         *crowds.sections(seconds),
         *groups.sections(seconds),
+        *shares.sections(seconds),
         *transactions.sections(seconds),
         *durability.sections(seconds),
         *compaction.sections(seconds),
         *conversion.sections(seconds),
+        *proxying.sections(seconds),
         *restarts.sections(),
         *growth.sections(),
         *embedding.sections(),

@@ -83,7 +83,7 @@ def minibroker_on(
     """The same with its data in `folder`, where another one may have left some. `settings` are `key=value`."""
     assignments = ["listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={folder}", *SETTINGS, *settings]
     words = [word for assignment in assignments for word in ("--set", assignment)]
-    with _process([sys.executable, *entry, "serve", "--log-level", log_level, *words], stderr) as server:
+    with process([sys.executable, *entry, "serve", "--log-level", log_level, *words], stderr) as server:
         yield server
 
 
@@ -121,7 +121,7 @@ def end(server: Server, patience_s: float) -> None:
 @contextmanager
 def kfake() -> Iterator[Server]:
     """kfake, whose data is in memory. Raises programs.Unavailable."""
-    with _process([str(programs.kfake())]) as server:
+    with process([str(programs.kfake())]) as server:
         yield server
 
 
@@ -133,7 +133,7 @@ def foreign(bootstrap: str, pid: int) -> Iterator[Server]:
 
 
 @contextmanager
-def _process(words: Sequence[str], stderr: IO[bytes] | None = None) -> Iterator[Server]:
+def process(words: Sequence[str], stderr: IO[bytes] | None = None) -> Iterator[Server]:
     """The server's stderr goes to ours if nothing else is said: what it has to complain of is never thrown away."""
     environment = dict(os.environ, PYTHONPATH=str(Path(__file__).resolve().parent.parent))
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # or each start compiles anew, which no installed package does

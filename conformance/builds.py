@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import fcntl
 import functools
+import shlex
 import subprocess
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 HERE = Path(__file__).parent
 PROGRAMS = HERE / "programs"
+GO_CASES = PROGRAMS / "cases"  # what the programs in Go share
 SPARK_CONNECTOR = HERE / "spark" / "connector"
 APACHE_KAFKA = "4.3.1"  # the release whose server is asked
 
@@ -33,6 +37,13 @@ def authorizer(version: str) -> Path:
 
 
 @functools.cache
+def group_coordinator() -> Path:
+    """The folder with the jars of Kafka's group coordinator."""
+    _build(HERE / "assignor", [*MAVEN, "dependency:copy-dependencies"], "group-coordinator")
+    return HERE / "assignor" / "target" / "jars"
+
+
+@functools.cache
 def oauth_server() -> Path:
     """The folder with the jars of an issuer of tokens."""
     _build(HERE / "oauth_server", [*MAVEN, "dependency:copy-dependencies"], "oauth-server")
@@ -49,10 +60,11 @@ def released_jars() -> Path:
 @functools.cache
 def java(version: str) -> str:
     """The class path of the program with this version of kafka-clients."""
-    command = [*MAVEN, f"-Dkafka.version={version}", "compile", "dependency:copy-dependencies"]
-    _build(PROGRAMS / "java", command, version)
     target = PROGRAMS / "java" / "target" / version
-    return f"{target / 'classes'}:{target / 'jars'}/*"
+    command = shlex.join([*MAVEN, f"-Dkafka.version={version}", "compile", "dependency:copy-dependencies"])
+    packing = shlex.join(["jar", "--create", "--file", str(target / "program.jar"), "-C", str(target / "classes"), "."])
+    _build(PROGRAMS / "java", ["sh", "-c", f"{command} && {packing}"], f"{version}.jar")
+    return f"{target / 'program.jar'}:{target / 'jars'}/*"  # no folder of classes: they would not be archived
 
 
 @functools.cache
@@ -60,6 +72,15 @@ def java_admin() -> str:
     """The class path of the program that calls every method of the admin API."""
     _build(PROGRAMS / "java_admin", [*MAVEN, "compile", "dependency:copy-dependencies"], "java-admin")
     target = PROGRAMS / "java_admin" / "target" / "4.4.0"
+    return f"{target / 'classes'}:{target / 'jars'}/*"
+
+
+@functools.cache
+def kafka_streams(version: str) -> str:
+    """The class path of the application with this version of Kafka Streams."""
+    command = [*MAVEN, f"-Dkafka.version={version}", "compile", "dependency:copy-dependencies"]
+    _build(PROGRAMS / "kafka_streams", command, version)
+    target = PROGRAMS / "kafka_streams" / "target" / version
     return f"{target / 'classes'}:{target / 'jars'}/*"
 
 
@@ -77,14 +98,14 @@ def old_java(version: str) -> str:
 @functools.cache
 def franz_go() -> Path:
     """The program."""
-    _build(PROGRAMS / "franz_go", ["go", "build", "-o", "target/franz-go", "."], "franz-go")
+    _build(PROGRAMS / "franz_go", ["go", "build", "-o", "target/franz-go", "."], "franz-go", GO_CASES)
     return PROGRAMS / "franz_go" / "target" / "franz-go"
 
 
 @functools.cache
 def sarama() -> Path:
     """The program."""
-    _build(PROGRAMS / "sarama", ["go", "build", "-o", "target/sarama", "."], "sarama")
+    _build(PROGRAMS / "sarama", ["go", "build", "-o", "target/sarama", "."], "sarama", GO_CASES)
     return PROGRAMS / "sarama" / "target" / "sarama"
 
 
@@ -93,6 +114,24 @@ def kafkajs() -> Path:
     """The program, with its libraries installed beside it."""
     _build(PROGRAMS / "kafkajs", ["npm", "ci"], "node_modules")
     return PROGRAMS / "kafkajs" / "main.js"
+
+
+@functools.cache
+def registry_client(language: str) -> list[str]:
+    """The command of the program that asks a schema registry with this language's client."""
+    folder = HERE / "registry" / language
+    if language == "go":
+        _build(folder, ["go", "build", "-o", "target/registry-client", "."], "registry-client")
+        return [str(folder / "target" / "registry-client")]
+    _build(folder, ["npm", "ci"], "node_modules")
+    return ["node", str(folder / "main.js")]
+
+
+@functools.cache
+def axe() -> Path:
+    """The script that checks a page for accessibility."""
+    _build(HERE / "explorer", ["npm", "ci"], "node_modules")
+    return HERE / "explorer" / "node_modules" / "axe-core" / "axe.min.js"
 
 
 @functools.cache
@@ -114,24 +153,60 @@ def spark_connector() -> list[Path]:
     raise missing
 
 
+@functools.cache
+def container_program(language: str) -> list[str]:
+    """The command of the program that starts the image by Testcontainers of this language."""
+    folder = HERE / "image" / "programs" / language
+    match language:
+        case "java" | "spring":
+            _build(folder, [*MAVEN, "compile", "dependency:copy-dependencies"], language)
+            return [
+                "java",
+                "-XX:TieredStopAtLevel=1",
+                "-cp",
+                f"{folder}/target/classes:{folder}/target/jars/*",
+                "conformance.Main",
+            ]
+        case "go":
+            _build(folder, ["go", "build", "-o", "target/testcontainers", "."], language)
+            return [str(folder / "target" / "testcontainers")]
+        case "node":
+            _build(folder, ["npm", "ci"], "node_modules")
+            return ["node", str(folder / "main.js")]
+        case _:
+            install = [sys.executable, "-m", "pip", "install", "--quiet", "--target", "target/site"]
+            _build(folder, [*install, "-r", "requirements.txt"], language)
+            return ["env", f"PYTHONPATH={folder / 'target' / 'site'}", sys.executable, str(folder / "main.py")]
+
+
 # The version of the connector, and that of its small library for delegation tokens: not all are everywhere.
 SPARK_CONNECTORS = (("4.2.0", "4.2.0"), ("4.2.0", "4.0.0"))
 MAVEN = ["mvn", "-q", "-B"]
 
 
-def _build(folder: Path, command: Sequence[str], name: str) -> None:
-    """Runs the command unless it succeeded since the last change in the folder. Raises RuntimeError with its output."""
+def _build(folder: Path, command: Sequence[str], name: str, *others: Path) -> None:
+    """Runs the command unless it succeeded since the last change in the folder, or in the others that it needs.
+
+    Raises RuntimeError with its output.
+    """
     target = folder / "target"
     target.mkdir(exist_ok=True)
-    with (target / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(target / "lock"):
         done = target / f"{name}.done"
-        if done.exists() and done.stat().st_mtime > _newest_source(folder):
+        if done.exists() and done.stat().st_mtime > max(map(_newest_source, (folder, *others))):
             return
         result = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if result.returncode != 0:
             raise RuntimeError(f"{' '.join(command)} in {folder} failed:\n{result.stdout[-4000:]}")
         done.touch()
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Keep other processes from what they do while they hold the lock on the same file, which is made."""
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _newest_source(folder: Path) -> float:

@@ -5,14 +5,18 @@ What a program does is in its own folder under `programs/`; what is asked of it 
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from conformance import builds
+from conformance.archives import archive_options
+from tests.running import running_broker
 
 REPOSITORY = Path(__file__).parent.parent
 PATIENCE_S = 120
@@ -44,7 +48,29 @@ def franz_go_member() -> list[str]:
 
 
 def _java(version: str) -> Callable[[], list[str]]:
-    return lambda: ["java", *JAVA_OPTIONS, "-cp", builds.java(version), "conformance.Main"]
+    return lambda: java_command(version, "conformance.Main")
+
+
+def java_command(version: str, *arguments: str) -> list[str]:
+    """Return the command line of a program beside the Java client of a version: a class, or a source file, and more."""
+    return [*_java_command(version, _archive(version)), *arguments]
+
+
+def _java_command(version: str, options: list[str]) -> list[str]:
+    return ["java", *JAVA_OPTIONS, *options, "-cp", builds.java(version)]
+
+
+@functools.cache
+def _archive(version: str) -> list[str]:
+    """Return the options for an archive of what the program loads that reads and writes in transactions."""
+
+    def transact(options: list[str]) -> None:
+        with tempfile.TemporaryDirectory() as directory, running_broker(Path(directory)) as broker:
+            arguments = ["conformance.Main", "transact", broker.bootstrap_servers, "t"]
+            subprocess.run([*_java_command(version, options), *arguments], check=True, stdout=subprocess.DEVNULL)
+
+    builds.java(version)  # makes the directory
+    return archive_options(builds.PROGRAMS / "java" / "target" / version / "program.jar", transact)
 
 
 CLIENTS = (

@@ -12,34 +12,16 @@ import pytest
 from conformance import spec
 from conformance.clients import CLIENTS
 from conformance.kafka_reference import running_kafka
+from conformance.kafka_tools import Tool, running_tools
 from tests.leaving import leaves_sockets
 from tests.running import running_broker
 
 __all__ = ["leaves_sockets"]
 HERE = Path(__file__).parent
+collect_ignore_glob = ["*/target/*"]  # libraries of programs in Python, with tests of their own
 # The first test that needs a program also builds it, and fetches what it is built from.
 TIMEOUT_S = 600
 SETTINGS = {"num.partitions": str(spec.PARTITIONS)}
-# Files that take a minute or so, the longest first: none of them is to be begun when the other workers come to an end.
-LONG = (
-    "test_groups.py",
-    "security/test_clients.py",
-    "spark/test_connector.py",
-    "kafka_files/test_compaction.py",
-    "test_formats.py",
-    "kafka_files/test_verify.py",
-    "test_interoperation.py",
-    "kafka_files/test_rewritten.py",
-    "test_kill.py",
-    "kafka_files/test_there_and_back.py",
-    "kafka_files/test_groups.py",
-    "kafka_files/test_pipeline.py",
-    "kafka_files/test_dump_log.py",
-    "dump_log/test_dump_command.py",
-    "test_tools.py",
-    "test_test_kit.py",
-    "test_group_records.py",
-)
 
 
 class Broker(Protocol):
@@ -63,19 +45,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    items.sort(key=place)
-    for item in items:
+    ours = [item for item in items if item.path.is_relative_to(HERE)]
+    for item in ours:
         item.add_marker(pytest.mark.timeout(TIMEOUT_S))
     if config.getoption("--against") == "kafka":
-        left_out = [item for item in items if item.get_closest_marker("minibroker_only")]
+        left_out = [item for item in ours if item.get_closest_marker("minibroker_only")]
         items[:] = [item for item in items if item not in left_out]
         config.hook.pytest_deselected(items=left_out)
-
-
-def place(item: pytest.Item) -> int:
-    """Where its file stands among the long ones, the others behind them."""
-    file = item.path.relative_to(HERE).as_posix()
-    return LONG.index(file) if file in LONG else len(LONG)
 
 
 @pytest.fixture(scope="session")
@@ -108,6 +84,13 @@ def broker(
     """The broker that most tests share; every test has topics of its own there."""
     with start_broker(tmp_path_factory.mktemp("broker")) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def kafka_tool() -> Iterator[Tool]:
+    """Runs a command-line tool of Apache Kafka by its class and arguments, and returns what it printed."""
+    with running_tools() as run:
+        yield run
 
 
 @pytest.fixture(scope="session")

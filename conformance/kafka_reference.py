@@ -7,20 +7,23 @@ of it lives in the tests.
 from __future__ import annotations
 
 import contextlib
+import functools
+import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from conformance import builds
+from conformance.archives import archive_options
 from tests.clients.ports import free_ports
 
 START_TIMEOUT_S = 180
 STOP_TIMEOUT_S = 180
 JVM_OPTIONS = [
-    "-Xmx512m",
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",  # the start counts, not the speed
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
@@ -44,31 +47,69 @@ CONTROL_PROPERTIES = {
 }
 
 
+def kafka_command(*arguments: str) -> list[str]:
+    """Return the command line of a program of Apache Kafka's jars: the name of a class, or a source file, and more."""
+    return _command(_archive(), "256m", arguments)
+
+
+def _command(options: Sequence[str], heap: str, arguments: Sequence[str]) -> list[str]:
+    return ["java", f"-Xmx{heap}", *JVM_OPTIONS, *options, "-cp", f"{builds.apache_kafka()}/*", *arguments]
+
+
+@functools.cache
+def _archive() -> list[str]:
+    """Return the options for an archive of what a broker loads from its start to its end."""
+
+    def run_broker(options: list[str]) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            broker = KafkaProcess(Path(directory), {}, options=options)
+            broker.start()
+            broker.stop()
+
+    return archive_options(builds.apache_kafka(), run_broker)
+
+
 class KafkaProcess:
     """A broker with a fixed address and directory; it can be killed and started again. Not started by its making.
 
     `logs` is the data directory, formatted unless it is already; with `dynamic`, the voters of the controllers' quorum
-    are then in the metadata log (kraft.version=1), not in the properties.
+    are then in the metadata log (kraft.version=1), not in the properties. `options` are the JVM's, if not those for
+    the archive.
     """
 
+    format_options: tuple[str, ...] = ()  # more options of the tool that formats
+
+    @property
+    def jvm_options(self) -> list[str]:
+        """Return more options of the broker's JVM."""
+        return []
+
     def __init__(
-        self, directory: Path, properties: Mapping[str, str], *, logs: Path | None = None, dynamic: bool = False
+        self,
+        directory: Path,
+        properties: Mapping[str, str],
+        *,
+        logs: Path | None = None,
+        dynamic: bool = False,
+        options: Sequence[str] | None = None,
     ) -> None:
+        self._options = _archive() if options is None else options
         self._directory = directory
         self._logs = logs or directory / "logs"
         self._dynamic = dynamic
         self._port = free_ports(2)
         self._process: subprocess.Popen[bytes] | None = None
         self.bootstrap_servers = f"127.0.0.1:{self._port}"
+        self._node_id = properties.get("node.id", CONTROL_PROPERTIES["node.id"])
         self._write_properties(self._port + 1, properties)
         self._format()
 
     def start(self) -> None:
         """Returns when the broker answers; raises RuntimeError with the end of its log if it does not."""
         with self._log_file.open("ab") as log:
-            self._process = subprocess.Popen(
-                self._java("kafka.Kafka", str(self._properties)), stdout=log, stderr=subprocess.STDOUT
-            )
+            options = [*self._options, *self.jvm_options]
+            command = _command(options, "512m", ["kafka.Kafka", str(self._properties)])
+            self._process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
@@ -120,20 +161,27 @@ class KafkaProcess:
         if self._dynamic:
             settings["controller.quorum.bootstrap.servers"] = controller
         else:
-            settings["controller.quorum.voters"] = f"{settings['node.id']}@{controller}"
+            settings["controller.quorum.voters"] = f"{self._node_id}@{controller}"
         self._directory.mkdir(parents=True, exist_ok=True)
         self._properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
 
     def _format(self) -> None:
-        command = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._properties)]
-        if self._dynamic:
-            command.append("--standalone")
-        if not (self._logs / "meta.properties").exists():
-            subprocess.run(self._java(*command), check=True, stdout=subprocess.DEVNULL)
+        """Format the data directory unless it is: as a copy of what the tool made once."""
+        if (self._logs / "meta.properties").exists():
+            return
+        if self._dynamic or self.format_options:  # then more is in it: the controller's address, or users
+            self._run_tool(*(["--standalone"] if self._dynamic else []), *self.format_options)
+            return
+        formatted = builds.apache_kafka().with_name(f"formatted-{self._node_id}")
+        with builds.locked(formatted.with_suffix(".lock")):
+            if not formatted.exists():
+                self._run_tool()
+                shutil.copytree(self._logs, formatted)
+        shutil.copytree(formatted, self._logs, dirs_exist_ok=True)
 
-    def _java(self, *arguments: str) -> list[str]:
-        jars = builds.apache_kafka()
-        return ["java", *JVM_OPTIONS, "-cp", f"{jars}/*", *arguments]
+    def _run_tool(self, *options: str) -> None:
+        arguments = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._properties), *options]
+        subprocess.run(_command(self._options, "256m", arguments), check=True, stdout=subprocess.DEVNULL)
 
     def _answers(self) -> bool:
         """An ApiVersions request is answered: the broker opens its listener only when it has caught up."""

@@ -6,7 +6,6 @@ Groups are made by confluent-kafka and by requests of old versions; what the coo
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -16,29 +15,21 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from conformance.builds import apache_kafka
-from conformance.clients import JAVA_OPTIONS
 from conformance.conftest import Broker
+from conformance.kafka_tools import Tool
 from conformance.wire.connection import Connection
 from conformance.wire.groups import commit, find_coordinator
+from conformance.wire.requests import end_offset, metadata_of
 from minibroker.protocol.messages.offsets import OffsetDeleteRequest
 
 CONSOLE = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 FORMATTERS = "org.apache.kafka.tools.consumer"
-SILENCE_MS = 6000  # after this long without a record, the console consumer ends
+TOPIC = "__consumer_offsets"
 DAY_MS = 86_400_000
 PATIENCE_S = 60
 
 Key = tuple[Any, ...]
-
-
-def tool(name: str, *arguments: str) -> str:
-    """Return what one of Kafka's command line tools prints."""
-    command = ["java", *JAVA_OPTIONS, "-cp", f"{apache_kafka()}/*", name, *arguments]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
-    assert run.returncode == 0, run.stdout + run.stderr
-    return run.stdout
 
 
 class Left(NamedTuple):
@@ -92,16 +83,23 @@ def commit_by_hand(broker: Broker) -> None:
         assert connection.ask(deletion, 0).error_code == 0
 
 
-def consumed(broker: Broker, formatter: str) -> list[tuple[Any, Any]]:
+def consumed(kafka_tool: Tool, broker: Broker, formatter: str) -> list[tuple[Any, Any]]:
     """Key and value of each record in `__consumer_offsets`, as the formatter shows them."""
-    printed = tool(
-        CONSOLE,
-        *("--bootstrap-server", broker.bootstrap_servers),
-        *("--topic", "__consumer_offsets", "--from-beginning"),
-        *("--timeout-ms", str(SILENCE_MS)),
-        *("--formatter", f"{FORMATTERS}.{formatter}"),
-    )
-    return [(record["key"], record["value"]) for record in documents(printed)]
+    with Connection(broker.bootstrap_servers) as connection:
+        partitions = range(len(metadata_of(connection, TOPIC).partitions))
+        ends = {partition: end_offset(connection, TOPIC, partition) for partition in partitions}
+    found = []
+    for partition in (partition for partition, end in ends.items() if end):
+        printed = kafka_tool(
+            CONSOLE,
+            *("--bootstrap-server", broker.bootstrap_servers),
+            # Without a group, whose records it would see too.
+            *("--topic", TOPIC, "--partition", str(partition), "--offset", "earliest"),
+            *("--max-messages", str(ends[partition]), "--timeout-ms", str(1000 * PATIENCE_S)),
+            *("--formatter", f"{FORMATTERS}.{formatter}"),
+        )
+        found += [(record["key"], record["value"]) for record in documents(printed)]
+    return found
 
 
 def documents(text: str) -> Iterator[Any]:
@@ -112,9 +110,9 @@ def documents(text: str) -> Iterator[Any]:
         yield document
 
 
-def test_the_offsets_formatter_reads_every_commit(left: Left) -> None:
+def test_the_offsets_formatter_reads_every_commit(left: Left, kafka_tool: Tool) -> None:
     found: dict[Key, list[Any]] = {}
-    for key, value in consumed(left.broker, "OffsetsMessageFormatter"):
+    for key, value in consumed(kafka_tool, left.broker, "OffsetsMessageFormatter"):
         data = key["data"]
         found.setdefault((data["group"], data["topic"], data["partition"]), []).append(value)
     billing = found["billing", "orders", 0][-1]
@@ -128,10 +126,10 @@ def test_the_offsets_formatter_reads_every_commit(left: Left) -> None:
     assert first["data"]["offset"] == 3 and tombstone is None
 
 
-def test_the_group_metadata_formatter_reads_the_members(left: Left) -> None:
+def test_the_group_metadata_formatter_reads_the_members(left: Left, kafka_tool: Tool) -> None:
     values = [
         value["data"]
-        for key, value in consumed(left.broker, "GroupMetadataMessageFormatter")
+        for key, value in consumed(kafka_tool, left.broker, "GroupMetadataMessageFormatter")
         if key["data"] == {"group": "billing"} and value is not None
     ]
     members = [member for value in values for member in value["members"]]
@@ -139,9 +137,9 @@ def test_the_group_metadata_formatter_reads_the_members(left: Left) -> None:
     assert (values[-1]["protocolType"], values[-1]["members"]) == ("consumer", [])
 
 
-def test_the_tool_for_groups_describes_resets_and_deletes(left: Left) -> None:
+def test_the_tool_for_groups_describes_resets_and_deletes(left: Left, kafka_tool: Tool) -> None:
     def groups(*arguments: str) -> list[list[str]]:
-        printed = tool(GROUPS, "--bootstrap-server", left.broker.bootstrap_servers, *arguments)
+        printed = kafka_tool(GROUPS, "--bootstrap-server", left.broker.bootstrap_servers, *arguments)
         return [line.split() for line in printed.splitlines() if line.strip()]
 
     assert {"billing", "old"} <= {line[0] for line in groups("--list")}

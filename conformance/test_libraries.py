@@ -1,4 +1,4 @@
-"""The command line beside other versions of the libraries that it is made of: the oldest allowed ones and newer ones.
+"""The command line and the HTTP control beside the oldest versions of their libraries, and beside newer ones.
 
 What pip fetches goes into a folder of the test's own, which stands before the installed packages.
 """
@@ -12,6 +12,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
+
+from tests.running import running_broker
+from tests.testing.control.test_control import Control
 
 pytestmark = pytest.mark.minibroker_only
 ROOT = Path(__file__).parent.parent
@@ -37,7 +40,8 @@ print("click", version("click"), "rich", version("rich"))
 def oldest(package: str) -> str:
     """The version from which on the metadata allows a package."""
     with (ROOT / "pyproject.toml").open("rb") as file:
-        dependencies = tomllib.load(file)["project"]["dependencies"]
+        project = tomllib.load(file)["project"]
+    dependencies = [*project["dependencies"], *project["optional-dependencies"]["control"]]
     (bound,) = (each.partition(">=")[2] for each in dependencies if each.startswith(f"{package}>="))
     return str(bound)
 
@@ -60,3 +64,15 @@ def test_every_command_explains_itself(tmp_path: Path, click: str, rich: str) ->
         version = found[found.index(package) + 1]
         assert version.startswith(wanted.partition("==")[2].removesuffix("*")), "another one was imported"
     assert "Usage: " in result.stdout and "without attributes" in result.stdout
+
+
+def test_the_control_works_beside_the_oldest_libraries(tmp_path: Path) -> None:
+    ours = [f"{package}=={oldest(package)}.*" for package in ("fastapi", "uvicorn")]
+    libraries = fetched(tmp_path / "libraries", *ours, "starlette<0.51")  # as that FastAPI needs it
+    path = os.pathsep.join((str(libraries), str(ROOT)))
+    with running_broker(tmp_path, options=("--control", "0"), env={"PYTHONPATH": path}) as broker:
+        control = Control(broker)
+        control.post("/v1/topics/orders/records", {"values": ["tea"]})
+        assert control.get("/openapi.json")["info"]["title"]
+        control.post("/v1/reset", status=204)
+        assert control.get("/v1/topics/orders/records") == []

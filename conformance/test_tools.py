@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from conformance.builds import apache_kafka
-from conformance.clients import JAVA_OPTIONS, PATIENCE_S
+from conformance.kafka_tools import Tool
 from tests.running import RunningBroker, running_broker
 
 pytestmark = pytest.mark.minibroker_only
 TOOLS = "org.apache.kafka.tools"
-
-Tool = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
@@ -27,21 +23,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]
 
 
 @pytest.fixture
-def tool(cluster: RunningBroker) -> Tool:
-    return tool_for(cluster)
+def tool(cluster: RunningBroker, kafka_tool: Tool) -> Tool:
+    return tool_for(cluster, kafka_tool)
 
 
-def tool_for(cluster: RunningBroker) -> Tool:
-    """Runs a tool and returns what it printed; AssertionError if it fails."""
-
-    def run(name: str, *arguments: str) -> str:
-        command = ["java", *JAVA_OPTIONS, "-cp", f"{apache_kafka()}/*", name]
-        command += ["--bootstrap-server", cluster.bootstrap_servers, *arguments]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
-        assert ended.returncode == 0, f"{ended.stdout[-3000:]}{ended.stderr[-3000:]}"
-        return ended.stdout
-
-    return run
+def tool_for(cluster: RunningBroker, kafka_tool: Tool) -> Tool:
+    """Runs a tool that asks the cluster."""
+    return lambda name, *arguments: kafka_tool(name, "--bootstrap-server", cluster.bootstrap_servers, *arguments)
 
 
 @pytest.fixture
@@ -104,11 +92,15 @@ def test_features_and_the_quorum_are_told(tool: Tool) -> None:
     features = tool(f"{TOOLS}.FeatureCommand", "describe")
     assert "metadata.version" in features and "FinalizedVersionLevel: 4.3-IV0" in features
     lines = [line.split() for line in features.splitlines()]
-    for name, level in (("kraft.version", "0"), ("share.version", "1"), ("streams.version", "0")):
-        levels = ["SupportedMinVersion:", "0", "SupportedMaxVersion:", "1", "FinalizedVersionLevel:", level]
+    for name, newest, level in (
+        ("kraft.version", "1", "0"),
+        ("share.version", "2", "1"),
+        ("streams.version", "1", "1"),
+    ):
+        levels = ["SupportedMinVersion:", "0", "SupportedMaxVersion:", newest, "FinalizedVersionLevel:", level]
         assert ["Feature:", name, *levels] in [line[:8] for line in lines]
-    told = tool(f"{TOOLS}.FeatureCommand", "upgrade", "--feature", "streams.version=1", "--dry-run")
-    assert "streams.version can be upgraded to 1." in told
+    told = tool(f"{TOOLS}.FeatureCommand", "downgrade", "--feature", "streams.version=0", "--dry-run")
+    assert "streams.version can be downgraded to 0." in told
     status = tool(f"{TOOLS}.MetadataQuorumCommand", "describe", "--status")
     assert 'CurrentObservers:       [{"id": 2}, {"id": 3}]' in status
     assert "Leader" in tool(f"{TOOLS}.MetadataQuorumCommand", "describe", "--replication")
@@ -133,10 +125,10 @@ def test_configs_quotas_and_credentials_are_changed(tool: Tool) -> None:
     assert "interval.ms=1000" in tool(f"{TOOLS}.ClientMetricsCommand", "--describe")
 
 
-def test_acls_are_added_listed_and_removed(tmp_path: Path) -> None:
+def test_acls_are_added_listed_and_removed(tmp_path: Path, kafka_tool: Tool) -> None:
     authorizer = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"
     with running_broker(tmp_path, authorizer, "super.users=User:ANONYMOUS") as broker:
-        tool = tool_for(broker)
+        tool = tool_for(broker, kafka_tool)
 
         def acls(*arguments: str) -> str:
             return tool(f"{TOOLS}.AclCommand", *arguments)

@@ -1,6 +1,10 @@
-"""`python -m minibroker`: the command line without its script. Nothing else lives here."""
+"""The process of the command line: `python -m minibroker`, and the script `minibroker`."""
 
-from minibroker.cli.main import main
+import gc
+
+gc.disable()  # until a command is imported: nothing of that is garbage, and looking for it takes 8 ms
+
+from minibroker.cli.main import main  # noqa: E402
 
 if __name__ == "__main__":
     main()

@@ -37,7 +37,7 @@ class LoginModule:
 
 
 def login_module(text: str) -> LoginModule:
-    """Return the one login module of a configuration. Raise JaasError."""
+    """Return the one login module of a configuration. Raises JaasError."""
     modules = list(_modules(_Tokens(text)))
     if len(modules) != 1:
         raise JaasError(f"JAAS config property contains {len(modules)} login modules, should be 1 module")

@@ -2,6 +2,7 @@
 
     "7 days"  "1.5 s"  "200ms"  "15m"        a number and a unit, as people and Spark write it
     "P1DT12H"  "PT30M"                       a period by ISO 8601, as Kafka's own tools take it
+    "2026-01-31 12:00"  "2 hours ago"        a time: of ISO 8601, or as people say it
 
 No library reads both: pytimeparse2 and humanfriendly know no ISO 8601, and take a bare number for seconds, where here
 it is one of ms; isodate knows nothing else. Nor does one write counts as they are written here: humanize has
@@ -11,15 +12,16 @@ it is one of ms; isodate knows nothing else. Nor does one write counts as they a
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta, tzinfo
 from typing import Final
 
 Duration = str | float | timedelta
 
 MAXIMUM_MS: Final = 1000 * 365.25 * 86_400_000  # so far from now, a timestamp still has room in 64 bits
 
-_WORDS: Final = re.compile(r"\s*(?P<number>[0-9]+(\.[0-9]+)?)\s*(?P<unit>[a-z]+)\s*")
-_PERIOD: Final = re.compile(
+# Texts, as `re` compiles them at their first use: most programs that import this file read none.
+_WORDS: Final = r"\s*(?P<number>[0-9]+(\.[0-9]+)?)\s*(?P<unit>[a-z]+)\s*"
+_PERIOD: Final = (
     r"P(?=.)(?:(?P<d>[0-9]+)D)?"
     r"(?:T(?=.)(?:(?P<h>[0-9]+)H)?(?:(?P<m>[0-9]+)M)?(?:(?P<s>[0-9]+(?:\.[0-9]+)?)S)?)?"
 )
@@ -33,13 +35,17 @@ _UNITS_MS: Final = {
 }
 _MS_OF: Final = {name: ms for names, ms in _UNITS_MS.items() for name in names}
 
+_AGO: Final = re.compile(r"(?P<span>.*\S)\s+ago", re.IGNORECASE)
+_SINCE_1970: Final = re.compile(r"@(?P<ms>[0-9]{1,18})")
+_DAYS_BACK: Final = {"today": 0, "yesterday": 1}
+
 UNITS: Final = ("", "k", "M", "G", "T", "P", "E")
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 SPAN_UNITS: Final = ((86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute"), (1000, "second"))
 
 
 def milliseconds(duration: Duration) -> float:
-    """The span in ms; a bare number is one of ms.
+    """Return the span in ms; a bare number is one of ms.
 
     Raises ValueError for a negative span, one that is none, and one of more than a thousand years.
     """
@@ -57,14 +63,51 @@ def milliseconds(duration: Duration) -> float:
 
 
 def _parsed(text: str) -> float:
-    period = _PERIOD.fullmatch(text)
+    period = re.fullmatch(_PERIOD, text)
     if period is not None:
         return sum(float(number or 0) * _MS_OF[unit] for unit, number in period.groupdict().items())
-    found = _WORDS.fullmatch(text)
+    found = re.fullmatch(_WORDS, text)
     unit_ms = _MS_OF.get(found["unit"]) if found else None
     if found is None or unit_ms is None:
         raise ValueError(f"{text!r} is no duration: write a number and ms, s, min, hours, days or weeks")
     return float(found["number"]) * unit_ms
+
+
+def moment_ms(text: str, now_ms: int, zone: tzinfo | None = None) -> int:
+    """Return the time in ms since 1970, 0 for earlier ones.
+
+    It is a date or a time by ISO 8601, a time of today, such as `12:30`, a span and `ago`, `now`, `today` or
+    `yesterday` (when it began), or `@` and the ms. Without a zone in the text, it is in `zone`, by default this
+    machine's. Raises ValueError.
+    """
+    since_1970 = _SINCE_1970.fullmatch(text)
+    if since_1970 is not None:
+        return int(since_1970["ms"])
+    ago = _AGO.fullmatch(text)
+    if ago is not None:
+        return max(0, round(now_ms - milliseconds(ago["span"])))
+    if text.lower() == "now":
+        return now_ms
+    try:
+        return max(0, round(_moment(text, datetime.fromtimestamp(now_ms / 1000, zone), zone).timestamp() * 1000))
+    except (OverflowError, OSError) as error:  # a year that has no time stamp
+        raise ValueError(str(error)) from None
+
+
+def _moment(text: str, now: datetime, zone: tzinfo | None) -> datetime:
+    day = now.date() - timedelta(days=_DAYS_BACK.get(text.lower(), 0))
+    if text.lower() in _DAYS_BACK:
+        return datetime.combine(day, time(), zone)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = datetime.combine(day, time.fromisoformat(text))
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=zone)
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 record`, `2 records`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def count_text(number: float) -> str:
@@ -86,7 +129,7 @@ def _scaled(number: float, unit: str) -> str:
 
 
 def binary_text(size_bytes: float) -> str:
-    """A power of two: `512 B`, `16 KiB`."""
+    """Return a size in units of powers of two: `512 B`, `16 KiB`."""
     index = 0
     while size_bytes >= 1024 and index < len(UNITS) - 1:
         size_bytes, index = size_bytes / 1024, index + 1
@@ -94,7 +137,7 @@ def binary_text(size_bytes: float) -> str:
 
 
 def time_of(time_ms: int) -> datetime | None:
-    """A time in UTC, None for one that a calendar does not have."""
+    """Return a time in UTC, None for one that a calendar does not have."""
     try:
         return EPOCH + timedelta(milliseconds=time_ms)
     except OverflowError:
@@ -107,6 +150,12 @@ def time_text(time_ms: int | None) -> str:
         return ""
     time = time_of(time_ms)
     return f"{time:%Y-%m-%d %H:%M:%S}" if time else f"{time_ms} ms"
+
+
+def instant_text(time_ms: int) -> str:
+    """`2026-11-21T22:49:12.500Z`, as `moment_ms` reads it; the number for a time that a calendar does not have."""
+    time = time_of(time_ms)
+    return str(time_ms) if time is None else f"{time:%Y-%m-%dT%H:%M:%S}.{time_ms % 1000:03}Z"
 
 
 def span_text(span_ms: int) -> str:

@@ -1,71 +1,39 @@
-"""What all tests share: a derandomised hypothesis profile, so that a run in CI is short, and telling of other seeds."""
+"""What the suite shares: the care for clients that leave sockets, and that the pipeline's tests need Spark."""
 
 from __future__ import annotations
 
-import gc
-import os
+from collections.abc import Iterable
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 
-from tests.leaving import leaves_sockets
+from tests.leaving import leaves_sockets, logging_stays
 
-__all__ = ["leaves_sockets"]
+__all__ = ["leaves_sockets", "logging_stays"]
 
-settings.register_profile(
-    "ci", derandomize=True, max_examples=40, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.register_profile("long", max_examples=2000, deadline=None)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+HERE = Path(__file__).parent
+OF_PIPELINE = HERE / "pipeline", HERE / "cli" / "pipeline"
+HAS_PIPELINE = all(map(find_spec, ("pyspark", "pyarrow", "numpy", "pandas", "matplotlib")))
+WITHOUT_PIPELINE = "the pipeline's tests are skipped: they need python3 -m pip install -e '.[test,spark,plot]'"
 
 
-def pytest_collection_finish() -> None:
-    """Let no garbage collection look through all tests again: they stay, and a full one took 0.3 s with them."""
-    gc.collect()
-    gc.freeze()
+class SkippedModule(pytest.Module):
+    """A file of tests that is not imported, as it could not be."""
+
+    def collect(self) -> Iterable[pytest.Item]:
+        """Skip the file."""
+        pytest.skip(WITHOUT_PIPELINE, allow_module_level=True)
 
 
-def uses_spark(file: Path) -> bool:
-    """Whether a file of tests says that Spark runs in them: by the type of the fixture, or by the mark."""
-    text = file.read_text()
-    return "SparkSession" in text or 'xdist_group("spark")' in text
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int | None:
-    """One worker more than there are cores, if nobody says how many: clients wait for timers in many tests."""
-    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+    """Skip the tests of the pipeline where Spark, which takes a gigabyte, is not installed. `.ci/run` installs it."""
+    if HAS_PIPELINE or not any(module_path.is_relative_to(directory) for directory in OF_PIPELINE):
         return None
-    return (os.cpu_count() or 1) + 1
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Deal tests out one by one, but those with Spark to one worker: a session costs 20 s of CPU.
-
-    That is what `--dist loadgroup` is for, which with pytest 9.2 takes no notice of groups (pytest-xdist issue 1386).
-    """
-    if config.getoption("dist") != "loadgroup":
-        return None
-    from xdist.scheduler import LoadGroupScheduling
-
-    of_spark: dict[str, bool] = {}
-
-    class SparkTogether(LoadGroupScheduling):  # type: ignore[misc, unused-ignore]
-        def _split_scope(self, nodeid: str) -> str:
-            file = nodeid.partition("::")[0]
-            if file not in of_spark:
-                of_spark[file] = uses_spark(config.rootpath / file)
-            return "spark" if of_spark[file] else str(super()._split_scope(nodeid))
-
-    return SparkTogether(config, log)
+    return SkippedModule.from_parent(parent, path=module_path)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Tell the seeds that tests have chosen (`record_property("seed", ...)`), also of those that passed."""
-    for report in (*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")):
-        for name, value in report.user_properties:
-            if name == "seed":
-                terminalreporter.write_line(f"{report.nodeid}: seed {value}")
+    """Tell what was skipped: workers do not report files that they skip."""
+    if not HAS_PIPELINE:
+        terminalreporter.write_line(WITHOUT_PIPELINE)

@@ -17,6 +17,7 @@ def settings_in(directory: Path) -> dict[str, str]:
         "spark.driver.extraJavaOptions": f"{SHORT_LIVED} -Djava.io.tmpdir={directory}",
         "spark.driver.memory": "1g",
         "spark.local.dir": str(directory),
+        "spark.python.authenticate.socketTimeout": "120s",  # until a new worker connects; 15 s is short under load
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.adaptive.enabled": "false",

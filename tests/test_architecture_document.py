@@ -10,12 +10,18 @@ from pathlib import Path
 import pytest
 
 from minibroker.broker.configs.settings_table import BROKER_SETTINGS, TOPIC_SETTINGS
-from minibroker.broker.metadata.partitions import GROUPS_TOPIC, METADATA_TOPIC, TRANSACTIONS_TOPIC
+from minibroker.broker.metadata.partitions import (
+    GROUPS_TOPIC,
+    METADATA_TOPIC,
+    SHARE_STATE_TOPIC,
+    TRANSACTIONS_TOPIC,
+)
 
 ROOT = Path(__file__).parent.parent
 DOCUMENT = ROOT / "docs" / "architecture.md"
 SPANS = sorted(set(re.findall(r"`([^`\n]+)`", DOCUMENT.read_text())))
-WORDS = {"minibroker", "yield", METADATA_TOPIC, GROUPS_TOPIC, TRANSACTIONS_TOPIC, *BROKER_SETTINGS, *TOPIC_SETTINGS}
+TOPICS = {METADATA_TOPIC, GROUPS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC, "_schemas"}
+WORDS = {"minibroker", "yield", *TOPICS, *BROKER_SETTINGS, *TOPIC_SETTINGS}
 COMMAND = re.compile(r"python3 -m ([\w.]+) > (docs/\w+\.md)")
 EXAMPLES = {"@handles(ApiKey...)", 'cluster.settings["name"]'}
 
@@ -57,7 +63,7 @@ DEFINED = {name for file in NAMED_FILES for name in names_in(file)}
 
 
 @pytest.mark.parametrize("span", SPANS)
-def test_what_the_page_names_exists(span: str) -> None:
+def test_all_names_on_the_page_exist(span: str) -> None:
     command = COMMAND.fullmatch(span)
     if command is not None:
         assert (ROOT / f"{command[1].replace('.', '/')}.py").is_file() and (ROOT / command[2]).is_file()

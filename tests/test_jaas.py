@@ -57,7 +57,7 @@ def test_a_login_module_has_options(text: str, options: dict[str, str]) -> None:
         ("Module required; Module required;", "contains 2 login modules"),
     ],
 )
-def test_what_kafka_does_not_take_is_refused(text: str, complaint: str) -> None:
+def test_syntax_that_kafka_refuses_is_refused(text: str, complaint: str) -> None:
     with pytest.raises(JaasError, match=complaint):
         login_module(text)
 

@@ -6,6 +6,8 @@ import re
 
 from minibroker.broker.configs.settings_table import BROKER_SETTINGS
 from minibroker.broker.groups.classic import group, members
+from minibroker.broker.groups.streams import streams_group, topology
+from minibroker.broker.groups.streams import streams_validation as validation
 from minibroker.broker.handlers import acls, delegation_tokens, fetch, waiting_fetches
 from minibroker.broker.monitoring import line_limit, metrics
 from minibroker.broker.network import connection, framing, http_server, parked_requests, tls_layer, unread
@@ -76,6 +78,10 @@ PHRASES = [
     f"wait for {waiting_fetches.WAITED_FOR_MAX:,} partitions",
     f"`group.share.max.share.sessions`, {setting('group.share.max.share.sessions'):,}, with "
     f"{share_partitions.SESSION_PARTITIONS_MAX:,} partitions",
+    f"may have {topology.MAXIMUM_NAMES:,} topics, configs of internal topics and subtopologies",
+    f"A member may have {validation.MAXIMUM_TAGS} tags, and report the offsets of {topology.MAXIMUM_TASKS:,} tasks",
+    f"{topology.MAXIMUM_TASKS:,} tasks",
+    f"report together, {streams_group.MAXIMUM_OFFSETS:,} offsets",
     f"{line_limit.LINES} are written in a second",
     f"series for {metrics.PARTITIONS_TOLD:,} partitions",
     f"{http_server.CLIENTS_MAX} clients may be connected",

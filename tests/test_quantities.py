@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import timedelta, timezone
 
 import pytest
 
@@ -11,7 +11,9 @@ from minibroker.quantities import (
     binary_text,
     bytes_text,
     count_text,
+    instant_text,
     milliseconds,
+    moment_ms,
     span_text,
     time_of,
     time_text,
@@ -41,7 +43,7 @@ def test_times_are_in_utc_and_those_beyond_the_calendar_are_numbers() -> None:
     assert time_of(2**62) is None
 
 
-def test_spans_are_told_in_their_largest_unit() -> None:
+def test_a_duration_is_formatted_in_its_largest_unit() -> None:
     texts = [span_text(span_ms) for span_ms in (1, 1000, 15_000, 60_000, 7_200_000, 86_400_000, 28 * 86_400_000)]
     assert texts == ["1 ms", "second", "15 seconds", "minute", "2 hours", "day", "28 days"]
 
@@ -92,6 +94,48 @@ def test_a_span_is_read(written: Duration, span_ms: float) -> None:
         True,
     ],
 )
-def test_what_is_no_span_is_refused(written: Duration) -> None:
+def test_invalid_durations_are_refused(written: Duration) -> None:
     with pytest.raises(ValueError):
         milliseconds(written)
+
+
+NOW_MS = 1_769_857_200_500  # 2026-01-31T11:00:00.500Z
+PARIS = timezone(timedelta(hours=1))
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2026-01-31T12:00:00", "2026-01-31T11:00:00.000Z"),
+        ("2026-01-31 12:00", "2026-01-31T11:00:00.000Z"),
+        ("2026-01-31", "2026-01-30T23:00:00.000Z"),
+        ("2026-01-31T12:00:00.5Z", "2026-01-31T12:00:00.500Z"),
+        ("2 hours ago", "2026-01-31T09:00:00.500Z"),
+        ("90s ago", "2026-01-31T10:58:30.500Z"),
+        ("P1D AGO", "2026-01-30T11:00:00.500Z"),
+        ("now", "2026-01-31T11:00:00.500Z"),
+        ("today", "2026-01-30T23:00:00.000Z"),
+        ("Yesterday", "2026-01-29T23:00:00.000Z"),
+        ("09:30", "2026-01-31T08:30:00.000Z"),
+        ("@1500", "1970-01-01T00:00:01.500Z"),
+        ("1969-12-31", "1970-01-01T00:00:00.000Z"),
+        ("900 years ago", None),
+        ("30000 days ago", "1970-01-01T00:00:00.000Z"),
+    ],
+)
+def test_a_time_is_read_as_people_write_it(text: str, moment: str | None) -> None:
+    if moment is None:
+        with pytest.raises(ValueError, match="is no duration"):
+            moment_ms(text, NOW_MS, PARIS)
+    else:
+        assert instant_text(moment_ms(text, NOW_MS, PARIS)) == moment
+
+
+@pytest.mark.parametrize("text", ["", "noon", "2026-13-01", "25:00", "ago", "-1 hours ago", "tomorrow", "1.5", "@-1"])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        moment_ms(text, NOW_MS)
+
+
+def test_a_time_that_no_calendar_has_is_a_number() -> None:
+    assert instant_text(1 << 62) == str(1 << 62)

@@ -17,7 +17,11 @@ from tests.running import PATIENCE_S, environment_for_broker
 
 README = Path(__file__).parent.parent / "README.md"
 PORT = "9092"
-CLIENT_COMMAND = re.compile(r"\b(minibroker (?:produce|consume|(?:topics|groups|transactions|tokens) [a-z-]+))\b")
+CLIENT_COMMAND = re.compile(
+    r"\b(minibroker (?:produce|consume|handover"
+    r"|(?:topics|groups|transactions|users|acls|quotas|tokens|records) [a-z-]+))\b"
+)
+LINK = re.compile(r"\]\((?!https?://|#)(?P<file>[^)#]+)(?:#(?P<heading>[^)]+))?\)")
 FENCED = re.compile(r"^```(?P<kind>\w+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -107,3 +111,17 @@ def test_the_first_command_serves_where_the_readme_says() -> None:
     assert f"serves on 127.0.0.1:{PORT} with the data in `./minibroker-data`" in text
     assert settings["listeners"] == (f"PLAINTEXT://127.0.0.1:{PORT}",)
     assert list(settings.log_directories) == ["minibroker-data"]
+
+
+def test_its_links_lead_somewhere() -> None:
+    for page in (README, README.parent / "SECURITY.md"):
+        for found in LINK.finditer(page.read_text()):
+            target = README.parent / found["file"]
+            assert target.exists(), found[0]
+            assert found["heading"] is None or found["heading"] in anchors(target.read_text()), found[0]
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors of the headings of a page, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+import shutil
+import tempfile
 from pathlib import Path
 
+from tests.docker.scripts import NEEDS_LINUX, announced, running, unpacked
 from tests.test_readme import README, printed, serving, steps_in
 
 DOCUMENT = README.parent / "docs" / "security.md"
@@ -35,8 +40,13 @@ def test_the_steps_of_sasl_print_what_they_say(tmp_path: Path) -> None:
 
 
 def test_the_steps_of_acls_print_what_they_say(tmp_path: Path) -> None:
-    ((kind, code, output),) = steps_in(chapter("ACLs"))
-    assert printed(kind, code, "", tmp_path) == output
+    embed, make, serve, use = steps_in(chapter("ACLs"))
+    assert printed(embed[0], embed[1], "", tmp_path) == embed[2]
+    assert printed(make[0], make[1].replace("127.0.0.1:9092", "127.0.0.1:0"), "", tmp_path) == make[2]
+    with serving(serve[1], tmp_path, listeners=None) as line:
+        address = line.removeprefix("minibroker listens on ").strip()
+        assert line == serve[2].replace("127.0.0.1:9092", address)
+        assert printed(use[0], use[1], address, tmp_path) == use[2]
 
 
 def test_the_steps_of_delegation_tokens_print_what_they_say(tmp_path: Path) -> None:
@@ -50,5 +60,45 @@ def test_the_steps_of_delegation_tokens_print_what_they_say(tmp_path: Path) -> N
 
 
 def test_the_steps_of_quotas_print_what_they_say(tmp_path: Path) -> None:
-    ((kind, code, output),) = steps_in(chapter("Quotas"))
-    assert printed(kind, code, "", tmp_path) == output
+    serve, use, embed = steps_in(chapter("Quotas"))
+    with serving(serve[1], tmp_path) as line:
+        address = line.removeprefix("minibroker listens on ").strip()
+        assert line == serve[2].replace("127.0.0.1:9092", address)
+        assert printed(use[0], use[1], address, tmp_path) == use[2]
+    assert printed(embed[0], embed[1], "", tmp_path) == embed[2]
+
+
+def without_docker(command: str, directory: Path) -> tuple[Path, dict[str, str]]:
+    """Return the image's files here, with what is mounted, and its variables, with free ports."""
+    words = shlex.split(command)
+    root = unpacked(Path(tempfile.mkdtemp(dir=directory)))
+    options = list(zip(words, words[1:], strict=False))
+    variables = dict(value.split("=", 1) for option, value in options if option == "-e")
+    for source, target in (value.split(":")[:2] for option, value in options if option == "-v"):
+        place, found = root / target.lstrip("/"), Path(source.replace("$PWD", str(directory)))
+        variables = {name: value.replace(f"{target}/", f"{found}/") for name, value in variables.items()}
+        if found.is_file():
+            shutil.copy(found, place)
+    return root, {name: re.sub(r":909\d$", ":0", value) for name, value in variables.items()}
+
+
+@NEEDS_LINUX
+def test_the_containers_let_in_whom_they_should(tmp_path: Path) -> None:
+    for title in ("TLS", "SASL"):
+        kind, code, _ = steps_in(chapter(title))[0]
+        printed(kind, code, "", tmp_path)
+    (tmp_path / "orders").write_text("tea\n")
+    plain = "--client security.protocol=SASL_PLAINTEXT --client sasl.mechanism=PLAIN --client sasl.username=alice"
+    logins = (
+        "--client security.protocol=SSL --client ssl.ca.location=ca.pem",
+        f"{plain} --client sasl.password=alice-secret",
+        f"{plain} --client sasl.password=alice-secret",
+    )
+    for number, (_, code, output) in enumerate(steps_in(chapter("In Docker"))):
+        root, variables = without_docker(code, tmp_path)
+        with running(root, variables) as lines:
+            port = announced(lines).rpartition(":")[2]
+            assert f"minibroker listens on {announced(lines)}\n" == re.sub(r"909\d", port, output)
+            produce = f"minibroker produce in-docker {logins[number]} < orders"
+            written = "1 record written to in-docker, partition 0 offset 0\n"
+            assert printed("sh", produce, f"127.0.0.1:{port}", tmp_path) == written

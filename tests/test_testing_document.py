@@ -1,4 +1,4 @@
-"""What docs/testing.md has its reader paste works as it stands, and its tables name all that there is."""
+"""What docs/testing.md and its pages have readers paste works as it stands, and their tables name all that there is."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from minibroker.testing.faults.rules import WORDS, Word
 from tests.running import PATIENCE_S
 from tests.test_readme import FENCED, PORT, README, environment, printed, serving
 
-DOCUMENT = README.parent / "docs" / "testing.md"
+DOCS = README.parent / "docs"
+PAGES = ("testing", "testing-faults", "testing-time", "testing-security", "testing-groups", "testing-http", "emulation")
 ROW = re.compile(r"^\| (?P<first>`.*?) \| (?P<second>.*?) \|(?: (?P<third>.*?) \|)?$", re.MULTILINE)
 NAMED = re.compile(r"In `(?P<name>[\w.]+)`:\n\n$")
 CHANGING = re.compile(r"127\.0\.0\.1:\d+|\d+\.\d+ ms|#\d+|(?<=ApiVersions )\d+|(?<=Produce )\d+")
@@ -38,11 +39,16 @@ class Block(NamedTuple):
 
     @property
     def is_test(self) -> bool:
-        return self.kind == "python" and "\ndef test_" in self.text or "\nasync def test_" in self.text
+        return self.kind == "python" and re.search(r"^(async )?def test_", self.text, re.MULTILINE) is not None
+
+
+def page(name: str) -> str:
+    return (DOCS / f"{name}.md").read_text()
 
 
 def section(title: str) -> str:
-    return DOCUMENT.read_text().split(f"\n## {title}\n")[1].split("\n## ")[0]
+    """Return a section of the first page."""
+    return page("testing").split(f"\n## {title}\n")[1].split("\n## ")[0]
 
 
 def blocks(text: str) -> list[Block]:
@@ -67,7 +73,7 @@ def pytest_in(directory: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.timeout(RECIPES_PATIENCE_S + 60)
 def test_every_recipe_for_pytest_passes(tmp_path: Path) -> None:
-    found = blocks(DOCUMENT.read_text())
+    found = blocks("\n".join(page(name) for name in PAGES))
     recipes = [block for block in (*found, *blocks(README.read_text())) if block.is_test and block.name is None]
     assert len(recipes) >= 15
     for number, block in enumerate(recipes):
@@ -80,9 +86,9 @@ def test_every_recipe_for_pytest_passes(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(("title", "count"), [("A broker in a test", 3), ("Security", 2)])
-def test_every_script_prints_what_it_says(tmp_path: Path, title: str, count: int) -> None:
-    found = blocks(section(title))
+@pytest.mark.parametrize(("name", "count"), [("testing", 3), ("testing-security", 2)])
+def test_every_script_prints_what_it_says(tmp_path: Path, name: str, count: int) -> None:
+    found = [block for block in blocks(page(name)) if block.name is None]
     scripts = [(block, output) for block, output in pairwise(found) if block.kind == "python" and not block.is_test]
     assert len(scripts) == count
     for script, output in scripts:
@@ -99,10 +105,11 @@ def test_a_conftest_has_settings_for_all_brokers(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_failure_is_reported_as_it_says(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["test_failing.py", "test_waiting.py"])
+def test_a_failure_is_reported_as_it_says(tmp_path: Path, name: str) -> None:
     found = blocks(section("pytest"))
-    number = next(number for number, block in enumerate(found) if block.name == "test_failing.py")
-    (tmp_path / "test_failing.py").write_text(found[number].text)
+    number = next(number for number, block in enumerate(found) if block.name == name)
+    (tmp_path / name).write_text(found[number].text)
     done = pytest_in(tmp_path)
     assert done.returncode == 1
     reported = {CHANGING.sub("*", line) for line in done.stdout.splitlines()}
@@ -111,10 +118,10 @@ def test_a_failure_is_reported_as_it_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("title", "begin", "count"), [("HTTP", "", 3), ("Security", "### Security in other languages", 1)]
+    ("name", "begin", "count"), [("testing-http", "", 3), ("testing-security", "## Security in other languages", 1)]
 )
-def test_the_steps_over_http_print_what_they_say(tmp_path: Path, title: str, begin: str, count: int) -> None:
-    (_, serve, _), (_, announced, _), *steps = blocks(section(title).partition(begin)[2] if begin else section(title))
+def test_the_steps_over_http_print_what_they_say(tmp_path: Path, name: str, begin: str, count: int) -> None:
+    (_, serve, _), (_, announced, _), *steps = blocks(page(name).partition(begin)[2] if begin else page(name))
     assert [block.kind for block in steps] == ["sh", "text"] * count
     with serving(serve.replace(CONTROL_PORT, "0"), tmp_path, lines=2) as lines:
         listens, controlled = lines.splitlines()
@@ -142,14 +149,14 @@ def test_the_tables_of_faults_are_those_of_the_grammar(table: str) -> None:
         for word, (kinds, declared) in WORDS.items()
         if declared.table == table
     ]
-    assert "\n".join([f"| {table} | value | |", "| --- | --- | --- |", *rows, ""]) in section("Faults")
+    assert "\n".join([f"| {table} | value | |", "| --- | --- | --- |", *rows, ""]) in page("testing-faults")
 
 
-def test_every_verb_is_told_of() -> None:
-    text, inner = DOCUMENT.read_text(), {"on_loop", "start", "stop", "count_into", "put_first"}
-    verbs = {name for name in dir(Broker) if not name.startswith("_") and callable(getattr(Broker, name))} - inner
-    awaited = {name for name in verbs if name.startswith(("astart", "astop", "await_")) or name[1:] in verbs}
-    assert {name for name in verbs - awaited if not re.search(rf"\b{name}\(", text)} == set()
+def test_every_verb_is_documented() -> None:
+    text = "".join(page(name) for name in PAGES)
+    verbs = {name for name in dir(Broker()) if not name.startswith("_") and callable(getattr(Broker, name, None))}
+    awaited = {name for name in verbs if name[1:] in verbs}
+    assert {name for name in verbs - awaited - {"start", "stop"} if not re.search(rf"\b{name}\(", text)} == set()
 
 
 def test_the_table_has_every_path() -> None:
@@ -160,5 +167,5 @@ def test_the_table_has_every_path() -> None:
             paths = control_app(broker).openapi()["paths"]
             return {path: {method.upper() for method in methods} for path, methods in paths.items()}
 
-    table = {row["first"].strip("`"): set(row["second"].split(", ")) for row in ROW.finditer(section("HTTP"))}
+    table = {row["first"].strip("`"): set(row["second"].split(", ")) for row in ROW.finditer(page("testing-http"))}
     assert table == asyncio.run(described())

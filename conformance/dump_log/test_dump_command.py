@@ -17,8 +17,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from conformance.builds import apache_kafka
-from conformance.kafka_reference import running_kafka
+from conformance.kafka_reference import kafka_command, running_kafka
 
 TOOL = "org.apache.kafka.tools.DumpLogSegments"
 TOPIC = "orders"
@@ -78,7 +77,7 @@ def ours(*paths: Path) -> Iterator[dict[str, Any]]:
 
 def theirs(path: Path) -> list[dict[str, str]]:
     """The `name: value` pairs of each line that Kafka's tool prints."""
-    command = ["java", "-cp", f"{apache_kafka()}/*", TOOL, "--files", str(path), "--deep-iteration"]
+    command = kafka_command(TOOL, "--files", str(path), "--deep-iteration")
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return [dict(re.findall(r"(\w+): (\S+)", line)) for line in output.splitlines()]
 

@@ -11,10 +11,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from conformance.builds import apache_kafka
+from conformance.kafka_reference import kafka_command
 
 TOOL = "org.apache.kafka.tools.DumpLogSegments"
-JVM_OPTIONS = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 # Version 4.3 says this of every segment that does not begin at 0, Kafka's own included, when it reads record by record.
 BEGINS_LATE = re.compile(r"Non-consecutive offsets in (?P<path>.*)\n  -1 is followed by (?P<offset>\d+)\n")
 
@@ -28,7 +27,7 @@ class Dump(NamedTuple):
 
 def dump(files: Iterable[Path], *options: str) -> Dump:
     """Run the tool on files. Raises AssertionError with what it printed if it fails."""
-    command = ["java", *JVM_OPTIONS, "-cp", f"{apache_kafka()}/*", TOOL, "--files", ",".join(map(str, sorted(files)))]
+    command = kafka_command(TOOL, "--files", ",".join(map(str, sorted(files))))
     result = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout[-2000:] + result.stderr[-2000:]
     parts = re.split(r"^Dumping (.*)\n", result.stdout, flags=re.MULTILINE)

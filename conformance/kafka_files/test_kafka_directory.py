@@ -1,7 +1,11 @@
-"""minibroker serves a directory that Apache Kafka 4.3 wrote, appends to it, and what both wrote is there afterwards."""
+"""minibroker serves a directory that Apache Kafka 4.3 wrote, appends to it, and what both wrote is there afterwards.
+
+Each byte of Kafka's files is explained, down to the fields of its own topics' records.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,8 +15,13 @@ from conformance.kafka_files.contents import Record, Topic, contents
 from conformance.kafka_files.dumping import dump
 from conformance.kafka_files.scenario import COMMITTED, append, committed_offsets
 from conformance.spec import CODECS
+from minibroker.protocol.explaining.parts import MOST_PARTS, Part
+from minibroker.storage.inspection.explained_files import explain_file
+from minibroker.storage.inspection.inspected_files import inspected_file
 
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".checkpoint")
+TOO_MANY = f"there are more than {MOST_PARTS:,} parts"
+OWN_TOPICS = ("__consumer_offsets-", "__transaction_state-", METADATA)
 
 
 @pytest.fixture(params=["stopped", "killed"])
@@ -82,3 +91,38 @@ def test_kafka_s_tool_has_nothing_against_what_both_have_written(written: Writte
     for dumped in (dump(partitions, "--deep-iteration"), dump(metadata, "--cluster-metadata-decoder")):
         assert dumped.complaints == ""
         assert not [line for lines in dumped.lines.values() for line in lines if "isvalid: false" in line]
+
+
+@pytest.fixture(scope="module")
+def explained(kafka_written: dict[str, Written]) -> dict[Path, Part]:
+    """The files of a Kafka that was stopped, by their paths in its directory."""
+    directory = kafka_written["stopped"].path
+    found: dict[Path, Part] = {}
+    for path in sorted(each for each in directory.glob("**/*") if each.is_file() and each.stat().st_size):
+        inspected = inspected_file(str(path))
+        if inspected is not None:
+            found[path.relative_to(directory)] = explain_file(path.read_bytes(), inspected)
+    return found
+
+
+def values_of_own_topics(explained: dict[Path, Part]) -> Iterator[Part]:
+    """Yield the values of all records in the segments and snapshots of Kafka's own topics."""
+    for path, whole in explained.items():
+        if path.parts[0].startswith(OWN_TOPICS) and path.suffix in (".log", ".checkpoint"):
+            records = (part for _, part in whole.walk() if part.type == "Record")
+            yield from (part for record in records for part in record.parts if part.name == "value")
+
+
+def test_nothing_in_kafkas_files_is_unreadable(explained: dict[Path, Part]) -> None:
+    suffixes = {path.suffix for path in explained}
+    assert suffixes >= {".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".checkpoint"}
+    problems = [(path, part.name, part.problem) for path, whole in explained.items() for part in whole.problems()]
+    assert [each for each in problems if each[2] != TOO_MANY] == []
+
+
+def test_all_records_of_kafkas_own_topics_are_explained(explained: dict[Path, Part]) -> None:
+    found = list(values_of_own_topics(explained))
+    assert [each for each in found if each.value is not None] == []  # none stays bytes
+    kinds = {each.meaning.split(" version ")[0] for each in found}
+    assert kinds >= {"OffsetCommitValue", "TransactionLogValue", "SnapshotHeaderRecord", "LeaderChangeMessage"}
+    assert kinds >= {"TopicRecord", "PartitionRecord", "ConfigRecord", "UserScramCredentialRecord"}

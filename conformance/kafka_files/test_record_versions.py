@@ -10,12 +10,12 @@ from pathlib import Path
 
 from conformance.builds import apache_kafka
 from minibroker.broker.metadata.features import METADATA_VERSION, METADATA_VERSION_LEVEL, SUPPORTED
-from minibroker.broker.metadata.metadata_log import written_version
 from minibroker.protocol.messages.metadata_records import (
     PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
 )
+from minibroker.protocol.records.metadata_values import written_version
 
 SCRIPT = """\
 import org.apache.kafka.server.common.MetadataVersion;

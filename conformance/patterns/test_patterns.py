@@ -10,9 +10,9 @@ import random
 import subprocess
 from pathlib import Path
 
-from conformance import builds
-from minibroker.broker.groups.consumer.patterns.program import Pattern
-from minibroker.broker.groups.consumer.patterns.syntax import InvalidPattern
+from conformance.kafka_reference import kafka_command
+from minibroker.patterns.program import Pattern
+from minibroker.patterns.syntax import InvalidPattern
 from minibroker.protocol.steps import at_once
 
 PROGRAM = Path(__file__).parent / "Matches.java"
@@ -79,7 +79,7 @@ def ours(text: str, names: list[str]) -> list[str] | None:
 
 def test_patterns_are_taken_and_match_as_with_kafka() -> None:
     asked = questions()
-    command = ["java", "-cp", f"{builds.apache_kafka()}/*", str(PROGRAM)]
+    command = kafka_command(str(PROGRAM))
     run = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     theirs = json.loads(run.stdout)

@@ -259,7 +259,7 @@ def test_commands_come_in(addresses: Addresses) -> None:
     assert run("topics", "alter", "made", "--partitions", "3")["before"] == 2
     moved = run("groups", "reset-offsets", "billing", "--topic", "t", "--to-offset", "40", "--execute")
     assert moved["offsets"] == [{"topic": "t", "partition": 0, "current": None, "new": 40}]
-    assert {"group": "billing", "type": "classic", "state": "Empty"} in run("groups", "list")
+    assert {"group": "billing", "type": "classic", "protocol": "", "state": "Empty"} in run("groups", "list")
     (place,) = run("groups", "describe", "billing")["offsets"]
     assert (place["committed"], place["end"], place["lag"]) == (40, 100, 60)
     assert run("groups", "delete", "billing") == {"deleted": ["billing"]}

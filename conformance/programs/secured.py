@@ -7,11 +7,13 @@ A program does the cases that its stdin gives, a line of JSON each, and answers 
 - `bootstrap`, `protocol`, and what its protocol needs: `authority` and `certificate` (files in PEM, the latter with the
   key), `mechanism`, `user` and `password`, or `token`; `token_url` with the token for Java, from where a client may
   also get a token with `client_id`, `client_secret` and `scope`
+- `config` instead, for franz-go, kafkajs and Java: what the test kit's `client_config` returns
 - `tokenauth`, for franz-go, if `user` and `password` are those of a delegation token
 - `refused`, if the client is to be refused: who tries again until a timeout needs no long one
 - `action`: `round-trip` writes `records` within `seconds` to `topic`, the numbers from 0 on, and reads them in a group
-  of that name; `until-refused` writes records until the broker refuses one, and prints the line
-  `{"event": "written"}` after the first
+  of that name; `write-until-refused` writes records until the broker refuses one, `read-until-refused` reads until
+  then, and `commit-until-refused` commits transactions, whose id is the topic's name; after the first record or
+  transaction these print the line `{"event": "begun"}`
 
 and its answer `{"read": ..., "distinct": ...}`, how many records and how many different ones were read, or
 `{"error": ...}` with what the client says.
@@ -20,12 +22,13 @@ and its answer `{"read": ..., "distinct": ...}`, how many records and how many d
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import ssl
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import aiokafka
@@ -43,8 +46,15 @@ def pause_s(case: Case) -> float:
     return pause
 
 
-def tell_that_it_is_written() -> None:
-    print(json.dumps({"event": "written"}), flush=True)
+def until_refused(do: Callable[[], object]) -> None:
+    """Repeat what a right allows, and say when it has been done once."""
+    end = time.monotonic() + PATIENCE_S
+    do()
+    print(json.dumps({"event": "begun"}), flush=True)
+    while time.monotonic() < end:
+        time.sleep(0.005)
+        do()
+    raise TimeoutError("was not refused")
 
 
 # --- confluent-kafka: librdkafka ------------------------------------------------------------------
@@ -84,10 +94,17 @@ class ByConfluent:
         }
 
     def answer(self) -> Case:
-        producer = confluent_kafka.Producer({**self.settings, "enable.idempotence": True})
+        action = self.case["action"]
+        if action == "read-until-refused":
+            self._read_until_refused()
+        transactional = {"transactional.id": self.case["topic"]} if action == "commit-until-refused" else {}
+        producer = confluent_kafka.Producer({**self.settings, "enable.idempotence": True, **transactional})
         try:
-            if self.case["action"] == "until-refused":
-                self._write_until_refused(producer)
+            if action == "write-until-refused":
+                until_refused(lambda: self._write_one(producer))
+            if action == "commit-until-refused":
+                producer.init_transactions(PATIENCE_S)
+                until_refused(lambda: self._commit_one(producer))
             self._write(producer)
         finally:
             producer.purge()
@@ -107,23 +124,39 @@ class ByConfluent:
         if any(written):
             raise ConnectionError(next(error.name() for error in written if error))
 
-    def _write_until_refused(self, producer: confluent_kafka.Producer) -> None:
-        end = time.monotonic() + PATIENCE_S
+    def _write_one(self, producer: confluent_kafka.Producer) -> None:
         written: list[Any] = []
-        while time.monotonic() < end:
-            producer.produce(self.case["topic"], b"x", on_delivery=lambda error, _: written.append(error))
-            producer.flush(PATIENCE_S)
-            if written[-1]:
-                raise PermissionError(written[-1].name())
-            if len(written) == 1:
-                tell_that_it_is_written()
-            producer.poll(0.005)
-        raise TimeoutError("was not refused")
+        producer.produce(self.case["topic"], b"x", on_delivery=lambda error, _: written.append(error))
+        producer.flush(PATIENCE_S)
+        if written[0]:
+            raise PermissionError(written[0].name())
 
-    def _read(self) -> Case:
+    def _commit_one(self, producer: confluent_kafka.Producer) -> None:
+        producer.begin_transaction()
+        producer.produce(self.case["topic"], b"x")
+        producer.commit_transaction(PATIENCE_S)
+
+    def _consumer(self) -> confluent_kafka.Consumer:
         settings = {**self.settings, "group.id": self.case["topic"], "auto.offset.reset": "earliest"}
         consumer = confluent_kafka.Consumer(settings)
         consumer.subscribe([self.case["topic"]])
+        return consumer
+
+    def _read_until_refused(self) -> None:
+        consumer = self._consumer()
+
+        def read() -> None:
+            message = consumer.poll(PATIENCE_S)
+            if message is not None and message.error():
+                raise PermissionError(message.error().name())
+
+        try:
+            until_refused(read)
+        finally:
+            consumer.close()
+
+    def _read(self) -> Case:
+        consumer = self._consumer()
         values: list[bytes | None] = []
         end = time.monotonic() + PATIENCE_S
         while len(set(values)) < self.case["records"] and time.monotonic() < end:
@@ -172,12 +205,19 @@ def python_settings(case: Case, provider: Callable[[Case], Any]) -> dict[str, An
 
 async def by_aiokafka(case: Case) -> Case:
     settings = python_settings(case, AioToken)
-    producer = aiokafka.AIOKafkaProducer(**settings, enable_idempotence=True)
+    reading = {**settings, "group_id": case["topic"], "auto_offset_reset": "earliest"}
+    if case["action"] == "read-until-refused":
+        async with aiokafka.AIOKafkaConsumer(case["topic"], **reading) as consumer:
+            await aio_until_refused(consumer.getone)
+    transactional = {"transactional_id": case["topic"]} if case["action"] == "commit-until-refused" else {}
+    producer = aiokafka.AIOKafkaProducer(**settings, enable_idempotence=True, **transactional)
     try:
         async with asyncio.timeout(4 if case.get("refused") else PATIENCE_S):
             await producer.start()
-        if case["action"] == "until-refused":
-            await aio_write_until_refused(producer, case)
+        if case["action"] == "write-until-refused":
+            await aio_until_refused(lambda: producer.send_and_wait(case["topic"], b"x"))
+        if transactional:
+            await aio_until_refused(lambda: aio_commit(producer, case["topic"]))
         sent = []
         for number in range(case["records"]):
             sent.append(await producer.send(case["topic"], b"%d" % number))
@@ -185,63 +225,66 @@ async def by_aiokafka(case: Case) -> Case:
         await asyncio.gather(*sent)
     finally:
         await producer.stop()
-    reading = {"group_id": case["topic"], "auto_offset_reset": "earliest"}
     values = []
-    async with aiokafka.AIOKafkaConsumer(case["topic"], **settings, **reading) as consumer:
+    async with aiokafka.AIOKafkaConsumer(case["topic"], **reading) as consumer:
         async with asyncio.timeout(PATIENCE_S):
             while len(set(values)) < case["records"]:
                 values.append((await consumer.getone()).value)
     return {"read": len(values), "distinct": len(set(values))}
 
 
-async def aio_write_until_refused(producer: aiokafka.AIOKafkaProducer, case: Case) -> None:
-    end = time.monotonic() + PATIENCE_S
-    first = True
-    while time.monotonic() < end:
-        await producer.send_and_wait(case["topic"], b"x")
-        if first:
-            tell_that_it_is_written()
-        first = False
-        await asyncio.sleep(0.005)
-    raise TimeoutError("was not refused")
+async def aio_commit(producer: aiokafka.AIOKafkaProducer, topic: str) -> None:
+    async with producer.transaction():
+        await producer.send_and_wait(topic, b"x")
+
+
+async def aio_until_refused(do: Callable[[], Awaitable[object]]) -> None:
+    """As `until_refused`."""
+    async with asyncio.timeout(PATIENCE_S):
+        await do()
+        print(json.dumps({"event": "begun"}), flush=True)
+        while True:
+            await asyncio.sleep(0.005)
+            await do()
 
 
 def by_kafka_python(case: Case) -> Case:
     settings = {**python_settings(case, Token), "bootstrap_timeout_ms": 500 if case.get("refused") else 20_000}
-    producer = kafka.KafkaProducer(**settings, enable_idempotence=True, max_block_ms=5000)
+    topic, action = case["topic"], case["action"]
+    reading = {**settings, "group_id": topic, "auto_offset_reset": "earliest", "fetch_max_wait_ms": 100}
+    if action == "read-until-refused":
+        with contextlib.closing(kafka.KafkaConsumer(topic, **reading)) as consumer:
+            until_refused(lambda: next(iter(consumer)))
+    transactional = {"transactional_id": topic} if action == "commit-until-refused" else {}
+    producer = kafka.KafkaProducer(**settings, **transactional, enable_idempotence=True, max_block_ms=5000)
+
+    def write() -> None:
+        if transactional:
+            producer.begin_transaction()
+        producer.send(topic, b"x").get(PATIENCE_S)
+        if transactional:
+            producer.commit_transaction()
+
     try:
-        if case["action"] == "until-refused":
-            write_until_refused(producer, case)
+        if transactional:
+            producer.init_transactions()
+        if action != "round-trip":
+            until_refused(write)
         sent = []
         for number in range(case["records"]):
-            sent.append(producer.send(case["topic"], b"%d" % number))
+            sent.append(producer.send(topic, b"%d" % number))
             time.sleep(pause_s(case))
         for each in sent:
             each.get(PATIENCE_S)
     finally:
         producer.close(timeout=5)
-    consumer = kafka.KafkaConsumer(
-        case["topic"], **settings, group_id=case["topic"], auto_offset_reset="earliest", fetch_max_wait_ms=100
-    )
     values: list[bytes | None] = []
     end = time.monotonic() + PATIENCE_S
-    while len(set(values)) < case["records"] and time.monotonic() < end:
-        polled = consumer.poll(500)
-        values += [record.value for records in polled.values() for record in records]
-    consumer.close()
+    with contextlib.closing(kafka.KafkaConsumer(topic, **reading)) as consumer:
+        while len(set(values)) < case["records"] and time.monotonic() < end:
+            polled = consumer.poll(500)
+            values += [record.value for records in polled.values() for record in records]
     return {"read": len(values), "distinct": len(set(values))}
-
-
-def write_until_refused(producer: kafka.KafkaProducer, case: Case) -> None:
-    end = time.monotonic() + PATIENCE_S
-    first = True
-    while time.monotonic() < end:
-        producer.send(case["topic"], b"x").get(PATIENCE_S)
-        if first:
-            tell_that_it_is_written()
-        first = False
-        time.sleep(0.005)
-    raise TimeoutError("was not refused")
 
 
 CLIENTS: dict[str, Callable[[Case], Case]] = {

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance import builds
+from conformance.kafka_reference import kafka_command
 from minibroker.broker.quotas.windows import Rate, TokenBucket, Windows
 
 PROGRAM = Path(__file__).parent / "Windows.java"
@@ -47,7 +47,7 @@ def ours(history: History) -> list[list[float]]:
 
 def test_use_is_measured_as_by_kafka() -> None:
     asked = histories()
-    command = ["java", "-cp", f"{builds.apache_kafka()}/*", str(PROGRAM)]
+    command = kafka_command(str(PROGRAM))
     ran = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=True)
     for history, theirs in zip(asked, json.loads(ran.stdout), strict=True):
         for here, there in zip(ours(history), theirs, strict=True):

@@ -8,16 +8,16 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from conformance import builds
-from conformance.clients import JAVA_OPTIONS, PATIENCE_S, REPOSITORY
+from conformance.clients import PATIENCE_S, REPOSITORY, java_command
 
 
 def java(version: str) -> Callable[[], list[str]]:
-    return lambda: ["java", *JAVA_OPTIONS, "-cp", builds.java(version), "conformance.Main", "secured"]
+    return lambda: java_command(version, "conformance.Main", "secured")
 
 
 def python(name: str) -> Callable[[], list[str]]:
@@ -39,19 +39,23 @@ CLIENTS: dict[str, Callable[[], list[str]]] = {
 class Program:
     """A client's program, which does cases."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, command: Sequence[str]) -> None:
         self.name = name
         environment = {**os.environ, "KAFKAJS_NO_PARTITIONER_WARNING": "1"}
         self._process = subprocess.Popen(
-            CLIENTS[name](), cwd=REPOSITORY, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            command, cwd=REPOSITORY, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
 
     def ask(self, case: dict[str, Any]) -> dict[str, Any]:
         """Return the answer, or the event before it."""
+        self.tell(case)
+        return self.answer()
+
+    def tell(self, case: dict[str, Any]) -> None:
+        """Let the program begin with a case."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(case).encode() + b"\n")
         self._process.stdin.flush()
-        return self.answer()
 
     def answer(self) -> dict[str, Any]:
         """Return the next line. Raises AssertionError if none comes."""
@@ -71,9 +75,9 @@ class Program:
 
 
 @contextmanager
-def running_program(name: str) -> Iterator[Program]:
-    """A client's program for the length of a block."""
-    started = Program(name)
+def running_program(name: str, command: Sequence[str] | None = None) -> Iterator[Program]:
+    """A client's program for the length of a block; `command` if it does other cases."""
+    started = Program(name, command or CLIENTS[name]())
     try:
         yield started
     finally:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import jwt
+from confluent_kafka import Producer
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -54,9 +55,12 @@ class SecuredBroker:
     @functools.cached_property
     def admin(self) -> AdminClient:
         """Return a client of the super user."""
+        return AdminClient(self._super_user)
+
+    @property
+    def _super_user(self) -> dict[str, str]:
         login = {"sasl.mechanism": "PLAIN", "sasl.username": "admin", "sasl.password": "the-secret"}
-        address = self.addresses["CLEAR"]
-        return AdminClient({"bootstrap.servers": address, "security.protocol": "SASL_PLAINTEXT", **login})
+        return {"bootstrap.servers": self.addresses["CLEAR"], "security.protocol": "SASL_PLAINTEXT", **login}
 
     def token(self, **claims: Any) -> str:
         """Return a token for alice; `exp` and `iat` are seconds from now."""
@@ -94,12 +98,24 @@ class SecuredBroker:
         for made in self.admin.create_acls(list(rules)).values():
             made.result(30)
 
-    def revoke(self, rule: AclBinding) -> None:
-        """Remove an ACL that is there."""
-        parts = (rule.restype, rule.name, rule.resource_pattern_type, rule.principal, rule.host)
-        wanted = AclBindingFilter(*parts, rule.operation, rule.permission_type)
-        (removed,) = self.admin.delete_acls([wanted]).values()
-        assert list(removed.result(30)) == [rule]
+    def revoke(self, *rules: AclBinding) -> None:
+        """Remove ACLs that are there."""
+        removed = [
+            found for made in self.admin.delete_acls(list(map(_filter, rules))).values() for found in made.result(30)
+        ]
+        assert len(removed) == len(rules)
+
+    def produce(self, *topics: str) -> None:
+        """Write a record to each topic, as the super user."""
+        producer = Producer(self._super_user)
+        for topic in topics:
+            producer.produce(topic, b"0")
+        assert producer.flush(30) == 0
+
+
+def _filter(rule: AclBinding) -> AclBindingFilter:
+    parts = (rule.restype, rule.name, rule.resource_pattern_type, rule.principal, rule.host)
+    return AclBindingFilter(*parts, rule.operation, rule.permission_type)
 
 
 def rule(kind: ResourceType, name: str, principal: str, operation: AclOperation, *, prefix: bool = False) -> AclBinding:

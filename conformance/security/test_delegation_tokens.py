@@ -10,18 +10,17 @@ from typing import Any
 
 import pytest
 
-from conformance.builds import java
-from conformance.clients import JAVA_OPTIONS, PATIENCE_S
+from conformance.clients import PATIENCE_S, java_command
 from conformance.security.client_programs import running_program
 from conformance.security.test_sasl import MODULES, SETTINGS, TOOLS, KafkaWithSasl, login, run
 from conformance.wire.connection import Connection
 from conformance.wire.requests import create_request, repeated, topic
 from conformance.wire.test_delegation_tokens import described, expire, log_in_by, made
 from conformance.wire.test_sasl import authenticate, handshake, is_served
-from minibroker.broker.metadata.metadata_log import decode_record
 from minibroker.broker.metadata.metadata_snapshots import newest_snapshot, values_in
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.metadata_records import DelegationTokenRecord
+from minibroker.protocol.records.metadata_values import decode_metadata
 from minibroker.storage.files import Disk
 from tests.running import RunningBroker, running_broker
 
@@ -62,7 +61,7 @@ def test_kafkas_own_tool_and_its_java_client(broker: RunningBroker, tmp_path: Pa
 
 @pytest.mark.minibroker_only
 def test_a_client_of_kafka_4_4(broker: RunningBroker) -> None:
-    command = ["java", *JAVA_OPTIONS, "-cp", java("4.4.0"), str(PROGRAM), broker.bootstrap_servers]
+    command = java_command("4.4.0", str(PROGRAM), broker.bootstrap_servers)
     ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     assert ended.returncode == 0, ended.stderr[-3000:]
     assert ended.stdout.splitlines() == [
@@ -143,5 +142,5 @@ def test_tokens_go_to_kafka_and_come_back(tmp_path: Path) -> None:
 
 def in_a_snapshot(logs: Path, token_id: str) -> bool:
     snapshot = newest_snapshot(Disk(), str(logs / "__cluster_metadata-0"))
-    records = [] if snapshot is None else [decode_record(value) for _, value in values_in(snapshot.data)]
+    records = [] if snapshot is None else [decode_metadata(value) for _, value in values_in(snapshot.data)]
     return token_id in [record.token_id for record in records if isinstance(record, DelegationTokenRecord)]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance import builds
+from conformance.kafka_reference import kafka_command
 from minibroker.jaas import JaasError, login_module
 
 PROGRAM = Path(__file__).parent / "JavaJaas.java"
@@ -53,7 +53,7 @@ def test_kafka_reads_the_same(tmp_path: Path) -> None:
     texts = [random_text(source) for _ in range(COUNT)]
     questions = tmp_path / "questions"
     questions.write_text("".join(f"{text.encode().hex()}\n" for text in texts))
-    command = ["java", "-cp", f"{builds.apache_kafka()}/*", str(PROGRAM), str(questions)]
+    command = kafka_command(str(PROGRAM), str(questions))
     answers = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     differing = [(text, theirs) for text, theirs in zip(texts, answers, strict=True) if ours(text) != theirs]
     assert differing == []

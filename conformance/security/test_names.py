@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from conformance import builds
+from conformance.kafka_reference import kafka_command
 from minibroker.broker.security.distinguished_names import KEYWORDS, name_text
 from minibroker.broker.security.principal_mapping import InvalidRules, NoRuleApplies, PrincipalMapping
 
@@ -45,7 +45,7 @@ def asked_of_java(lines: Sequence[str], directory: Path) -> list[str]:
     """Return Java's answer to each line."""
     questions = directory / "questions"
     questions.write_text("\n".join(lines) + "\n")
-    command = ["java", "-cp", f"{builds.apache_kafka()}/*", str(PROGRAM), str(questions)]
+    command = kafka_command(str(PROGRAM), str(questions))
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
 
 

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from conformance.builds import apache_kafka
-from conformance.clients import JAVA_OPTIONS, PATIENCE_S
-from conformance.kafka_reference import KafkaProcess
+from conformance.clients import PATIENCE_S
+from conformance.kafka_reference import KafkaProcess, kafka_command
 from tests.clients.ports import free_ports
 from tests.running import RunningBroker, running_broker
 
@@ -50,7 +49,7 @@ def run(address: str, login: Mapping[str, str], directory: Path, name: str, *arg
     properties = directory / "client.properties"
     client = {"security.protocol": "SASL_PLAINTEXT", **login}
     properties.write_text("".join(f"{key}={text}\n" for key, text in client.items()))
-    command = ["java", *JAVA_OPTIONS, "-cp", f"{apache_kafka()}/*", name, "--bootstrap-server", address]
+    command = kafka_command(name, "--bootstrap-server", address)
     command += ["--command-config", str(properties), *arguments]
     ended = subprocess.run(command, input=sent, capture_output=True, text=True, timeout=PATIENCE_S)
     assert ended.returncode == 0, f"{ended.stdout[-3000:]}{ended.stderr[-3000:]}"
@@ -78,6 +77,8 @@ def test_kafka_configs_adds_and_removes_users(broker: RunningBroker, tmp_path: P
 class KafkaWithSasl(KafkaProcess):
     """Two listeners: one without security, one with SASL; with users from its first start on."""
 
+    format_options = tuple(word for user in USERS for word in ("--add-scram", user))
+
     def _write_properties(self, controller_port: int, properties: Mapping[str, str]) -> None:
         self.sasl_address = f"127.0.0.1:{free_ports(1)}"
         listeners = f"PLAINTEXT://127.0.0.1:{self._port},CONTROLLER://127.0.0.1:{controller_port}"
@@ -88,10 +89,6 @@ class KafkaWithSasl(KafkaProcess):
             ),
         }
         super()._write_properties(controller_port, {**SETTINGS, **given, **properties})
-
-    def _java(self, *arguments: str) -> list[str]:
-        users = [word for user in USERS for word in ("--add-scram", user)] if "format" in arguments else []
-        return [*super()._java(*arguments), *users]
 
 
 @pytest.mark.minibroker_only
@@ -136,7 +133,7 @@ def test_a_client_authenticates_anew_while_it_writes_and_no_record_is_lost(mecha
             "enable.idempotence": "false",
         }
         properties.write_text("".join(f"{key}={text}\n" for key, text in client.items()))
-        command = ["java", *JAVA_OPTIONS, "-cp", f"{apache_kafka()}/*", f"{TOOLS}.ProducerPerformance"]
+        command = kafka_command(f"{TOOLS}.ProducerPerformance")
         command += ["--topic", "t", "--num-records", "5000", "--record-size", "100", "--throughput", "1000"]
         command += ["--producer.config", str(properties), "--producer-props"]
         command += [f"bootstrap.servers={ours.bootstrap_servers}"]

@@ -60,9 +60,9 @@ class KafkaWithTokens(KafkaProcess):
         }
         super()._write_properties(controller_port, {**given, **properties})
 
-    def _java(self, *arguments: str) -> list[str]:
-        java, *rest = super()._java(*arguments)
-        return [java, f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self.url}", *rest]
+    @property
+    def jvm_options(self) -> list[str]:
+        return [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self.url}"]
 
     url = ""
 

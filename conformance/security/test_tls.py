@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from conformance.builds import apache_kafka
-from conformance.clients import JAVA_OPTIONS, PATIENCE_S
+from conformance.clients import PATIENCE_S
+from conformance.kafka_reference import kafka_command
 from tests.certificates import Authority
 from tests.running import RunningBroker, running_broker
 
@@ -90,7 +90,7 @@ def tool(request: pytest.FixtureRequest, broker: RunningBroker, stores: Stores, 
     properties.write_text("".join(f"{name}={text}\n" for name, text in client.items()))
 
     def run(name: str, *arguments: str, sent: str = "") -> str:
-        command = ["java", *JAVA_OPTIONS, "-cp", f"{apache_kafka()}/*", name]
+        command = kafka_command(name)
         command += ["--bootstrap-server", broker.bootstrap_servers, "--command-config", str(properties), *arguments]
         ended = subprocess.run(command, input=sent, capture_output=True, text=True, timeout=PATIENCE_S)
         assert ended.returncode == 0, f"{ended.stdout[-3000:]}{ended.stderr[-3000:]}"

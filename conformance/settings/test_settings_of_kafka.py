@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
-from conformance import builds
 from conformance.kafka_files.scenario import wait_until
-from conformance.kafka_reference import running_kafka
+from conformance.kafka_reference import CONTROL_PROPERTIES, kafka_command, running_kafka
 from minibroker.broker.configs.properties import MalformedProperties, parse_properties
 from minibroker.broker.configs.settings import ConfigEntry, Settings, broker_setting, validate_topic_overrides
 from minibroker.broker.configs.settings_table import (
@@ -70,7 +69,7 @@ def kafka() -> dict[str, Any]:
         "broker values": value_questions(VALUE_NAMES),
         "properties": property_texts(),
     }
-    command = ["java", "-cp", f"{builds.apache_kafka()}/*", str(PROGRAM)]
+    command = kafka_command(str(PROGRAM))
     run = subprocess.run(command, input=json.dumps(questions), capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     answers: dict[str, Any] = json.loads(run.stdout)
@@ -167,6 +166,12 @@ ELSEWHERE = {
     *(set(TOPIC_SETTINGS) - set(TOPIC_NAMES)),
     *(set(BROKER_SETTINGS) - set(BROKER_NAMES)),
 }
+# Where the process is and which it is, and what `kafka_reference` sets.
+OF_THE_PROCESS = {
+    *("broker.id", "controller.quorum.voters", "listeners", "listener.security.protocol.map", "log.dir", "log.dirs"),
+    *CONTROL_PROPERTIES,
+}
+OTHER_DEFAULTS = {name for name, row in BROKER_SETTINGS.items() if row.kafka_default is not None}
 
 
 def test_a_topic_and_a_broker_are_described_as_by_kafka(tmp_path: Path) -> None:
@@ -185,9 +190,9 @@ def test_a_topic_and_a_broker_are_described_as_by_kafka(tmp_path: Path) -> None:
         name: ours[name] for name in ours if name not in ELSEWHERE
     }
     by_name = {entry.name: described(entry) for entry in settings.describe_broker()}
-    for name, row in BROKER_SETTINGS.items():
-        if name not in ELSEWHERE and (name in STATIC or row.scope is Scope.BOTH):
-            assert by_name[name] == described_by_kafka(broker[name]), name
+    assert set(by_name) - ELSEWHERE == set(broker) - ELSEWHERE
+    compared = [name for name in by_name if name not in ELSEWHERE | OF_THE_PROCESS | OTHER_DEFAULTS]
+    assert {name: by_name[name] for name in compared} == {name: described_by_kafka(broker[name]) for name in compared}
 
 
 def described(entry: ConfigEntry) -> tuple[Any, ...]:

@@ -6,25 +6,21 @@ What must come back lives in the tests.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
 from typing import Any
 
 from conformance.wire.connection import Connection
 from conformance.wire.requests import repeated
 from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
-from minibroker.protocol.messages.share_fetch import ShareAcknowledgeRequest, ShareFetchRequest
 from minibroker.protocol.messages.share_groups import (
     DescribeShareGroupOffsetsRequest,
     ShareGroupDescribeRequest,
     ShareGroupHeartbeatRequest,
 )
 from minibroker.protocol.primitives import uuid_text
+from tests.clients.share_requests import Range, Said, acknowledge_request, acquired, fetch_request
 
 HEARTBEAT, DESCRIBE, FETCH, OFFSETS = 1, 1, 2, 1  # the newest versions
 GROUP_RESOURCE, SET = 32, 0
-GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
-Range = tuple[int, int, int]  # first and last offset, and the delivery count
-Said = tuple[int, int, Sequence[int]]  # first and last offset, and the types
 
 
 def configure(connection: Connection, group: str, **configs: str) -> None:
@@ -70,31 +66,12 @@ class Member:
         """Send heartbeats until partitions are assigned."""
         repeated(self.beat, lambda _: bool(self.assigned))
 
+    def _said(self) -> dict[str, Any]:
+        return {"group_id": self.group, "member_id": self.member_id, "share_session_epoch": self.session_epoch}
+
     def ask_fetch(self, *said: Said, version: int = FETCH, **fields: Any) -> Any:
         """The answer to a fetch that may acknowledge."""
-        Topic = ShareFetchRequest.FetchTopic
-        partition = Topic.FetchPartition(
-            partition_index=0,
-            partition_max_bytes=1 << 20,
-            acknowledgement_batches=[
-                Topic.FetchPartition.AcknowledgementBatch(
-                    first_offset=first, last_offset=last, acknowledge_types=[*types]
-                )
-                for first, last, types in said
-            ],
-        )
-        default = {
-            "group_id": self.group,
-            "member_id": self.member_id,
-            "share_session_epoch": self.session_epoch,
-            "max_wait_ms": 500,
-            "min_bytes": 1,
-            "max_bytes": 1 << 20,
-            "max_records": 500,
-            "batch_size": 500,
-            "topics": [Topic(topic_id=self.topic_id, partitions=[partition])],
-        }
-        request = ShareFetchRequest(**{**default, **fields})
+        request = fetch_request(self.topic_id, said, **{**self._said(), "max_wait_ms": 500, **fields})
         answer = self.connection.ask(request, version)
         if answer.error_code == 0 and request.share_session_epoch >= 0:
             self.session_epoch = request.share_session_epoch + 1
@@ -102,14 +79,7 @@ class Member:
 
     def fetch(self, *said: Said, **fields: Any) -> list[Range]:
         """The ranges that a fetch acquires."""
-        answer = self.ask_fetch(*said, **fields)
-        assert (answer.error_code, answer.error_message) == (0, None), answer
-        return [
-            (each.first_offset, each.last_offset, each.delivery_count)
-            for topic in answer.responses
-            for partition in topic.partitions
-            for each in partition.acquired_records
-        ]
+        return acquired(self.ask_fetch(*said, **fields))
 
     def fetch_some(self, **fields: Any) -> list[Range]:
         """The ranges that a fetch acquires, as soon as it acquires any: the state may be in the making."""
@@ -117,23 +87,7 @@ class Member:
 
     def acknowledge(self, *said: Said, **fields: Any) -> Any:
         """The answer to ShareAcknowledge."""
-        Topic = ShareAcknowledgeRequest.AcknowledgeTopic
-        partition = Topic.AcknowledgePartition(
-            partition_index=0,
-            acknowledgement_batches=[
-                Topic.AcknowledgePartition.AcknowledgementBatch(
-                    first_offset=first, last_offset=last, acknowledge_types=[*types]
-                )
-                for first, last, types in said
-            ],
-        )
-        default = {
-            "group_id": self.group,
-            "member_id": self.member_id,
-            "share_session_epoch": self.session_epoch,
-            "topics": [Topic(topic_id=self.topic_id, partitions=[partition])] if said else [],
-        }
-        request = ShareAcknowledgeRequest(**{**default, **fields})
+        request = acknowledge_request(self.topic_id, said, **{**self._said(), **fields})
         answer = self.connection.ask(request, FETCH)
         if answer.error_code == 0 and request.share_session_epoch >= 0:
             self.session_epoch = request.share_session_epoch + 1
@@ -153,14 +107,14 @@ def describe(connection: Connection, group: str) -> Any:
     return described
 
 
-def start_offset(connection: Connection, group: str, topic: str) -> tuple[int, int]:
-    """Where the group reads partition 0 of the topic, and how far it is behind."""
+def start_offset(connection: Connection, group: str, topic: str, partition: int = 0) -> tuple[int, int]:
+    """Where the group reads a partition of the topic, and how far it is behind."""
     Group = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup
     asked = Group(
         group_id=group,
-        topics=[Group.DescribeShareGroupOffsetsRequestTopic(topic_name=topic, partitions=[0])],
+        topics=[Group.DescribeShareGroupOffsetsRequestTopic(topic_name=topic, partitions=[partition])],
     )
     (answer,) = connection.ask(DescribeShareGroupOffsetsRequest(groups=[asked]), OFFSETS).groups
     assert answer.error_code == 0, answer
-    partition = answer.topics[0].partitions[0]
-    return partition.start_offset, partition.lag
+    found = answer.topics[0].partitions[0]
+    return found.start_offset, found.lag

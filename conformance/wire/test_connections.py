@@ -98,7 +98,7 @@ UNSERVED = {
 
 
 @pytest.mark.parametrize(("key", "version"), UNSERVED.values(), ids=UNSERVED)
-def test_what_is_not_served_closes_the_connection(connection: Connection, key: int, version: int) -> None:
+def test_an_unsupported_request_closes_the_connection(connection: Connection, key: int, version: int) -> None:
     connection.send_request(key, version, NO_TOPICS)
     assert connection.is_closed()
 

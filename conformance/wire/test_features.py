@@ -43,26 +43,32 @@ def newest(differing: Differing) -> int:
     return int(differing(kafka=30, minibroker=33, because="the levels here are those of 4.4"))
 
 
-def test_features_are_announced_as_their_clients_bear_it(connection: Connection, newest: int) -> None:
+@pytest.fixture
+def newest_share(differing: Differing) -> int:
+    """The highest level of share.version."""
+    return int(differing(kafka=1, minibroker=2, because="dead letter queues of share groups are of 4.4"))
+
+
+def test_features_are_announced_as_their_clients_bear_it(
+    connection: Connection, newest: int, newest_share: int
+) -> None:
     def supported(version: int) -> dict[str, tuple[int, int]]:
         request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
         answer = connection.ask(request, version)
         return {one.name: (one.min_version, one.max_version) for one in answer.supported_features}
 
     assert supported(3) == {METADATA: (7, newest)}
-    from_0 = {f"{name}.version": (0, 1) for name in ("group", "kraft", "share", "streams")}
+    from_0 = {f"{name}.version": (0, 1) for name in ("group", "kraft", "streams")} | {SHARE: (0, newest_share)}
     assert supported(4) == {METADATA: (7, newest), ELR: (0, 1), "transaction.version": (0, 2), **from_0}
 
 
-def test_the_levels_that_a_new_cluster_begins_with(connection: Connection, differing: Differing) -> None:
+def test_the_levels_that_a_new_cluster_begins_with(connection: Connection) -> None:
     """The level of kraft.version is 0, as the voters are in the properties. No answer lists a feature of level 0."""
     request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
     told = {one.name: one.max_version_level for one in connection.ask(request, 3).finalized_features}
     told.pop(ELR, None)
-    not_served = differing(
-        kafka={"streams.version": 1}, minibroker={}, because="there are no groups of Kafka Streams here"
-    )
-    assert told == {METADATA: 30, "group.version": 1, "transaction.version": 2, "share.version": 1, **not_served}
+    groups = {"group.version": 1, "share.version": 1, "streams.version": 1}
+    assert told == {METADATA: 30, "transaction.version": 2, **groups}
 
 
 @pytest.mark.parametrize("version", range(3))
@@ -101,17 +107,17 @@ def test_a_level_that_cannot_be(connection: Connection, version: int, wanted: Wa
         (METADATA, 5, "only supports versions 7-{newest}"),
         (ELR, 2, "only supports versions 0-1"),
         (KRAFT, 2, "only supports versions 0-1"),
-        (SHARE, 2, "only supports versions 0-1"),
+        (SHARE, 3, "only supports versions 0-{share}"),
         (STREAMS, 2, "only supports versions 0-1"),
     ],
 )
 def test_a_level_that_is_not_supported(
-    connection: Connection, newest: int, version: int, name: str, level: int, reason: str
+    connection: Connection, newest: int, newest_share: int, version: int, name: str, level: int, reason: str
 ) -> None:
     answer = update(connection, version, (METADATA, 30, UPGRADE), (name, level, UPGRADE))
     begin = f"{FAILED}Invalid update version {level} for feature {name}. Local controller"
     assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
-    assert answer.error_message == f"{begin} {broker_id(connection)} {reason.format(newest=newest)}"
+    assert answer.error_message == f"{begin} {broker_id(connection)} {reason.format(newest=newest, share=newest_share)}"
 
 
 @pytest.mark.parametrize("wanted", [(KRAFT, 0, UPGRADE), (KRAFT, 0, SAFE_DOWNGRADE), (SHARE, 1, UPGRADE)])

@@ -232,12 +232,23 @@ OF_A_GROUP = {
 }
 
 
+OF_DEAD_LETTERS = {"topic.name": "", "copy.record.enable": "false"}
+
+
 def test_all_that_is_listed_of_a_group(
     connection: Connection, new_name: Callable[[], str], differing: Differing
 ) -> None:
     delay = differing(kafka="1000", minibroker="0", because="tests should not wait for an assignment")
-    intervals = (f"{kind}.assignment.interval.ms" for kind in ("consumer", "share"))
-    expected = {**OF_A_GROUP, **{name: (delay, f"group.{name}") for name in intervals}}
+    intervals = (f"{kind}.assignment.interval.ms" for kind in ("consumer", "share", "streams"))
+    first = differing(kafka="3000", minibroker="0", because="tests should not wait for the first members")
+    newer = {f"errors.deadletterqueue.{name}": text for name, text in OF_DEAD_LETTERS.items()}
+    newer = differing(kafka={}, minibroker=newer, because="dead letter queues of share groups are of 4.4")
+    expected = {
+        **OF_A_GROUP,
+        **{name: (delay, f"group.{name}") for name in intervals},
+        "streams.initial.rebalance.delay.ms": (first, "group.streams.initial.rebalance.delay.ms"),
+        **{name: (text, name) for name, text in newer.items()},
+    }
     found = described(connection, GROUP, new_name()).configs
     assert {one.name: (one.value, one.synonyms[0].name) for one in found} == expected
     assert all(one.config_source == DEFAULT and not one.read_only and len(one.synonyms) == 1 for one in found)

@@ -1,4 +1,4 @@
-"""ACLs, and what clients without rights are answered: a broker with Kafka's StandardAuthorizer, or with ours.
+"""ACLs, what they hide, and rights that come and go: a broker with Kafka's StandardAuthorizer, or with ours.
 
 All clients are User:ANONYMOUS here, so rights go by address: one may do everything, and one only what its ACLs say.
 Every literal is what Apache Kafka 4.3 answers.
@@ -6,7 +6,6 @@ Every literal is what Apache Kafka 4.3 answers.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,7 +16,6 @@ from conformance.kafka_reference import running_kafka
 from conformance.wire.conftest import Differing
 from conformance.wire.connection import Connection, ConnectionClosed
 from conformance.wire.requests import create_request, produce_request, repeated, topic
-from minibroker.broker.requests.served import SERVED
 from minibroker.broker.security.acls import PatternType, Permission
 from minibroker.broker.security.operations import (
     CREATE_TOPIC,
@@ -31,10 +29,7 @@ from minibroker.broker.security.operations import (
     ResourceType,
     Right,
 )
-from minibroker.protocol.apis import ApiKey
-from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
-from minibroker.protocol.messages.cluster import ApiVersionsRequest
 from minibroker.protocol.messages.groups import FindCoordinatorRequest
 from minibroker.protocol.messages.metadata import DescribeTopicPartitionsRequest, MetadataRequest
 from minibroker.protocol.messages.offsets import OffsetFetchRequest
@@ -42,17 +37,16 @@ from minibroker.protocol.messages.security import (
     CreateAclsRequest,
     DeleteAclsRequest,
     DescribeAclsRequest,
-    DescribeUserScramCredentialsRequest,
 )
 from minibroker.protocol.messages.topics import DeleteTopicsRequest
 from minibroker.protocol.messages.transactions import InitProducerIdRequest
 from minibroker.protocol.primitives import ZERO_UUID
 from tests.broker.harness import batch
-from tests.broker.security.test_operations import REQUESTS, error_codes
 from tests.running import running_broker
 
 BROKER, ADMINISTRATOR, CLIENT = "127.0.0.1", "127.0.0.2", "127.0.0.3"
 SETTINGS = {
+    "node.id": "1",  # which requests name, and only Kafka checks before the rights
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",  # which is nobody, once the first ACLs are there
 }
@@ -170,82 +164,6 @@ def asked(connection: Connection, version: int = 12, **key: Any) -> Any:
     return connection.ask(request, version).topics[0]
 
 
-# --- each API, without any right ----------------------------------------------------------------
-
-DENIED = {
-    NO_TOPIC: [
-        *(ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.METADATA, ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS),
-        *(ApiKey.DELETE_RECORDS, ApiKey.OFFSET_FOR_LEADER_EPOCH, ApiKey.CREATE_PARTITIONS, ApiKey.DESCRIBE_PRODUCERS),
-        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
-    ],
-    NO_GROUP: [
-        *(ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH, ApiKey.JOIN_GROUP, ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP),
-        *(ApiKey.SYNC_GROUP, ApiKey.DESCRIBE_GROUPS, ApiKey.DELETE_GROUPS, ApiKey.OFFSET_DELETE),
-        *(ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE),
-    ],
-    NO_ID: [
-        *(ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.END_TXN, ApiKey.TXN_OFFSET_COMMIT, ApiKey.DESCRIBE_TRANSACTIONS),
-    ],
-    NO_CLUSTER: [
-        *(ApiKey.WRITE_TXN_MARKERS, ApiKey.DESCRIBE_ACLS, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS),
-        *(ApiKey.ALTER_REPLICA_LOG_DIRS, ApiKey.ELECT_LEADERS, ApiKey.ALTER_PARTITION_REASSIGNMENTS),
-        *(ApiKey.LIST_PARTITION_REASSIGNMENTS, ApiKey.DESCRIBE_CLIENT_QUOTAS, ApiKey.ALTER_CLIENT_QUOTAS),
-        *(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ApiKey.DESCRIBE_QUORUM, ApiKey.UPDATE_FEATURES),
-        *(ApiKey.UNREGISTER_BROKER, ApiKey.LIST_CONFIG_RESOURCES, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER),
-    ],
-}
-
-
-def codes_of_each_version(connection: Connection, request: Message) -> Iterator[tuple[int, set[int]]]:
-    """The codes in the answer in each version that Kafka serves too; none if it says the same with other fields."""
-    key = ApiKey(request.api_key)
-    if hasattr(request, "timeout_ms"):
-        request.timeout_ms = 10_000
-    (served,) = (one for one in connection.ask(ApiVersionsRequest(), 0).api_keys if one.api_key == key)
-    least = max(served.min_version, KAFKAS_FIRST.get(key, 0))
-    for version in range(least, min(served.max_version, SERVED[key].versions[-1]) + 1):
-        try:
-            request.encode(version)
-        except ValueError:
-            continue
-        yield version, set(error_codes(connection.ask(request, version))) - SAYS_NOTHING
-
-
-SAYS_NOTHING = {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID}
-KAFKAS_FIRST = {
-    ApiKey.FETCH: 4,
-    ApiKey.LIST_OFFSETS: 1,
-    ApiKey.CREATE_TOPICS: 2,
-    ApiKey.DELETE_TOPICS: 1,
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: 2,
-    ApiKey.OFFSET_COMMIT: 2,
-    ApiKey.JOIN_GROUP: 2,
-    ApiKey.WRITE_TXN_MARKERS: 1,
-    ApiKey.ALTER_REPLICA_LOG_DIRS: 1,
-    **dict.fromkeys((ApiKey.DESCRIBE_ACLS, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS), 1),
-}
-
-
-@pytest.mark.parametrize(
-    ("key", "code"),
-    [pytest.param(key, code, id=key.name) for code, keys in DENIED.items() for key in keys],
-)
-def test_who_has_no_right_is_refused_in_each_version(client: Connection, key: ApiKey, code: ErrorCode) -> None:
-    found = list(itertools.chain(*(codes_of_each_version(client, request) for request, _ in REQUESTS[key])))
-    refused = {version: codes for version, codes in found if codes}
-    assert refused == dict.fromkeys(refused, {code})
-    assert refused
-
-
-def test_credentials_are_not_for_everybody(client: Connection) -> None:
-    shape = DescribeUserScramCredentialsRequest.UserName
-    for names in ([], ["u"], ["u", "v", "v"]):
-        answer = client.ask(DescribeUserScramCredentialsRequest(users=[shape(name=name) for name in names]), 0)
-        assert (answer.error_code, answer.error_message) == (NO_CLUSTER, None)
-        told = [(one.user, one.error_code, one.error_message, one.credential_infos) for one in answer.results]
-        assert told == [("", NO_CLUSTER, None, [])] * len(names)
-
-
 # --- what is hidden -----------------------------------------------------------------------------
 
 
@@ -307,7 +225,14 @@ def test_the_offsets_of_a_group_without_rights(
 ) -> None:
     group = new_name()
     found = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
-    assert client.ask(found, 4).coordinators[0].error_code == NO_GROUP
+    (told,) = client.ask(found, 4).coordinators
+    assert (told.error_code, told.error_message) == (NO_GROUP, "")
+    for kind, code, text in (
+        (0, NO_GROUP, "Group authorization failed."),
+        (1, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "Transactional Id authorization failed."),
+    ):
+        alone = client.ask(FindCoordinatorRequest(key_type=kind, key=group), 3)
+        assert (alone.error_code, alone.error_message) == (code, text)
     repeated(lambda: administrator.ask(found, 4).coordinators[0], lambda seen: seen.error_code == 0)
     shape = OffsetFetchRequest.OffsetFetchRequestGroup
     request = OffsetFetchRequest(groups=[shape(group_id=group, topics=None)])

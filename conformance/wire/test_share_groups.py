@@ -13,11 +13,6 @@ from conformance.wire.conftest import NewTopic
 from conformance.wire.connection import Connection
 from conformance.wire.requests import metadata_of, produce, repeated
 from conformance.wire.share_members import (
-    ACCEPT,
-    GAP,
-    REJECT,
-    RELEASE,
-    RENEW,
     Member,
     configure,
     describe,
@@ -28,6 +23,7 @@ from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.groups import DeleteGroupsRequest, ListGroupsRequest
 from minibroker.protocol.messages.share_groups import AlterShareGroupOffsetsRequest, DeleteShareGroupOffsetsRequest
 from minibroker.protocol.primitives import ZERO_UUID
+from tests.clients.share_requests import ACCEPT, GAP, REJECT, RELEASE, RENEW
 
 NOW_MS = 1_700_000_000_000
 
@@ -192,8 +188,89 @@ def test_whole_batches_are_acquired_unless_the_limit_is_strict(
 
 
 def test_new_records_come_in_ranges_of_the_batch_size(connection: Connection, name: str, member: Member) -> None:
+    write(connection, name, 4, 4, 4, 4)
+    assert member.fetch_some(batch_size=4, max_records=8) == [(0, 3, 1), (4, 7, 1)]
+    strict = {"batch_size": 1, "share_acquire_mode": 1}
+    assert member.fetch(max_records=6, **strict) == [(8, 13, 1)]
+    assert member.fetch(max_records=6, **strict) == [(14, 15, 1)]
+
+
+def test_what_a_strict_limit_leaves_of_a_batch_comes_apart_from_the_next_one(
+    connection: Connection, name: str, member: Member
+) -> None:
+    write(connection, name, 4, 4, 4)
+    assert member.fetch_some(max_records=6, share_acquire_mode=1) == [(0, 5, 1)]
+    assert member.fetch(max_records=5, share_acquire_mode=1) == [(6, 7, 1), (8, 10, 1)]
+    assert member.fetch() == [(11, 11, 1)]
+
+
+def test_what_was_acquired_in_ranges_is_delivered_again_in_these(
+    connection: Connection, name: str, member: Member
+) -> None:
     write(connection, name, 4, 4, 4)
     assert member.fetch_some(batch_size=4) == [(0, 3, 1), (4, 7, 1), (8, 11, 1)]
+    assert member.outcome((0, 11, [RELEASE])) == 0
+    assert member.fetch() == [(0, 3, 2), (4, 7, 2), (8, 11, 2)]
+
+
+def test_what_came_together_comes_again_together_beyond_the_number_that_is_asked_for(
+    connection: Connection, name: str, member: Member
+) -> None:
+    write(connection, name, 4, 4, 4, 4)
+    assert member.fetch_some(max_records=12, batch_size=100) == [(0, 11, 1)]
+    assert member.outcome((0, 11, [RELEASE])) == 0
+    assert member.fetch(max_records=1) == [(0, 11, 2)]
+    assert member.outcome((0, 11, [RELEASE, ACCEPT, RELEASE] * 4)) == 0
+    again = [(0, 0, 3), (2, 3, 3), (5, 6, 3), (8, 9, 3), (11, 11, 3)]
+    assert member.fetch(max_records=1) == again
+    assert member.fetch(max_records=1) == [(12, 15, 1)]
+
+
+def test_what_is_delivered_in_portions_comes_alone_even_if_only_its_last_record_was_delivered_often(
+    connection: Connection, group: str, name: str, member: Member
+) -> None:
+    configure(connection, group, delivery_count_limit="4")
+    write(connection, name, 2, 6, 2)
+    assert member.fetch_some(batch_size=1) == [(0, 1, 1), (2, 7, 1), (8, 9, 1)]
+    assert member.outcome((7, 7, [RELEASE])) == 0
+    assert member.fetch() == [(7, 7, 2)]
+    assert member.outcome((0, 9, [RELEASE])) == 0
+    assert member.fetch() == [(0, 1, 2)]
+    assert member.fetch() == [(2, 6, 2), (7, 7, 3)]
+    assert member.fetch() == [(8, 9, 2)]
+
+
+def test_records_that_were_delivered_often_and_are_held_are_passed_over(
+    connection: Connection, group: str, name: str, member: Member
+) -> None:
+    configure(connection, group, delivery_count_limit="4")
+    write(connection, name, 2, 2, 2)
+    assert member.fetch_some(batch_size=1) == [(0, 1, 1), (2, 3, 1), (4, 5, 1)]
+    assert member.outcome((2, 3, [RELEASE])) == 0
+    assert member.fetch() == [(2, 3, 2)]
+    assert member.outcome((0, 1, [RELEASE]), (4, 5, [RELEASE])) == 0
+    assert member.fetch() == [(0, 1, 2), (4, 5, 2)]
+
+
+def test_records_that_are_delivered_often_come_in_portions_of_what_they_came_in_at_first(
+    connection: Connection, group: str, name: str, member: Member
+) -> None:
+    configure(connection, group, delivery_count_limit="4")
+    write(connection, name, 6, 4)
+    assert member.fetch_some(batch_size=1) == [(0, 5, 1), (6, 9, 1)]
+    assert member.outcome((0, 5, [RELEASE, ACCEPT, RELEASE, RELEASE, ACCEPT, RELEASE]), (6, 9, [RELEASE])) == 0
+    for expected in (
+        [(0, 0, 2), (2, 3, 2), (5, 5, 2), (6, 9, 2)],
+        [(0, 0, 3), (2, 3, 3)],
+        [(0, 0, 4)],
+        [(2, 2, 4)],
+        [(3, 3, 4)],
+        [(5, 5, 3)],
+        [(5, 5, 4)],
+        [(6, 7, 3)],
+    ):
+        assert member.fetch() == expected
+        assert member.outcome(*((first, last, [RELEASE]) for first, last, _ in expected)) == 0
 
 
 def test_a_session_that_ends_releases_its_records(
@@ -274,6 +351,50 @@ def test_acknowledgements_that_are_refused(
     assert member.outcome((0, 2, [ACCEPT])) == 0
 
 
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ([(0, 1, [ACCEPT]), (1, 2, [ACCEPT])], ErrorCode.INVALID_RECORD_STATE),
+        ([(0, 2, [ACCEPT]), (1, 2, [ACCEPT])], ErrorCode.INVALID_REQUEST),
+        ([(2, 2, [ACCEPT]), (0, 0, [ACCEPT])], ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_acknowledgements_that_overlap(
+    connection: Connection, name: str, member: Member, said: list[tuple[int, int, list[int]]], code: ErrorCode
+) -> None:
+    write(connection, name, 3)
+    assert member.fetch_some() == [(0, 2, 1)]
+    assert member.outcome(*said) == code
+    assert member.outcome((0, 2, [ACCEPT])) == 0
+
+
+def test_offsets_that_were_not_delivered_while_records_are_in_flight_and_while_none_are(
+    connection: Connection, name: str, member: Member
+) -> None:
+    write(connection, name, 3)
+    assert member.fetch_some() == [(0, 2, 1)]
+    for said in ((3, 3, [ACCEPT]), (2, 3, [ACCEPT])):
+        assert member.outcome(said) == ErrorCode.INVALID_REQUEST
+    assert member.outcome((0, 2, [ACCEPT])) == 0
+    for said in ((3, 3, [ACCEPT]), (7, 9, [ACCEPT])):
+        assert member.outcome(said) == ErrorCode.INVALID_RECORD_STATE
+    assert member.outcome((0, 2, [ACCEPT])) == 0
+
+
+def test_locks_are_not_renewed_if_the_group_does_not_allow_it(
+    connection: Connection, group: str, name: str, member: Member
+) -> None:
+    configure(connection, group, renew_acknowledge_enable="false")
+    write(connection, name, 3)
+    assert member.fetch_some() == [(0, 2, 1)]
+    assert member.outcome((0, 2, [RENEW, ACCEPT, ACCEPT]), is_renew_ack=True) == ErrorCode.INVALID_RECORD_STATE
+    assert member.outcome((0, 2, [ACCEPT])) == 0
+
+
+def test_a_mode_that_there_is_not_is_refused(member: Member) -> None:
+    assert member.ask_fetch(share_acquire_mode=7).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 # --- sessions -------------------------------------------------------------------------------------------------------
 
 
@@ -284,6 +405,24 @@ def test_sessions_have_epochs(member: Member) -> None:
     assert member.acknowledge(share_session_epoch=0).error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
     assert member.ask_fetch().error_code == 0
     assert member.ask_fetch((0, 0, [ACCEPT]), share_session_epoch=0).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_the_first_answer_of_a_session_names_partitions_that_have_room_for_more(
+    connection: Connection, group: str, name: str, member: Member
+) -> None:
+    configure(connection, group, partition_max_record_locks="100")
+
+    write(connection, name, 3)
+    assert member.fetch_some() == [(0, 2, 1)]
+    assert member.outcome((0, 2, [ACCEPT])) == 0
+    assert member.acknowledge(share_session_epoch=-1).error_code == 0
+    member.session_epoch = 0
+    assert [len(member.ask_fetch().responses) for _ in range(2)] == [1, 0]
+    write(connection, name, 100, 5)
+    assert member.fetch_some(max_records=50) == [(3, 102, 1)]
+    other = Member(connection, group, name, member.topic_id)
+    other.join()
+    assert [len(other.ask_fetch().responses) for _ in range(2)] == [0, 0]
 
 
 # --- offsets --------------------------------------------------------------------------------------------------------

@@ -91,7 +91,7 @@ class Broker(Cluster):
     def load(self) -> None:
         """Fold the metadata log, begin an epoch in it, register the nodes, open the partitions' logs, elect leaders.
 
-        Raise MetadataError, LogDirectoryError, or KafkaError(KAFKA_STORAGE_ERROR).
+        Raises MetadataError, LogDirectoryError, or KafkaError(KAFKA_STORAGE_ERROR).
         """
         is_new = self.metadata_log.is_new
         removed: set[bytes] = set()

@@ -21,9 +21,9 @@ from minibroker.broker.configs.client_metrics import (
     pattern_texts,
 )
 from minibroker.broker.configs.settings_values import parse_value
-from minibroker.broker.groups.consumer.patterns.program import Pattern
-from minibroker.broker.groups.consumer.patterns.syntax import InvalidPattern
 from minibroker.broker.metadata.image import CLIENT_METRICS_RESOURCE
+from minibroker.patterns.program import Pattern
+from minibroker.patterns.syntax import InvalidPattern
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.otlp import DataPoint
 from minibroker.protocol.primitives import ZERO_UUID, uuid_text
@@ -84,7 +84,7 @@ class Subscription(NamedTuple):
 
 
 class ClientInstance:
-    """A client that was told what to push. Times are the wall clock's, in ms."""
+    """A client that has asked for its subscription. Times are in ms, by the wall clock."""
 
     def __init__(self, instance_id: bytes, parameters: Mapping[str, str | None], connection: Connection) -> None:
         self.instance_id = instance_id
@@ -165,14 +165,14 @@ class ClientTelemetry:
 
     @property
     def is_enabled(self) -> bool:
-        """Return whether clients may be told that there is telemetry, and what they push is decoded."""
+        """Return whether `client.telemetry.enable` is true, so that clients may push metrics."""
         enabled: bool = self._cluster.settings[ENABLED]
         return enabled
 
     # --- requests -------------------------------------------------------------------------------
 
     def get(self, connection: Connection, client_id: str | None, instance_id: bytes) -> ClientInstance:
-        """Return the instance of a client that asks what to push. Raise KafkaError(THROTTLING_QUOTA_EXCEEDED)."""
+        """Return the instance of a client that asks what to push. Raises KafkaError(THROTTLING_QUOTA_EXCEEDED)."""
         instance = self._instance(connection, client_id, self._new_id() if instance_id == ZERO_UUID else instance_id)
         again = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
         if not instance.may_get(self._cluster.clock.wall_ms()) and instance.last_error not in again:
@@ -181,13 +181,13 @@ class ClientTelemetry:
         return instance
 
     def pushing(self, connection: Connection, client_id: str | None, instance_id: bytes) -> ClientInstance:
-        """Return the instance of a client that pushes. Raise KafkaError(INVALID_REQUEST)."""
+        """Return the instance of a client that pushes. Raises KafkaError(INVALID_REQUEST)."""
         if instance_id in RESERVED:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "invalid client instance id")
         return self._instance(connection, client_id, instance_id)
 
     def keep(self, instance: ClientInstance, points: Iterable[DataPoint | None]) -> Iterator[None]:
-        """Keep the numbers of a push, in steps. Raise what `points` raises."""
+        """Keep the numbers of a push, in steps. Raises what `points` raises."""
         for point in points:
             if point is not None:
                 # Looked up each time: others may have taken its place since the last step.
@@ -292,7 +292,7 @@ def _subscription(name: str, texts: Texts) -> Subscription:
 
 
 def compiled_patterns(text: str) -> dict[str, Pattern]:
-    """Compile the patterns of `match`, by their parameters. Raise KafkaError(INVALID_CONFIG).
+    """Compile the patterns of `match`, by their parameters. Raises KafkaError(INVALID_CONFIG).
 
     They are expressions of RE2: those of Java have more, and may take for ever.
     """

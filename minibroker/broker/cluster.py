@@ -29,6 +29,7 @@ from minibroker.broker.security.delegation import SECRET_KEY
 from minibroker.broker.security.principals import super_users
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.metadata_records import METADATA_TOPIC_ID
 from minibroker.protocol.primitives import ZERO_UUID, uuid_text
 from minibroker.protocol.steps import CHUNK_ITEMS, Steps, each
 from minibroker.storage.checkpoints.checkpoint_texts import PARTITION_METADATA
@@ -45,7 +46,6 @@ log = logging.getLogger("minibroker.cluster")
 
 BASE64_DASH = 62
 METADATA_SETTINGS = LogSettings(retention_ms=-1)  # without snapshots of ours, nothing of it may ever go
-METADATA_TOPIC_ID = bytes(15) + b"\x01"  # the same in every cluster
 
 
 def new_uuid(source: random.Random) -> bytes:
@@ -88,13 +88,13 @@ class Watcher(Protocol):
     """Whoever keeps something about partitions."""
 
     def leader_changed(self, partition: Partition) -> None:
-        """The partition has another leader, or none."""
+        """Note that the partition has another leader, or none."""
 
     def topic_deleted(self, topic: Topic) -> Steps[None]:
         """Forget what is kept about a topic that is gone."""
 
     def transaction_ended(self, topic: str, index: int, producer_id: int, *, committed: bool) -> None:
-        """A partition has a marker that ends a transaction of this producer."""
+        """Note that a partition has a marker that ends a transaction of this producer."""
 
 
 class Cluster:
@@ -135,7 +135,7 @@ class Cluster:
     def _open_metadata(self) -> Log:
         """Open the metadata log, which must be whole unless `accept.lost.metadata` is set.
 
-        Raise MetadataError, KafkaError.
+        Raises MetadataError, KafkaError.
         """
         logs, accepted = self.logs, self.static_settings["accept.lost.metadata"]
         if not logs.holds(METADATA_TOPIC, 0):
@@ -207,13 +207,13 @@ class Cluster:
     # --- logs of partitions that come and go ------------------------------------------------------
 
     def new_log(self, topic: str, index: int, topic_id: bytes, settings: LogSettings) -> Log:
-        """Create an empty log for a new partition that is to be committed. Raise KafkaError(KAFKA_STORAGE_ERROR)."""
+        """Create an empty log for a new partition that is to be committed. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
         return self._open_log(topic, index, topic_id, settings)
 
     def add_to_topic(self, name: str, topic_id: bytes, decisions: list[Message], logs: list[Log]) -> Steps[None]:
         """Commit a new topic, or new partitions of one, with their logs: nobody sees a part of it.
 
-        Raise KafkaError; UNKNOWN_TOPIC_OR_PARTITION for a topic that was deleted in the meantime.
+        Raises KafkaError; UNKNOWN_TOPIC_OR_PARTITION for a topic that was deleted in the meantime.
         """
         known = self.image.topics_by_id.get(topic_id)
         beside = Image()  # the records are folded into it before they are written, in steps

@@ -24,7 +24,6 @@ from minibroker.broker.metadata.metadata_log import MetadataError
 from minibroker.broker.network.listeners import broker_listeners, listeners_of_node
 from minibroker.broker.network.server import BindError, BoundListener, Server, bind
 from minibroker.broker.requests.fetch_sessions import FetchSessions
-from minibroker.broker.requests.interceptors import Interceptor
 from minibroker.broker.upkeep.cleaner_statistics import CleanerStatistics
 from minibroker.broker.upkeep.housekeeping import Housekeeping
 from minibroker.protocol.declare import Message
@@ -37,6 +36,7 @@ from minibroker.storage.recovery.recovery import LogDirectoryError
 
 if TYPE_CHECKING:
     from minibroker.broker.monitoring.measuring import Measurements
+    from minibroker.broker.requests.interceptors import Interceptor
 
 log = logging.getLogger("minibroker.running")
 
@@ -61,7 +61,8 @@ class Seams:
     Tests have three more doors, which are methods: `BrokerLifecycle.replace`, `Server.hold`, `MarkerSender.hold`.
 
     `sockets_clock` is for what outlives the cluster, if `clock` does not. `first_levels` are the levels of features
-    that a new cluster begins with, and `first_records` further records, such as credentials of users.
+    that a new cluster begins with, `first_records` further records, such as credentials of users, and
+    `first_cluster_id` is its id; None: a random one.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Seams:
         interceptors: list[Interceptor] | None = None,
         first_levels: Mapping[str, int] = INITIAL,
         first_records: Sequence[Message] = (),
+        first_cluster_id: str | None = None,
     ) -> None:
         self.clock = clock
         self.sockets_clock = sockets_clock
@@ -81,13 +83,14 @@ class Seams:
         self.interceptors = [] if interceptors is None else interceptors
         self.first_levels = first_levels
         self.first_records = first_records
+        self.first_cluster_id = first_cluster_id
 
 
 class BrokerLifecycle:
     """One life of a broker: it opens its logs when made, serves clients from `serve` on, ends by `close` or `crash`."""
 
     def __init__(self, settings: Settings, bound: Bound, seams: Seams) -> None:
-        """Open the log directories and read what they hold. Raise StartError; then nothing stays open."""
+        """Open the log directories and read what they hold. Raises StartError; then nothing stays open."""
         self._bound = dict(bound)
         self._accepting: list[asyncio.Future[None]] = []  # or the collector would take them before they are done
         self._nodes = {node_id: Node(node_id, FetchSessions(0, seams.random)) for node_id in bound}
@@ -158,7 +161,7 @@ class BrokerLifecycle:
         """Go on for the same clients with what the directories of `settings` hold, after `let_go`.
 
         `returning` are nodes that were away. The timers of the earlier clock must not run any more. Waiting requests
-        run once more. Raise StartError; then only `crash` may be called.
+        run once more. Raises StartError; then only `crash` may be called.
         """
         self._bound = dict(sorted({**self._bound, **returning}.items()))
         self._open(settings, seams, cluster_id)
@@ -173,7 +176,7 @@ class BrokerLifecycle:
     def node_leaves(self, node_id: int, *, cleanly: bool) -> None:
         """Take one of several nodes away: close its port, disconnect its clients, and let others lead what they can.
 
-        With `cleanly`, queued answers are sent first. Raise KeyError for a node that is not there.
+        With `cleanly`, queued answers are sent first. Raises KeyError for a node that is not there.
         """
         node = self.cluster.nodes[node_id]
         self.server.leave(node_id, cleanly=cleanly)
@@ -203,7 +206,7 @@ class BrokerLifecycle:
         return self._cleaner_threads.busy
 
     async def close(self) -> None:
-        """Send the queued answers, and stop cleanly. Raise UncleanStop if the disk fails."""
+        """Send the queued answers, and stop cleanly. Raises UncleanStop if the disk fails."""
         try:
             await self.server.close()
             self._stop_cleaning()
@@ -249,7 +252,7 @@ class BrokerLifecycle:
 def bound_listeners(settings: Settings, nodes: int) -> Iterator[Bound]:
     """Bind all addresses, by node id, and release them at the end; port 0 becomes a free one.
 
-    Raise StartError.
+    Raises StartError.
     """
     bound: Bound = {}
     try:
@@ -275,6 +278,7 @@ def _open_logs(settings: Settings, seams: Seams, cluster_id: str | None) -> LogD
         settings.log_directories,
         node_id=settings["node.id"],
         cluster_id=cluster_id,
+        first_cluster_id=seams.first_cluster_id,
         new_id=lambda: uuid_text(new_uuid(source)),
     )
 

@@ -10,7 +10,7 @@ topics, which nobody should wait for. So all of them are looked at only when the
 alive then are frozen: a busy process goes through the objects since then, often enough that this takes some
 milliseconds: 0.2 to 0.6 us for an object, as it is not in the processor's cache. Those that outlive that are frozen,
 too, or the next time would take longer: 400 ms with 200,000 groups. If they become garbage later, and in cycles, only
-an idle process finds them, or a busy one whose memory has doubled.
+an idle process finds them: so whatever lives for long (topics, logs, groups, connections) ends without cycles.
 Linux keeps open files in a table that it doubles, and while a process has threads it waits for all cores before it
 does: each of 4,096 files that were opened took 0.02 ms, and the next one 73 ms. A large table takes no time later.
 """
@@ -18,14 +18,12 @@ does: each of 4,096 files that were opened took 0.02 ms, and the next one 73 ms.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import gc
-import os
-import resource
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+
+from minibroker import operating_system as system
 
 TRIM_THRESHOLD = -1  # names of mallopt(3)
 MMAP_THRESHOLD = -3
@@ -39,16 +37,13 @@ COLLECTION_SECONDS = 10.0  # between two looks whether it is time
 IDLE_SECONDS = 1.0
 IDLE_SHARE = 0.02  # of a core
 WORTH_IT_OBJECTS = 700_000  # new ones since all were looked at
-MOST_NEW_BLOCKS = 4_000_000  # of Python's memory, in a busy process until all objects are looked at
 OLDEST = 2  # generation
 GARBAGE_SHARE = 0.1  # of the objects that are alive
 
 
 def keep_freed_memory() -> bool:
     """Keep up to 16 MiB of freed memory for the next request; return False if the C library has no such switch."""
-    import ctypes  # no start should wait for it
-
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    mallopt = system.c_function("mallopt")
     if mallopt is None:
         return False
     # Setting either one alone has no effect here: it only stops glibc from adapting the other.
@@ -56,12 +51,8 @@ def keep_freed_memory() -> bool:
 
 
 def raise_descriptor_limit() -> int:
-    """Allow as many open files as the hard limit, up to about a million; return the limit now in force."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    """Allow as many open files as the hard limit, up to about a million; return the limit now in force, -1 for none."""
+    return system.raise_limit_of_files(DESCRIPTORS)
 
 
 def make_room_for_descriptors(limit: int) -> None:
@@ -69,11 +60,7 @@ def make_room_for_descriptors(limit: int) -> None:
 
     `limit` is that of open files, -1 for none.
     """
-    last = (TABLE_DESCRIPTORS if limit == resource.RLIM_INFINITY else min(limit, TABLE_DESCRIPTORS)) - 1
-    descriptor = os.open(os.devnull, os.O_RDONLY)
-    with suppress(OSError):  # it is only slower without
-        os.close(fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, last))
-    os.close(descriptor)
+    system.use_descriptor((TABLE_DESCRIPTORS if limit == system.UNLIMITED else min(limit, TABLE_DESCRIPTORS)) - 1)
 
 
 def share_the_interpreter() -> None:
@@ -98,39 +85,23 @@ class Freezing:
     """Called by the collector: after it has gone through all that is not frozen, freeze what is alive.
 
     It does not while much of it is garbage, which more of it is about to become, unless it has become many objects: no
-    collection goes through more than twice `UNSEEN_OBJECTS`, but for the one that looks at all.
+    collection goes through more than twice `UNSEEN_OBJECTS`, but for `look_at_all`.
     """
-
-    def __init__(self) -> None:
-        self._looks_at_all = False
-        self._most_blocks = _most_blocks()
 
     def __call__(self, phase: str, info: dict[str, int]) -> None:
         """Take note of a collection that begins or ends, as `gc.callbacks` has it."""
         if phase == "start" or info["generation"] < OLDEST:
             return
-        if self._looks_at_all:
-            self._looks_at_all, self._most_blocks = False, _most_blocks()
+        alive = len(gc.get_objects(OLDEST))
+        if info["collected"] <= GARBAGE_SHARE * alive or alive > UNSEEN_OBJECTS:
             gc.freeze()
-        elif sys.getallocatedblocks() > self._most_blocks:
-            self._looks_at_all = True
-            gc.unfreeze()
-        else:
-            alive = len(gc.get_objects(OLDEST))
-            if info["collected"] <= GARBAGE_SHARE * alive or alive > UNSEEN_OBJECTS:
-                gc.freeze()
 
     def look_at_all(self) -> None:
         """Collect the cycles among all objects, and freeze those that are alive."""
         gc.unfreeze()
-        self._looks_at_all = True
         gc.collect()
+        gc.freeze()
         gc.collect()  # of nothing, as the next one otherwise waits for a quarter more objects than were alive now
-
-
-def _most_blocks() -> int:
-    """Return how much memory, in blocks, a busy process may use until all objects are looked at."""
-    return 2 * sys.getallocatedblocks() + MOST_NEW_BLOCKS
 
 
 async def collect_when_idle(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
@@ -23,8 +22,8 @@ from minibroker.broker.machine import (
     share_the_interpreter,
 )
 from minibroker.broker.monitoring.line_limit import limited_lines
-from minibroker.broker.monitoring.measured_disk import MeasuredDisk
 from minibroker.broker.monitoring.measuring import bound_metrics, metrics_served
+from minibroker.operating_system import new_event_loop, on_end_signals
 from minibroker.protocol.declare import Message
 from minibroker.storage.files import Disk
 
@@ -38,14 +37,15 @@ def run(
     announce: Callable[[str], None],
     metrics_port: int | None = None,
     first_records: Sequence[Message] = (),
+    first_cluster_id: str | None = None,
 ) -> int:
     """Serve until SIGTERM or SIGINT; return the exit status. `announce` gets one line once clients can connect.
 
     Metrics are served on `metrics_port` of the first listener's host; 0 is any free port, None means no metrics. The
-    metadata of a new cluster begins with `first_records`.
-    Raise StartError when an address is taken or a directory cannot be used; then nothing was changed.
+    metadata of a new cluster begins with `first_records`, and its id is `first_cluster_id`.
+    Raises StartError when an address is taken or a directory cannot be used; then nothing was changed.
     """
-    return run_until_done(_run(settings, nodes, announce, metrics_port, first_records))
+    return run_until_done(_run(settings, nodes, announce, metrics_port, first_records, first_cluster_id))
 
 
 def run_until_done(serving: Coroutine[Any, Any, None]) -> int:
@@ -53,12 +53,10 @@ def run_until_done(serving: Coroutine[Any, Any, None]) -> int:
 
     The status is 1 if the disk failed when the logs were closed, so that the next start has to recover them.
     """
-    import uvloop
-
     make_room_for_descriptors(raise_descriptor_limit())
     share_the_interpreter()
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
             runner.run(_as_a_process(serving))
     except UncleanStop as error:
         log.critical("the logs could not be closed, and the next start will recover them: %s", error)
@@ -78,8 +76,7 @@ async def _as_a_process(serving: Coroutine[Any, Any, None]) -> None:
 def stop_signal() -> asyncio.Event:
     """Return an event that SIGTERM and SIGINT set from now on, instead of ending the process."""
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    on_end_signals(asyncio.get_running_loop(), stop.set)
     return stop
 
 
@@ -97,14 +94,17 @@ async def _run(
     announce: Callable[[str], None],
     metrics_port: int | None,
     first_records: Sequence[Message],
+    first_cluster_id: str | None,
 ) -> None:
     stop, clock = stop_signal(), SystemClock(asyncio.get_running_loop())
     with bound_listeners(settings, nodes) as bound, bound_metrics(settings, metrics_port, clock.wall_ms) as measured:
         if measured is None:
             seams = Seams(clock, disk=Disk())
         else:
+            from minibroker.broker.monitoring.measured_disk import MeasuredDisk
+
             seams = Seams(clock, disk=MeasuredDisk(measured.syncs), interceptors=[measured.requests])
-        seams.first_records = first_records
+        seams.first_records, seams.first_cluster_id = first_records, first_cluster_id
         running = BrokerLifecycle(settings, bound, seams)
         try:
             async with metrics_served(measured, lambda: running):

@@ -10,20 +10,19 @@ from typing import Final
 
 from minibroker.broker.handlers.api_versions import OF_TELEMETRY, RELEASED
 from minibroker.broker.requests.served import FAMILIES
-from minibroker.protocol.apis import ApiKey, api_name, request_class
-from minibroker.protocol.describing import versions_text
+from minibroker.protocol.apis import ApiKey, api_name
 
 PREAMBLE: Final = """\
 # APIs
 
 The tables list all APIs of the broker's listener in Apache Kafka 4.4, by their keys on the wire. Versions begin at 0
-everywhere; Kafka 4 has dropped some old ones. `minibroker show Produce 9` prints the fields of a version.
+everywhere; Kafka 4 has dropped some old ones. `minibroker show Produce 9` says what the fields of a version
+are for.
 
 Generated from `minibroker/broker/requests/served.py`, by `python3 -m minibroker.cli.apis_help > docs/apis.md`.
 """
 NEWEST_OF_ALL: Final = 32767
 SERVED_HEAD: Final = ("key", "API", "versions", "handler", "announced")
-MISSING_HEAD: Final = ("key", "API", "versions in Kafka")
 INTERNAL_HEAD: Final = ("key", "API", "why it is not served")
 BETWEEN_CONTROLLERS: Final = "Controllers vote and replicate with it; the one controller is part of this process."
 FROM_BROKERS: Final = "A broker asks its controller with it; here both are in one process, and no request is needed."
@@ -51,19 +50,11 @@ def served_rows() -> Iterator[tuple[str, ...]]:
         yield str(int(key)), api_name(key), versions, f"`handlers/{family}.py`", _announced(key)
 
 
-def missing_rows() -> Iterator[tuple[str, ...]]:
-    """Yield the cells of each API that is not served, under MISSING_HEAD."""
-    served = {key for keys in FAMILIES.values() for key in keys}
-    for key in sorted(set(ApiKey) - served):
-        yield str(int(key)), api_name(key), versions_text(request_class(key).versions, NEWEST_OF_ALL)
-
-
 def markdown() -> str:
     """Return the text of docs/apis.md."""
     internal = [(str(key), name, why) for key, (name, why) in OF_CONTROLLERS.items()]
     return (
-        f"{PREAMBLE}\n## Served\n\n{_table(SERVED_HEAD, served_rows())}\n## Not served yet\n\n"
-        f"The groups of Kafka Streams (KIP-1071).\n\n{_table(MISSING_HEAD, missing_rows())}\n"
+        f"{PREAMBLE}\n## Served\n\n{_table(SERVED_HEAD, served_rows())}\n"
         f"## Of the controller's listener\n\n{_table(INTERNAL_HEAD, internal)}"
     )
 

@@ -1,33 +1,30 @@
 """Options of the commands that connect to a Kafka cluster, and a first connection that says in one line what is wrong.
 
-Settings have Java's or librdkafka's names. Most commands use `minibroker.client`, which knows both; `produce` and
-`consume` use librdkafka, for which Java's names are translated.
+Settings have Java's or librdkafka's names; `minibroker.client` knows both.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from minibroker.cli.shared import CLIENT_ID, Command, assignments_option, one_line
+from minibroker.cli.shared import CLIENT_ID, SERVER_VARIABLE, Command, assignments_option
+from minibroker.protocol.legible import one_line
 
-DEFAULT_SERVER: Final = "127.0.0.1:9092"
-CONNECT_TIMEOUT_MS: Final = 5000
-SECURITY: Final = ("security.", "ssl.", "sasl.", "enable.ssl.", "enable.sasl.")  # the beginnings of names
+if TYPE_CHECKING:
+    from minibroker.client.blocking import BlockingNetwork, Client
 
-# librdkafka's names of what Java's client calls otherwise; those of TLS are in `client.tls`.
-RENAMED: Final = {
-    "sasl.oauthbearer.client.credentials.client.id": "sasl.oauthbearer.client.id",
-    "sasl.oauthbearer.client.credentials.client.secret": "sasl.oauthbearer.client.secret",
-}
-OAUTH_OPTIONS: Final = {
-    "clientId": "sasl.oauthbearer.client.id",
-    "clientSecret": "sasl.oauthbearer.client.secret",
-    "scope": "sasl.oauthbearer.scope",
-}
+DEFAULT_PORT: Final = 9092
+DEFAULT_SERVER: Final = f"127.0.0.1:{DEFAULT_PORT}"
+CONNECT_TIMEOUT_S: Final = 5.0
+REQUEST_TIMEOUT_S: Final = 30.0
+LONGEST_TIMEOUT_S: Final = 86_400.0
+LEVELS: Final = ("debug", "info")
+SECURITY: Final = ("security.", "ssl.", "sasl.", "enable.ssl.", "enable.sasl.", "https.ca.")  # the beginnings of names
 
 
 class Unreachable(click.ClickException):
@@ -37,45 +34,125 @@ class Unreachable(click.ClickException):
 
 
 class Bootstrap(NamedTuple):
-    """The bootstrap servers, and client settings by Kafka's names, which may be secret."""
+    """The bootstrap servers, client settings by Kafka's names, which may be secret, and how to connect.
+
+    `timeout_s` is that of `--timeout`, None without it. `is_traced` is true to show each request on stderr.
+    """
 
     servers: str
     settings: tuple[tuple[str, str], ...]
+    timeout_s: float | None = None
+    is_traced: bool = False
 
     def __repr__(self) -> str:
         return f"Bootstrap({self.servers})"
 
+    @property
+    def connect_timeout_s(self) -> float:
+        """How long to try to connect."""
+        return CONNECT_TIMEOUT_S if self.timeout_s is None else self.timeout_s
+
+    @property
+    def request_timeout_s(self) -> float:
+        """How long to wait for an answer."""
+        return REQUEST_TIMEOUT_S if self.timeout_s is None else self.timeout_s
+
+
+def with_port(text: str) -> str:
+    """Return HOST or HOST:PORT, or several separated by commas, with Kafka's port where none is given."""
+
+    def completed(server: str) -> str:
+        if server.rpartition("]")[2].count(":") == 1 or not server:
+            return server
+        is_ipv6 = ":" in server and "[" not in server
+        return f"[{server}]:{DEFAULT_PORT}" if is_ipv6 else f"{server}:{DEFAULT_PORT}"
+
+    return ",".join(completed(server.strip()) for server in text.split(","))
+
 
 def servers_of(text: str) -> str:
-    """Parse comma-separated HOST:PORT. Raises click.BadParameter."""
+    """Parse HOST[:PORT], several separated by commas; return them with ports. Raises click.BadParameter."""
     from minibroker.client.client_errors import SettingError
     from minibroker.client.connection_settings import addresses
 
+    servers = with_port(text)
     try:
-        addresses(text)
+        addresses(servers)
     except SettingError:
-        raise click.BadParameter(f"{text!r} is not HOST:PORT") from None
-    return text
+        scheme, separator, rest = text.partition("://")
+        advice = f"; leave out {scheme}://" if separator and rest else ""
+        raise click.BadParameter(f"{text!r} is not HOST:PORT{advice}") from None
+    return servers
+
+
+def default_servers() -> str | None:
+    """Return the servers of `MINIBROKER_BOOTSTRAP_SERVER`, None without it. Raises click.UsageError."""
+    text = os.environ.get(SERVER_VARIABLE)
+    try:
+        return servers_of(text) if text else None
+    except click.BadParameter as error:
+        raise click.UsageError(f"{SERVER_VARIABLE}: {error.message}") from None
 
 
 def client_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """`--bootstrap-server`, `--command-config` and `--client`, as argument `bootstrap`."""
+    """`--bootstrap-server`, `--command-config`, `--client` and `--log-level`, as argument `bootstrap`."""
 
     @functools.wraps(command)
-    def with_bootstrap(*args: Any, servers: str | None, client: tuple[tuple[str, str], ...], **kwargs: Any) -> Any:
-        settings = dict(client)
-        of_settings = settings.pop("bootstrap.servers", DEFAULT_SERVER)
-        bootstrap = Bootstrap(servers or servers_of(of_settings), tuple(settings.items()))
+    def with_bootstrap(
+        *args: Any,
+        servers: str | None,
+        client: tuple[tuple[str, str], ...],
+        log_level: str,
+        connect_timeout_s: float | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        bootstrap = bootstrap_of(servers, client, connect_timeout_s, log_level)
         return command(*args, bootstrap=bootstrap, **kwargs)
 
-    server = click.option(
-        "--bootstrap-server",
-        "servers",
-        metavar="HOST:PORT",
-        type=servers_of,
-        help=f"Any Kafka.  [default: {DEFAULT_SERVER}]",
-    )
-    return server(client_setting_options(with_bootstrap))
+    server = server_option(f"A broker of any Kafka.  [env var: {SERVER_VARIABLE}; default: {DEFAULT_SERVER}]")
+    return server(client_setting_options(log_level_option(with_bootstrap)))
+
+
+def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of `client_options`, and `--timeout`, as argument `bootstrap`."""
+    return timeout_option(client_options(command))
+
+
+def server_option(help: str) -> Callable[[Command], Command]:
+    """`--bootstrap-server`, as argument `servers`."""
+    return click.option("--bootstrap-server", "servers", metavar="HOST[:PORT]", type=servers_of, help=help)
+
+
+def timeout_option(command: Command) -> Command:
+    """`--timeout`, as argument `connect_timeout_s`."""
+    return click.option(
+        "--timeout",
+        "connect_timeout_s",
+        metavar="SECONDS",
+        type=click.FloatRange(0.001, LONGEST_TIMEOUT_S),
+        help=f"When to give up.  [default: {CONNECT_TIMEOUT_S:g} to connect, {REQUEST_TIMEOUT_S:g} for an answer]",
+    )(command)
+
+
+def log_level_option(command: Command) -> Command:
+    """`--log-level`, as argument `log_level`."""
+    return click.option(
+        "--log-level",
+        type=click.Choice(LEVELS),
+        default="info",
+        show_default=True,
+        help="debug shows each request and answer on stderr, without contents.",
+    )(command)
+
+
+def bootstrap_of(
+    servers: str | None, client: tuple[tuple[str, str], ...], timeout_s: float | None, log_level: str
+) -> Bootstrap:
+    """Return what the options name: servers of the option, else of the settings, the environment, or the default."""
+    settings = dict(client)
+    of_settings = settings.pop("bootstrap.servers", None)
+    chosen = servers or (servers_of(of_settings) if of_settings else default_servers()) or DEFAULT_SERVER
+    return Bootstrap(chosen, tuple(settings.items()), timeout_s, log_level == "debug")
 
 
 def client_setting_options(command: Command) -> Callable[..., Any]:
@@ -85,8 +162,7 @@ def client_setting_options(command: Command) -> Callable[..., Any]:
     def with_settings(
         *args: Any, config_files: tuple[str, ...], client: tuple[tuple[str, str], ...], **kwargs: Any
     ) -> Any:
-        read = [pair for file in config_files for pair in _settings_in(file)]
-        return command(*args, client=(*read, *client), **kwargs)
+        return command(*args, client=given_settings(config_files, client), **kwargs)
 
     file = click.option(
         "--command-config",
@@ -99,6 +175,11 @@ def client_setting_options(command: Command) -> Callable[..., Any]:
     return file(assignments_option("--client", "client", "One client setting.")(with_settings))
 
 
+def given_settings(files: tuple[str, ...], client: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """Return the settings of files, then those of `--client`. Raises click.UsageError."""
+    return (*(pair for file in files for pair in _settings_in(file)), *client)
+
+
 def _settings_in(file: str) -> list[tuple[str, str]]:
     from minibroker.broker.configs.properties import MalformedProperties, parse_properties
 
@@ -109,100 +190,77 @@ def _settings_in(file: str) -> list[tuple[str, str]]:
         raise click.UsageError(f"--command-config {file}: {error}") from None
 
 
-def require_connection(bootstrap: Bootstrap) -> None:
-    """Raise click.ClickException unless a server answers this client within `CONNECT_TIMEOUT_MS`.
-
-    librdkafka and Spark would try again for half a minute, and not say what is wrong. Settings that only they know are
-    left to them; then a server only has to accept a connection.
-    """
+def client_of(bootstrap: Bootstrap) -> Client:
+    """Return a client for these servers, not connected yet. Raises `SettingError`."""
     from minibroker.client.blocking import Client
-    from minibroker.client.client_errors import ClientError, SettingError
     from minibroker.client.connection_settings import ClientSettings
 
-    security = {name: value for name, value in bootstrap.settings if name.startswith(SECURITY)}
+    settings = ClientSettings({**defaults(bootstrap), **dict(bootstrap.settings)}, CLIENT_ID)
+    return Client(settings, network(bootstrap.is_traced), patience_s=bootstrap.connect_timeout_s)
+
+
+def network(is_traced: bool) -> BlockingNetwork | None:
+    """Return sockets that show each request on stderr, or None for plain ones."""
+    if not is_traced:
+        return None
+    from minibroker.cli.log_format import debug_line
+    from minibroker.client.tracing import TracedNetwork
+
+    return TracedNetwork(lambda text: click.echo(debug_line("minibroker.client", text), err=True))
+
+
+def require_connection(bootstrap: Bootstrap) -> None:
+    """Raise click.ClickException unless a server answers this client within the timeout.
+
+    Spark would try again for half a minute, and not say what is wrong. Settings that only it knows are left to it; then
+    a server only has to accept a connection.
+    """
+    from minibroker.client.client_errors import ClientError, SettingError
+
+    security = tuple(pair for pair in bootstrap.settings if pair[0].startswith(SECURITY))
     try:
-        settings = ClientSettings({**defaults(bootstrap), **security}, CLIENT_ID)
+        client = client_of(bootstrap._replace(settings=security))
     except SettingError:
-        _require_listener(bootstrap.servers)
+        _require_listener(bootstrap)
         return
     try:
-        with Client(settings) as client:
+        with client:
             client.reach()
     except ClientError as error:
-        raise unreachable(str(error)) from None
+        raise unreachable(bootstrap, str(error)) from None
 
 
 def defaults(bootstrap: Bootstrap) -> dict[str, str]:
     """Return the settings of our own client that `--client` may override."""
+    connect_ms, request_ms = (
+        str(max(1, round(timeout_s * 1000))) for timeout_s in (bootstrap.connect_timeout_s, bootstrap.request_timeout_s)
+    )
     return {
         "bootstrap.servers": bootstrap.servers,
-        "socket.connection.setup.timeout.ms": str(CONNECT_TIMEOUT_MS),
+        "socket.connection.setup.timeout.ms": connect_ms,
+        "request.timeout.ms": request_ms,
+        "default.api.timeout.ms": request_ms,
     }
 
 
-def unreachable(message: str) -> click.ClickException:
-    """Return the error of a connection that failed, as one line."""
+def unreachable(bootstrap: Bootstrap, message: str) -> click.ClickException:
+    """Return the error of a connection that failed, as one line, with what to do."""
+    if bootstrap.servers in (DEFAULT_SERVER, f"localhost:{DEFAULT_PORT}"):
+        message += "; start a broker with 'minibroker serve', or name another with --bootstrap-server"
+    elif "no answer" in message:
+        message += f"; 'minibroker doctor {bootstrap.servers}' may say why"
     return Unreachable(one_line(message))
 
 
-def _require_listener(servers: str) -> None:
-    import socket
-
+def _require_listener(bootstrap: Bootstrap) -> None:
+    from minibroker.client.blocking import connected_socket
     from minibroker.client.connection_settings import addresses
 
     problems = []
-    for address in addresses(servers):
+    for address in addresses(bootstrap.servers):
         try:
-            socket.create_connection(address, CONNECT_TIMEOUT_MS / 1000).close()
+            connected_socket(*address, bootstrap.connect_timeout_s).close()
             return
         except (OSError, UnicodeError) as error:
             problems.append(f"{address}: {getattr(error, 'strerror', None) or error}")
-    raise unreachable(f"cannot connect to {'; '.join(problems)}")
-
-
-def librdkafka_config(bootstrap: Bootstrap) -> dict[str, Any]:
-    """Return librdkafka's settings for a client of these servers. Raises click.ClickException if none is reachable."""
-    require_connection(bootstrap)
-    # Its log lines would mix with ours; the command reports failures.
-    config = {"bootstrap.servers": bootstrap.servers, "log_level": 0, "client.id": CLIENT_ID}
-    return {**config, **for_librdkafka(dict(bootstrap.settings))}
-
-
-def for_librdkafka(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return settings with librdkafka's names, where it knows no Java names. Raises click.ClickException."""
-    from minibroker.client.tls import NAMES
-
-    names = {names[0]: names[1] for names in NAMES if len(names) > 1} | RENAMED
-    found = {names.get(name, name): value for name, value in settings.items()}
-    for store in ("ssl.truststore.type", "ssl.keystore.type"):  # librdkafka reads PEM, and PKCS12 as ssl.keystore
-        if found.get(store, "").strip().upper() == "PEM":
-            del found[store]
-            path = found.pop("ssl.keystore.location", None) if store == "ssl.keystore.type" else None
-            if path is not None:
-                found |= {"ssl.certificate.location": path, "ssl.key.location": path}
-    module = found.pop("sasl.jaas.config", None)
-    if module is not None:
-        found |= _module_for_librdkafka(module)
-    if "sasl.oauthbearer.token.endpoint.url" in found:
-        found.setdefault("sasl.oauthbearer.method", "oidc")
-    return found
-
-
-def _module_for_librdkafka(text: str) -> dict[str, str]:
-    """Return the options of a login module by librdkafka's names. Raises click.ClickException."""
-    from minibroker.client.client_errors import SettingError
-    from minibroker.client.credentials import login_module
-    from minibroker.client.tokens import EXTENSION, LIFETIME, STRING_CLAIM, UNSECURED, UNSECURED_CONFIG
-
-    try:
-        module = login_module(text)
-    except SettingError as error:
-        raise click.UsageError(f"--client: {error}") from None
-    options = module.options
-    if module.name != "OAuthBearerLoginModule":
-        return {f"sasl.{name}": value for name, value in options.items() if name in ("username", "password")}
-    if (principal := options.get(f"{STRING_CLAIM}sub")) is not None:
-        return {UNSECURED: "true", UNSECURED_CONFIG: f"principal={principal} lifeSeconds={options.get(LIFETIME, 3600)}"}
-    found = {OAUTH_OPTIONS[name]: value for name, value in options.items() if name in OAUTH_OPTIONS}
-    extensions = [f"{name.removeprefix(EXTENSION)}={options[name]}" for name in options if name.startswith(EXTENSION)]
-    return found | ({"sasl.oauthbearer.extensions": ",".join(extensions)} if extensions else {})
+    raise unreachable(bootstrap, f"cannot connect to {'; '.join(problems)}")

@@ -1,4 +1,4 @@
-"""The log lines of `minibroker serve` on stderr: text for people, or JSON for log collectors.
+"""The log lines on stderr: text for people, or JSON for log collectors.
 
 Logging calls set the fields with `extra=`. This file shortens and escapes text from clients, such as names, so that a
 line is one line of bounded length. That is most of this file, and python-json-logger (4.2), which takes 10 to 20 ms to
@@ -77,6 +77,11 @@ def message_of(record: logging.LogRecord) -> str:
 def lines_of(text: str) -> list[str]:
     """Return the lines of a traceback or a stack, each escaped."""
     return [legible(line, MESSAGE_CHARACTERS) for line in cut(text, TRACEBACK_CHARACTERS).split("\n")]
+
+
+def debug_line(logger: str, text: str) -> str:
+    """Return a line for people, as `serve` writes it."""
+    return TextFormatter().format(logging.LogRecord(logger, logging.DEBUG, "", 0, text, None, None))
 
 
 def formatter(name: str) -> logging.Formatter:

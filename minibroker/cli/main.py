@@ -5,7 +5,7 @@ Each command has a file or a package; common parts are in `shared`.
 
 from __future__ import annotations
 
-from importlib import import_module
+import gc
 from typing import Final
 
 import click
@@ -17,39 +17,53 @@ from minibroker.cli.shared import OneLineGroup, help_if_alone
 COMMANDS: Final = {
     "serve": "serve_command",
     "topics": "topics.topics_command",
+    "brokers": "brokers_command",
     "groups": "groups.groups_command",
     "transactions": "transactions.transactions_command",
     "users": "security.users_command",
     "acls": "security.acls_command",
     "quotas": "security.quotas_command",
     "tokens": "security.tokens_command",
-    "produce": "produce_command",
-    "consume": "consume_command",
+    "produce": "produce.produce_command",
+    "consume": "consume.consume_command",
+    "records": "records_command",
+    "schemas": "schemas.schemas_command",
     "dump": "dump.dump_command",
     "repair": "repair_command",
+    "doctor": "doctor.doctor_command",
+    "proxy": "proxy.proxy_command",
+    "replay": "proxy.replay_command",
+    "explain": "explain.explain_command",
+    "explore": "explore_command",
     "show": "show_command",
     "formats": "formats_command",
+    "completion": "completion_command",
+    "handover": "handover.handover_command",
     "pipeline": "pipeline.pipeline_command",
 }
 
 
 class Commands(OneLineGroup):
-    """Commands that are imported when they are looked up, as the libraries of the others would cost `serve` 0.1 s."""
+    """The commands."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names, in the order of the help."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command of this name, or None."""
-        if cmd_name not in COMMANDS:
-            return None
-        command = getattr(import_module(f"minibroker.cli.{COMMANDS[cmd_name]}"), cmd_name)
-        assert isinstance(command, click.Command)
-        return command
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that is to run. From now on there may be garbage; what is imported never becomes any."""
+        found = super().resolve_command(ctx, args)
+        if not gc.isenabled():
+            gc.freeze()
+            gc.enable()
+        return found
 
 
-@click.group(cls=Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    "minibroker",
+    cls=Commands,
+    modules={name: f"minibroker.cli.{module}" for name, module in COMMANDS.items()},
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, prog_name="minibroker", message="%(prog)s %(version)s")
 @click.pass_context
 def main(context: click.Context) -> None:

@@ -9,23 +9,28 @@ import gc
 import logging
 import os
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from minibroker.cli.log_format import FORMATS, formatter
+from minibroker.cli.shared import SERVER_VARIABLE, completed_by
 
 if TYPE_CHECKING:
     from minibroker.broker.configs.settings import Settings
+    from minibroker.cli.container import Announcement
     from minibroker.protocol.declare import Message
-
-    Kit = tuple[str | None, str | None, Path | None, str | None, str | None, dict[str, str], int | None, list[Message]]
 
 LOG = logging.getLogger("minibroker")
 LEVELS = ("debug", "info", "warning", "error")
 NODES_MAX = 100
-TOKEN_VARIABLE = "MINIBROKER_CONTROL_TOKEN"  # the one variable of ours that is no setting
+TOKEN_VARIABLE = "MINIBROKER_CONTROL_TOKEN"
+REGISTRY_VARIABLE = "MINIBROKER_REGISTRY_URL"  # of `schemas` and `consume`
+NO_SETTINGS = (
+    TOKEN_VARIABLE,
+    SERVER_VARIABLE,
+    REGISTRY_VARIABLE,
+)  # variables of ours that are no settings of the broker
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
@@ -40,8 +45,15 @@ def _print_settings(context: click.Context, _: click.Parameter, wanted: bool) ->
 
 
 @click.command()
-@click.argument("properties", metavar="[SERVER.PROPERTIES]", required=False, type=click.Path(path_type=Path))
-@click.option("--set", "assignments", metavar="KEY=VALUE", multiple=True, help="One setting; can be repeated.")
+@click.argument("properties", metavar="[SERVER.PROPERTIES]", required=False, type=click.Path())
+@click.option(
+    "--set",
+    "assignments",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="One setting; can be repeated.",
+    shell_complete=completed_by("broker_settings"),
+)
 @click.option(
     "--nodes",
     type=click.IntRange(1, NODES_MAX),
@@ -61,12 +73,18 @@ def _print_settings(context: click.Context, _: click.Parameter, wanted: bool) ->
     envvar=TOKEN_VARIABLE,
     help="The token that its clients must send; needed if other machines may connect.",
 )
-@click.option("--faults", type=click.Path(path_type=Path), help="Load faults from this YAML file.")
+@click.option(
+    "--explorer",
+    is_flag=True,
+    help="Serve a page that shows all requests, topics, groups and files, where the control is, or on any free port.",
+)
+@click.option("--registry", metavar="[HOST:]PORT", help="Serve a schema registry here, by default on 127.0.0.1.")
+@click.option("--faults", type=click.Path(), help="Load faults from this YAML file.")
 @click.option("--emulate", metavar="RELEASE", help="Answer like this release of Apache Kafka, from 0.8.2 to 4.4.")
 @click.option(
     "--security",
     type=click.Choice(PROTOCOLS),
-    help="The protocol of the listener PLAINTEXT, with certificates and users of the test kit.",
+    help="The protocol of the listener PLAINTEXT, with certificates and users of the test kit; test.security.",
 )
 @click.option("--user", "logins", metavar="NAME:PASSWORD", multiple=True, help="A user of --security; can be repeated.")
 @click.option(
@@ -75,6 +93,17 @@ def _print_settings(context: click.Context, _: click.Parameter, wanted: bool) ->
     metavar="CREDENTIAL",
     multiple=True,
     help="A user of a new cluster, as SCRAM-SHA-256=[name=alice,password=...]; can be repeated.",
+)
+@click.option("--cluster-id", metavar="ID", help="The id of a new cluster, instead of a random one.")
+@click.option(
+    "--ready-file",
+    type=click.Path(),
+    help="Write this file, with the address of each listener, once clients can connect.",
+)
+@click.option(
+    "--container",
+    is_flag=True,
+    help="Take the place of Kafka in a container: read variables such as KAFKA_LOG_DIRS, and print Kafka's lines.",
 )
 @click.option(
     "--help-settings",
@@ -99,17 +128,22 @@ def _print_settings(context: click.Context, _: click.Parameter, wanted: bool) ->
     help="The format of log lines; json writes an object per line.",
 )
 def serve(
-    properties: Path | None,
+    properties: str | None,
     assignments: tuple[str, ...],
     nodes: int,
     metrics_port: int | None,
     control: str | None,
     control_token: str | None,
-    faults: Path | None,
+    explorer: bool,
+    registry: str | None,
+    faults: str | None,
     emulate: str | None,
     security: str | None,
     logins: tuple[str, ...],
     scram: tuple[str, ...],
+    cluster_id: str | None,
+    ready_file: str | None,
+    container: bool,
     log_level: str,
     log_format: str,
 ) -> None:
@@ -128,28 +162,30 @@ def serve(
     from minibroker.broker.configs.settings import SettingsError
     from minibroker.broker.lifecycle import StartError
     from minibroker.broker.process import run
+    from minibroker.cli.container import Announcement
 
     # Imported objects never become garbage: searching them, now or while clients wait, is a waste of time.
     gc.freeze()
     gc.enable()
     _log_to_stderr(log_level, log_format)
-    if control is None and _is_on_the_command_line("control_token"):
-        raise click.UsageError("--control-token needs --control")
-    if logins and security is None:
-        raise click.UsageError("--user needs --security")
+    if control is None and not explorer and _is_on_the_command_line("control_token"):
+        raise click.UsageError("--control-token needs --control or --explorer")
     try:
-        environment = {name: text for name, text in os.environ.items() if name != TOKEN_VARIABLE}
-        settings, warnings = load_settings(properties, environment, assignments)
+        environment = {name: text for name, text in os.environ.items() if name not in NO_SETTINGS}
+        settings, warnings = load_settings(properties, environment, assignments, kafka_variables=container)
         for warning in warnings:
             LOG.warning(warning)
-        if security in (None, "PLAINTEXT"):
+        if not (security or settings["test.security"] or "").startswith("SASL"):
             _warn_of_strangers(settings)
-        users = _credentials(scram)
-        if control is None and faults is None and emulate is None and security is None:
-            status = run(settings, nodes=nodes, announce=_announce, metrics_port=metrics_port, first_records=users)
+        announce = Announcement(settings, container, ready_file)
+        first: dict[str, Any] = {"first_records": _credentials(scram), "first_cluster_id": cluster_id}
+        first["metrics_port"] = metrics_port
+        asked: dict[str, Any] = {"control": control, "faults": faults, "emulate": emulate, "security": security}
+        asked |= {"explorer": explorer, "users": _passwords(logins), "registry": registry}
+        if any(asked.values()) or any(name.startswith("test.") for name in settings.given):
+            status = _run_kit(settings, nodes, announce, token=control_token, **asked, **first)
         else:
-            wishes = (control, control_token, faults, emulate, security, _passwords(logins), metrics_port, users)
-            status = _run_kit(settings, nodes, wishes)
+            status = run(settings, nodes=nodes, announce=announce, **first)
     except (SettingsError, StartError) as error:
         raise click.UsageError(str(error)) from None
     sys.exit(status)
@@ -182,12 +218,12 @@ def _passwords(logins: tuple[str, ...]) -> dict[str, str]:
     return {name: password for name, _, password in (login.partition(":") for login in logins)}
 
 
-def _run_kit(settings: Settings, nodes: int, wishes: Kit) -> int:
+def _run_kit(settings: Settings, nodes: int, announce: Announcement, **wishes: Any) -> int:
     from minibroker.testing import serving
 
     try:
-        return serving.run(settings, nodes=nodes, announce=_announce, wishes=serving.Wishes(*wishes))
-    except ValueError as error:  # an invalid fault or release
+        return serving.run(settings, nodes=nodes, announce=announce, wishes=serving.Wishes(**wishes))
+    except ValueError as error:  # an invalid fault, release, security or user
         raise click.UsageError(str(error)) from None
     except OSError as error:  # of the faults file, or the control's address
         said = str(error) if error.filename is None else f"{error.filename}: {error.strerror}"
@@ -203,8 +239,3 @@ def _log_to_stderr(level: str, format: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter(format))
     logging.basicConfig(handlers=[handler], level=level.upper())
-
-
-def _announce(line: str) -> None:
-    """Print the line with the address at once, also into a pipe, as the caller waits for it."""
-    print(line, flush=True)

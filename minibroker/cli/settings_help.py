@@ -33,7 +33,8 @@ PREAMBLE = """\
 Names, types, defaults and meanings are those of Apache Kafka 4.3, except where the default column says otherwise.
 Settings come from `server.properties`, from the environment, and from `--set` on the command line; a later source
 overrides an earlier one. In the environment, `MINIBROKER_LOG_SEGMENT_BYTES` is `log.segment.bytes`; two underscores
-stand for one, three for a dash.
+stand for one, three for a dash. `MINIBROKER_BOOTSTRAP_SERVER` and `MINIBROKER_CONTROL_TOKEN` are no settings: the first
+is for the commands that are clients, the second for `--control`.
 
 The column "of a topic" has the topic's name for the setting, for CreateTopics and IncrementalAlterConfigs. "Changes"
 says whether IncrementalAlterConfigs can change it while the broker runs. With `--nodes`, each node has its own id,

@@ -1,53 +1,177 @@
-"""Common parts of the commands: lazily loaded groups, errors in one line, and tables; `connecting` has clients.
+"""Common parts of the commands: lazily loaded groups, how a command ends, and tables; `connecting` has clients.
 
 No client library is imported at the top of any command's file, so that `--help` and `serve` do not wait for it.
 """
 
 from __future__ import annotations
 
-import base64
+import errno
 import os
 import sys
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
+from itertools import islice
+from typing import Any, Final, NoReturn, TypeVar
 
 import click
 
-from minibroker.protocol.legible import escaped
-from minibroker.quantities import milliseconds
+from minibroker.protocol.legible import one_line, readable
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
 CLIENT_ID = "minibroker-cli"
-REQUEST_TIMEOUT_S = 30.0
 # The width of a table without a terminal: a topic's name alone can have 249 characters.
 TABLE_WIDTH = 320
 INTERRUPTED = 130
+WHOLE_SENTENCE = 500  # characters
+SPANS: Final = ("timeout_ms",)  # names of ms that are no moments
+SERVER_VARIABLE: Final = "MINIBROKER_BOOTSTRAP_SERVER"
+# The same letter for the same thing in all commands, that of kcat where it has one.
+SHORT_OPTIONS: Final = {
+    "--bootstrap-server": "-b",
+    "--client": "-X",
+    "--compression": "-z",
+    "--count": "-c",
+    "--group": "-g",
+    "--header": "-H",
+    "--json": "-J",
+    "--key-separator": "-K",
+    "--partition": "-p",
+    "--partitions": "-p",
+    "--to-offset": "-o",
+    "--topic": "-t",
+}
+NAMED: Final = {"TOPIC": ("--topic", "-t"), "GROUP": ("--group", "-g")}
+# Why output cannot be written.
+OUTPUT_ERRORS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 
-class OneLineGroup(click.Group):
-    """A group whose errors are one line on stderr: status 2 for bad input, 1 for an operation that failed."""
+class NamedCommand(click.Command):
+    """A command whose TOPIC or GROUP may also be given by an option, as Kafka's tools and kcat take it."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments into the context."""
+        return super().parse_args(ctx, list(self._positional(args)))
+
+    def _positional(self, args: list[str]) -> Iterator[str]:
+        """Yield the arguments, but `orders` for `--topic orders` if this command has no such option."""
+        options = [each for each in self.params if isinstance(each, click.Option)]
+        with_value = {name for each in options if not each.is_flag and not each.count for name in each.opts}
+        arguments = {each.human_readable_name for each in self.params if isinstance(each, click.Argument)}
+        wanted = {name for each in arguments for name in NAMED.get(each.split("[")[0].split(".")[0], ())}
+        flags = wanted.difference(*(each.opts for each in options))
+        rest = iter(args)
+        for each in rest:
+            name, equals, value = each.partition("=")
+            if each == "--":
+                yield each
+                yield from rest
+            elif name in flags:
+                yield value if equals else next(rest, each)
+            else:
+                yield each
+                yield from islice(rest, int(each in with_value))
+
+
+class WholeHelpGroup(click.Group):
+    """A group whose help has the whole first sentence of each command, where click would cut it at one line.
+
+    Its commands have short options, and a misspelt one is answered with the one that was meant.
+    """
+
+    command_class = NamedCommand
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command of this name, or None."""
+        command = super().get_command(ctx, cmd_name)
+        return None if command is None else with_short_options(command)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the arguments begin with, and its arguments. Raises click.UsageError."""
+        if not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
+            from minibroker.cli.mistakes import no_command
+
+            raise no_command(ctx, args[0], self.list_commands(ctx))
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the table of commands."""
+        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, each.get_short_help_str(WHOLE_SENTENCE)) for name, each in found if each])
+
+
+class LazyGroup(WholeHelpGroup):
+    """A group whose commands are imported when they are looked up, as their libraries cost the others time.
+
+    `modules` has the module of each command, which holds a click command of that name, in the order of the help.
+    """
+
+    def __init__(self, *args: Any, modules: Mapping[str, str], **extra: Any) -> None:
+        super().__init__(*args, **extra)
+        self._modules = modules
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names, in the order of the help."""
+        return list(self._modules)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command of this name, or None."""
+        if cmd_name not in self._modules:
+            return None
+        command = getattr(import_module(self._modules[cmd_name]), cmd_name)
+        assert isinstance(command, click.Command)
+        return with_short_options(command)
+
+
+class OneLineGroup(LazyGroup):
+    """The whole program: its errors are one line on stderr. Status 2 is bad input, 1 an operation that failed."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run a command line and exit with its status."""
+        if sys.stdout is None:  # closed by who started us: the first file or socket must not take its number
+            sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
         try:
             status = super().main(*args, **{**extra, "standalone_mode": False})
             sys.stdout.flush()
         except click.ClickException as error:
-            click.echo(f"minibroker: {one_line(error.format_message())}", err=True)
-            sys.exit(error.exit_code)
-        except click.Abort:
-            sys.exit(INTERRUPTED)
+            from minibroker.cli.mistakes import message_of
+
+            _end(error.exit_code, message_of(error))
+        except (click.Abort, KeyboardInterrupt):
+            _end(INTERRUPTED)
         except BrokenPipeError:
-            # The reader of the output has ended, as `head` does; nothing more can be written, even at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(1)
+            _end(1)  # the reader of the output has ended, as `head` does
+        except OSError as error:
+            reason = error.strerror or str(error)
+            if error.errno in OUTPUT_ERRORS and error.filename is None:
+                _end(1, f"cannot write the output: {reason}")
+            _end(1, reason if error.filename is None else f"{error.filename}: {reason}")
         sys.exit(status if isinstance(status, int) else 0)
 
 
-def one_line(text: str) -> str:
-    """Return the text without line breaks and repeated blanks."""
-    return " ".join(text.split())
+def _end(status: int, message: str | None = None) -> NoReturn:
+    """Say what is wrong, and exit. What is left of the output is dropped if it cannot be written."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at exit
+    if message is not None:
+        click.echo(f"minibroker: {one_line(message)}", err=True)
+    sys.exit(status)
+
+
+def with_short_options(command: click.Command) -> click.Command:
+    """Give the options of a command their short forms, once, and return it."""
+    taken = {name for parameter in command.params for name in parameter.opts}
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            shorts = [SHORT_OPTIONS[name] for name in parameter.opts if name in SHORT_OPTIONS]
+            parameter.opts += [short for short in shorts if short not in taken]
+    return command
 
 
 def help_if_alone(context: click.Context) -> None:
@@ -61,6 +185,24 @@ def failure(message: str) -> click.ClickException:
     return click.ClickException(one_line(message))
 
 
+def no_such(kind: str, name: str, known: Iterable[str]) -> click.ClickException:
+    """Return the error that the cluster has no topic, group or the like of this name. `known` are those it has."""
+    from minibroker.suggestions import did_you_mean
+
+    return failure(f"there is no {kind} {name}{did_you_mean(name, known)}")
+
+
+def completed_by(names: str) -> Complete:
+    """Return what completes a parameter in a shell: a function of `completing`, which is imported only then."""
+
+    def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+        completing = import_module("minibroker.cli.completing")
+        found: list[str] = getattr(completing, names)(context, parameter, incomplete)
+        return found
+
+    return complete
+
+
 def assignment_of(text: str) -> tuple[str, str]:
     """Parse NAME=VALUE to a pair. Raises click.BadParameter."""
     name, separator, value = text.partition("=")
@@ -71,29 +213,32 @@ def assignment_of(text: str) -> tuple[str, str]:
 
 def duration_of(text: str) -> int:
     """Parse an ISO 8601 period, or one like `2 hours`, to ms. Raises click.BadParameter."""
+    from minibroker.quantities import milliseconds
+
     try:
         return round(milliseconds(text))
     except ValueError:
         raise click.BadParameter(f"{text!r} is no period like P1DT12H, PT30M or '30 min'") from None
 
 
-def assignments_option(flag: str, argument: str, help: str) -> Callable[[Command], Command]:
-    """An option NAME=VALUE that can be repeated, as a tuple of pairs."""
+def assignments_option(
+    flag: str, argument: str, help: str, complete: Complete | None = None
+) -> Callable[[Command], Command]:
+    """Return an option NAME=VALUE that can be repeated, as a tuple of pairs. `complete` completes names in a shell."""
     return click.option(
-        flag, argument, metavar="NAME=VALUE", type=assignment_of, multiple=True, help=f"{help} Can be repeated."
+        flag,
+        argument,
+        metavar="NAME=VALUE",
+        type=assignment_of,
+        multiple=True,
+        help=f"{help} Can be repeated.",
+        shell_complete=complete,
     )
 
 
 def json_option(help: str) -> Callable[[Command], Command]:
     """`--json`, as argument `as_json`."""
     return click.option("--json", "as_json", is_flag=True, help=help)
-
-
-def reason(error: object) -> str:
-    """Return the text of a KafkaException, or a KafkaError (which is no exception in confluent-kafka's types)."""
-    inner = error.args[0] if isinstance(error, BaseException) and error.args else error
-    text = inner.str() if hasattr(inner, "str") else str(inner)
-    return one_line(str(text))
 
 
 def print_table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
@@ -111,6 +256,31 @@ def print_table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
     Console(width=width, markup=False, highlight=False, emoji=False).print(table)
 
 
+def print_rows(rows: Sequence[Mapping[str, object]], names: Iterable[str] = ()) -> None:
+    """Print a table of rows that have the same names; `names` are those of a table without rows.
+
+    Moments, which are named like `start_ms`, become times that people read.
+    """
+    head = [_title(name) for name in (rows[0] if rows else names)]
+    print_table(head, [[_moment(name, value) for name, value in row.items()] for row in rows])
+
+
+def _is_moment(name: str) -> bool:
+    return name.endswith("_ms") and name not in SPANS
+
+
+def _title(name: str) -> str:
+    return f"{name.removesuffix('_ms')} (UTC)" if _is_moment(name) else name
+
+
+def _moment(name: str, value: object) -> object:
+    if not _is_moment(name) or not isinstance(value, int):
+        return value
+    from minibroker.quantities import time_text
+
+    return time_text(value)
+
+
 def _cell(value: object) -> str:
     if isinstance(value, list):
         return ",".join(map(str, value))
@@ -122,12 +292,6 @@ def bytes_field(name: str, data: bytes | None) -> dict[str, str | None]:
     try:
         return {name: None if data is None else data.decode("utf-8")}
     except UnicodeDecodeError:
+        import base64
+
         return {f"{name}_base64": base64.b64encode(data or b"").decode("ascii")}
-
-
-def readable(data: bytes) -> str:
-    """Return bytes as one line of text that is safe for a terminal.
-
-    UTF-8 is kept; other bytes, and control characters except tabs, are escaped, such as \\x1b.
-    """
-    return "\t".join(map(escaped, data.decode("utf-8", errors="backslashreplace").split("\t")))

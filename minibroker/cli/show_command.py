@@ -1,4 +1,4 @@
-"""`minibroker show`: the fields of a protocol message, and the Python code that reads one version of it.
+"""`minibroker show`: the messages of the protocol, their fields and what these are for, and the code that reads them.
 
 `protocol.describing` describes the messages; this prints them.
 """
@@ -6,42 +6,56 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
+from collections.abc import Iterator
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 import click
 
-from minibroker.cli.shared import json_option, print_table
+from minibroker.cli.shared import TABLE_WIDTH, completed_by, json_option, print_table
+from minibroker.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from minibroker.protocol.declare import Message
     from minibroker.protocol.describing import FieldRow
+    from minibroker.protocol.record_fields import RecordStruct
 
-COLUMNS = ("field", "type", "versions", "nullable", "compact", "tag", "default")
+LEAST_WIDTH = 40  # of the text, however narrow the terminal is
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", required=False, shell_complete=completed_by("messages"))
 @click.argument("version", required=False, type=int)
 @click.option("--write", is_flag=True, help="Also show the code that writes it.")
 @json_option("Print a JSON array of the messages, without code.")
-def show(name: str, version: int | None, write: bool, as_json: bool) -> None:
-    """Show the fields of a protocol message: NAME is Metadata, MetadataRequest or TopicRecord.
+def show(name: str | None, version: int | None, write: bool, as_json: bool) -> None:
+    """Show the fields of a protocol message: NAME is Metadata, MetadataRequest, TopicRecord or RecordBatch.
 
-    By default, the newest version is shown.
+    By default, the newest version is shown. Without a name, all messages are listed.
 
     \b
     Example:
         minibroker show Metadata 12
     """
-    from minibroker.protocol.describing import messages_named
+    from minibroker.protocol.describing import known_names, messages_named, record_structs_named
 
-    messages = messages_named(name)
-    if not messages:
-        raise click.UsageError(f"there is no message {name}{_suggestion(name)}")
+    if name is None:
+        _list(as_json)
+        return
+    messages, structs = messages_named(name), record_structs_named(name)
+    if not messages and not structs:
+        raise click.UsageError(f"there is no message {name}{did_you_mean(name, known_names())}")
+    if structs and version is not None:
+        raise click.UsageError(f"{name} has no versions of its own: its formats are {structs[0].versions}")
     shown = [(message, _version(message, version)) for message in messages]
     if as_json:
-        click.echo(json.dumps([_document(message, number) for message, number in shown]))
+        documents = [*map(_record_document, structs), *(_document(message, number) for message, number in shown)]
+        click.echo(json.dumps(documents))
         return
+    for struct in structs:
+        _print_records(struct)
     for message, number in shown:
         _print(message, number, write)
 
@@ -61,43 +75,118 @@ def _span(versions: range) -> str:
     return str(first) if first == last else f"{first} to {last}"
 
 
-def _suggestion(name: str) -> str:
-    from difflib import get_close_matches
+# --- the list ---
 
+
+def _list(as_json: bool) -> None:
     from minibroker.protocol.describing import all_messages
+    from minibroker.protocol.record_fields import STRUCTS
 
-    names = {message.__name__ for message in all_messages()}
-    names |= {name.removesuffix("Request") for name in names if name.endswith("Request")}
-    by_lower = {each.lower(): each for each in sorted(names)}
-    matches = get_close_matches(name.lower(), by_lower, n=1)
-    return f", did you mean {by_lower[matches[0]]}?" if matches else ""
+    messages = sorted(all_messages(), key=lambda message: (not _is_api(message), _is_api(message) and message.api_key))
+    if as_json:
+        click.echo(json.dumps([*map(_record_facts, STRUCTS), *map(_facts, messages)]))
+        return
+    apis = [_listed(message) for message in messages if message.__name__.endswith("Request")]
+    records = [(None, struct.names[0], struct.versions.replace("-", " to "), struct.about) for struct in STRUCTS]
+    others = [_listed(message) for message in messages if not _is_api(message)]
+    print_table(("API", "name", "versions", "what it is"), apis + records + others)
+
+
+def _is_api(message: type[Message]) -> bool:
+    return message.__name__.endswith(("Request", "Response"))
+
+
+def _listed(message: type[Message]) -> tuple[object, ...]:
+    from minibroker.protocol.describing import summary
+
+    key = message.api_key if _is_api(message) else None
+    return key, message.__name__.removesuffix("Request"), _span(message.versions), summary(message)
+
+
+def _facts(message: type[Message]) -> dict[str, object]:
+    from minibroker.protocol.describing import summary
+
+    versions = [message.versions[0], message.versions[-1]]
+    kips = {str(version): kip for version, kip in message.kips.items()}
+    said = {"name": message.__name__, "api_key": message.api_key, "versions": versions}
+    return {**said, "about": summary(message), "kips": kips}
+
+
+def _record_facts(struct: RecordStruct) -> dict[str, object]:
+    versions = [int(each) for each in (struct.versions[0], struct.versions[-1])]
+    return {"name": struct.names[0], "api_key": -1, "versions": versions, "about": struct.about, "kips": {}}
+
+
+# --- one message ---
 
 
 def _document(message: type[Message], version: int) -> dict[str, object]:
     from minibroker.protocol.describing import field_rows
 
-    return {
-        "name": message.__name__,
-        "api_key": message.api_key,
-        "version": version,
-        "versions": [message.versions[0], message.versions[-1]],
-        "flexible": version in message.flexible,
-        "fields": [row._asdict() for row in field_rows(message, version)],
-    }
+    own = {"version": version, "flexible": version in message.flexible}
+    return {**_facts(message), **own, "fields": [row._asdict() for row in field_rows(message, version)]}
+
+
+def _record_document(struct: RecordStruct) -> dict[str, object]:
+    from minibroker.protocol.describing import record_rows
+
+    return {**_record_facts(struct), "fields": [row._asdict() for row in record_rows(struct)]}
 
 
 def _print(message: type[Message], version: int, write: bool) -> None:
-    from minibroker.protocol.describing import field_rows, reader_text, writer_text
+    from minibroker.protocol.describing import field_rows, reader_text, summary, writer_text
 
     key = "" if message.api_key < 0 else f", key {message.api_key}"
     flexible = ", flexible" if version in message.flexible else ""
-    click.echo(f"{message.__name__} version {version} of {_span(message.versions)}{key}{flexible}\n")
-    print_table(COLUMNS, map(_cells, field_rows(message, version)))
-    click.echo(f"\n{reader_text(message, version)}\n")
+    click.echo(f"{message.__name__} version {version} of {_span(message.versions)}{key}{flexible}")
+    kips = [f"KIP-{kip} ({number})" for number, kip in sorted(message.kips.items())]
+    changes = f" KIPs by version: {', '.join(kips)}." if kips else ""
+    _print_fields(summary(message) + changes, field_rows(message, version), "0+")
+    click.echo(f"{reader_text(message, version)}\n")
     if write:
         click.echo(f"{writer_text(message, version)}\n")
 
 
-def _cells(row: FieldRow) -> list[object]:
-    marks = ("nullable" if row.nullable else "", "compact" if row.compact else "")
-    return ["  " * row.depth + row.name, row.type, row.versions, *marks, row.tag, row.default]
+def _print_records(struct: RecordStruct) -> None:
+    from minibroker.protocol.describing import record_rows
+
+    click.echo(f"{struct.names[0]} of format {struct.versions.replace('-', ' and ')}")
+    _print_fields(struct.about, record_rows(struct), struct.versions)
+
+
+def _print_fields(about: str, rows: list[FieldRow], usual_versions: str) -> None:
+    width = max(shutil.get_terminal_size().columns, LEAST_WIDTH) if sys.stdout.isatty() else TABLE_WIDTH
+    for line in (*wrap(about, width), "", *field_lines(rows, usual_versions, width), ""):
+        click.echo(line)
+
+
+def field_lines(rows: list[FieldRow], usual_versions: str, width: int) -> Iterator[str]:
+    """Yield a line for each field, and below it what it is for. Lines are at most `width` long."""
+    names = max((2 * row.depth + len(row.name) for row in rows), default=0)
+    types = max((len(row.type) for row in rows), default=0)
+    around = {0: usual_versions}  # the versions of what a field is in, by depth
+    for row in rows:
+        indent = "  " * row.depth
+        marks = ", ".join(_marks(row, around[row.depth]))
+        around[row.depth + 1] = row.versions
+        line = f"{indent + row.name:<{names}}  {row.type:<{types}}  {marks}".rstrip()
+        if len(line) > width:
+            line = f"{indent}{row.name}  {row.type}  {marks}".rstrip()
+        yield from wrap(line, width, subsequent_indent=f"{indent}    ")
+        yield from wrap(row.about, width, initial_indent=f"{indent}    ", subsequent_indent=f"{indent}    ")
+
+
+def _marks(row: FieldRow, usual: str) -> Iterator[str]:
+    """Yield what else there is to say. The default is that of versions without the field, and of an unsent tag."""
+    if row.nullable:
+        yield "nullable"
+    if row.compact:
+        yield "compact"
+    if row.tag is not None:
+        yield f"tag {row.tag}"
+    if row.versions != usual:
+        yield f"versions {row.versions}"
+    if row.default and (row.versions != usual or row.tag is not None):
+        yield f"default {row.default}"
+    if row.kip is not None:
+        yield f"KIP-{row.kip}"

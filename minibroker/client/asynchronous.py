@@ -110,6 +110,14 @@ class LoopLink(asyncio.BufferedProtocol):
         """Close the connection."""
         self._fail(ConnectionAbortedError("the connection was closed"))
 
+    def hand_over(self, protocol: asyncio.BaseProtocol) -> asyncio.Transport:
+        """Let another protocol have the transport, as if it had just connected. Return the transport."""
+        transport, self._transport = self._transport, None
+        assert transport is not None
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        return transport
+
     def _fail(self, error: Exception) -> None:
         self._error = self._error or error
         self._writable.set()
@@ -145,9 +153,12 @@ class LoopNetwork:
         connection = Connection(settings.client_id, settings.max_frame_bytes)
         name = None if settings.tls is None else host
         async with asyncio.timeout(timeout_s):
-            transport, link = await asyncio.get_running_loop().create_connection(
-                lambda: LoopLink(connection), host, port, ssl=settings.tls, server_hostname=name
-            )
+            try:
+                transport, link = await asyncio.get_running_loop().create_connection(
+                    lambda: LoopLink(connection), host, port, ssl=settings.tls, server_hostname=name
+                )
+            except UnicodeError:  # of IDNA, as for a name with an empty part
+                raise OSError(f"{host} cannot be the name of a host") from None
         connected: socket.socket = transport.get_extra_info("socket")
         set_options(connected, settings)
         return link

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
 from minibroker.client.client_connection import NEWEST, Connection
-from minibroker.client.cluster_client import Cluster, Leader, Partition, Sent
-from minibroker.client.connection_settings import ClientSettings
+from minibroker.client.cluster_client import LEAST_S, Cluster, Leader, Partition, Sent
+from minibroker.client.connection_settings import Address, ClientSettings
 from minibroker.client.network import Network
 from minibroker.protocol.declare import Message
 
@@ -24,9 +25,11 @@ class Client:
     Its methods are those of `Cluster`, where they are documented.
     """
 
-    def __init__(self, settings: ClientSettings, network: Network | None = None) -> None:
+    def __init__(
+        self, settings: ClientSettings, network: Network | None = None, *, patience_s: float = float("inf")
+    ) -> None:
         self.settings = settings
-        self._cluster = Cluster(settings, network or BlockingNetwork())
+        self._cluster = Cluster(settings, network or BlockingNetwork(), patience_s)
         self.close = self._cluster.close
         self.check = self._cluster.check
         self.refresh = self._cluster.refresh
@@ -60,9 +63,9 @@ class Client:
         """Send a request without waiting for its answer."""
         return run(self._cluster.send(message, node_id, lowest=lowest, highest=highest))
 
-    def wait(self, sent: Sent) -> Any:
+    def wait(self, sent: Sent, timeout_ms: int | None = None) -> Any:
         """Return the answer to a request that `send` has sent."""
-        return run(self._cluster.wait(sent))
+        return run(self._cluster.wait(sent, timeout_ms))
 
     def retry(self, action: Callable[[], Result], timeout_ms: int | None = None) -> Result:
         """Call `action` until it succeeds or raises an error that is not retriable."""
@@ -72,9 +75,9 @@ class Client:
 
         return run(self._cluster.retry(act, timeout_ms))
 
-    def metadata(self, topics: Iterable[str] | None = ()) -> Any:
+    def metadata(self, topics: Iterable[str] | None = (), *, create: bool = False) -> Any:
         """Return the answer to a Metadata request."""
-        return run(self._cluster.metadata(topics))
+        return run(self._cluster.metadata(topics, create=create))
 
     def nodes(self) -> list[int]:
         """Return the ids of all nodes."""
@@ -174,15 +177,64 @@ class BlockingNetwork:
 
     async def connect(self, host: str, port: int, settings: ClientSettings, timeout_s: float) -> SocketLink:
         """Connect, with TLS if the settings say so. Raises OSError."""
-        connected = socket.create_connection((host, port), timeout_s)
+        deadline_s = time.monotonic() + timeout_s
+        connected = connected_socket(host, port, timeout_s)
         try:
             set_options(connected, settings)
             if settings.tls is not None:
+                connected.settimeout(max(LEAST_S, deadline_s - time.monotonic()))
                 connected = settings.tls.wrap_socket(connected, server_hostname=host)
         except BaseException:
             connected.close()
             raise
-        return SocketLink(connected, Connection(settings.client_id, settings.max_frame_bytes))
+        return SocketLink(connected, self.connection(Address(host, port), settings))
+
+    def connection(self, address: Address, settings: ClientSettings) -> Connection:
+        """Return the state of a new connection."""
+        return Connection(settings.client_id, settings.max_frame_bytes)
+
+
+def connected_socket(host: str, port: int, timeout_s: float) -> socket.socket:
+    """Connect to the first address of a host that accepts; those that are left share the time. Raises OSError."""
+    deadline_s = time.monotonic() + timeout_s
+    infos = looked_up(host, port, timeout_s)
+    for left, (family, kind, protocol, _, address) in zip(range(len(infos), 0, -1), infos, strict=True):
+        attempt = socket.socket(family, kind, protocol)
+        try:
+            attempt.settimeout(max(LEAST_S, (deadline_s - time.monotonic()) / left))
+            attempt.connect(address)
+            return attempt
+        except BaseException as error:
+            attempt.close()
+            if left == 1 or not isinstance(error, OSError):
+                raise
+    raise AssertionError("a name has an address")
+
+
+def looked_up(host: str, port: int, timeout_s: float) -> list[Any]:
+    """Return the addresses of a host, as `socket.getaddrinfo` does. Raises OSError and UnicodeError.
+
+    Neither Ctrl-C nor a timeout ends the system's resolver, so it runs in a thread that may be abandoned.
+    """
+    with suppress(socket.gaierror):
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    found: list[Any] = []
+
+    def look_up() -> None:
+        try:
+            found.append(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        except (OSError, UnicodeError) as error:
+            found.append(error)
+
+    thread = threading.Thread(target=look_up, daemon=True)
+    thread.start()
+    thread.join(timeout_s)
+    if not found:
+        raise socket.gaierror(socket.EAI_AGAIN, f"the name was not resolved in {timeout_s:.3g} s")
+    if isinstance(found[0], Exception):
+        raise found[0]
+    addresses: list[Any] = found[0]
+    return addresses
 
 
 def set_options(connected: socket.socket, settings: ClientSettings) -> None:

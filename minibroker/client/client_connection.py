@@ -11,16 +11,21 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from minibroker.client.client_errors import ProtocolError, UnsupportedVersion
+from minibroker.client.client_errors import ForeignServer, ProtocolError, UnsupportedVersion
 from minibroker.protocol.apis import ApiKey, api_name, response_class
 from minibroker.protocol.declare import Message
-from minibroker.protocol.errors import ErrorCode
-from minibroker.protocol.headers import RequestHeader, ResponseHeader, request_header_version, response_header_version
+from minibroker.protocol.headers import (
+    RequestHeader,
+    ResponseHeader,
+    answer_version,
+    request_header_version,
+    response_header_version,
+)
 from minibroker.protocol.primitives import MalformedMessage
 
 NEWEST: Final = 32_767
+START_BYTES: Final = 8  # enough to know another protocol by
 _SIZE: Final = struct.Struct(">i")
-_CODE: Final = struct.Struct(">h")
 _BUFFER_BYTES: Final = 16 << 10
 _FRAME_BYTES: Final = 16 << 20  # for a larger frame, the buffer grows with the bytes that have come
 _MAX_CORRELATION_ID: Final = (1 << 31) - 1
@@ -61,8 +66,11 @@ class Connection:
             )
         return min(theirs[-1], versions[-1])
 
-    def send(self, request: Message, version: int) -> tuple[int, bytes]:
-        """Return a request's correlation id, which will be the key of its answer in `answers`, and its bytes."""
+    def send(self, request: Message, version: int, *, is_answered: bool = True) -> tuple[int, bytes]:
+        """Return a request's correlation id, which will be the key of its answer in `answers`, and its bytes.
+
+        A Produce request with acks=0 is not answered.
+        """
         correlation_id = self._next_id
         self._next_id = correlation_id + 1 & _MAX_CORRELATION_ID
         key = ApiKey(request.api_key)
@@ -70,7 +78,8 @@ class Connection:
             request_api_key=key, request_api_version=version, correlation_id=correlation_id, client_id=self._client_id
         )
         frame = header.encode(request_header_version(key, version)) + request.encode(version)
-        self.pending.append(Pending(correlation_id, key, version))
+        if is_answered:
+            self.pending.append(Pending(correlation_id, key, version))
         return correlation_id, _SIZE.pack(len(frame)) + frame
 
     def buffer(self) -> memoryview:
@@ -84,7 +93,7 @@ class Connection:
         while self._filled - position >= _SIZE.size:
             (size,) = _SIZE.unpack_from(self._data, position)
             if not 0 < size <= self._max_frame_bytes:
-                raise ProtocolError(f"a frame of {size} bytes")
+                raise _not_an_answer(bytes(self._data[position : min(self._filled, position + START_BYTES)]))
             wanted = _SIZE.size + size
             if self._filled - position < wanted:
                 break
@@ -107,14 +116,16 @@ class Connection:
             )
             if header.correlation_id != request.correlation_id:
                 raise ProtocolError(f"an answer to request {header.correlation_id}, not to {request.correlation_id}")
-            version = _answer_version(request, frame[position:])
+            version = answer_version(request.api_key, request.version, frame, position)
             answer = response_class(request.api_key).decode(frame, version, position)
         except MalformedMessage as error:
             raise ProtocolError(str(error)) from None
         self.answers[request.correlation_id] = answer
 
 
-def _answer_version(request: Pending, body: memoryview) -> int:
-    """Return the version of an answer: a broker that refuses our ApiVersions request answers in version 0 (KIP-511)."""
-    refused = request.api_key == ApiKey.API_VERSIONS and len(body) >= 2
-    return 0 if refused and _CODE.unpack_from(body)[0] == ErrorCode.UNSUPPORTED_VERSION else request.version
+def _not_an_answer(start: bytes) -> ProtocolError:
+    """Return the error for a frame whose size is no size."""
+    from minibroker.client.foreign_servers import foreign_protocol
+
+    foreign = foreign_protocol(start)
+    return ForeignServer(foreign) if foreign else ProtocolError(f"a frame of {_SIZE.unpack_from(start)[0]} bytes")

@@ -5,6 +5,7 @@
      ├─ ClientError           a request failed; its reaction says whether to retry
      └─ (below a request; a caller sees them as ClientError)
          ├─ ProtocolError         bytes that are not an answer, or not the next one
+         │   └─ ForeignServer         a server that does not speak Kafka's protocol
          ├─ UnsupportedVersion    no version of an API that both sides support
          ├─ AuthenticationFailed  the broker refuses the credentials, or cannot prove that it knows them
          └─ TokenError            no token for OAUTHBEARER
@@ -18,7 +19,7 @@ from enum import Enum, auto
 from typing import Final
 
 from minibroker.protocol.errors import ErrorCode
-from minibroker.protocol.legible import MESSAGE_CHARACTERS, legible
+from minibroker.protocol.legible import MESSAGE_CHARACTERS, legible, one_line
 
 
 class Reaction(Enum):
@@ -96,7 +97,7 @@ class ClientError(Exception):
 
     def __init__(self, message: str, reaction: Reaction = Reaction.FATAL, code: int | None = None) -> None:
         # The message may contain a broker's text, of any length and with control characters.
-        super().__init__(legible(" ".join(message.split()), MESSAGE_CHARACTERS))
+        super().__init__(legible(one_line(message), MESSAGE_CHARACTERS))
         self.reaction = reaction
         self.code = code
 
@@ -108,6 +109,14 @@ class ClientError(Exception):
 
 class ProtocolError(Exception):
     """Bytes from a broker that are not an answer, or not the answer to the next request."""
+
+
+class ForeignServer(ProtocolError):
+    """A server that speaks another protocol. `protocol` is its name."""
+
+    def __init__(self, protocol: str) -> None:
+        remedy = ": set security.protocol to SSL or SASL_SSL" if protocol == "TLS" else ", not Kafka's protocol"
+        super().__init__(f"the server speaks {protocol}{remedy}")
 
 
 class UnsupportedVersion(Exception):

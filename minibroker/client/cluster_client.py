@@ -15,6 +15,7 @@ from minibroker.client.client_connection import NEWEST
 from minibroker.client.client_errors import (
     AuthenticationFailed,
     ClientError,
+    ForeignServer,
     ProtocolError,
     Reaction,
     TokenError,
@@ -33,6 +34,7 @@ from minibroker.protocol.messages.metadata import MetadataRequest
 
 LEAST_ATTEMPT_MS: Final = 5_000  # one attempt gets this much, even if the time for retries is shorter
 NEVER_MS: Final = (1 << 31) - 1
+LEAST_S: Final = 0.001  # a timeout of 0 means something else to a socket
 NEEDS_SASL: Final = ": does the broker require authentication (security.protocol, sasl.mechanism)?"
 COORDINATOR_TYPES: Final = {"group": 0, "transaction": 1}
 _SINGLE_COORDINATOR_VERSION: Final = 3  # newer versions take several keys
@@ -62,18 +64,27 @@ class Sent(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """The consecutive failures to connect to a node, and when to try again, in seconds of the network's clock."""
+    """The consecutive failures to connect to a node: since when, and when to try again, by the network's clock."""
 
     times: int
+    since_s: float
     until_s: float
 
 
-class Cluster:
-    """Connections to the nodes of one cluster, made when they are first needed."""
+NOT_FAILED: Final = Failed(0, 0.0, 0.0)
 
-    def __init__(self, settings: ClientSettings, network: Network) -> None:
+
+class Cluster:
+    """Connections to the nodes of one cluster, made when they are first needed.
+
+    A node that has never been reached, as its address may be wrong, is given up after `patience_s`.
+    """
+
+    def __init__(self, settings: ClientSettings, network: Network, patience_s: float = float("inf")) -> None:
         self.settings = settings
         self._network = network
+        self._patience_s = patience_s
+        self._reached: set[Address] = set()
         self._bootstrap = settings.bootstrap
         self._nodes: dict[int, Address] = {}
         self._links: dict[Node, Link] = {}
@@ -123,7 +134,7 @@ class Cluster:
     async def send(self, message: Message, node_id: int, *, lowest: int = 0, highest: int = NEWEST) -> Sent:
         """Send a request without waiting for its answer, which `wait` returns.
 
-        Do not send a Produce request with acks=0, to which there is no answer.
+        A Produce request with acks=0 has no answer: do not `wait` for it unless the result has an `error`.
         """
         return await self._send(message, node_id, lowest, highest, self.settings.request_timeout_ms)
 
@@ -179,7 +190,7 @@ class Cluster:
                 await self._ask_once(address, timeout_s)
                 return
             except _FAILURES as error:
-                reasons.append(f"{address}: {_reason(_timed(error, timeout_s))}")
+                reasons.append(f"{address}: {reason_of(_timed(error, timeout_s))}")
         raise ClientError(f"cannot connect to {'; '.join(reasons)}")
 
     # Nodes, leaders and coordinators
@@ -191,15 +202,15 @@ class Cluster:
         if why in (Reaction.FIND_COORDINATOR, Reaction.FIND_BOTH):
             self._coordinators.clear()
 
-    async def metadata(self, topics: Iterable[str] | None = ()) -> Any:
-        """Return the answer to a Metadata request for some topics (None: all), which creates no topic.
+    async def metadata(self, topics: Iterable[str] | None = (), *, create: bool = False) -> Any:
+        """Return the answer to a Metadata request for some topics (None: all), which creates no topic unless asked to.
 
         Its nodes and leaders are remembered. Raises `ClientError`.
         """
         of_topic = MetadataRequest.MetadataRequestTopic
         wanted = None if topics is None else [of_topic(name=topic) for topic in topics]
         # In version 0 an empty list means all topics, and there is no controller.
-        answer = await self.request(MetadataRequest(topics=wanted, allow_auto_topic_creation=False), lowest=1)
+        answer = await self.request(MetadataRequest(topics=wanted, allow_auto_topic_creation=create), lowest=1)
         if not answer.brokers:
             raise ClientError(f"{self.address(None)}: the cluster has no nodes yet", Reaction.RETRY)
         self._remember_nodes({each.node_id: Address(each.host, each.port) for each in answer.brokers})
@@ -256,8 +267,7 @@ class Cluster:
         if node_id is not None:
             return node_id
         known: list[Node] = [*self._nodes, *self._bootstrap]
-        never = Failed(0, 0.0)
-        return min(known, key=lambda node: (node not in self._links, self._failed.get(node, never).until_s))
+        return min(known, key=lambda node: (node not in self._links, self._failed.get(node, NOT_FAILED).until_s))
 
     async def _send(self, message: Message, node: Node, lowest: int, highest: int, timeout_ms: int) -> Sent:
         api = api_name(message.api_key)
@@ -266,7 +276,8 @@ class Cluster:
             version = link.connection.version(type(message), lowest, highest)
         except _FAILURES as error:
             return Sent(node, api, None, -1, error)
-        correlation_id, data = link.connection.send(message, version)
+        is_answered = getattr(message, "acks", -1) != 0
+        correlation_id, data = link.connection.send(message, version, is_answered=is_answered)
         try:
             await link.write(data, timeout_ms / 1000)
         except OSError as error:
@@ -285,10 +296,11 @@ class Cluster:
             address = self._nodes.get(node) if isinstance(node, int) else node
             if address is None:
                 raise ConnectionError(f"the cluster has no node {node}")
-            failed = self._failed.get(node, Failed(0, 0.0))
+            failed = self._failed.get(node, NOT_FAILED)
             wait_s = failed.until_s - self._network.now()
             if wait_s > 0:
                 await self._network.sleep(min(wait_s, timeout_s))
+            since_s = failed.since_s if failed.times else self._network.now()
             settings = self.settings
             setup_ms = min(settings.setup_timeout_ms << min(failed.times, 16), settings.setup_timeout_max_ms)
             try:
@@ -296,9 +308,10 @@ class Cluster:
             except _FAILURES:
                 backoff_ms = settings.reconnect_backoff_ms << min(failed.times, 16)
                 backoff_s = min(backoff_ms, settings.reconnect_backoff_max_ms) / 1000
-                self._failed[node] = Failed(failed.times + 1, self._network.now() + backoff_s)
+                self._failed[node] = Failed(failed.times + 1, since_s, self._network.now() + backoff_s)
                 raise
             self._failed.pop(node, None)
+            self._reached.add(address)
             return link
 
     async def _connect(self, address: Address, timeout_s: float) -> Link:
@@ -338,12 +351,13 @@ class Cluster:
 
     async def _ask_once(self, address: Address, timeout_s: float) -> None:
         """Send a Metadata request without topics, which needs no rights. Raises one of `_FAILURES`."""
+        deadline_s = self._network.now() + timeout_s
         link = await self._link(address, timeout_s)
         version = link.connection.version(MetadataRequest, 1, NEWEST)
         correlation_id, data = link.connection.send(MetadataRequest(topics=[]), version)
         try:
-            await link.write(data, timeout_s)
-            await link.answer(correlation_id, timeout_s)
+            await link.write(data, max(LEAST_S, deadline_s - self._network.now()))
+            await link.answer(correlation_id, max(LEAST_S, deadline_s - self._network.now()))
         except _FAILURES as error:
             self._drop(address, link)
             if isinstance(error, ConnectionError) and self.settings.credentials is None:
@@ -357,13 +371,22 @@ class Cluster:
         error, code = sent.error, None
         assert error is not None
         is_retriable = isinstance(error, OSError) and not isinstance(error, ssl.SSLError)
-        text = _reason(error)
+        text = reason_of(error)
         if is_retriable and not isinstance(error, TimeoutError):
             text = f"no connection: {text}"
         elif isinstance(error, UnsupportedVersion):
             code = ErrorCode.UNSUPPORTED_VERSION
+        if is_retriable and self._is_unknown(sent.node):
+            failed = self._failed.get(sent.node, NOT_FAILED)
+            is_retriable = failed.until_s - failed.since_s < self._patience_s
+            text += f" ({self.settings.bootstrap_servers} advertises this address)"
         why = Reaction.FIND_BOTH if is_retriable else Reaction.FATAL
         return ClientError(f"{self.address(sent.node)}: {sent.api}: {text}", why, code)
+
+    def _is_unknown(self, node: Node) -> bool:
+        """Return whether a node of the cluster is not reached at its address, and no bootstrap server has it."""
+        address = self._nodes.get(node) if isinstance(node, int) else None
+        return address is not None and address not in self._reached and address not in self._bootstrap
 
     async def _find_leader(self, topic: str, partition: int) -> Leader:
         for found in (await self.metadata([topic])).topics:
@@ -387,15 +410,15 @@ class Cluster:
         return int(answer.node_id)
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
     """Return the reason of a failure, for a message."""
     from minibroker.client.tls import tls_problem
 
     if isinstance(error, ProtocolError):
-        return f"the answer is malformed: {error}"
+        return str(error) if isinstance(error, ForeignServer) else f"the answer is malformed: {error}"
     return tls_problem(error) or str((isinstance(error, OSError) and error.strerror) or error)
 
 
 def _timed(error: Exception, timeout_s: float) -> Exception:
     """Return a TimeoutError that says how long we waited; return any other error as it is."""
-    return TimeoutError(f"no answer in {timeout_s * 1000:.0f} ms") if isinstance(error, TimeoutError) else error
+    return TimeoutError(f"no answer in {timeout_s:.3g} s") if isinstance(error, TimeoutError) else error

@@ -58,11 +58,10 @@ class Settings(dict[str, str]):
     def refuse_rest(self) -> None:
         """Raise `SettingError` if settings are left that no user has taken out."""
         if self:
-            from difflib import get_close_matches
+            from minibroker.suggestions import did_you_mean  # here: most names are known
 
             name = min(self)
-            nearest = get_close_matches(name, sorted(self.known))
-            raise SettingError(f"{name} is not known" + (f"; did you mean {' or '.join(nearest)}?" if nearest else ""))
+            raise SettingError(f"{name} is not known{did_you_mean(name, sorted(self.known))}")
 
 
 class ClientSettings:

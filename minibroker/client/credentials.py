@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from minibroker import jaas
 from minibroker.client.client_errors import SettingError
 from minibroker.client.mechanisms import SCRAM_HASHES, Exchange, oauthbearer, plain, scram
-from minibroker.client.tokens import UNSECURED, UNSECURED_CONFIG, token_provider
+from minibroker.client.tokens import HTTPS, UNSECURED, UNSECURED_CONFIG, token_provider
 from minibroker.jaas import JaasError, LoginModule
 
 JAAS: Final = "sasl.jaas.config"
@@ -34,6 +34,12 @@ OAUTH: Final = (
     "sasl.oauthbearer.method",
     UNSECURED,
     UNSECURED_CONFIG,
+    *HTTPS,
+)
+HANDLER: Final = "sasl.login.callback.handler.class"
+HANDLERS: Final = tuple(  # of Java's that do what `tokens` does
+    f"org.apache.kafka.common.security.oauthbearer.{package}OAuthBearerLoginCallbackHandler"
+    for package in ("", "secured.")
 )
 
 
@@ -51,6 +57,9 @@ def credentials_of(settings: dict[str, str], wanted: bool) -> Credentials | None
     text = settings.pop(JAAS, None)
     given = {name: settings.pop(f"sasl.{name}", None) for name in ("username", "password")}
     oauth = {name: value for name in OAUTH if (value := settings.pop(name, None)) is not None}
+    handler = settings.pop(HANDLER, None)
+    if handler not in (None, *HANDLERS):
+        raise SettingError(f"{HANDLER} can only be {HANDLERS[0]}, not {handler}")
     module = None if text is None else login_module(text)
     if not wanted:
         return None

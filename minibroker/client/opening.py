@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from minibroker import __version__
-from minibroker.client.client_errors import AuthenticationFailed, ProtocolError, UnsupportedVersion, error_name
+from minibroker.client.client_errors import (
+    AuthenticationFailed,
+    ForeignServer,
+    ProtocolError,
+    UnsupportedVersion,
+    error_name,
+)
 from minibroker.client.connection_settings import ClientSettings
 from minibroker.client.network import Link, Network
 from minibroker.protocol.apis import ApiKey, api_name
@@ -17,6 +23,7 @@ from minibroker.protocol.messages.security import SaslAuthenticateRequest, SaslH
 if TYPE_CHECKING:
     from minibroker.client.mechanisms import Exchange
 
+VERSION = __version__.partition("+")[0]  # brokers refuse a version that names a commit, as it has a plus sign
 NEEDS_TLS = ": does the broker require TLS (security.protocol)?"
 RENEW_AT = 0.85  # of the session's lifetime; Kafka's clients re-authenticate after 85 to 95 %
 
@@ -33,6 +40,8 @@ async def open_link(link: Link, settings: ClientSettings, network: Network, time
         await link.write(data, left_s)
         try:
             return await link.answer(correlation_id, left_s)
+        except ForeignServer:
+            raise
         except (ConnectionError, ProtocolError) as error:
             api = api_name(request.api_key)
             needs_tls = NEEDS_TLS if settings.tls is None and request.api_key == ApiKey.API_VERSIONS else ""
@@ -40,7 +49,7 @@ async def open_link(link: Link, settings: ClientSettings, network: Network, time
                 raise type(error)(f"the broker closed the connection on {api}{needs_tls}") from None
             raise ProtocolError(f"{error}{needs_tls}") from None
 
-    request = ApiVersionsRequest(client_software_name="minibroker", client_software_version=__version__)
+    request = ApiVersionsRequest(client_software_name="minibroker", client_software_version=VERSION)
     answer = await ask(request, ApiVersionsRequest.versions[-1])
     if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
         known = [each.max_version for each in answer.api_keys if each.api_key == ApiVersionsRequest.api_key]

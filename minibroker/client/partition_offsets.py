@@ -47,13 +47,15 @@ def _ask(
     asked = {tuple(partition): partition for partition in timestamps_ms}
     refused = []
     request = _request(timestamps_ms, read_committed, client.settings.request_timeout_ms)
-    # Version 0 returns offsets of segments, and version 1 has no isolation level.
-    for topic in client.request(request, node_id, lowest=2 if read_committed else 1).topics:
+    # Version 0 knows the beginnings of segments only, which are no answers for times; version 1 has no isolation level.
+    lowest = 2 if read_committed else int(any(timestamp >= 0 for timestamp in timestamps_ms.values()))
+    for topic in client.request(request, node_id, lowest=lowest).topics:
         for each in topic.partitions:
             if each.error_code:
                 refused.append((each.error_code, f"offsets of {topic.name}-{each.partition_index}"))
             else:
-                found[asked[topic.name, each.partition_index]] = each.offset
+                offsets = each.old_style_offsets or [each.offset]
+                found[asked[topic.name, each.partition_index]] = offsets[0]
     for code, what in refused[:1]:
         client.check(code, what, node_id)
 

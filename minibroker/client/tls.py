@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 import ssl
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from minibroker.client.client_errors import SettingError
+from minibroker.operating_system import secret_file
 
 ReadStore = Callable[[str, str], str]
 
@@ -165,10 +165,8 @@ def _set_identity(context: ssl.SSLContext, found: dict[str, str]) -> None:
         _load_chain(context, "ssl.certificate.location", found["ssl.certificate.location"], key, password)
     if "ssl.keystore.certificate.chain" in found:
         text = f"{found.get('ssl.keystore.key', '')}\n{found['ssl.keystore.certificate.chain']}\n"
-        with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # its mode is 0600
-            file.write(text)
-            file.flush()
-            _load_chain(context, "ssl.keystore.certificate.chain", file.name, None, password)
+        with secret_file(text.encode()) as path:
+            _load_chain(context, "ssl.keystore.certificate.chain", path, None, password)
 
 
 def _load_chain(context: ssl.SSLContext, name: str, certificate: str, key: str | None, password: str | None) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any, Final
 from urllib.parse import unquote, urlencode, urlsplit
 
 from minibroker.client.client_errors import SettingError, TokenError
+from minibroker.client.tls import tls_context
 
 URL: Final = "sasl.oauthbearer.token.endpoint.url"
 TIMEOUT_S: Final = 10
@@ -27,6 +29,8 @@ UNSECURED: Final = "enable.sasl.oauthbearer.unsecure.jwt"
 UNSECURED_CONFIG: Final = "sasl.oauthbearer.config"
 UNSECURED_NAMES: Final = {"principal": f"{STRING_CLAIM}sub", "lifeSeconds": "unsecuredLoginLifetimeSeconds"}
 LIFETIME: Final = "unsecuredLoginLifetimeSeconds"
+# librdkafka's settings of whom to trust at an https: endpoint, and their names in `tls`.
+HTTPS: Final = {"https.ca.pem": "ssl.truststore.certificates", "https.ca.location": "ssl.truststore.location"}
 RENEW_AT: Final = 0.8  # of a token's life
 
 
@@ -73,7 +77,9 @@ def _from_endpoint(url: str, module: Mapping[str, str], settings: Mapping[str, s
     if urlsplit(url).scheme not in ("http", "https"):
         raise SettingError(f"{URL} must begin with https:, http: or file:")
     own = {"clientId", "clientSecret", "scope"}
-    for name in sorted(name for name in module if name not in own and not name.startswith(EXTENSION)):
+    tls = {HTTPS[name]: settings[name] for name in HTTPS if name in settings}
+    tls |= {name: value for name, value in module.items() if name.startswith("ssl.")}
+    for name in sorted(name for name in module if name not in {*own, *tls} and not name.startswith(EXTENSION)):
         raise SettingError(f"sasl.jaas.config: unknown option {name}")
 
     def given(name: str, *others: str) -> str | None:
@@ -85,10 +91,19 @@ def _from_endpoint(url: str, module: Mapping[str, str], settings: Mapping[str, s
     if client_id is None or secret is None:
         raise SettingError("sasl.jaas.config must give clientId and clientSecret for a token endpoint")
     scope = given("scope", "sasl.oauthbearer.scope")
-    return Tokens(lambda: _ask(url, client_id, secret, scope), _extensions(module, settings, EXTENSION))
+    context = _trusting(tls)
+    return Tokens(lambda: _ask(url, client_id, secret, scope, context), _extensions(module, settings, EXTENSION))
 
 
-def _ask(url: str, client_id: str, secret: str, scope: str | None) -> tuple[str, float]:
+def _trusting(tls: dict[str, str]) -> ssl.SSLContext | None:
+    """Return the TLS context of these settings, None for the machine's own. Raises `SettingError`."""
+    context = tls_context(tls, bool(tls))
+    for name in tls:
+        raise SettingError(f"sasl.jaas.config: unknown option {name}")
+    return context
+
+
+def _ask(url: str, client_id: str, secret: str, scope: str | None, context: ssl.SSLContext | None) -> tuple[str, float]:
     """Ask for a token by client credentials (RFC 6749, 4.4). The secret is in the header, as in Kafka's clients."""
     import urllib.request  # here: importing it takes longer than importing the rest of the client
 
@@ -97,7 +112,7 @@ def _ask(url: str, client_id: str, secret: str, scope: str | None) -> tuple[str,
     request = urllib.request.Request(url, urlencode(form).encode(), {"Accept": "application/json"})
     request.add_unredirected_header("Authorization", f"Basic {credentials}")
     try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S, context=context) as answer:
             found: dict[str, Any] = json.loads(answer.read(ANSWER_BYTES))
         return str(found["access_token"]), float(found.get("expires_in", 0))
     except (OSError, ValueError, KeyError, TypeError) as error:

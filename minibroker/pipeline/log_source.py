@@ -85,8 +85,11 @@ class LogSource(Protocol):
     Implementations are small when pickled: they connect and open on first use.
     """
 
-    def partitions(self) -> Sequence[TopicPartition]:
-        """Return the partitions that the options select, sorted. Raise `OptionError` if a named one does not exist."""
+    def partitions(self, *, missing_ok: bool = False) -> Sequence[TopicPartition]:
+        """Return the partitions that the options select, sorted.
+
+        Raises `OptionError` if a named one does not exist; with `missing_ok`, leave it out.
+        """
         ...
 
     def bounds(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, Bounds]:
@@ -98,11 +101,11 @@ class LogSource(Protocol):
         ...
 
     def splits(self, ranges: Sequence[OffsetRange], min_splits: int = 0) -> list[Split]:
-        """Split the ranges for tasks. Together they read each offset once. Raise `DataLoss`."""
+        """Split the ranges for tasks. Together they read each offset once. Raises `DataLoss`."""
         ...
 
     def read(self, split: Split, request: ReadRequest) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one split, in the order of their offsets. Raise `DataLoss` and `CorruptData`."""
+        """Yield the rows of one split, in the order of their offsets. Raises `DataLoss` and `CorruptData`."""
         ...
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """The options of `spark.read` and `spark.readStream`: those of Spark's own Kafka source, and those for a directory.
 
 They have the same meaning, defaults and limits as in Spark. Unknown options, and options without an effect on the
-query, are refused by name.
+query, are refused by name; those that only Spark's own source needs are ignored (`foreign_options`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
 from minibroker.pipeline import option_values as values
+from minibroker.pipeline.foreign_options import meaningless, without
 from minibroker.pipeline.log_source import Mode, OptionError, Table, TopicPartition
 from minibroker.pipeline.option_values import Value
 from minibroker.pipeline.selection import TopicSelection
@@ -36,7 +37,7 @@ WHERE: Final = ("path", SERVERS)
 WHICH: Final = ("subscribe", "subscribePattern", "assign")
 STARTING: Final = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
 ENDING: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
-STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "commitOffsetsToGroup")
 RECORDS_ONLY: Final = ("includeHeaders",)
 BATCHES_ONLY: Final = ("measure",)
 EVERYWHERE: Final = (
@@ -56,7 +57,6 @@ REFUSED: Final = {
     "kafka.value.deserializer": "values are bytes; cast the column",
     "kafka.enable.auto.commit": "Spark's checkpoint holds the offsets",
     "kafka.interceptor.classes": "there is nothing that would run them",
-    "kafka.group.id": "no consumer group is used",
 }
 
 
@@ -92,6 +92,8 @@ class ReadOptions:
     mode: Mode = "FAILFAST"
     verify_crc: bool = False
     measure_one_in: int = 0
+    commit_offsets_to_group: str | None = None
+    ignored: tuple[str, ...] = ()
 
 
 class Given:
@@ -115,7 +117,7 @@ class Given:
         return [name for name in options if name in self]
 
     def only(self, options: tuple[str, ...]) -> str:
-        """Return the one of these options that is given. Raise `OptionError` if none is, or several."""
+        """Return the one of these options that is given. Raises `OptionError` if none is, or several."""
         given = self.those_of(options)
         if len(given) != 1:
             what = f"{' and '.join(given)} cannot both be given" if given else "none is given"
@@ -142,8 +144,9 @@ def allowed_options(table: Table, query: Query | None = None) -> tuple[str, ...]
 
 
 def parse_options(options: Mapping[str, str], table: Table, query: Query | None = None) -> ReadOptions:
-    """Return the options of a reader, for a batch query or a stream (None: not known yet). Raise `OptionError`."""
-    given = Given(options)
+    """Return the options of a reader, for a batch query or a stream (None: not known yet). Raises `OptionError`."""
+    ignored = tuple(meaningless(options))
+    given = Given(without(options, ignored))
     _refuse_unknown(given, table, query)
     path, servers = _where(given)
     starting, ending = _position(given, STARTING), _position(given, ENDING)
@@ -169,6 +172,8 @@ def parse_options(options: Mapping[str, str], table: Table, query: Query | None 
         mode=_word(given, "mode", MODES),
         verify_crc=_word(given, "verify", ("none", "crc")) == "crc",
         measure_one_in=_measure(given),
+        commit_offsets_to_group=_group(given, servers),
+        ignored=ignored,
     )
     _check_trigger(parsed)
     return parsed
@@ -235,6 +240,17 @@ def _isolation_level(given: Given) -> IsolationLevel:
     if len(levels) > 1:
         raise OptionError(f"{' and '.join(names)} differ")
     return levels.pop() if levels else "read_uncommitted"
+
+
+def _group(given: Given, servers: str | None) -> str | None:
+    name = "commitOffsetsToGroup"
+    if name not in given:
+        return None
+    if servers is None:
+        raise OptionError(f"{name}: only with {SERVERS}")
+    if not given[name].strip():
+        raise OptionError(f"{name}: it is empty")
+    return given[name].strip()
 
 
 def _measure(given: Given) -> int:

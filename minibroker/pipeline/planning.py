@@ -24,7 +24,7 @@ Offsets = dict[TopicPartition, int]
 def batch_ranges(options: ReadOptions, source: LogSource) -> list[OffsetRange]:
     """Return the ranges of a batch query: by default from the earliest offset to the latest.
 
-    No range is empty. Raise `OptionError`, and `DataLoss` if requested offsets do not exist.
+    No range is empty. Raises `OptionError`, and `DataLoss` if requested offsets do not exist.
     """
     partitions = source.partitions()
     bounds = source.bounds(partitions)
@@ -47,7 +47,7 @@ def resolved(
     source: LogSource,
     must_match: bool,
 ) -> Offsets:
-    """Return the offset at a position for each partition. Raise `OptionError` if it is for other partitions.
+    """Return the offset at a position for each partition. Raises `OptionError` if it is for other partitions.
 
     If no record is as late as a time, return the latest offset, or raise `OptionError` if `must_match`.
     """
@@ -99,7 +99,7 @@ def _are(partitions: list[TopicPartition]) -> str:
 
 
 def within(wanted: OffsetRange, bounds: Bounds, fail_on_data_loss: bool) -> OffsetRange:
-    """Return the part of a range that still exists. Raise `DataLoss` if a part is missing and must not be."""
+    """Return the part of a range that still exists. Raises `DataLoss` if a part is missing and must not be."""
     partition, start, end = wanted
     if start < bounds.earliest:
         lost(f"{partition}: offsets {start} to {bounds.earliest - 1} are gone", fail_on_data_loss)
@@ -120,7 +120,7 @@ def lost(what: str, fail_on_data_loss: bool) -> None:
 
 
 def splits(options: ReadOptions, source: LogSource, ranges: Sequence[OffsetRange]) -> list[Split]:
-    """Split the ranges for tasks. Raise `DataLoss`."""
+    """Split the ranges for tasks. Raises `DataLoss`."""
     most = options.max_records_per_partition
     pieces = [piece for each in ranges for piece in pieces_of(each, most)] if most else list(ranges)
     return source.splits(pieces, options.min_partitions or 0) if pieces else []

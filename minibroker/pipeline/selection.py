@@ -23,12 +23,15 @@ class TopicSelection:
     pattern: str | None = None
     assigned: tuple[TopicPartition, ...] = ()
 
-    def chosen(self, existing: Iterable[TopicPartition]) -> list[TopicPartition]:
+    def chosen(self, existing: Iterable[TopicPartition], *, missing_ok: bool = False) -> list[TopicPartition]:
         """Return the selected partitions among the existing ones, sorted.
 
-        Raise `OptionError` if a named topic or partition does not exist, and for a malformed pattern.
+        Raises `OptionError` if a named topic or partition does not exist, unless `missing_ok`, and for a malformed
+        pattern.
         """
         there = sorted(existing)
+        if missing_ok and (self.assigned or self.topics):
+            return [each for each in there if each in self.assigned or each.topic in self.topics]
         if self.assigned:
             _refuse_missing("assign", [str(each) for each in set(self.assigned) - set(there)])
             return sorted(set(self.assigned))

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import site
+import socket
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -26,7 +28,17 @@ DEFAULTS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-LOCAL_DEFAULTS: Final = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+LOCAL_DEFAULTS: Final = {
+    "spark.driver.host": LOOPBACK,
+    "spark.driver.bindAddress": LOOPBACK,
+    "spark.python.daemon.module": "minibroker.pipeline.worker_daemon",
+}
+STANDALONE: Final = "spark://"
+CONNECT_TIMEOUT_S: Final = 5
+
+
+class SessionError(Exception):
+    """A session cannot start. The message is one line."""
 
 
 def session(master: str = "local[2]", *, log_level: LogLevel = "error", **conf: str) -> SparkSession:
@@ -34,9 +46,11 @@ def session(master: str = "local[2]", *, log_level: LogLevel = "error", **conf: 
 
     `conf` are Spark's own settings (`**{"spark.driver.memory": "4g"}`) and override ours. An existing session is used
     as it is, except for the settings of Spark SQL, as by `getOrCreate`; the log level stays that of the first session.
-    Raise `minibroker.pipeline.java.JavaError` if there is no Java 17 or newer.
+    Raises `minibroker.pipeline.java.JavaError` if there is no Java 17 or newer, and `SessionError` if no master
+    answers.
     """
     require_platform()
+    _require_master(master)
     java = find_java()
     local = master.startswith("local")
     _prepare_workers(local)
@@ -55,10 +69,31 @@ def session(master: str = "local[2]", *, log_level: LogLevel = "error", **conf: 
 
 def register(spark: SparkSession) -> None:
     """Register `spark.read.format("minibroker")` and `format("minibroker-batches")` in a session."""
+    from pyspark.errors import AnalysisException
+
     from minibroker.pipeline.sources import SOURCES
 
     for source in SOURCES:
-        spark.dataSource.register(source)
+        try:
+            spark.dataSource.register(source)
+        except AnalysisException as error:  # Spark 4.0 has found it by its name, and registers none twice
+            if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+                raise
+
+
+def _require_master(master: str) -> None:
+    """Raise `SessionError` if none of the masters of a standalone cluster answers: Spark tries for a minute."""
+    if not master.startswith(STANDALONE):
+        return
+    reasons = []
+    for address in master.removeprefix(STANDALONE).split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host, int(port)), timeout=CONNECT_TIMEOUT_S).close()
+            return
+        except (OSError, ValueError) as error:
+            reasons.append(f"{address}: {getattr(error, 'strerror', None) or error}")
+    raise SessionError(f"no Spark master answers at {STANDALONE}{'; '.join(reasons)}")
 
 
 def _prepare_workers(local: bool) -> None:
@@ -67,9 +102,19 @@ def _prepare_workers(local: bool) -> None:
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         os.environ["SPARK_LOCAL_IP"] = LOOPBACK
     root = str(Path(__file__).parents[2])
-    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    if root not in paths and root not in (*site.getsitepackages(), site.getusersitepackages()):
-        os.environ["PYTHONPATH"] = os.pathsep.join([root, *filter(None, paths)])
+    roots = [] if root in (*site.getsitepackages(), site.getusersitepackages()) else [root]
+    if not local and os.environ.get("PYSPARK_PYTHON", sys.executable) != sys.executable:
+        # Spark plans queries on this machine with the executors' Python, which may be bare.
+        roots = [root, *_library_roots()]
+    paths = list(filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))
+    if roots:
+        os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([*roots, *paths]))
+
+
+def _library_roots() -> list[str]:
+    """Return the directories with the libraries that planning a query needs."""
+    specs = [find_spec(name) for name in ("pyarrow", "numpy", "crc32c")]
+    return [str(Path(spec.origin).parents[1]) for spec in specs if spec is not None and spec.origin is not None]
 
 
 def _java_options(given: str | None, log_level: LogLevel) -> str:

@@ -9,9 +9,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from minibroker.pipeline.log_source import LogSource, OffsetRange, TopicPartition
+from minibroker.pipeline.log_source import DataLoss, LogSource, OffsetRange, OptionError, TopicPartition
 from minibroker.pipeline.options import LATEST, Position, ReadOptions
-from minibroker.pipeline.planning import Offsets, lost, resolved, within
+from minibroker.pipeline.planning import REMEDY, Offsets, lost, resolved, within
 
 JsonOffsets = dict[str, dict[str, int]]
 FROM_NOW = Position("offset", LATEST)
@@ -35,15 +35,24 @@ def from_json(offsets: Mapping[str, Mapping[str, Any]]) -> Offsets:
 
 
 def initial_offsets(options: ReadOptions, source: LogSource) -> Offsets:
-    """Return where a new stream begins: at the end, unless the options say otherwise. Raise `OptionError`."""
+    """Return where a new stream begins: at the end, unless the options say otherwise. Raises `OptionError`."""
     partitions = source.partitions()
     bounds = source.bounds(partitions)
     return resolved(options.starting or FROM_NOW, partitions, bounds, source, options.no_match == "error")
 
 
-def latest_offsets(source: LogSource) -> Offsets:
-    """Return the end of each present partition."""
-    return {partition: bounds.latest for partition, bounds in source.bounds(source.partitions()).items()}
+def latest_offsets(source: LogSource, *, missing_ok: bool = False) -> Offsets:
+    """Return the end of each present partition. Raises `OptionError` if a named one is missing, unless `missing_ok`."""
+    partitions = source.partitions(missing_ok=missing_ok)
+    return {partition: bounds.latest for partition, bounds in source.bounds(partitions).items()}
+
+
+def present_offsets(options: ReadOptions, source: LogSource) -> Offsets:
+    """Return the end of each partition of a stream that has begun. Raises `DataLoss` if a named topic is gone."""
+    try:
+        return latest_offsets(source, missing_ok=not options.fail_on_data_loss)
+    except OptionError as error:
+        raise DataLoss(f"{error}; {REMEDY}") from None
 
 
 def sizes(start: Offsets, end: Offsets, source: LogSource) -> Offsets:
@@ -76,11 +85,11 @@ def limited(start: Offsets, end: Offsets, most: int, source: LogSource) -> Offse
 
 
 def stream_ranges(options: ReadOptions, source: LogSource, start: Offsets, end: Offsets) -> list[OffsetRange]:
-    """Return the ranges of one batch of a stream; none is empty. Raise `DataLoss` if offsets are gone."""
+    """Return the ranges of one batch of a stream; none is empty. Raises `DataLoss` if offsets are gone."""
     fail = options.fail_on_data_loss
     for partition in sorted(start.keys() - end.keys()):
         lost(f"{partition} is gone", fail)
-    there = set(source.partitions())
+    there = set(source.partitions(missing_ok=True))
     for partition in sorted(end.keys() - there):
         lost(f"{partition} is gone", fail)
     read = sorted(end.keys() & there)

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self, dataclass_transform
 
 from minibroker.protocol.fields import (
@@ -97,24 +98,33 @@ class Message(Struct):
 
     `api_key` is the number of the API or of the record's type, -1 for none. `versions` are the declared versions,
     `flexible` those with compact lengths and tagged fields (KIP-482), `flexible_header` those with the flexible header.
+    `kips` are the numbers of the Kafka Improvement Proposals that brought a version, by version.
     """
 
     api_key: ClassVar[int] = -1
     versions: ClassVar[range] = range(0)
     flexible: ClassVar[range] = range(0)
     flexible_header: ClassVar[range] = range(0)
+    kips: ClassVar[Mapping[int, int]] = {}
     _readers: ClassVar[dict[int, Any]]
     _writers: ClassVar[dict[int, Any]]
     _step_readers: ClassVar[dict[int, Any]]
     _step_writers: ClassVar[dict[int, Any]]
 
     def __init_subclass__(
-        cls, *, versions: str, flexible: str = "none", api_key: int = -1, flexible_header: str | None = None
+        cls,
+        *,
+        versions: str,
+        flexible: str = "none",
+        api_key: int = -1,
+        flexible_header: str | None = None,
+        kips: Mapping[int, int] | None = None,
     ) -> None:
         cls.api_key = api_key
         cls.versions = version_range(versions)
         cls.flexible = version_range(flexible)
         cls.flexible_header = cls.flexible if flexible_header is None else version_range(flexible_header)
+        cls.kips = kips or {}
         cls._readers = {}
         cls._writers = {}
         cls._step_readers = {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
 from inspect import isclass
 from pkgutil import iter_modules
@@ -9,10 +11,12 @@ from typing import NamedTuple
 
 from minibroker.protocol import headers, messages
 from minibroker.protocol.declare import Message
-from minibroker.protocol.fields import Field, Kind, default_maker, default_value
+from minibroker.protocol.fields import Field, Kind, default_maker, default_value, fields
 from minibroker.protocol.layout import Place, layout
 from minibroker.protocol.primitives import ZERO_UUID
 from minibroker.protocol.reading import reading
+from minibroker.protocol.record_fields import STRUCTS, RecordStruct
+from minibroker.protocol.shared_fields import ABOUT
 from minibroker.protocol.writing import writing
 
 _TYPES = {"?": "bool", "b": "int8", "h": "int16", "H": "uint16", "i": "int32", "I": "uint32", "q": "int64"}
@@ -24,6 +28,7 @@ class FieldRow(NamedTuple):
 
     `depth` is the number of enclosing structs, `type` is in Kafka's notation ("[]int32"), `versions` are all that have
     the field, `tag` is None outside the tagged section, `default` is its value in versions without it, as Python.
+    `about` says what it is for, `kip` is the number of the proposal that brought it; empty and None if not known.
     """
 
     depth: int
@@ -34,6 +39,8 @@ class FieldRow(NamedTuple):
     compact: bool
     tag: int | None
     default: str
+    about: str
+    kip: int | None
 
 
 def messages_named(name: str) -> list[type[Message]]:
@@ -52,6 +59,18 @@ def all_messages() -> list[type[Message]]:
     return [each for each in found if isclass(each) and issubclass(each, Message) and each is not Message]
 
 
+def known_names() -> list[str]:
+    """Return all names that may be asked for: messages, APIs, and the parts of records."""
+    names = {message.__name__ for message in all_messages()}
+    names |= {name.removesuffix("Request") for name in names}
+    return sorted(names.union(*(struct.names for struct in STRUCTS)))
+
+
+def summary(message: type[Message]) -> str:
+    """Return what a message is, in one line."""
+    return (message.__doc__ or "").partition("\n")[0]
+
+
 def field_rows(message: type[Message], version: int) -> list[FieldRow]:
     """Return the fields of a version in wire order. Nested fields follow the field that contains them.
 
@@ -59,6 +78,23 @@ def field_rows(message: type[Message], version: int) -> list[FieldRow]:
     """
     message.check_version(version)
     return _rows(message, message, version, 0)
+
+
+def record_structs_named(name: str) -> list[RecordStruct]:
+    """Return the part of records of a name, "RecordBatch" or "MessageSet", if there is one. Case does not matter."""
+    return [struct for struct in STRUCTS if name.lower() in map(str.lower, struct.names)]
+
+
+def record_rows(struct: RecordStruct, depth: int = 0) -> list[FieldRow]:
+    """Return the fields of a part of records. Nested fields follow the field that contains them."""
+    nested = {f"[]{each.type}": each for each in STRUCTS}
+    rows: list[FieldRow] = []
+    for field in struct.fields:
+        name, type_, about, kip, nullable, versions = field
+        rows.append(FieldRow(depth, name, type_, versions or struct.versions, nullable, False, None, "", about, kip))
+        if type_ in nested:
+            rows += record_rows(nested[type_], depth + 1)
+    return rows
 
 
 def reader_text(message: type[Message], version: int) -> str:
@@ -86,25 +122,72 @@ def _rows(struct: type, message: type[Message], version: int, depth: int) -> lis
     shape = layout(struct, version, version in message.flexible)
     rows: list[FieldRow] = []
     for place in shape.body + shape.tagged:
-        rows.append(_row(place, message, version, depth))
+        rows.append(_row(place, struct, message, version, depth))
         nested = (place.kind.item or place.kind).struct
         if nested is not None:
             rows += _rows(nested, message, version, depth + 1)
     return rows
 
 
-def _row(place: Place, message: type[Message], version: int, depth: int) -> FieldRow:
+def _row(place: Place, struct: type, message: type[Message], version: int, depth: int) -> FieldRow:
     field = place.field
+    told = background(field.name, struct, message)
     return FieldRow(
         depth=depth,
         name=place.name,
-        type=_type_text(place.kind),
-        versions=versions_text(field.facts.present, message.versions[-1]),
+        type=type_text(place.kind),
+        versions=told.versions,
         nullable=place.nullable,
         compact=place.compact and not place.kind.is_fixed and place.kind.struct is None,
         tag=place.tag if version in field.facts.tagged else None,
         default=_default_text(field),
+        about=told.about,
+        kip=told.kip,
     )
+
+
+class Background(NamedTuple):
+    """What the bytes of a field do not say: which versions have it, what it is for, and the KIP that brought it."""
+
+    versions: str
+    about: str
+    kip: int | None
+
+
+@cache
+def background(name: str, struct: type, message: type[Message]) -> Background:
+    """Return what is known of a field of `struct`, which is the message, or a part of it."""
+    (field,) = (each for each in fields(struct) if each.name == name)
+    present, (first, kip) = field.facts.present, _origins(message)[struct]
+    if present.start > first:
+        first, kip = present.start, None
+    return Background(
+        versions_text(range(first, present.stop), message.versions[-1]),
+        field.facts.about or ABOUT.get(name, ""),
+        (field.facts.kip if field.facts.kip is not None else kip or message.kips.get(first)) or None,
+    )
+
+
+@cache
+def _origins(message: type[Message]) -> Mapping[type, tuple[int, int | None]]:
+    """Return the first version that has each struct of a message, and the KIP of the field it came with, if it has one.
+
+    The fields of the struct may be declared as if they had been there before.
+    """
+    found: dict[type, tuple[int, int | None]] = {}
+
+    def visit(struct: type, first: int, kip: int | None) -> None:
+        if struct in found and found[struct][0] <= first:
+            return
+        found[struct] = first, kip
+        for field in fields(struct):
+            nested = (field.kind.item or field.kind).struct
+            if nested is not None:
+                own = field.facts
+                visit(nested, max(first, own.present.start), own.kip or (kip if own.present.start <= first else None))
+
+    visit(message, message.versions.start, None)
+    return found
 
 
 def _default_text(field: Field) -> str:
@@ -115,7 +198,7 @@ def _default_text(field: Field) -> str:
     return "ZERO_UUID" if value == ZERO_UUID else repr(value)
 
 
-def _type_text(kind: Kind) -> str:
+def type_text(kind: Kind) -> str:
     if kind.item is not None:
-        return f"[]{_type_text(kind.item)}"
+        return f"[]{type_text(kind.item)}"
     return kind.struct.__name__ if kind.struct is not None else _TYPES.get(kind.code, kind.code)

@@ -62,6 +62,8 @@ class Facts(NamedTuple):
     tag: int
     flexible: range | None
     default: Any
+    about: str = ""
+    kip: int | None = None
 
 
 class Field(NamedTuple):
@@ -90,6 +92,8 @@ def field(
     tagged: str | None = None,
     flexible: str | None = None,
     default: Any = ...,
+    about: str = "",
+    kip: int | None = None,
 ) -> Any:
     """Declare a field.
 
@@ -99,10 +103,12 @@ def field(
     flexible: the versions in which its length is compact, if not those of the message.
     default: by default, as in Kafka, zero, an empty value or a new struct. A tagged struct that cannot be null is None
         in Python if it is not on the wire, which saves creating one for every partition of a response.
+    about: what it is for, in one sentence, for people; `shared_fields` has some by name.
+    kip: the proposal that brought it, if that is not the one of its first version; 0 if there is none.
     """
     in_tags = tagged if tagged is not None else present if tag >= 0 else "none"
     own_rule = None if flexible is None else versions(flexible)
-    return Facts(versions(present), versions(nullable), versions(in_tags), tag, own_rule, default)
+    return Facts(versions(present), versions(nullable), versions(in_tags), tag, own_rule, default, about, kip)
 
 
 @cache

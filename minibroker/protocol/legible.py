@@ -29,6 +29,19 @@ def escaped(text: str) -> str:
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
+def readable(data: bytes) -> str:
+    """Return bytes as one line of text that is safe for a terminal.
+
+    UTF-8 is kept; other bytes, and control characters except tabs, are escaped, such as \\x1b.
+    """
+    return "\t".join(map(escaped, data.decode("utf-8", errors="backslashreplace").split("\t")))
+
+
+def one_line(text: str) -> str:
+    """Return the text without line breaks and repeated blanks."""
+    return " ".join(text.split())
+
+
 def few(names: Collection[str]) -> str:
     """Return the first names, shortened, and the number of others."""
     shown = ", ".join(cut(name, VALUE_CHARACTERS) for name in islice(names, FEW))

@@ -1,6 +1,9 @@
-"""OTLP's metrics, which clients push (KIP-714): gauges and sums as numbers, read in steps. Nothing else is decoded.
+"""OTLP's metrics, which clients push (KIP-714), as numbers that are read in steps.
 
-The messages are those of opentelemetry/proto/metrics/v1/metrics.proto. This reads them by hand, as only nine fields
+A gauge or a sum is one number. A histogram or a summary is two: its count and its sum, with `.count` and `.sum` behind
+the name; buckets and quantiles are left out.
+
+The messages are those of opentelemetry/proto/metrics/v1/metrics.proto. This reads them by hand, as only a few fields
 matter: the library needs the runtime of protobuf, a dependency of every broker, and decodes a payload in one piece,
 which would keep other clients waiting. Unknown fields are skipped, as protobuf requires.
 """
@@ -15,11 +18,12 @@ from minibroker.protocol.steps import Steps
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # protobuf's wire types
 GAUGE, SUM = 5, 7  # fields of Metric
+ATTRIBUTES_OF_TOTALS = {9: 9, 10: 1, 11: 7}  # by the field of Metric: Histogram, ExponentialHistogram, Summary
 DELTA = 1  # AggregationTemporality
 VARINT_BYTES = 10
 FEW_FIELDS = 100  # in a message, besides repeated ones: no request may block others
 _SIZES = {FIXED64: 8, FIXED32: 4}
-_DOUBLE, _INT64 = Struct("<d"), Struct("<q")
+_DOUBLE, _INT64, _UINT64 = Struct("<d"), Struct("<q"), Struct("<Q")
 
 Field = tuple[int, Any]  # its number, and an int, or a view of its bytes
 
@@ -57,10 +61,16 @@ def _of_metric(metric: memoryview) -> Iterator[DataPoint | None]:
             is_delta = number == SUM and (yield from _is_delta(points))
             for point in _nested(points, 1):
                 yield _point(name, point, is_delta=is_delta)
+    for number, attributes in ATTRIBUTES_OF_TOTALS.items():
+        if number in found:
+            points = _view(found[number])
+            is_delta = yield from _is_delta(points)
+            for point in _nested(points, 1):
+                yield from _totals(name, point, attributes, is_delta=is_delta)
 
 
 def _is_delta(points: memoryview) -> Steps[bool]:
-    """Return whether a Sum has delta temporality, which follows its numbers."""
+    """Return whether a sum or histogram has delta temporality; the field follows the points."""
     for index, field in enumerate(_fields(points)):
         if field == (2, DELTA):
             return True
@@ -79,6 +89,24 @@ def _point(name: str, point: memoryview, *, is_delta: bool) -> DataPoint:
         elif number == 7:
             attributes.append(_attribute(_view(field)))
     return DataPoint(name, tuple(sorted(attributes)), value, is_delta)
+
+
+def _totals(name: str, point: memoryview, attributes_field: int, *, is_delta: bool) -> Iterator[DataPoint | None]:
+    """Yield the count and the sum of a histogram's or summary's point. The sum is optional in a histogram."""
+    totals: dict[str, float] = {}
+    attributes = []
+    for index, (number, field) in enumerate(_fields(point)):
+        if number == attributes_field:
+            attributes.append(_attribute(_view(field)))
+            _counted(len(attributes))
+        elif number == 4:
+            totals[".count"] = _number(_UINT64, field)
+        elif number == 5:
+            totals[".sum"] = _number(_DOUBLE, field)
+        if index % 500 == 499:
+            yield None  # buckets may stand one by one
+    for suffix, value in totals.items():
+        yield DataPoint(name + suffix, tuple(sorted(attributes)), value, is_delta)
 
 
 def _attribute(pair: memoryview) -> tuple[str, str]:
@@ -145,7 +173,7 @@ def _text(value: Any) -> str:
 
 
 def _fields(data: memoryview) -> Iterator[Field]:
-    """Yield the fields of a message. Raise MalformedMetrics."""
+    """Yield the fields of a message. Raises MalformedMetrics."""
     position = 0
     while position < len(data):
         tag, position = _varint(data, position)

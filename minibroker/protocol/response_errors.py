@@ -9,6 +9,7 @@ from minibroker.protocol.declare import Message
 from minibroker.protocol.fields import fields
 
 ERROR_FIELDS = ("error_code", "partition_error_code")  # AddPartitionsToTxn has the second
+COUNTED_FIELDS = (*ERROR_FIELDS, "acknowledge_error_code")  # ShareFetch has it besides the first
 
 
 def error_codes(response: Message) -> list[int]:
@@ -19,27 +20,29 @@ def error_codes(response: Message) -> list[int]:
 
 
 class _Places(NamedTuple):
-    """The error code field of a struct ("" for none), and the fields that contain structs with error codes."""
+    """The error code fields of a struct, and the fields that contain structs with error codes."""
 
-    here: str
+    here: tuple[str, ...]
     below: tuple[tuple[str, _Places], ...]
 
 
 @cache
 def _places(struct: type) -> _Places:
     below = []
-    here = ""
+    here = []
     for field in fields(struct):
         inner = (field.kind.item or field.kind).struct
-        here = field.name if field.name in ERROR_FIELDS else here
+        if field.name in COUNTED_FIELDS:
+            here.append(field.name)
         if inner is not None and any(places := _places(inner)):
             below.append((field.name, places))
-    return _Places(here, tuple(below))
+    return _Places(tuple(here), tuple(below))
 
 
 def _collect(struct: Any, places: _Places, codes: list[int]) -> None:
-    if places.here and (code := getattr(struct, places.here)):
-        codes.append(code)
+    for name in places.here:
+        if code := getattr(struct, name):
+            codes.append(code)
     for name, inner in places.below:
         value = getattr(struct, name)
         if value.__class__ is list:

@@ -66,14 +66,19 @@ def is_plain(records: Bytes) -> bool:
     )
 
 
+def takes_plain(settings: LogSettings) -> bool:
+    """Return whether a log with these settings takes plain batches as they are."""
+    return (
+        settings.compression_type in _PLAIN
+        and not settings.record_attributes_elide
+        and settings.message_format_version == MAGIC
+    )
+
+
 def admit_plain(log: Log, records: memoryview, now_ms: int) -> Admitted | None:
     """Admit a batch that `is_plain`, as `admit` does. Return None if the log's settings need more than that."""
     settings = log.settings
-    if (
-        settings.compression_type not in _PLAIN
-        or settings.record_attributes_elide
-        or settings.message_format_version != MAGIC
-    ):
+    if not takes_plain(settings):
         return None
     header = check_batch(records)
     if header.batch_length + LOG_OVERHEAD_BYTES != len(records):

@@ -6,13 +6,14 @@ Tests replace the two classes by ones that fail on demand.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
+
+from minibroker import operating_system as system
 
 # The errors for too many open files of a process, or of the machine. Only open() fails with them, never fsync().
 TOO_MANY_FILES = frozenset({errno.EMFILE, errno.ENFILE})
 
-Bytes = bytes | bytearray | memoryview
+Bytes = system.Bytes
 
 # Checkpoints, snapshots and indexes are read whole; an index has at most `segment.index.bytes`.
 MAX_WHOLE_FILE_BYTES = 1 << 30
@@ -21,7 +22,7 @@ MAX_WHOLE_FILE_BYTES = 1 << 30
 class File:
     """An open file. Its descriptor is closed by `close()`, or with the last reference to the object.
 
-    So a region of a segment in a connection's queue stays readable after the segment was deleted.
+    So a region of a segment in a connection's queue stays readable after the segment was deleted (not on Windows).
     Every method raises `OSError` as the system does.
     """
 
@@ -33,46 +34,50 @@ class File:
 
     def read(self, position: int, size: int) -> bytes:
         """Return `size` bytes from `position` on, fewer only if the file ends before."""
-        data = os.pread(self._fd, size, position)
+        data = system.read_at(self._fd, size, position)
         if len(data) == size or not data:
             return data
         return data + self.read(position + len(data), size - len(data))
 
     def write(self, position: int, data: Bytes) -> None:
         """Write all of `data` at `position`. When this raises, a part of it may be in the file."""
-        written = os.pwrite(self._fd, data, position)
+        written = system.write_at(self._fd, data, position)
         if written != len(data):
             self._write_rest(position + written, memoryview(data)[written:])
 
     def _write_rest(self, position: int, data: memoryview) -> None:
         while data:
-            written = os.pwrite(self._fd, data, position)
+            written = system.write_at(self._fd, data, position)
             if written == 0:
                 raise OSError(errno.EIO, "the disk accepts no more bytes", self.path)
             position += written
             data = data[written:]
 
     def sendfile(self, socket_fd: int, position: int, size: int) -> int:
-        """Send up to `size` bytes from `position` to a socket without copying them. Return how many were sent."""
-        return os.sendfile(socket_fd, self._fd, position, size)
+        """Send up to `size` bytes from `position` to a socket without copying them. Return how many were sent.
+
+        Only where `operating_system.HAS_SENDFILE` says so.
+        """
+        assert system.sendfile is not None
+        return system.sendfile(socket_fd, self._fd, position, size)
 
     def truncate(self, size: int) -> None:
         """Truncate to `size` bytes, or extend with zeros."""
-        os.ftruncate(self._fd, size)
+        system.truncate_file(self._fd, size)
 
     def sync(self) -> None:
         """Wait until all that was written is on the disk (fsync). Slow: not for the event loop's thread."""
-        os.fsync(self._fd)
+        system.sync_file(self._fd)
 
     def size_bytes(self) -> int:
         """Return the size of the file."""
-        return os.fstat(self._fd).st_size
+        return system.size_of_file(self._fd)
 
     def close(self) -> None:
         """Close the descriptor. A second call does nothing."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
-            os.close(fd)
+            system.close_file(fd)
 
     def __del__(self) -> None:
         self.close()
@@ -86,9 +91,9 @@ class Disk:
 
         On a file system that has become read-only, the file can still be read, and only writing fails.
         """
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        flags = os.O_RDWR | (os.O_CREAT if create else 0)
         try:
-            return self.make_file(path, os.open(path, flags, 0o644))
+            return self.make_file(path, system.open_file(path, flags))
         except OSError as error:
             if create or error.errno != errno.EROFS:
                 raise
@@ -96,7 +101,7 @@ class Disk:
 
     def open_to_read(self, path: str) -> File:
         """Open a file for reading only."""
-        return self.make_file(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        return self.make_file(path, system.open_file(path, os.O_RDONLY))
 
     def make_file(self, path: str, fd: int) -> File:
         """Return the file of a descriptor. Subclasses with their own kind of files override this."""
@@ -124,8 +129,7 @@ class Disk:
 
     def space_bytes(self, path: str) -> tuple[int, int]:
         """Return (size, free for us) of the path's file system."""
-        found = os.statvfs(path)
-        return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+        return system.space_bytes(path)
 
     def names(self, directory: str) -> list[str]:
         """Return the names in a directory, sorted."""
@@ -147,21 +151,19 @@ class Disk:
 
     def rename(self, old: str, new: str) -> None:
         """Rename a file or directory. It atomically replaces a file that has the new name."""
-        os.replace(old, new)
+        system.rename(old, new)
 
     def remove(self, path: str) -> None:
         """Remove a file, if it exists."""
         try:
-            os.unlink(path)
+            system.remove(path)
         except FileNotFoundError:
             return
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory and all that is in it, if it exists."""
-        import shutil  # here, as it imports every archive format, which would slow down the start
-
         try:
-            shutil.rmtree(path)
+            system.remove_tree(path)
         except FileNotFoundError:
             return
 
@@ -196,25 +198,13 @@ class Disk:
 
     def sync_directory(self, path: str) -> None:
         """Wait until the names created, changed or removed in the directory are on the disk (fsync)."""
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        system.sync_directory(path)
 
     def lock(self, path: str) -> File | None:
         """Lock the file until the returned `File` is closed. Return None if somebody else has the lock.
 
         It takes two locks: a POSIX record lock, as Java brokers do, and flock(), as a record lock does not exclude
-        another broker in the same process.
+        another broker in the same process. On Windows one lock, that of Java brokers, does both.
         """
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(fd)
-            if error.errno in (errno.EAGAIN, errno.EACCES):
-                return None
-            raise
-        return File(path, fd)
+        fd = system.lock_file(path)
+        return None if fd is None else File(path, fd)

@@ -10,6 +10,7 @@ point.
 from __future__ import annotations
 
 import logging
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -52,12 +53,12 @@ class Flush(NamedTuple):
 
 
 class Flusher:
-    """The flushes of one log."""
+    """The flushes of one log, which it does not keep alive: a deleted log is freed without a collection of cycles."""
 
     __slots__ = ("_log", "_run_aside", "_on_its_way", "_again", "_held", "_successor", "_waiters", "_next_waiters")
 
     def __init__(self, log: Log, run_aside: RunAside) -> None:
-        self._log = log
+        self._log = weakref.ref(log)
         self._run_aside = run_aside
         self._on_its_way: Flush | None = None
         self._again = False
@@ -69,7 +70,9 @@ class Flusher:
     @property
     def is_needed(self) -> bool:
         """Whether acknowledgements must wait for a flush: one is due (`flush.messages`), or has begun."""
-        log = self._log
+        log = self._log()
+        if log is None:
+            return False
         begun = self._on_its_way is not None and log.settings.flush_messages != MAX_LONG
         return begun or log.next_offset >= log.flush_at
 
@@ -79,7 +82,8 @@ class Flusher:
             self._successor.request(waiter)
             return
         flush = self._on_its_way
-        covered = flush is not None and self._covers(flush)
+        log = self._log()
+        covered = flush is not None and log is not None and _covers(flush, log)
         if waiter is not None:
             (self._waiters if covered else self._next_waiters).append(waiter)
         if flush is None and not self._held:
@@ -106,33 +110,34 @@ class Flusher:
             successor.request(waiter)
         successor.request()
 
-    def _covers(self, flush: Flush) -> bool:
-        """Return whether the log has not changed since the flush began."""
-        log = self._log
-        begun = flush.end_offset, flush.active_base_offset, flush.truncation_generation
-        return begun == (log.log_end_offset, log.segments[-1].base_offset, log.truncation_generation)
-
     def _begin(self) -> None:
         self._again = False
         waiters, self._next_waiters = self._next_waiters, []
+        log = self._log()
         try:
-            flush = self._log.begin_flush()
+            flush = None if log is None else log.begin_flush()
         except KafkaError as error:
             call_each(waiters, error)
             return
-        if flush is None:
+        if flush is None or log is None:
             call_each(waiters, None)
             return
         self._on_its_way, self._waiters = flush, waiters
-        self._run_aside(flush.sync, partial(self._finish, flush))
+        self._run_aside(flush.sync, partial(self._finish, log, flush))
 
-    def _finish(self, flush: Flush, error: Exception | None) -> None:
+    def _finish(self, log: Log, flush: Flush, error: Exception | None) -> None:
         self._on_its_way = None
         waiters = self._waiters
-        failure = self._log.finish_flush(flush, error)
+        failure = log.finish_flush(flush, error)
         if self._again and not self._held:
             self._begin()  # before calling the waiters, for which the disk need not wait
         call_each(waiters, failure)
+
+
+def _covers(flush: Flush, log: Log) -> bool:
+    """Return whether the log has not changed since the flush began."""
+    begun = flush.end_offset, flush.active_base_offset, flush.truncation_generation
+    return begun == (log.log_end_offset, log.segments[-1].base_offset, log.truncation_generation)
 
 
 def call_each(waiters: Iterable[Callable[..., None]], *arguments: Any) -> None:

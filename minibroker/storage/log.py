@@ -40,7 +40,7 @@ class Log(LogEnd):
     Methods raise `KafkaError`: KAFKA_STORAGE_ERROR if the disk fails, and CORRUPT_MESSAGE for corrupt data.
     """
 
-    __slots__ = ()
+    __slots__ = ("__weakref__",)
 
     def __init__(
         self,

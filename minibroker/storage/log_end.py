@@ -187,7 +187,7 @@ class LogEnd:
             first_offset = pending.next_offset
         else:
             first_offset = self.log_end_offset
-            if not self._active.indexes.has_room_for(MAX_PENDING_BYTES):
+            if self._active.indexes.room_bytes <= MAX_PENDING_BYTES:
                 return -1
         active = self._active
         if (

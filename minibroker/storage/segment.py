@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import ELIDED_BIT, LOG_OVERHEAD_BYTES, BatchHeader
-from minibroker.protocol.records.streaming import streamed_records
 from minibroker.protocol.steps import Steps
 from minibroker.storage.batch_scanning import (
     HEADERS_AT_ONCE,
@@ -343,6 +342,8 @@ class Segment:
 
         Batches that are appended or removed meanwhile are ignored.
         """
+        from minibroker.protocol.records.streaming import streamed_records  # no start needs it
+
         indexes = self._loaded_indexes()
         file = self.file
         start = indexes.offsets.floor(max(indexes.times.floor(timestamp), start_offset))

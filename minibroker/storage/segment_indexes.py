@@ -257,10 +257,11 @@ class SegmentIndexes:
     """The indexes of one segment.
 
     `max_timestamp` is the largest of all batches, -1 if none has one, and `offset_of_max_timestamp` the last offset of
-    that batch. `is_full` says that there is no room for another entry (`segment.index.bytes`).
+    that batch. `is_full` says that there is no room for another entry (`segment.index.bytes`); fewer than `room_bytes`
+    of small batches, all that have room, will not fill it.
     """
 
-    __slots__ = ("offsets", "times", "max_timestamp", "offset_of_max_timestamp", "is_full", "_settings")
+    __slots__ = ("offsets", "times", "max_timestamp", "offset_of_max_timestamp", "is_full", "room_bytes", "_settings")
 
     def __init__(self, disk: Disk, path: str, base_offset: int, settings: LogSettings) -> None:
         """Take the path of the files without suffix."""
@@ -269,7 +270,7 @@ class SegmentIndexes:
         self.times = TimeIndex(disk, path + TIME_INDEX_SUFFIX, base_offset)
         self.max_timestamp = NO_TIMESTAMP
         self.offset_of_max_timestamp = base_offset
-        self.is_full = False
+        self._note_room()
 
     def open(self, log_size_bytes: int, first_timestamp: int) -> None:
         """Read the last entries of the files. `first_timestamp` is that of the first batch, -1 if it has none.
@@ -310,13 +311,6 @@ class SegmentIndexes:
     def can_name(self, offset: int) -> bool:
         """Return whether entries can contain the offset, as 31 bits above the base offset."""
         return offset - self.offsets.base_offset <= MAX_RELATIVE_OFFSET
-
-    def has_room_for(self, size_bytes: int) -> bool:
-        """Return whether there is room for the entries of `size_bytes` of small batches."""
-        room_bytes = self._settings.segment_index_bytes
-        entries = size_bytes // (self._settings.index_interval_bytes + 1) + 2
-        larger = max(self.offsets.ENTRY.size, self.times.ENTRY.size)
-        return (max(self.offsets.count, self.times.count) + entries) * larger < room_bytes
 
     def truncate(self, position: int, end_offset: int) -> int:
         """Remove the entries for batches from `position`, or `end_offset`, on. All entries must be loaded.
@@ -368,7 +362,8 @@ class SegmentIndexes:
         self._note_room()
 
     def _note_room(self) -> None:
-        """Update `is_full`. As in Kafka, the time index reserves room for its last entry."""
-        room = self._settings.segment_index_bytes
-        offsets_full = self.offsets.count >= room // self.offsets.ENTRY.size
-        self.is_full = offsets_full or self.times.count >= room // self.times.ENTRY.size - 1
+        """Update `is_full` and `room_bytes`. As in Kafka, the time index reserves room for its last entry."""
+        room, offsets, times = self._settings.segment_index_bytes, self.offsets.count, self.times.count
+        self.is_full = offsets >= room // OffsetIndex.ENTRY.size or times >= room // TimeIndex.ENTRY.size - 1
+        left = (room - 1) // TimeIndex.ENTRY.size - max(offsets, times) - 1  # the larger entries
+        self.room_bytes = left * (self._settings.index_interval_bytes + 1)

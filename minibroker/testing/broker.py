@@ -9,25 +9,36 @@ from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.configs.client_metrics import validate_client_metrics
 from minibroker.broker.metadata.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE
-from minibroker.quantities import Duration, milliseconds
+from minibroker.quantities import Duration, milliseconds, span_text
+from minibroker.testing.completion import hides
 from minibroker.testing.embedded_broker import EmbeddedBroker
 from minibroker.testing.group_verbs import GroupVerbs
-from minibroker.testing.loops import Loop, awaited, blocking, immediate
+from minibroker.testing.loops import Loop, awaited, blocking, brief, immediate
 from minibroker.testing.moving_clock import JUMPS, MovingClock
 from minibroker.testing.node_verbs import NodeVerbs
 from minibroker.testing.record_verbs import RecordVerbs
 from minibroker.testing.security import AclVerbs, QuotaVerbs, Users, certificate_for, config_for
+from minibroker.testing.share_verbs import ShareGroupVerbs
 from minibroker.testing.token_verbs import Token, TokenVerbs, config_with_token
 
 if TYPE_CHECKING:
+    from minibroker.registry.decoding import SchemaSource
     from minibroker.testing.issuer import Issuer
+    from minibroker.testing.registry_verbs import RegistryRequest
 
 if TYPE_CHECKING:
     from minibroker.broker.client_telemetry import ClientMetric
 
+INNER = (  # for the test kit itself
+    *("loop", "on_loop", "running", "moving_clock", "ports", "is_stopped", "emulated", "watch", "share_history"),
+    *("interceptors", "put_first", "measured", "count_into", "when_reset", "end_test", "registry_requests", "schemas"),
+    *("first_records", "first_cluster_id", "witnesses", "tell"),
+    *("await_group", "await_commit", "await_caught_up", "await_high_watermark", "await_requests"),  # old names
+)
 SETTLE_SECONDS = 10.0  # how long to wait after a move for other threads: compaction, removal of files
 
 
+@hides("loop")
 class TestClock:
     """The broker's time. Clients keep their own, even in this process.
 
@@ -53,8 +64,13 @@ class TestClock:
 
     @blocking
     async def advance(self, by: Duration) -> None:
-        """Advance by "7 days", "1.5 s", ms, or a timedelta; return once everything that became due is done."""
+        """Advance by seconds, "7 days", "1.5 s" or a timedelta; return once everything that became due is done.
+
+        Raises ValueError for what is no duration.
+        """
         clock, by_ms = self._broker.moving_clock, milliseconds(by)
+        span = span_text(round(by_ms))
+        self._broker.tell("clock", f"advance {span if span[0].isdigit() else f'1 {span}'}")
         for _ in range(JUMPS):
             clock.jump(by_ms / JUMPS)
             await asyncio.sleep(0)
@@ -77,11 +93,13 @@ class TestClock:
     def freeze(self) -> None:
         """Stop the clock; only `advance` moves it."""
         self._broker.moving_clock.freeze()
+        self._broker.tell("clock", "freeze")
 
     @immediate
     def unfreeze(self) -> None:
         """Let the clock run again."""
         self._broker.moving_clock.unfreeze()
+        self._broker.tell("clock", "unfreeze")
 
     @property
     def frozen(self) -> bool:
@@ -89,6 +107,7 @@ class TestClock:
         return self.loop.call(lambda: self._broker.moving_clock.frozen)
 
 
+@hides(*INNER)
 class Broker(RecordVerbs, GroupVerbs, NodeVerbs):
     """A broker on a real socket for `with` (a thread of its own) or `async with` (the caller's event loop)."""
 
@@ -114,6 +133,26 @@ class Broker(RecordVerbs, GroupVerbs, NodeVerbs):
         return QuotaVerbs(self)
 
     @property
+    def explorer_url(self) -> str:
+        """Return the address of the explorer's page. Raises RuntimeError unless the broker was made with it."""
+        if self._explorer is None or not self._explorer.url:
+            raise RuntimeError("there is no explorer: it needs Broker(explorer=True), and a broker that was started")
+        return self._explorer.url
+
+    @property
+    def registry_url(self) -> str:
+        """Return the URL of the schema registry. Raises RuntimeError for a broker that was made without one."""
+        return self.registry.url
+
+    async def schemas(self) -> SchemaSource | None:
+        """Return the schemas of the registry as they are now, None without one. Raises NotRunning, RegistryError."""
+        return None if self._registry is None else await self._registry.source()
+
+    def registry_requests(self) -> list[RegistryRequest]:
+        """Return the requests to the schema registry, none without one. Raises NotRunning."""
+        return [] if self._registry is None else self._registry.requests()
+
+    @property
     def issuer(self) -> Issuer:
         """Return the issuer of OAuth tokens: `token` makes one. Raises RuntimeError without SASL."""
         issuer = self.security.issuer
@@ -127,6 +166,7 @@ class Broker(RecordVerbs, GroupVerbs, NodeVerbs):
         _ = self.security
         return TokenVerbs(self)
 
+    @brief
     def client_config(
         self, library: str, *, user: str | None = None, mechanism: str | None = None, token: Token | None = None
     ) -> Any:
@@ -139,6 +179,10 @@ class Broker(RecordVerbs, GroupVerbs, NodeVerbs):
         if token is not None:
             return config_with_token(self, library, token, mechanism)
         return config_for(self, library, user, mechanism)
+
+    def share_group(self, group: str) -> ShareGroupVerbs:
+        """Return the methods for a share group (KIP-932), which need not exist yet."""
+        return ShareGroupVerbs(self, group)
 
     @immediate
     def collect_client_metrics(self, *names: str, interval: Duration = "1 s") -> None:

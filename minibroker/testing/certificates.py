@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import ssl
-import tempfile
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from cryptography import x509
@@ -14,6 +12,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from minibroker.operating_system import secret_file
 
 LIFE: Final = timedelta(days=365)
 
@@ -26,11 +26,14 @@ class Certified(NamedTuple):
 
     def load_into(self, context: ssl.SSLContext) -> None:
         """Let a TLS context present the certificate."""
-        with tempfile.TemporaryDirectory() as directory:  # the library reads files only
-            file = Path(directory) / "certified.pem"
-            file.touch(mode=0o600)
-            file.write_text(self.key + self.certificate)
-            context.load_cert_chain(file)
+        with secret_file((self.key + self.certificate).encode()) as path:  # the library reads files only
+            context.load_cert_chain(path)
+
+    def server_context(self) -> ssl.SSLContext:
+        """Return the TLS context of a server that presents the certificate."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.load_into(context)
+        return context
 
 
 class Authority:
@@ -58,12 +61,6 @@ class Authority:
             built = built.add_extension(x509.SubjectAlternativeName([_host(each) for each in hosts]), critical=False)
         private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
         return Certified(private, _pem(built.sign(self._key, hashes.SHA256())))
-
-    def server_context(self, hosts: tuple[str, ...]) -> ssl.SSLContext:
-        """Return the TLS context of a server at these names and addresses."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.issue(hosts[0], hosts).load_into(context)
-        return context
 
 
 def _name(common_name: str) -> x509.Name:

@@ -5,11 +5,14 @@ This file creates, copies and removes them; the broker manages their content.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import re
 import shutil
 import tempfile
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +21,7 @@ from typing import Final
 
 from minibroker.broker.metadata.metadata_snapshots import BOOTSTRAP
 from minibroker.broker.monitoring.measured_disk import MeasuredDisk, SyncStatistics
+from minibroker.operating_system import close_file, lock_file
 from minibroker.storage.checkpoints.checkpoint_texts import (
     CLEANER_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -39,6 +43,9 @@ FILES: Final = {
     REPLICATION_OFFSET_CHECKPOINT,
     CLEANER_OFFSET_CHECKPOINT,
 }
+PREFIX: Final = "minibroker-"  # of temporary directories
+OWNER: Final = "owner"  # the file that their process locks
+ABANDONED_S: Final = 3600
 UNLISTED_LOG: Final = re.compile(r".+\.[0-9a-f]{32}-(delete|stray|future)")
 
 
@@ -77,6 +84,7 @@ class Directories:
         self._temporary: Path | None = None
         self._remove: Callable[[], object] | None = None
         self._number = 0
+        self._lock: int | None = None  # held while the directory is in use
         self._removals: list[threading.Thread] = []
         self.current = given
 
@@ -88,7 +96,9 @@ class Directories:
 
     def open(self) -> None:
         """Create the temporary directory, which holds the snapshots too."""
-        self._temporary = Path(tempfile.mkdtemp(prefix="minibroker-"))
+        _begin_removal_of_abandoned()
+        self._temporary = Path(tempfile.mkdtemp(prefix=PREFIX))
+        self._lock = lock_file(str(self._temporary / OWNER))
         self._remove = weakref.finalize(self, _remove_own, self._temporary, os.getpid())  # at exit at the latest
         if self._given is None:
             self.current = self._next()
@@ -123,14 +133,20 @@ class Directories:
         assert self.current is not None
         _copy(snapshot.directory, self.current)
 
-    def close(self) -> None:
-        """Remove the temporary directory."""
+    def close(self, *, aside: bool = False) -> None:
+        """Remove the temporary directory; with `aside` in a thread, for which the process waits at its end."""
         remove, self._remove, self._temporary = self._remove, None, None
         while self._removals:
             self._removals.pop().join()
-        if remove is not None:
+        if remove is None:
+            return
+        if self._lock is not None:
+            close_file(self._lock)
+        self.current = self._given
+        if aside:
+            threading.Thread(target=remove, name="minibroker-removal").start()
+        else:
             remove()
-            self.current = self._given
 
     def _next(self) -> Path:
         assert self._temporary is not None
@@ -138,6 +154,28 @@ class Directories:
         path = self._temporary / str(self._number)
         path.mkdir()
         return path
+
+
+@functools.cache
+def _begin_removal_of_abandoned() -> None:
+    """Remove what killed processes left, in a thread, once in a process."""
+    threading.Thread(target=remove_abandoned, name="removal-of-abandoned", daemon=True).start()
+
+
+def remove_abandoned() -> None:
+    """Remove temporary directories whose process was killed.
+
+    Nobody holds their lock; those of the last hour stay, as their owner may be about to lock them.
+    """
+    for directory in Path(tempfile.gettempdir()).glob(f"{PREFIX}????????"):
+        with contextlib.suppress(OSError):  # another user's, or gone meanwhile
+            owner = directory / OWNER
+            if time.time() - owner.stat().st_mtime < ABANDONED_S:
+                continue
+            lock = lock_file(str(owner))
+            if lock is not None:
+                close_file(lock)
+                shutil.rmtree(directory)
 
 
 def _remove_own(directory: Path, process_id: int) -> None:

@@ -13,7 +13,6 @@ emulation, waits, pauses), the random source (`seed`). It also uses three kinds 
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -21,7 +20,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from minibroker.broker.clock import LifeClock, SystemClock
-from minibroker.broker.configs.configuration import load_settings
 from minibroker.broker.configs.settings import Settings, SettingsError
 from minibroker.broker.lifecycle import BrokerLifecycle, Seams
 from minibroker.broker.metadata.features import INITIAL
@@ -29,26 +27,29 @@ from minibroker.broker.requests.interceptors import Interceptor
 from minibroker.testing.directories import Directories, Snapshot
 from minibroker.testing.emulation.emulation import Emulation, first_levels_of
 from minibroker.testing.emulation.releases import release_of, settings_of
+from minibroker.testing.given_settings import check_settings, text_of_setting
 from minibroker.testing.loops import (
     CallersLoop,
     Loop,
     LoopThread,
     NotRunning,
     Result,
+    Runs,
     awaited,
     blocking,
+    brief,
     immediate,
 )
 from minibroker.testing.moving_clock import MovingClock
 from minibroker.testing.ports import Ports, close_all
+from minibroker.testing.served_explorer import ServedExplorer
 
 if TYPE_CHECKING:
     from minibroker.broker.monitoring.measuring import Measurements
     from minibroker.protocol.declare import Message
     from minibroker.testing.issuer import Issuer
+    from minibroker.testing.registry_verbs import RegistryVerbs
     from minibroker.testing.security import Security
-
-log = logging.getLogger("minibroker")
 
 # Defaults that suit tests better than Kafka's. A test may set them to Kafka's.
 DEFAULTS: Final = {
@@ -59,13 +60,14 @@ DEFAULTS: Final = {
 MAXIMUM_NODES = 100
 
 
-class EmbeddedBroker:
+class EmbeddedBroker(Runs):
     """A broker for `with` (a thread of its own) or `async with` (the caller's event loop).
 
     Any thread may call its methods. Each blocking method also exists as a coroutine, named with a leading `a`. With a
     broker in the caller's own loop, only the coroutines can be used.
     """
 
+    @brief
     def __init__(
         self,
         settings: Mapping[str, object] | None = None,
@@ -77,29 +79,33 @@ class EmbeddedBroker:
         emulate: str | None = None,
         security: str | None = None,
         users: Mapping[str, str] | None = None,
+        explorer: bool = False,
+        registry: bool | str = False,
     ) -> None:
         """Check the settings, which have Apache Kafka's names.
 
         The logs are in `directory`, or else in a temporary one that is removed at the end. `auto_create` is
         `auto.create.topics.enable`. `seed` makes ids and leaders the same in every run. `emulate` is a release of
         Apache Kafka from "0.8.2" to "4.4"; the broker answers as that release did. `security` is "PLAINTEXT", "SSL",
-        "SASL_PLAINTEXT" or "SASL_SSL": the broker makes certificates, knows `users` by their passwords, and obeys ACLs.
+        "SASL_PLAINTEXT" or "SASL_SSL": the broker makes certificates, knows `users` by their passwords, and obeys ACLs;
+        the settings `test.security` and `test.users` say the same. With `explorer`, `explorer_url` is a page that shows
+        all requests, topics and groups; it needs the extra `minibroker[web]`. `registry` is True for a schema registry
+        on any free port, or its address as HOST:PORT.
         Raises SettingsError, and ValueError for an unknown release or security and for too few or too many nodes.
         """
         if not isinstance(nodes, int) or not 1 <= nodes <= MAXIMUM_NODES:
             raise ValueError(f"nodes is a number from 1 to {MAXIMUM_NODES}, and cannot be {nodes!r}")
         self._directories = Directories(None if directory is None else Path(directory))
-        self._texts = DEFAULTS | {"auto.create.topics.enable": str(auto_create).lower()}
+        self._defaults = DEFAULTS | {"auto.create.topics.enable": str(auto_create).lower()}
         self.emulated: Final = None if emulate is None else release_of(emulate)
         if self.emulated is not None:
-            self._texts |= settings_of(self.emulated)
-        self._security = None if security is None else _security(security, users or {})
-        if self._security is not None:
-            self._texts |= self._security.settings
-        self._texts |= {name: text_of_setting(value) for name, value in (settings or {}).items()}
-        _check(self._texts)
+            self._defaults |= settings_of(self.emulated)
+        self._given = {name: text_of_setting(value) for name, value in (settings or {}).items()}
+        self._security = self._secured(security or self._given.get("test.security"), users)
+        check_settings(self._texts)
         self.nodes: Final = nodes
         self.first_records: Sequence[Message] = ()  # of the metadata of each new cluster
+        self.first_cluster_id: str | None = None  # which a new directory gets
         self._random = random.SystemRandom() if seed is None else random.Random(seed)
         self.interceptors: Final[
             list[Interceptor]
@@ -108,11 +114,16 @@ class EmbeddedBroker:
         if self.emulated is not None:
             self.interceptors.append(Emulation(self.emulated))
         self.when_reset: Final[list[Callable[[], None]]] = []  # called on the loop after a reset or a restore
-        self._loop: Loop | None = None
+        self.witnesses: Final[list[Callable[[str, str], None]]] = []  # called on the loop with what a test does
+        self._explorer = ServedExplorer() if explorer else None
         self._ports: Ports | None = None
+        self._registry = self._new_registry(registry) if registry else None
         self._running: BrokerLifecycle | None = None
         self._clock: MovingClock | None = None
         self._life: LifeClock | None = None
+
+    def __repr__(self) -> str:
+        return f"<Broker {self.bootstrap_servers if self.is_running else 'that is down'}>"
 
     # --- life -------------------------------------------------------------------------------------
 
@@ -130,11 +141,12 @@ class EmbeddedBroker:
     ) -> None:
         await self.astop()
 
+    @brief
     def start(self) -> Self:
         """Serve in the broker's own thread. Raises StartError."""
         self._begin(LoopThread())
         try:
-            self.loop.run(self._serve())
+            self.loop.run(self._serve_first())
         except BaseException:
             self._end()
             raise
@@ -144,7 +156,7 @@ class EmbeddedBroker:
         """Serve in the running event loop. Raises StartError."""
         self._begin(CallersLoop())
         try:
-            await self._serve()
+            await self._serve_first()
         except BaseException:
             self._end()
             raise
@@ -154,7 +166,7 @@ class EmbeddedBroker:
         """Stop cleanly, and remove temporary data. In a fork of the broker's process, do nothing."""
         if self._loop is not None and not self._loop.is_elsewhere:
             try:
-                self.loop.run(self._close())
+                self.loop.run(self._close_last())
             finally:
                 self._end()
 
@@ -162,22 +174,58 @@ class EmbeddedBroker:
         """Stop the broker as `stop` does."""
         if self._loop is not None and not self._loop.is_elsewhere:
             try:
-                await self.loop.arun(self._close())
+                await self.loop.arun(self._close_last())
             finally:
                 self._end()
 
+    def end_test(self) -> Ports | None:
+        """Stop as a crash does; return the ports, which stay reserved until they are closed. None if it was stopped."""
+        ports, self._ports = self._ports, None
+        if self.is_running:
+            self.kill()
+        if self._loop is not None and not self._loop.is_elsewhere:
+            if self._explorer is not None:
+                self._loop.run(self._explorer.stop())
+            self._end(aside=True)
+        return ports
+
     @blocking
     async def restart(self) -> None:
-        """Stop cleanly, if the broker is up, and start again with the same ports and data."""
+        """Stop cleanly, if the broker is up, and start again with the same ports and data. Raises StartError."""
         await self._close()
         await self._serve()
+        self.tell("life", "restart")
 
     arestart = awaited(restart)
+
+    @blocking
+    async def secure(self, protocol: str, users: Mapping[str, str] | None = None) -> None:
+        """Start again with this security, and with these users beside those that it had; ports and data stay.
+
+        Raises SettingsError, and ValueError as for a new broker.
+        """
+        before = self._security
+        self._security = self._secured(protocol, {**({} if before is None else before.passwords), **(users or {})})
+        try:
+            check_settings(self._texts)
+        except SettingsError:
+            self._security = before
+            raise
+        await self._close()
+        if before is not None and before.issuer is not None:
+            before.issuer.stop()
+        self.ports.change(Settings(self._texts))
+        await self._serve()
+
+    asecure = awaited(secure)
 
     @immediate
     def kill(self) -> None:
         """Crash: connections are cut, nothing more is written, ports refuse connections until `restart`."""
         running, self._running = self.running, None
+        self.tell("life", "kill")
+        if self._registry is not None:
+            self._registry.abort()
         running.crash()
         self._end_life()
 
@@ -190,6 +238,11 @@ class EmbeddedBroker:
         """Add an interceptor before all others except the metrics, which count every request."""
         self.interceptors.insert(0 if self.measured is None else 1, interceptor)
 
+    def tell(self, kind: str, text: str) -> None:
+        """Tell those who watch the broker what a test does to it. Call it on the loop."""
+        for witness in self.witnesses if self._clock is not None else ():
+            witness(kind, text)
+
     # --- its state --------------------------------------------------------------------------------
 
     @immediate
@@ -199,7 +252,10 @@ class EmbeddedBroker:
 
     @immediate
     def snapshot(self) -> Snapshot:
-        """Copy the current contents of the logs, for `restore`. The copy is removed when the broker stops."""
+        """Copy the current contents of the logs, for `restore`. The copy is removed when the broker stops.
+
+        Raises OSError.
+        """
         _ = self.running  # a broker that is down has no snapshot
         return self._directories.snapshot()
 
@@ -215,9 +271,23 @@ class EmbeddedBroker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Return HOST:PORT of the first listener of each node, separated by commas."""
+        """Return HOST:PORT of the first listener of each node, separated by commas, as clients are told it."""
         firsts = [listeners[0] for listeners in self.ports.listeners.values()]
-        return ",".join(f"{first.host or 'localhost'}:{first.port}" for first in firsts)
+        return ",".join(
+            f"{first.advertised_host or 'localhost'}:{first.advertised_port or first.port}" for first in firsts
+        )
+
+    @property
+    def registry(self) -> RegistryVerbs:
+        """Return the schema registry: register schemas, see its requests, let it fail. Raises RuntimeError."""
+        if self._registry is None:
+            raise RuntimeError("the broker has no schema registry: it needs Broker(registry=True)")
+        return self._registry
+
+    def _new_registry(self, wanted: bool | str) -> RegistryVerbs:
+        from minibroker.testing.registry_verbs import RegistryVerbs  # which few tests need
+
+        return RegistryVerbs(self, None if wanted is True else str(wanted))
 
     @property
     def directory(self) -> Path:
@@ -238,6 +308,20 @@ class EmbeddedBroker:
             raise RuntimeError('the broker has no security: it needs Broker(security="SASL_SSL") or another protocol')
         return self._security
 
+    def _secured(self, protocol: str | None, users: Mapping[str, str] | None) -> Security | None:
+        """Return a new security, or None. Raises ValueError."""
+        if protocol is not None:
+            from minibroker.testing.security import Security  # which few tests need
+
+            return Security(protocol, users or {}, self._given)
+        if users or self._given.keys() & {"test.users", "test.issuer"}:
+            raise ValueError("users and an issuer need security, such as SASL_SSL")
+        return None
+
+    @property
+    def _texts(self) -> dict[str, str]:
+        return self._defaults | (self._given if self._security is None else self._security.settings)
+
     @property
     def _issuer(self) -> Issuer | None:
         return None if self._security is None else self._security.issuer
@@ -248,13 +332,6 @@ class EmbeddedBroker:
         if self._ports is None:
             raise NotRunning("the broker has not been started")
         return self._ports
-
-    @property
-    def loop(self) -> Loop:
-        """Return the broker's event loop. Raises NotRunning."""
-        if self._loop is None:
-            raise NotRunning("the broker is not running")
-        return self._loop
 
     @property
     def is_running(self) -> bool:
@@ -297,6 +374,16 @@ class EmbeddedBroker:
             raise
         self._loop = loop
 
+    async def _serve_first(self) -> None:
+        await self._serve()
+        if self._explorer is not None:
+            await self._explorer.start(self)
+
+    async def _close_last(self) -> None:
+        if self._explorer is not None:
+            await self._explorer.stop()
+        await self._close()
+
     async def _serve(self) -> None:
         if self._clock is None:
             self._clock = MovingClock(SystemClock(asyncio.get_running_loop()))
@@ -305,12 +392,14 @@ class EmbeddedBroker:
         settings = self._settings()
         if self._ports is None:
             self._ports = Ports(settings, self.nodes)
-        bound = self._ports.listen()
+        bound = self._ports.listen(settings)
         try:
             self._running = BrokerLifecycle(settings, bound, self._seams())
             await self._running.serve(self.measured)
             if self._security is not None:
                 self._security.complete(self._running.cluster)
+            if self._registry is not None:
+                await self._registry.start()
         except BaseException:
             close_all(bound)
             raise
@@ -327,7 +416,8 @@ class EmbeddedBroker:
         disk = self._directories.disk(None if self.measured is None else self.measured.syncs)
         levels = INITIAL if self.emulated is None else first_levels_of(self.emulated)
         records = [*self.first_records, *(() if self._security is None else self._security.first_records)]
-        return Seams(self._life, clock, disk, self._random, self.interceptors, levels, records)
+        first_id = self.first_cluster_id
+        return Seams(self._life, clock, disk, self._random, self.interceptors, levels, records, first_id)
 
     def _end_life(self) -> None:
         """Cancel all timers of the last life: a broker that has crashed does nothing more."""
@@ -345,24 +435,29 @@ class EmbeddedBroker:
                 self._directories.begin_anew()
             else:
                 self._directories.restore(snapshot)
-            away = set(self.ports.listeners) - set(running.node_ids)
-            returning = {node_id: self.ports.listen_for(node_id) for node_id in away}
-            running.replace(self._settings(), self._seams(), cluster_id=cluster_id, returning=returning)
+            away, settings = set(self.ports.listeners) - set(running.node_ids), self._settings()
+            returning = {node_id: self.ports.listen_for(node_id, settings) for node_id in away}
+            running.replace(settings, self._seams(), cluster_id=cluster_id, returning=returning)
             self.moving_clock.reset()
             if self._issuer is not None:
                 self._issuer.reset()
             for callback in self.when_reset:
                 callback()
+            self.tell("life", "reset" if snapshot is None else "restore a snapshot")
         except BaseException:
             self.kill()
             raise
 
     async def _close(self) -> None:
+        if self._registry is not None:
+            await self._registry.stop()
         running, self._running = self._running, None
         if running is not None:
             await running.close()
 
-    def _end(self) -> None:
+    def _end(self, *, aside: bool = False) -> None:
+        if self._registry is not None:
+            self._registry.close()
         if self._ports is not None:
             self._ports.close()
             self._ports = None
@@ -372,29 +467,4 @@ class EmbeddedBroker:
         if loop is not None:
             loop.close()  # before the clock is dropped, as the tasks that this cancels use it
         self._clock = self._life = None
-        self._directories.close()
-
-
-def _security(protocol: str, users: Mapping[str, str]) -> Security:
-    from minibroker.testing.security import Security  # which few tests need
-
-    return Security(protocol, users)
-
-
-def _check(texts: Mapping[str, str]) -> None:
-    """Log which settings have no effect. Raises SettingsError."""
-    try:
-        loaded = load_settings(None, {}, [f"{name}={text}" for name, text in texts.items()])
-    except SettingsError as error:
-        raise SettingsError(str(error).removeprefix("--set ")) from None
-    for warning in loaded.warnings:
-        log.warning(warning)
-
-
-def text_of_setting(value: object) -> str:
-    """Return a setting's value as in a properties file."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list | tuple):
-        return ",".join(text_of_setting(each) for each in value)
-    return str(value)
+        self._directories.close(aside=aside)

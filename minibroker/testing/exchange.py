@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
 from typing import Any, Final
@@ -15,14 +17,17 @@ from minibroker.protocol.fields import fields
 from minibroker.protocol.headers import (
     RequestHeader,
     ResponseHeader,
+    answer_version,
     request_header_version,
     response_header_version,
 )
 from minibroker.protocol.legible import legible
+from minibroker.protocol.messages.share_fetch import ShareFetchResponse
 from minibroker.protocol.otlp import DataPoint, MalformedMetrics, data_points
 from minibroker.protocol.primitives import MalformedMessage, uuid_text
 from minibroker.protocol.records.compression import MAX_UNCOMPRESSED_BYTES, decompress
 from minibroker.protocol.response_errors import error_codes
+from minibroker.testing.faults.subjects import subjects_of
 
 # Of these only the header is kept, as they contain passwords or the like.
 SECRET: Final = (ApiKey.SASL_AUTHENTICATE, ApiKey.ALTER_USER_SCRAM_CREDENTIALS)
@@ -34,9 +39,13 @@ TOKENS: Final = (  # with the secrets of delegation tokens
     ApiKey.DESCRIBE_DELEGATION_TOKEN,
 )
 HIDDEN = "[hidden]"
+SCRAM_SECRETS: Final = re.compile(rb"((?:^v|,s)=)[^,]+")  # in what a server says (RFC 5802)
 SIZE_BYTES = 4
+START_BYTES = 8  # of a request: API key, version, correlation id
+CORRELATION_ID_BYTES = 4
 LINE_CHARACTERS = 900
 UUID_CODE = "16s"
+_KEYS: Final = frozenset(ApiKey)
 _API_NAMES: Final = {api_name(key).lower(): key for key in ApiKey}
 
 
@@ -45,7 +54,8 @@ class Exchange:
 
     `outcome` is "open" while it waits, "answered", "unanswered" (acks=0), or "lost" (the connection ended). Times are
     in ms; `started_ms` is the broker's wall clock. `request_bytes` and `answer_bytes` are whole frames as on the wire,
-    without the size. `refusals` are the broker's messages for the errors in the answer.
+    without the size. `refusals` are the broker's messages for the errors in the answer. `ended_before` is the number of
+    the next request that was read after the exchange had ended, which its client may have sent because of the answer.
     """
 
     def __init__(self, number: int, api_key: ApiKey, version: int, correlation_id: int, frame: bytes) -> None:
@@ -59,6 +69,7 @@ class Exchange:
         self.software = ""
         self.started_ms = 0
         self.duration_ms: float | None = None
+        self.ended_before: int | None = None
         self.outcome = "open"
         self.request_bytes = frame
         self.answer_bytes = b""
@@ -69,8 +80,8 @@ class Exchange:
 
     @property
     def api(self) -> str:
-        """Return the API's name in Kafka's spelling: "Produce"."""
-        return api_name(self.api_key)
+        """Return the API's name in Kafka's spelling: "Produce"; "API 999" if there is none."""
+        return api_name(self.api_key) if self.api_key in _KEYS else f"API {self.api_key}"
 
     @property
     def size_bytes(self) -> int:
@@ -79,14 +90,25 @@ class Exchange:
 
     @cached_property
     def request(self) -> Any:
-        """Return the decoded request, a message of `minibroker.protocol.messages`."""
-        _, position = RequestHeader.decode_from(self.request_bytes, request_header_version(self.api_key, self.version))
-        return request_class(self.api_key).decode_from(self.request_bytes, self.version, position)[0]
+        """Return the decoded request, a message of `minibroker.protocol.messages`; None if it cannot be read here."""
+        if not _is_declared(self.api_key, self.version):
+            return None
+        frame, version = self.request_bytes, self.version
+        try:
+            _, position = RequestHeader.decode_from(frame, request_header_version(self.api_key, version))
+            return request_class(self.api_key).decode_from(frame, version, position)[0]
+        except MalformedMessage:
+            return None
+
+    @cached_property
+    def groups(self) -> frozenset[str]:
+        """Return the groups that the request names."""
+        return frozenset() if self.request is None else frozenset(subjects_of(self.request, lambda _: None).groups)
 
     @property
     def answer(self) -> Any:
         """Return the decoded answer; None while there is none, and for one that a fault made unreadable."""
-        if not self.answer_bytes:
+        if not self.answer_bytes or not _is_declared(self.api_key, self.version):
             return None
         try:
             return decoded_answer(self.api_key, self.version, self.answer_bytes)
@@ -96,7 +118,7 @@ class Exchange:
     @property
     def client_metrics(self) -> list[DataPoint]:
         """Return the numbers that a PushTelemetry has; of other requests, and of bytes that are no OTLP, none."""
-        if self.api_key is not ApiKey.PUSH_TELEMETRY:
+        if self.api_key is not ApiKey.PUSH_TELEMETRY or self.request is None:
             return []
         try:
             data = bytes(decompress(self.request.compression_type, self.request.metrics, MAX_UNCOMPRESSED_BYTES))
@@ -106,7 +128,7 @@ class Exchange:
 
     def as_json(self) -> dict[str, Any]:
         """Return everything as plain values, without empty ones."""
-        told = {
+        values = {
             "number": self.number,
             "api": self.api,
             "version": self.version,
@@ -116,6 +138,7 @@ class Exchange:
             "correlation_id": self.correlation_id,
             "started_ms": self.started_ms,
             "duration_ms": self.duration_ms,
+            "ended_before": self.ended_before,
             "outcome": self.outcome,
             "errors": list(self.errors),
             "refusals": list(self.refusals),
@@ -126,7 +149,7 @@ class Exchange:
             "request_hex": self.request_bytes.hex(),
             "answer_hex": self.answer_bytes.hex(),
         }
-        return {name: value for name, value in told.items() if value not in (None, [], "")}
+        return {name: value for name, value in values.items() if value not in (None, [], "")}
 
     def __str__(self) -> str:
         """Describe the exchange in a line."""
@@ -144,6 +167,8 @@ def kept_frame(api_key: ApiKey, version: int, frame: memoryview) -> bytes:
     hides = _hides_passwords if api_key in CHANGES else _hides_tokens if api_key in TOKENS else None
     if api_key not in SECRET and hides is None:
         return bytes(frame)
+    if not _is_declared(api_key, version):
+        return bytes(frame[:START_BYTES])
     _, position = RequestHeader.decode_from(frame, request_header_version(api_key, version))
     request: Any = request_class(api_key)()
     if hides is not None:
@@ -157,14 +182,22 @@ def kept_frame(api_key: ApiKey, version: int, frame: memoryview) -> bytes:
 
 def kept_answer(api_key: ApiKey, version: int, frame: bytes) -> bytes:
     """Return the frame of an answer for the journal: without the secrets in it."""
-    if api_key not in TOKENS or not frame:
+    hides = _hides_tokens if api_key in TOKENS else _hides_scram if api_key == ApiKey.SASL_AUTHENTICATE else None
+    if hides is None or not frame:
         return frame
+    if not _is_declared(api_key, version):
+        return frame[:CORRELATION_ID_BYTES]
     _, position = ResponseHeader.decode_from(frame, response_header_version(api_key, version))
     try:
         answer = response_class(api_key).decode_from(frame, version, position)[0]
     except MalformedMessage:  # as a fault has made it
         return frame[:position]
-    return frame[:position] + bytes(answer.encode(version)) if _hides_tokens(answer) else frame
+    return frame[:position] + bytes(answer.encode(version)) if hides(answer) else frame
+
+
+def _is_declared(api_key: int, version: int) -> bool:
+    """Return whether requests of this version can be read here; a proxy passes others, too."""
+    return api_key in _KEYS and version in request_class(api_key).versions
 
 
 def _hides_tokens(message: Any) -> bool:
@@ -173,6 +206,12 @@ def _hides_tokens(message: Any) -> bool:
     for part in found:
         part.hmac = HIDDEN.encode()
     return bool(found)
+
+
+def _hides_scram(answer: Any) -> bool:
+    """Hide the salt and the server's signature, by which passwords can be tried; return whether there are any."""
+    answer.auth_bytes, count = SCRAM_SECRETS.subn(rb"\1[hidden]", bytes(answer.auth_bytes))
+    return bool(count)
 
 
 def _hides_passwords(request: Any) -> bool:
@@ -193,7 +232,14 @@ def api_key_of(name: str) -> ApiKey:
 
 def names_of(response: Message) -> tuple[str, ...]:
     """Return the names of the errors in an answer, each once, in their order."""
-    return tuple(dict.fromkeys(_name(code) for code in error_codes(response)))
+    codes = [*error_codes(response), *_acknowledge_codes(response)]
+    return tuple(dict.fromkeys(_name(code) for code in codes))
+
+
+def _acknowledge_codes(response: Message) -> Iterator[int]:
+    """Yield the errors of acknowledgements in the answer to a ShareFetch."""
+    for topic in response.responses if isinstance(response, ShareFetchResponse) else ():
+        yield from (each.acknowledge_error_code for each in topic.partitions if each.acknowledge_error_code)
 
 
 def _name(code: int) -> str:
@@ -206,7 +252,7 @@ def _name(code: int) -> str:
 def decoded_answer(api_key: ApiKey, version: int, frame: bytes) -> Message:
     """Decode the answer in a frame without its size. Raises MalformedMessage."""
     _, position = ResponseHeader.decode_from(frame, response_header_version(api_key, version))
-    return response_class(api_key).decode_from(frame, version, position)[0]
+    return response_class(api_key).decode_from(frame, answer_version(api_key, version, frame, position), position)[0]
 
 
 def plain(value: Any) -> Any:

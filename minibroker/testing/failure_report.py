@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from minibroker.broker.groups.share.share_group import ShareGroup
 from minibroker.protocol.legible import legible
 from minibroker.testing.exchange import LINE_CHARACTERS
+from minibroker.testing.exchanges import gist
 from minibroker.testing.wait_verbs import member_ids
+from minibroker.testing.waiting import counted
 
 if TYPE_CHECKING:
     from minibroker.broker.groups.group import Group
     from minibroker.testing.broker import Broker
 
 MAXIMUM_LINES = 40  # of each kind
+EXPLAINED_REQUESTS = 5
 
 
 def state_of(broker: Broker) -> dict[str, object]:
-    """Return topics with the ends of their partitions, and groups with states, members and committed offsets."""
+    """Return topics with the ends of their partitions, and groups with types, states, members and committed offsets."""
     cluster = broker.running.cluster
     topics = {
         topic.name: [each.log.log_end_offset if each.is_here else None for each in topic.partitions]
@@ -25,7 +29,12 @@ def state_of(broker: Broker) -> dict[str, object]:
         if not topic.internal
     }
     groups = {
-        group.group_id: {"state": group.state_name, "members": member_ids(group), "committed": _committed(group)}
+        group.group_id: {
+            "type": group.type,
+            "state": group.state_name,
+            "members": member_ids(group),
+            "committed": _committed(group),
+        }
         for group in cluster.groups.groups.values()
     }
     return {"topics": topics, "groups": groups}
@@ -35,14 +44,22 @@ def _committed(group: Group) -> dict[str, int]:
     return {f"{topic}-{index}": each.offset for (topic, index), each in group.offsets.by_partition.items()}
 
 
-def seen_by(broker: Broker, before: int = 0) -> str:
-    """Return the report, the newest request last; the first `before` requests are only counted."""
+def seen_by(broker: Broker, before: int = 0, link: str | None = None) -> str:
+    """Return the report, the newest request last; the first `before` requests are only counted.
+
+    The last lines have the fields of the newest requests, and the `link` to a page that explains them.
+    """
     lines = broker.on_loop(lambda: list(_state(broker))) if broker.is_running else ["the broker is down"]
     requests = broker.on_loop(lambda: broker.journal.found(where=lambda exchange: exchange.number > before))
     shown = requests[-MAXIMUM_LINES:]
     older = len(broker.on_loop(broker.journal.found)) - len(shown) + broker.journal.dropped
     lines += [f"({older} older requests)"] if older else []
-    return "\n".join([*(legible(line, LINE_CHARACTERS) for line in lines), *map(str, shown)])
+    lines += [f"registry: {each}" for each in broker.registry_requests()[-MAXIMUM_LINES:]]
+    said = [*(legible(line, LINE_CHARACTERS) for line in lines), *map(str, shown)]
+    if shown:
+        said += ["what the last of them say:", *map(gist, shown[-EXPLAINED_REQUESTS:])]
+        said.append(f"each byte of them: {link or 'pytest --kafka-report=report.html'}")
+    return "\n".join(said or ["no topics, no groups, no requests"])
 
 
 def _state(broker: Broker) -> Iterator[str]:
@@ -54,7 +71,11 @@ def _state(broker: Broker) -> Iterator[str]:
     if len(topics) > MAXIMUM_LINES:
         yield f"({len(topics) - MAXIMUM_LINES} more topics)"
     for group in list(cluster.groups.groups.values())[:MAXIMUM_LINES]:
-        members = len(member_ids(group))
-        yield f"group {legible(group.group_id)}: {group.state_name}, {members} members, committed {_committed(group)}"
+        members, name = counted(len(member_ids(group)), "member"), legible(group.group_id)
+        if isinstance(group, ShareGroup):
+            yield f"share group {name}: {group.state_name}, {members}"
+            yield from (f"  {each}" for each in broker.share_history.of_group(group.group_id)[-MAXIMUM_LINES:])
+        else:
+            yield f"group {name}: {group.state_name}, {members}, committed {_committed(group)}"
     for fault in broker.faults.all():
         yield repr(fault)

@@ -7,29 +7,38 @@
       records:
         - {key: ann, value: {age: 7}, partition: 1, headers: {source: test}, timestamp_ms: 1700000000000}
 
+    _schemas:                                   # subjects of the schema registry
+      users-value: {type: record, name: User, fields: [{name: age, type: int}]}
+      orders-value: {kind: JSON, schema: {type: object}}
+
 In JSON lines each line is a record that names its topic. A value that is neither text nor null is written as JSON.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from minibroker.protocol.records.record import Record
-from minibroker.testing.embedded_broker import text_of_setting
+from minibroker.testing.callers import PACKAGE
+from minibroker.testing.given_settings import text_of_setting
 from minibroker.testing.yaml_files import read_at_most, yaml_of
 
 RECORD_WORDS: Final = frozenset({"key", "value", "partition", "headers", "timestamp_ms"})
 TOPIC_WORDS: Final = frozenset({"partitions", "config", "records"})
 PARSERS: Final[dict[str, Callable[[bytes], Any]]] = {".json": json.loads, ".yaml": yaml_of, ".yml": yaml_of}
 MAXIMUM_BYTES = 256 << 20
+SCHEMAS_TOPIC: Final = "_schemas"
+SCHEMA_WORDS: Final = frozenset({"schema", "kind", "references"})
 
 
 class FillError(ValueError):
     """A source that cannot be put into topics; the message is one line."""
+
+    __module__ = PACKAGE
 
 
 @dataclass(frozen=True)
@@ -49,20 +58,30 @@ class NewRecord:
         )
 
 
+class NewSchema(NamedTuple):
+    """A schema to register, as `RegistryVerbs.register` takes it."""
+
+    subject: str
+    schema: Any
+    kind: str = "AVRO"
+    references: Sequence[tuple[str, str, int]] = ()
+
+
 @dataclass
 class NewTopic:
-    """A topic to create or append to; `partitions` is None for the broker's default."""
+    """A topic to create or append to; `partitions` is None for the broker's default. `schemas` are the registry's."""
 
     name: str
     partitions: int | None = None
     config: dict[str, str] = field(default_factory=dict)
     records: list[NewRecord] = field(default_factory=list)
+    schemas: list[NewSchema] = field(default_factory=list)
 
 
 def topics_from(source: Mapping[str, Any] | str | Path) -> list[NewTopic]:
     """Return the topics of a dictionary, or of a file (.yaml, .yml, .json, .jsonl). Raises FillError, OSError."""
     if isinstance(source, Mapping):
-        return [_topic(name, told) for name, told in source.items()]
+        return [_topic(name, given) for name, given in source.items()]
     path = Path(source)
     try:
         if path.suffix == ".jsonl":
@@ -93,50 +112,60 @@ def _topics_of_lines(path: Path) -> Iterator[NewTopic]:
     yield from topics.values()
 
 
-def _take_line(told: Any, topics: dict[str, NewTopic]) -> None:
-    if not isinstance(told, dict) or not isinstance(told.get("topic"), str):
+def _take_line(given: Any, topics: dict[str, NewTopic]) -> None:
+    if not isinstance(given, dict) or not isinstance(given.get("topic"), str):
         raise FillError('a record is expected, such as {"topic": "orders", "value": "first"}')
-    name = told.pop("topic")
-    topics.setdefault(name, NewTopic(name)).records.append(_record({"value": None, **told}))
+    name = given.pop("topic")
+    topics.setdefault(name, NewTopic(name)).records.append(_record({"value": None, **given}))
 
 
-def _topic(name: Any, told: Any) -> NewTopic:
+def _topic(name: Any, given: Any) -> NewTopic:
     if not isinstance(name, str):
         raise FillError(f"a topic's name cannot be {name!r}")
-    if told is None:
+    if given is None:
         return NewTopic(name)
-    if isinstance(told, list | tuple):
-        return NewTopic(name, records=[_record(each) for each in told])
-    if not isinstance(told, Mapping):
-        raise FillError(f"topic {name}: a list of records or a mapping is expected, not {told!r}")
-    _known(f"topic {name}", told, TOPIC_WORDS)
-    partitions = told.get("partitions")
+    if isinstance(given, list | tuple):
+        return NewTopic(name, records=[_record(each) for each in given])
+    if not isinstance(given, Mapping):
+        raise FillError(f"topic {name}: a list of records or a mapping is expected, not {given!r}")
+    if name == SCHEMAS_TOPIC and not given.keys() <= TOPIC_WORDS:
+        return NewTopic(name, schemas=[_schema(str(subject), each) for subject, each in given.items()])
+    _known(f"topic {name}", given, TOPIC_WORDS)
+    partitions = given.get("partitions")
     if partitions is not None and (type(partitions) is not int or partitions < 1):
         raise FillError(f"topic {name}: partitions cannot be {partitions!r}")
-    config = {str(key): text_of_setting(value) for key, value in (told.get("config") or {}).items()}
-    return NewTopic(name, partitions, config, [_record(each) for each in told.get("records") or ()])
+    config = {str(key): text_of_setting(value) for key, value in (given.get("config") or {}).items()}
+    return NewTopic(name, partitions, config, [_record(each) for each in given.get("records") or ()])
 
 
-def _record(told: Any) -> NewRecord:
-    if not isinstance(told, Mapping) or not set(told) & RECORD_WORDS:
-        return NewRecord(_bytes(told))
-    _known("a record", told, RECORD_WORDS)
-    partition, timestamp_ms = told.get("partition", 0), told.get("timestamp_ms")
+def _schema(subject: str, given: Any) -> NewSchema:
+    if not isinstance(given, Mapping) or "schema" not in given:
+        return NewSchema(subject, given)
+    _known(f"subject {subject}", given, SCHEMA_WORDS)
+    references = given.get("references") or ()
+    return NewSchema(subject, given["schema"], str(given.get("kind", "AVRO")), [tuple(each) for each in references])
+
+
+def _record(given: Any) -> NewRecord:
+    if not isinstance(given, Mapping) or not set(given) & RECORD_WORDS:
+        return NewRecord(_bytes(given))
+    _known("a record", given, RECORD_WORDS)
+    partition, timestamp_ms = given.get("partition", 0), given.get("timestamp_ms")
     if type(partition) is not int or (timestamp_ms is not None and type(timestamp_ms) is not int):
         raise FillError(f"partition and timestamp_ms are numbers, not {partition!r} and {timestamp_ms!r}")
-    headers = told.get("headers") or {}
+    headers = given.get("headers") or {}
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     return NewRecord(
-        _bytes(told.get("value")),
-        _bytes(told.get("key")),
+        _bytes(given.get("value")),
+        _bytes(given.get("key")),
         partition,
         tuple((str(key), _bytes(value)) for key, value in pairs),
         timestamp_ms,
     )
 
 
-def _known(what: str, told: Mapping[str, Any], words: frozenset[str]) -> None:
-    for word in told:
+def _known(what: str, given: Mapping[str, Any], words: frozenset[str]) -> None:
+    for word in given:
         if word not in words:
             raise FillError(f"{what} has no {word!r}; it has {', '.join(sorted(words))}")
 

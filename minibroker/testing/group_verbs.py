@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from minibroker.broker.groups.classic.group import ClassicGroup
 from minibroker.broker.groups.consumer.group import ConsumerGroup
 from minibroker.broker.groups.consumer.updating import Update
+from minibroker.broker.groups.share.share_group import ShareGroup
+from minibroker.broker.groups.streams.streams_group import StreamsGroup
 from minibroker.broker.requests.interceptors import Call, Interceptor
 from minibroker.broker.requests.parked import Parked
 from minibroker.broker.transactions.transaction import State
@@ -20,7 +22,8 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.quantities import Duration
 from minibroker.testing.faults.engine import Fault
 from minibroker.testing.loops import immediate
-from minibroker.testing.wait_verbs import WaitVerbs
+from minibroker.testing.streams_groups import StreamsGroupState, state_of
+from minibroker.testing.wait_verbs import WaitVerbs, member_ids
 
 if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 
 Held = Literal["ongoing", "prepared"]
 REASON = "requested by a test"
+JOINING: Final = ("JoinGroup", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat", "StreamsGroupHeartbeat")
 
 
 class GroupVerbs(WaitVerbs):
@@ -42,8 +46,12 @@ class GroupVerbs(WaitVerbs):
 
     @immediate
     def force_rebalance(self, group: str) -> None:
-        """Make all members join again; in a KIP-848 group, begin a new epoch."""
+        """Make all members join again; in a KIP-848 group, a share group or a streams group, begin a new epoch.
+
+        Raises KafkaError(GROUP_ID_NOT_FOUND).
+        """
         found = _group(self.running.cluster, group)
+        self.tell("group", f"force a rebalance of {group}")
         if isinstance(found, ClassicGroup):
             if not found.is_empty:
                 found.rebalance(REASON)
@@ -51,30 +59,55 @@ class GroupVerbs(WaitVerbs):
             update = Update(found)
             update.look_at_topics(changed=True)
             update.commit()
+        elif isinstance(found, ShareGroup | StreamsGroup):
+            found.begin_epoch()
 
     @immediate
     def evict(self, group: str, member: str | None = None) -> list[str]:
-        """Remove a member from its group, or all members, as if their sessions had expired; return their ids."""
+        """Remove a member from its group, or all members, as if their sessions had expired; return their ids.
+
+        Records that members of a share group have acquired stay so, until their locks end.
+        Raises KafkaError(GROUP_ID_NOT_FOUND), KafkaError(UNKNOWN_MEMBER_ID).
+        """
         found = _group(self.running.cluster, group)
+        gone = [each for each in member_ids(found) if member in (None, each)]
+        _check_member(gone, group, member)
+        self.tell("group", f"evict {', '.join(gone)} from {group}")
         if isinstance(found, ClassicGroup):
-            return _evict_classic(found, member)
-        assert isinstance(found, ConsumerGroup)
-        members = [each for each in found.members.values() if member in (None, each.member_id)]
-        _check_member(members, group, member)
-        found.remove(members)
-        return [each.member_id for each in members]
+            _evict_classic(found, gone)
+        elif isinstance(found, ConsumerGroup | StreamsGroup):
+            found.remove([found.members[each] for each in gone])  # type: ignore[misc]
+        elif isinstance(found, ShareGroup):
+            for each in gone:
+                found.remove(each)
+        return gone
 
     def slow_joins(self, group: str, delay: Duration) -> Fault:
-        """Delay each JoinGroup of a group, and each KIP-848 heartbeat that joins it, until the fault is removed."""
-        return self.faults.add(api=["JoinGroup", "ConsumerGroupHeartbeat"], group=group, where=_joins, delay=delay)
+        """Delay each JoinGroup of a group, and each heartbeat that joins it, until the fault is removed.
+
+        Raises FaultError.
+        """
+        return self.faults.add(api=JOINING, group=group, where=_joins, delay=delay)
+
+    @immediate
+    def streams_group(self, group: str) -> StreamsGroupState:
+        """Return a group of Kafka Streams (KIP-1071): its state and epochs, and its members with their tasks.
+
+        Raises KafkaError(GROUP_ID_NOT_FOUND), also for a group of another type.
+        """
+        return state_of(self.running.cluster.groups.streams_group(group))
 
     # --- transactions -----------------------------------------------------------------------------
 
     @immediate
     def fence(self, transactional_id: str) -> None:
-        """Fence the producer that has this transactional id, and abort its ongoing transaction."""
+        """Fence the producer that has this transactional id, and abort its ongoing transaction.
+
+        Raises KafkaError(INVALID_PRODUCER_ID_MAPPING).
+        """
         coordinator = self.running.cluster.transactions
         transaction = coordinator.find(transactional_id)
+        self.tell("transaction", f"fence {transactional_id}")
         if transaction.state is not State.ONGOING:
             coordinator.initialize(transactional_id, transaction.timeout_ms)
             return
@@ -86,7 +119,10 @@ class GroupVerbs(WaitVerbs):
 
     @immediate
     def transaction_state(self, transactional_id: str) -> str:
-        """Return the state of its transaction as DescribeTransactions names it: Empty, Ongoing, PrepareCommit, ..."""
+        """Return the state of its transaction as DescribeTransactions names it: Empty, Ongoing, PrepareCommit, ...
+
+        Raises KafkaError(INVALID_PRODUCER_ID_MAPPING).
+        """
         return self.running.cluster.transactions.find(transactional_id).state.label
 
     @immediate
@@ -94,7 +130,7 @@ class GroupVerbs(WaitVerbs):
         """Keep transactions of this id in a state until `release`.
 
         `prepared`: decided, without markers, so that `read_committed` consumers wait, and a new producer gets
-        CONCURRENT_TRANSACTIONS. `ongoing`: EndTxn is not answered.
+        CONCURRENT_TRANSACTIONS. `ongoing`: EndTxn is not answered. Raises ValueError for another state.
         """
         if state == "prepared":
             self.running.cluster.transactions.markers.hold(transactional_id)
@@ -102,12 +138,14 @@ class GroupVerbs(WaitVerbs):
             self._held_ends.hold(transactional_id)
         else:
             raise ValueError(f"a transaction is held 'ongoing' or 'prepared', not {state!r}")
+        self.tell("transaction", f"hold {transactional_id} {state}")
 
     @immediate
     def release(self, transactional_id: str) -> None:
         """Release the transactions of this id."""
         self.running.cluster.transactions.markers.release(transactional_id)
         self._held_ends.release(transactional_id)
+        self.tell("transaction", f"release {transactional_id}")
 
 
 class HeldEnds(Interceptor):
@@ -154,13 +192,10 @@ def _group(cluster: Broker, group: str) -> Group:
     return found
 
 
-def _evict_classic(group: ClassicGroup, member: str | None) -> list[str]:
-    gone = [each for each in list(group.members) if member in (None, each)]
-    _check_member(gone, group.group_id, member)
-    for each in gone:
+def _evict_classic(group: ClassicGroup, members: Sequence[str]) -> None:
+    for each in members:
         group.remove(each)
     group.after_removal(REASON)
-    return gone
 
 
 def _check_member(members: Sequence[object], group: str, member: str | None) -> None:

@@ -7,7 +7,8 @@
                                                     or by an assertion that it has signed (RFC 7523, private_key_jwt)
         grant_type=...:jwt-bearer                   by an assertion alone
 
-It listens from the broker's start on. Keys are made, and what makes them is imported, when somebody needs them.
+It listens from the broker's start on, at `test.issuer`, by default on the loopback address, where the broker always
+finds the keys. Keys are made, and what makes them is imported, when somebody needs them.
 """
 
 from __future__ import annotations
@@ -15,28 +16,30 @@ from __future__ import annotations
 import json
 import logging
 import secrets
-import socket
+import ssl
 from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict, Unpack
 from urllib.parse import parse_qs, unquote_plus
 
+from minibroker.addresses import LOOPBACK, HostPort, bound
+from minibroker.broker.lifecycle import StartError
 from minibroker.broker.network.http_server import HttpRequest, HttpServer, http_response
 from minibroker.broker.security.exchanges import equal
 from minibroker.quantities import Duration, milliseconds
-from minibroker.testing.loops import Loop, NotRunning, immediate
-from minibroker.testing.security import AUDIENCE
+from minibroker.testing.completion import hides
+from minibroker.testing.loops import Loop, Runs, immediate
+from minibroker.testing.security import AUDIENCE, TEST_ISSUER
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
-    from minibroker.testing.certificates import Authority
+    from minibroker.testing.certificates import Certified
 
 log = logging.getLogger("minibroker.issuer")
 
-HOST: Final = "127.0.0.1"
 LIFETIME: Final = "1 hour"
 ALGORITHM: Final = "ES256"  # of tokens
 CLIENTS_ALGORITHM: Final = "RS256"  # of assertions; Java has no other, and librdkafka signs by ES256 in another form
@@ -75,14 +78,16 @@ class _Key(NamedTuple):
     private: EllipticCurvePrivateKey
 
 
-class Issuer:
+@hides("loop", "start", "stop", "reset", "token_for")
+class Issuer(Runs):
     """The issuer of tokens for a broker's users, whose passwords are the secrets of clients."""
 
-    def __init__(self, passwords: Mapping[str, str], authority: Authority | None) -> None:
-        """With an authority, clients connect by HTTPS."""
+    def __init__(self, passwords: Mapping[str, str], certified: Certified | None, address: HostPort, name: str) -> None:
+        """Clients find it at `address`, whose port 0 is any free one, by `name`; with a certificate, by HTTPS."""
         self._passwords = passwords
-        self._authority = authority
-        self._loop: Loop | None = None
+        self._certified = certified
+        self._address = address
+        self._name = name
         self._wall_ms: Callable[[], int] = lambda: 0
         self._server: HttpServer | None = None
         self._ports: tuple[int, int] = (0, 0)  # for clients, and for the broker
@@ -93,23 +98,24 @@ class Issuer:
     # --- its life -------------------------------------------------------------------------------
 
     async def start(self, loop: Loop, wall_ms: Callable[[], int]) -> None:
-        """Listen, if it does not listen yet."""
+        """Listen, if it does not listen yet. Raises StartError."""
         if self._server is not None:
             return
         self._loop, self._wall_ms = loop, wall_ms
         self._server = HttpServer(self._answer, log)
-        plain = await self._listen(tls=False)
-        self._ports = (plain if self._authority is None else await self._listen(tls=True), plain)
+        tls = None if self._certified is None else self._certified.server_context()
+        clients = await self._listen(self._address, tls)
+        is_for_both = tls is None and self._address.host == LOOPBACK
+        self._ports = (clients, clients if is_for_both else await self._listen(HostPort(), None))
 
-    async def _listen(self, *, tls: bool) -> int:
+    async def _listen(self, address: HostPort, tls: ssl.SSLContext | None) -> int:
         assert self._server is not None
-        bound = socket.create_server((HOST, 0))
-        port: int = bound.getsockname()[1]
-        context = None
-        if tls:
-            assert self._authority is not None
-            context = self._authority.server_context((HOST, "localhost"))
-        await self._server.serve(bound, context)
+        try:
+            listening = bound(address)
+        except OSError as error:
+            raise StartError(f"{TEST_ISSUER}: {error}") from None
+        port: int = listening.getsockname()[1]
+        await self._server.serve(listening, tls)
         return port
 
     def stop(self) -> None:
@@ -122,20 +128,14 @@ class Issuer:
         """Give clients good tokens again."""
         self._options = {}
 
-    @property
-    def loop(self) -> Loop:
-        """Return the broker's loop. Raises NotRunning."""
-        if self._loop is None:
-            raise NotRunning("the broker is not running")
-        return self._loop
-
     # --- for tests ------------------------------------------------------------------------------
 
     @property
     def url(self) -> str:
         """Return its address, which is also the `iss` of its tokens. Raises NotRunning."""
         _ = self.loop
-        return f"{'http' if self._authority is None else 'https'}://{HOST}:{self._ports[0]}"
+        name = f"[{self._name}]" if ":" in self._name else self._name
+        return f"{'http' if self._certified is None else 'https'}://{name}:{self._ports[0]}"
 
     @property
     def token_endpoint(self) -> str:
@@ -144,9 +144,9 @@ class Issuer:
 
     @property
     def jwks_url(self) -> str:
-        """Return the URL of the public keys; it is http, so that whoever reads it needs no certificate."""
+        """Return the URL of the public keys on this machine; it is http, so that its readers need no certificate."""
         _ = self.loop
-        return f"http://{HOST}:{self._ports[1]}/jwks"
+        return f"http://{LOOPBACK}:{self._ports[1]}/jwks"
 
     @immediate
     def token(self, user: str, **options: Unpack[TokenOptions]) -> str:
@@ -176,7 +176,7 @@ class Issuer:
 
     @immediate
     def assertion(self, user: str, *, expires_in: Duration = LIFETIME) -> str:
-        """Return an assertion that a user has signed, as the token endpoint takes it."""
+        """Return an assertion that a user has signed, as the token endpoint takes it. Raises ValueError."""
         now_s = self._wall_ms() // 1000
         times = {"iat": now_s, "exp": now_s + int(milliseconds(expires_in) / 1000)}
         claims = {"iss": user, "sub": user, "aud": self.token_endpoint, "jti": secrets.token_hex(8), **times}

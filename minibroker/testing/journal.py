@@ -9,42 +9,64 @@ import json
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack, cast
 
 from minibroker.broker.network.output_items import BYTES, CLOSE
 from minibroker.broker.requests.interceptors import Call, Interceptor
 from minibroker.protocol import errors
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.testing.completion import hides
 from minibroker.testing.exchange import SIZE_BYTES, Exchange, api_key_of, kept_answer, kept_frame, names_of
+from minibroker.testing.exchanges import Exchanges
+from minibroker.testing.loops import brief
 
 if TYPE_CHECKING:
-    from minibroker.testing.embedded_broker import EmbeddedBroker
+    from minibroker.testing.hosting import Host
 
 MAXIMUM_EXCHANGES = 10_000
 MAXIMUM_BYTES = 64 << 20
 MAXIMUM_REFUSALS = 100
+MAXIMUM_MARKS = 1_000
 JOURNAL_IS_OFF = "the journal is off and sees no requests: call journal.on() first"
 
 Where = Callable[[Exchange], object]
 
 
+class Mark(NamedTuple):
+    """What a test did between two requests: `after` is the number of the last one before it.
+
+    `kind` is "clock", "fault", "node", "group", "transaction" or "life"; `at_ms` is the broker's wall clock.
+    """
+
+    number: int
+    after: int
+    at_ms: int
+    kind: str
+    text: str
+
+
 class Which(TypedDict, total=False):
-    """Conditions for requests: the client, the node, the name of an error in the answer, a function of the exchange."""
+    """Conditions for requests: client, group, node, the name of an error in the answer, a function of the exchange."""
 
     client_id: str | None
+    group: str | None
     node: int | None
     error: str | None
     where: Where | None
 
 
+@hides(
+    *("found", "of", "refused", "marks", "after", "oldest", "number", "mark", "keep_at_most", "when_ended"),
+    *vars(Interceptor),
+)
 class Journal(Interceptor):
     """The requests and answers of the broker. `dropped` counts those removed for newer ones."""
 
     def __init__(
-        self, broker: EmbeddedBroker, maximum_exchanges: int = MAXIMUM_EXCHANGES, maximum_bytes: int = MAXIMUM_BYTES
+        self, broker: Host, maximum_exchanges: int = MAXIMUM_EXCHANGES, maximum_bytes: int = MAXIMUM_BYTES
     ) -> None:
         self._broker = broker
         self._maximum_exchanges = maximum_exchanges
@@ -57,6 +79,9 @@ class Journal(Interceptor):
         self._number = 0
         self._unwatch: Callable[[], object] | None = None
         self.dropped = 0
+        self.when_ended: list[Callable[[Exchange], None]] = []  # called on the loop with each request that has ended
+        self.marks: deque[Mark] = deque(maxlen=MAXIMUM_MARKS)
+        self._marks_made = 0
         broker.when_reset.append(self._clear)
 
     # --- for tests --------------------------------------------------------------------------------
@@ -83,17 +108,20 @@ class Journal(Interceptor):
         """Drop all requests."""
         self._broker.on_loop(self._clear)
 
-    def requests(self, api: str | None = None, **which: Unpack[Which]) -> list[Exchange]:
+    @brief
+    def requests(self, api: str | None = None, **which: Unpack[Which]) -> Exchanges:
         """Return the requests of an API ("Fetch") or of all, which meet the conditions, oldest first.
+
+        Their `explain()` returns what each byte means.
 
         Raises ValueError for an API or an error that Kafka does not have, and RuntimeError if the journal was never on.
         """
         if not self._number and not self.is_on:
             raise RuntimeError(JOURNAL_IS_OFF)
-        return self._broker.on_loop(lambda: self.found(api, **which))
+        return Exchanges(self._broker.on_loop(lambda: self.found(api, **which)))
 
     def save(self, path: str | Path) -> int:
-        """Write all requests to a file, each a line of JSON; return how many."""
+        """Write all requests to a file, each a line of JSON; return how many. Raises OSError."""
         kept = self.requests()
         with open(path, "w", encoding="utf-8") as file:
             for exchange in kept:
@@ -106,23 +134,39 @@ class Journal(Interceptor):
         self,
         api: str | None = None,
         client_id: str | None = None,
+        group: str | None = None,
         node: int | None = None,
         error: str | None = None,
         where: Where | None = None,
     ) -> list[Exchange]:
         """Return what `requests` returns, on the broker's loop, whether the journal is on or not."""
-        api_key = None if api is None else api_key_of(api)
-        if error is not None and error.upper() not in ErrorCode.__members__:
-            raise ValueError(f"{error!r} is not an error of Kafka, such as NOT_LEADER_OR_FOLLOWER")
-        return [
-            exchange
-            for exchange in self._exchanges
-            if (api_key is None or exchange.api_key == api_key)
-            and (client_id is None or exchange.client_id == client_id)
-            and (node is None or exchange.node_id == node)
-            and (error is None or error.upper() in exchange.errors)
-            and (where is None or where(exchange))
-        ]
+        meets = condition(api, client_id=client_id, group=group, node=node, error=error, where=where)
+        return [exchange for exchange in self._exchanges if meets(exchange)]
+
+    def after(self, number: int, count: int) -> Iterable[Exchange]:
+        """Return the next `count` requests after the one with this number, oldest first. They are numbered in turn."""
+        first = max(len(self._exchanges) - (self._number - number), 0)
+        return [self._exchanges[at] for at in range(first, min(first + count, len(self._exchanges)))]
+
+    def number(self, number: int) -> Exchange | None:
+        """Return the request with this number, if it is still kept."""
+        found = next(iter(self.after(number - 1, 1)), None)
+        return found if found is not None and found.number == number else None
+
+    @property
+    def oldest(self) -> int:
+        """Return the number of the oldest request, or that of the next one if none is kept."""
+        return self._exchanges[0].number if self._exchanges else self._number + 1
+
+    def mark(self, kind: str, text: str) -> None:
+        """Note what a test does, if the journal is on."""
+        self._marks_made += 1
+        self.marks.append(Mark(self._marks_made, self._number, self._broker.moving_clock.wall_ms(), kind, text))
+
+    def keep_at_most(self, exchanges: int, size_bytes: int) -> None:
+        """Change how much is kept."""
+        self._maximum_exchanges, self._maximum_bytes = exchanges, size_bytes
+        self._grown(0)
 
     def of(self, call: Call) -> Exchange | None:
         """Return the exchange of a running request, if it is kept."""
@@ -131,17 +175,20 @@ class Journal(Interceptor):
     def _on(self) -> None:
         if not self.is_on:
             self._broker.put_first(self)  # so that it sees what the client sends and gets
+            self._broker.witnesses.append(self.mark)
             self._unwatch = _watched_errors(self)
 
     def _off(self) -> None:
         if self.is_on:
             self._broker.interceptors.remove(self)
+            self._broker.witnesses.remove(self.mark)
             if self._unwatch is not None:
                 self._unwatch()
             self._open.clear()
 
     def _clear(self) -> None:
         self._exchanges.clear()
+        self.marks.clear()
         self._kept_bytes = self.dropped = 0
 
     def refused(self, error: KafkaError) -> None:
@@ -210,7 +257,30 @@ class Journal(Interceptor):
     def _ended(self, call: Call, outcome: str, duration_ms: float | None) -> None:
         exchange = self._open.pop(call, None)
         if exchange is not None:
-            exchange.outcome, exchange.duration_ms = outcome, duration_ms
+            exchange.outcome, exchange.duration_ms, exchange.ended_before = outcome, duration_ms, self._number + 1
+            for tell in self.when_ended:
+                tell(exchange)
+
+
+def condition(api: str | None = None, **which: Unpack[Which]) -> Callable[[Exchange], bool]:
+    """Return the function that says whether a request meets the conditions. Raises ValueError, as `requests` does."""
+    api_key = None if api is None else api_key_of(api)
+    client_id, group, node, where = (which.get(name) for name in ("client_id", "group", "node", "where"))
+    error = which.get("error")
+    if error is not None and error.upper() not in ErrorCode.__members__:
+        raise ValueError(f"{error!r} is not an error of Kafka, such as NOT_LEADER_OR_FOLLOWER")
+
+    def meets(exchange: Exchange) -> bool:
+        return bool(
+            (api_key is None or exchange.api_key == api_key)
+            and (client_id is None or exchange.client_id == client_id)
+            and (node is None or exchange.node_id == node)
+            and (group is None or group in exchange.groups)
+            and (error is None or error.upper() in exchange.errors)
+            and (where is None or cast(Where, where)(exchange))
+        )
+
+    return meets
 
 
 def _watched_errors(journal: Journal) -> Callable[[], object]:
@@ -218,9 +288,9 @@ def _watched_errors(journal: Journal) -> Callable[[], object]:
     held = weakref.ref(journal)
 
     def witness(error: KafkaError) -> None:
-        told = held()
-        if told is not None:
-            told.refused(error)
+        watching = held()
+        if watching is not None:
+            watching.refused(error)
 
     errors.witnesses.append(witness)
     return weakref.finalize(journal, errors.witnesses.remove, witness)

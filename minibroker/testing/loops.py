@@ -6,7 +6,9 @@ A broker's state belongs to its loop. A method is written once, as code for the 
     @blocking   async def expect(self, ...) -> ...  blocks until it is done
     aexpect = awaited(expect)                       the same method as a coroutine, with a leading `a`
 
-Type checkers and editors see the method's signature and docstring in each form.
+Type checkers and editors see the method's signature and docstring in each form. Numbers among the arguments that are
+durations get their unit here, in the caller's thread (`durations`). Errors that say what a test did wrong, or waited
+for in vain, leave here without the frames of the test kit, also where no pytest hides them.
 """
 
 from __future__ import annotations
@@ -16,11 +18,17 @@ import contextlib
 import os
 import sys
 import threading
-import warnings
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from functools import wraps
 from typing import Any, ClassVar, Concatenate, ParamSpec, Protocol, TypeVar
+
+from minibroker.broker.configs.settings import SettingsError
+from minibroker.broker.lifecycle import StartError
+from minibroker.operating_system import new_event_loop
+from minibroker.protocol.errors import KafkaError
+from minibroker.testing.callers import PACKAGE, warn, without_our_frames
+from minibroker.testing.durations import spans_read
 
 Result = TypeVar("Result")
 Arguments = ParamSpec("Arguments")
@@ -29,6 +37,12 @@ Owner = TypeVar("Owner", bound="OnLoop")
 
 class NotRunning(RuntimeError):
     """The broker is not running, or was stopped meanwhile."""
+
+    __module__ = PACKAGE
+
+
+# What a test does wrong, or waits for in vain. Any other error is a bug of the test kit, and keeps its frames.
+EXPECTED = (AssertionError, KafkaError, SettingsError, StartError, ValueError, TypeError, RuntimeError, OSError)
 
 
 class Loop:
@@ -85,6 +99,11 @@ class Loop:
             future.cancel()  # Ctrl-C, or a test's own timeout
             raise
 
+    def check_may_block(self, verb: str) -> None:
+        """Raise RuntimeError in a coroutine, as a method that blocks would stop its event loop."""
+        if _in_task() and not (self._is_here and isinstance(self, LoopThread)):
+            raise RuntimeError(f"{verb}() blocks, and this is a coroutine in an event loop: await a{verb}() instead")
+
     async def arun(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Run `work` on the loop; await its result, from any asyncio loop or from trio."""
         if self.is_elsewhere:
@@ -101,14 +120,12 @@ class Loop:
 
 
 class LoopThread(Loop):
-    """A uvloop event loop in the broker's own daemon thread."""
+    """An event loop in the broker's own daemon thread."""
 
     REASON = "the broker's own thread cannot wait for the broker"
 
     def __init__(self) -> None:
-        import uvloop
-
-        super().__init__(uvloop.new_event_loop(), threading.Thread(target=self._serve, name="minibroker", daemon=True))
+        super().__init__(new_event_loop(), threading.Thread(target=self._serve, name="minibroker", daemon=True))
         self._thread.start()
 
     def _serve(self) -> None:
@@ -140,11 +157,41 @@ class OnLoop(Protocol):
         """Return the loop. Raises NotRunning."""
 
 
-def immediate(verb: Callable[Concatenate[Owner, Arguments], Result]) -> Callable[Concatenate[Owner, Arguments], Result]:
-    """Make `verb` run on the loop of its object. It does not wait for anything but its turn there."""
+class Runs:
+    """An object that has a loop while it runs."""
+
+    _loop: Loop | None = None
+
+    @property
+    def loop(self) -> Loop:
+        """Return its event loop. Raises NotRunning."""
+        if self._loop is None:
+            raise NotRunning("the broker is not running: start it, or use it inside of `with Broker() as broker`")
+        return self._loop
+
+
+def brief(verb: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Make `verb` raise expected errors without the frames of the test kit. Ctrl-C shows where the test waited."""
 
     @wraps(verb)
+    def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        __tracebackhide__ = True
+        try:
+            return verb(*args, **kwargs)
+        except (*EXPECTED, KeyboardInterrupt) as error:
+            raise without_our_frames(error) from error.__cause__
+
+    return call
+
+
+def immediate(verb: Callable[Concatenate[Owner, Arguments], Result]) -> Callable[Concatenate[Owner, Arguments], Result]:
+    """Make `verb` run on the loop of its object. It does not wait for anything but its turn there."""
+    read = spans_read(verb)
+
+    @wraps(verb)
+    @brief
     def call(owner: Owner, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        args, kwargs = read(args, kwargs)  # type: ignore[assignment]
         return owner.loop.call(lambda: verb(owner, *args, **kwargs))
 
     return call
@@ -153,11 +200,19 @@ def immediate(verb: Callable[Concatenate[Owner, Arguments], Result]) -> Callable
 def blocking(
     verb: Callable[Concatenate[Owner, Arguments], Coroutine[Any, Any, Result]],
 ) -> Callable[Concatenate[Owner, Arguments], Result]:
-    """Make the coroutine function `verb` run on the loop of its object, while its caller blocks."""
+    """Make the coroutine function `verb` run on the loop of its object, while its caller blocks.
+
+    In a coroutine it raises RuntimeError, which names the method to be awaited.
+    """
+    read = spans_read(verb)
 
     @wraps(verb)
+    @brief
     def call(owner: Owner, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        return owner.loop.run(verb(owner, *args, **kwargs))
+        loop = owner.loop
+        loop.check_may_block(verb.__name__)
+        args, kwargs = read(args, kwargs)  # type: ignore[assignment]
+        return loop.run(verb(owner, *args, **kwargs))
 
     return call
 
@@ -167,10 +222,16 @@ def awaited(
 ) -> Callable[Concatenate[Owner, Arguments], Coroutine[Any, Any, Result]]:
     """Return the coroutine function of a `blocking` method, which runs it on the loop of its object."""
     verb: Callable[Concatenate[Owner, Arguments], Coroutine[Any, Any, Result]] = blocked.__wrapped__  # type: ignore[attr-defined]
+    read = spans_read(verb)
 
     @wraps(verb)
     async def call(owner: Owner, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        return await owner.loop.arun(verb(owner, *args, **kwargs))
+        __tracebackhide__ = True
+        try:
+            args, kwargs = read(args, kwargs)  # type: ignore[assignment]
+            return await owner.loop.arun(verb(owner, *args, **kwargs))
+        except EXPECTED as error:
+            raise without_our_frames(error) from error.__cause__
 
     call.__name__, call.__qualname__ = f"a{verb.__name__}", f"a{verb.__name__}"
     return call
@@ -181,7 +242,7 @@ def renamed(old: str, verb: Callable[Arguments, Result]) -> Callable[Arguments, 
 
     @wraps(verb)
     def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        warnings.warn(f"{old} is now named {verb.__name__}", DeprecationWarning, stacklevel=2)
+        warn(f"{old} is now named {verb.__name__}")
         return verb(*args, **kwargs)
 
     return call
@@ -191,6 +252,16 @@ def _in_trio() -> bool:
     """Return whether trio runs in this thread, without importing trio."""
     trio = sys.modules.get("trio")
     return trio is not None and bool(trio.lowlevel.in_trio_run())
+
+
+def _in_task() -> bool:
+    """Return whether this is code of a coroutine. Libraries that hide a running loop (Playwright's) have no task."""
+    if _in_trio():
+        return True
+    try:
+        return asyncio.current_task() is not None
+    except RuntimeError:
+        return False
 
 
 async def _awaited_in_trio(future: Future[Result]) -> Result:

@@ -6,6 +6,7 @@ They are messages of the protocol, so that a method has the same effect as a cli
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from minibroker.broker.requests.routes import Route
 from minibroker.broker.requests.served import SERVED
 from minibroker.broker.requests.slices import Slicer
 from minibroker.protocol.declare import Message
+from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.steps import at_once
 
 if TYPE_CHECKING:
@@ -42,6 +44,19 @@ class NoOutlet:
     def resume_reading(self) -> None: ...
 
     def close(self) -> None: ...
+
+
+def any_node(cluster: Broker) -> Node:
+    """Return a node that is up. Raises KafkaError(BROKER_NOT_AVAILABLE)."""
+    for node in cluster.nodes.values():
+        return node
+    raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "all nodes are away")
+
+
+def check(code: int, message: str, expected: Collection[ErrorCode] = ()) -> None:
+    """Raise KafkaError unless an answer's error code is 0 or an expected one."""
+    if code and code not in expected:
+        raise KafkaError(ErrorCode(code), message)
 
 
 async def ask(cluster: Broker, node: Node, request: Message, version: int | None = None) -> Any:

@@ -5,31 +5,52 @@ Every pytest of an environment loads it, so it imports nothing more until a test
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
 if TYPE_CHECKING:
     from minibroker.testing import Broker
+    from minibroker.testing.ports import Ports
+    from minibroker.testing.registry_verbs import RegistryVerbs
 
 MARKER = "kafka"
 MARKER_HELP = (
-    "kafka(nodes=1, auto_create=True, settings={...}, emulate='2.8', security='SASL_SSL', users={...}, fill={...}): "
+    "kafka(nodes=1, auto_create=True, settings={...}, emulate='2.8', security='SASL_SSL', users={...}, registry=True, "
+    "fill={...}): "
     "the broker that the fixture `kafka` is in this test: its nodes, whether topics are created on first use, settings "
-    "by Apache Kafka's names, the Kafka release that it emulates, its security and users, and topics with records"
+    "by Apache Kafka's names, the Kafka release that it emulates, its security and users, its schema registry, and "
+    "topics with records"
 )
-MARKER_WORDS = ("nodes", "auto_create", "settings", "emulate", "security", "users", "fill")
+REPORT = "--kafka-report"
+REPORT_HELP = "write a page with the topics, groups and frames of the brokers of each failed test"
+SECTION = "kafka_section"  # the attribute of a test's report with its section of that page
+MARKER_WORDS = ("nodes", "auto_create", "settings", "emulate", "security", "users", "registry", "fill")
 SEEN = pytest.StashKey["list[Broker]"]()  # the brokers of a test, in its stash
 SHARED = pytest.StashKey["Broker"]()  # `kafka_broker`, in the session's stash
 BEFORE = pytest.StashKey[int]()  # how many requests `kafka_broker` had seen when a test began
+OWN = pytest.StashKey["list[Broker]"]()  # the brokers of the test that runs, in the session's stash
+LEFT: pytest.StashKey[deque[Ports]] = pytest.StashKey()  # the ports of earlier tests, in the session's stash
+LEFT_PORTS = 64  # each is an open file
 
-Make = Callable[..., "Broker"]
+Start = Callable[..., "Broker"]
+Made = TypeVar("Made")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.getgroup("minibroker").addoption(REPORT, metavar="FILE", help=REPORT_HELP)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER_HELP)
+    path = config.getoption(REPORT, None)
+    if path is not None and not hasattr(config, "workerinput"):  # pytest-xdist's workers write no page
+        from minibroker.testing.html_report import Page
+
+        config.pluginmanager.register(Page(Path(path), SECTION))
 
 
 @pytest.fixture(scope="session")
@@ -39,49 +60,70 @@ def kafka_settings() -> Mapping[str, object]:
 
 
 @pytest.fixture(scope="session")
-def _kafka_brokers(kafka_settings: Mapping[str, object]) -> Iterator[Make]:
-    """Yield a function that returns a broker with these options, which is started once and stopped with the session."""
-    import contextlib
-
+def kafka_broker(request: pytest.FixtureRequest, kafka_settings: Mapping[str, object]) -> Iterator[Broker]:
+    """Return the session's broker, which only `kafka` resets. Its address is `kafka_broker.bootstrap_servers`."""
     from minibroker.testing import Broker
 
-    brokers: dict[str, Broker] = {}
-    with contextlib.ExitStack() as running:
-
-        def broker(settings: Mapping[str, object] | None = None, **more: Any) -> Broker:
-            wanted = {**kafka_settings, **(settings or {})}
-            key = repr((sorted(wanted.items()), sorted(more.items())))
-            if key not in brokers:
-                made = Broker(wanted, **more)
-                brokers[key] = running.enter_context(made)
-                made.journal.on()
-            return brokers[key]
-
+    with Broker(kafka_settings) as broker:
+        broker.journal.on()
+        request.session.stash[SHARED] = broker
         yield broker
 
 
-@pytest.fixture(scope="session")
-def kafka_broker(request: pytest.FixtureRequest, _kafka_brokers: Make) -> Broker:
-    """Return the session's broker, which only `kafka` resets. Its address is `kafka_broker.bootstrap_servers`."""
-    request.session.stash[SHARED] = broker = _kafka_brokers()
-    return broker
+@pytest.fixture
+def _kafka_start(request: pytest.FixtureRequest, kafka_settings: Mapping[str, object]) -> Start:
+    """Return a function that starts a broker with these options for one test. It ends after the test's report."""
+    from minibroker.testing import Broker
+
+    def start(settings: Mapping[str, object] | None = None, **more: Any) -> Broker:
+        __tracebackhide__ = True
+        broker = Broker({**kafka_settings, **(settings or {})}, **more).start()
+        request.session.stash.setdefault(OWN, []).append(broker)
+        broker.journal.on()
+        _watch(request.node, broker)
+        return broker
+
+    return start
 
 
 @pytest.fixture
-def kafka(request: pytest.FixtureRequest, _kafka_brokers: Make) -> Broker:
-    """Return the session's broker after a reset, or with the marker `kafka` a broker with these options."""
+def kafka(request: pytest.FixtureRequest, _kafka_start: Start) -> Broker:
+    """Return a new broker of the test's own, with the options of the marker `kafka`.
+
+    In a test that also uses `kafka_broker`, and has no options, it is that one after a reset.
+    """
     words = _marked(request.node)
     fill = words.pop("fill", None)
-    broker = _kafka_brokers(**words)
-    _watch(request.node, broker)
+    if "kafka_registry" in request.fixturenames:
+        words.setdefault("registry", True)
+    if "kafka_broker" in request.fixturenames and not words:
+        broker = _emptied(request.getfixturevalue("kafka_broker"))
+        _watch(request.node, broker)
+    else:
+        broker = _from_marker(lambda: _kafka_start(**words))
+    if fill is not None:
+        _from_marker(lambda: broker.fill(request.path.parent / fill if isinstance(fill, str | Path) else fill))
+    return broker
+
+
+def _from_marker(work: Callable[[], Made]) -> Made:
+    """Return the result of `work`. If what the marker or `kafka_settings` say is wrong, fail without a traceback."""
+    from minibroker.testing.loops import EXPECTED
+
+    try:
+        return work()
+    except EXPECTED as error:
+        pytest.fail(f"the fixture kafka: {error}", pytrace=False)
+
+
+def _emptied(broker: Broker) -> Broker:
+    """Reset the session's broker, which a test may have stopped."""
     if broker.is_stopped:
         broker.start()
     elif not broker.is_running:
         broker.restart()
     broker.reset()
     broker.journal.on()
-    if fill is not None:
-        broker.fill(request.path.parent / fill if isinstance(fill, str | Path) else fill)
     return broker
 
 
@@ -94,22 +136,20 @@ def kafka_topic(request: pytest.FixtureRequest, kafka: Broker) -> str:
 
 
 @pytest.fixture
-def kafka_cluster(request: pytest.FixtureRequest, kafka_settings: Mapping[str, object]) -> Iterator[Make]:
-    """Yield a function that starts a broker for this test alone: `kafka_cluster(nodes=3)`."""
-    import contextlib
+def kafka_registry(kafka: Broker) -> RegistryVerbs:
+    """Return the schema registry of the broker `kafka`. Its address is `kafka_registry.url`."""
+    return kafka.registry
 
-    from minibroker.testing import Broker
 
-    with contextlib.ExitStack() as running:
+@pytest.fixture
+def kafka_cluster(_kafka_start: Start) -> Start:
+    """Return a function that starts a broker for this test alone: `kafka_cluster(nodes=3)`."""
 
-        def cluster(nodes: int = 3, **more: Any) -> Broker:
-            settings = {**kafka_settings, **more.pop("settings", {})}
-            broker = running.enter_context(Broker(settings, nodes=nodes, **more))
-            broker.journal.on()
-            _watch(request.node, broker)
-            return broker
+    def cluster(nodes: int = 3, **more: Any) -> Broker:
+        __tracebackhide__ = True
+        return _kafka_start(nodes=nodes, **more)
 
-        yield cluster
+    return cluster
 
 
 def _marked(node: Any) -> dict[str, Any]:
@@ -119,7 +159,7 @@ def _marked(node: Any) -> dict[str, Any]:
         unknown = [word for word in marker.kwargs if word not in MARKER_WORDS]
         if marker.args or unknown:
             wrong = unknown[0] if unknown else marker.args[0]
-            raise pytest.UsageError(f"the marker kafka has no {wrong!r}; it has {', '.join(MARKER_WORDS)}")
+            pytest.fail(f"the marker kafka has no {wrong!r}; it has {', '.join(MARKER_WORDS)}", pytrace=False)
         words.update(marker.kwargs)
     return words
 
@@ -133,7 +173,7 @@ def _watch(node: Any, broker: Broker) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     fixtures = getattr(item, "fixturenames", ())
     if item.get_closest_marker(MARKER) is not None and "kafka_broker" in fixtures and "kafka" not in fixtures:
-        raise pytest.UsageError("the marker kafka needs the fixture kafka: kafka_broker is the same for all tests")
+        pytest.fail("the marker kafka needs the fixture kafka: kafka_broker is the same for all tests", pytrace=False)
     shared = item.session.stash.get(SHARED, None)
     if shared is not None:
         item.stash[BEFORE] = shared.journal.seen
@@ -145,11 +185,49 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.failed:
-        for broker, before in _seen_in(item):
-            from minibroker.testing.failure_report import seen_by
-
-            report.sections.append((f"minibroker at {_address(broker)}", seen_by(broker, before)))
+        _add_brokers(report, list(_seen_in(item)), item.config.getoption(REPORT, None))
+    if call.when == "teardown":  # after all fixtures, which may need it
+        item.stash[SEEN] = []
+        _end_brokers(item.session)
     return report
+
+
+def _add_brokers(report: pytest.TestReport, brokers: list[tuple[Broker, int]], path: str | None) -> None:
+    """Add what the brokers of a failed test have seen to its report, and its section for the page at `path`."""
+    if not brokers:
+        return
+    from minibroker.testing.failure_report import seen_by
+    from minibroker.testing.html_report import anchor, section
+
+    link = None if path is None else f"{path}#{anchor(report.nodeid, report.when)}"
+    for broker, before in brokers:
+        report.sections.append((f"minibroker at {_address(broker)}", seen_by(broker, before, link)))
+    if path is not None:
+        # pytest-xdist sends a report's attributes to the process that writes the page.
+        vars(report)[SECTION] = section(report.nodeid, report.when, report.longreprtext, brokers)
+
+
+@pytest.hookimpl(trylast=True)  # after the fixtures of a test that Ctrl-C has ended
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    _end_brokers(session)
+    for ports in session.stash.get(LEFT, ()):
+        ports.close()
+
+
+def _end_brokers(session: pytest.Session) -> None:
+    """End the brokers of a test that is over.
+
+    Clients that it left open find nobody there any more: its ports stay reserved, so that no broker of a later test
+    gets one of them.
+    """
+    left = session.stash.setdefault(LEFT, deque())
+    for broker in session.stash.get(OWN, []):
+        ports = broker.end_test()
+        if ports is not None:
+            left.append(ports)
+    session.stash[OWN] = []
+    while len(left) > 1 and sum(ports.count for ports in left) > LEFT_PORTS:
+        left.popleft().close()
 
 
 def _seen_in(item: pytest.Item) -> Iterator[tuple[Broker, int]]:

@@ -12,6 +12,7 @@ from minibroker.broker.configs.settings import Settings, SettingsError
 from minibroker.broker.lifecycle import Bound, StartError
 from minibroker.broker.network.listeners import Listener, broker_listeners, listeners_of_node
 from minibroker.broker.network.server import BindError, BoundListener, bind
+from minibroker.operating_system import reuse_address
 
 
 class Ports:
@@ -19,7 +20,6 @@ class Ports:
 
     def __init__(self, settings: Settings, nodes: int) -> None:
         """Choose the ports. Raises StartError."""
-        self._settings = settings
         self._held = contextlib.ExitStack()
         try:
             wanted, first = broker_listeners(settings), settings["node.id"]
@@ -34,29 +34,41 @@ class Ports:
     def _hold(self, listener: Listener) -> Listener:
         family = socket.AF_INET6 if ":" in listener.host or not listener.host else socket.AF_INET
         holder = self._held.enter_context(socket.socket(family, socket.SOCK_STREAM))
-        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reuse_address(holder, shared=True)
         holder.bind((listener.host, listener.port))
         return listener._replace(port=holder.getsockname()[1])
 
-    def listen(self) -> Bound:
+    def change(self, settings: Settings) -> None:
+        """Let the listeners have the names and protocols of other settings, which have as many."""
+        wanted, first = broker_listeners(settings), settings["node.id"]
+        for node_id, held in self.listeners.items():
+            others = listeners_of_node(wanted, node_id - first)
+            self.listeners[node_id] = [other._replace(port=each.port) for other, each in zip(others, held, strict=True)]
+
+    def listen(self, settings: Settings) -> Bound:
         """Listen on all addresses. Connections wait until they are accepted. Raises StartError."""
         bound: Bound = {}
         try:
             for node_id, listeners in self.listeners.items():
                 bound[node_id] = []
                 for listener in listeners:
-                    bound[node_id].append(bind(listener, self._settings))
+                    bound[node_id].append(bind(listener, settings, reserved=True))
         except BindError as error:
             close_all(bound)
             raise StartError(str(error)) from None
         return bound
 
-    def listen_for(self, node_id: int) -> list[BoundListener]:
+    def listen_for(self, node_id: int, settings: Settings) -> list[BoundListener]:
         """Listen on the addresses of one node again. Raises StartError."""
         try:
-            return [bind(listener, self._settings) for listener in self.listeners[node_id]]
+            return [bind(listener, settings, reserved=True) for listener in self.listeners[node_id]]
         except BindError as error:
             raise StartError(str(error)) from None
+
+    @property
+    def count(self) -> int:
+        """Return how many there are."""
+        return sum(map(len, self.listeners.values()))
 
     def close(self) -> None:
         """Release the ports."""

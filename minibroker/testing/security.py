@@ -6,11 +6,16 @@ quotas are records of the cluster, and go with a reset.
 
 from __future__ import annotations
 
+import re
 import secrets
+import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from minibroker.addresses import LOOPBACK, HostPort, host_port
+from minibroker.broker.configs.settings_table import PROTOCOLS
 from minibroker.broker.metadata.image import BROKER_RESOURCE, QuotaEntity
+from minibroker.broker.network.listeners import LISTENER, META_ADDRESSES
 from minibroker.broker.quotas.client_quotas import CLIENT_ID, IP, USER, Limit, check_value, checked_entity, quota_record
 from minibroker.broker.security.acls import Acl, PatternType, Permission, check_new
 from minibroker.broker.security.authorizer import STANDARD_AUTHORIZER
@@ -23,7 +28,8 @@ from minibroker.protocol.messages.metadata_records import (
     RemoveUserScramCredentialRecord,
 )
 from minibroker.testing.client_configs import LIBRARIES, Access, TokenAccess, quoted
-from minibroker.testing.loops import Loop, immediate
+from minibroker.testing.completion import hides
+from minibroker.testing.loops import Loop, brief, immediate
 
 if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker as Cluster
@@ -32,53 +38,69 @@ if TYPE_CHECKING:
     from minibroker.testing.embedded_broker import EmbeddedBroker
     from minibroker.testing.issuer import Issuer
 
-PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER")
-LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "::1")
+LOCAL_NAMES: Final = ("localhost", LOOPBACK, "::1")
+TEST_SECURITY, TEST_USERS, TEST_ISSUER = "test.security", "test.users", "test.issuer"  # settings
+PLAIN_LISTENER: Final = re.compile(r"(?<![^,\s])PLAINTEXT(?=://)", re.IGNORECASE)
 AUDIENCE: Final = "kafka"  # of the issuer's tokens
 ITERATIONS: Final = 4096  # the fewest that Kafka allows
 
 
+@hides("settings", "issuer_settings", "first_records", "complete", "change_user")
 class Security:
     """What a broker with this protocol needs, made in memory."""
 
-    def __init__(self, protocol: str, users: Mapping[str, str]) -> None:
-        """Raises ValueError for an unknown protocol."""
+    def __init__(self, protocol: str, users: Mapping[str, str], given: Mapping[str, str]) -> None:
+        """`given` are the broker's own settings.
+
+        Raises ValueError for an unknown protocol, for one without a listener, and for an issuer's address that is none.
+        """
         if protocol not in PROTOCOLS:
             raise ValueError(f"security is one of {', '.join(PROTOCOLS)}, and cannot be {protocol!r}")
         self.protocol = protocol
-        self.passwords: dict[str, str] = dict(users)
+        self.passwords: dict[str, str] = {**users_of(given.get(TEST_USERS, "")), **users}
+        self._given = {**given, **_listeners(protocol, given)}
+        self.hosts = _hosts(self._given)
         self.authority = _authority() if protocol.endswith("SSL") else None
+        self._certified = None if self.authority is None else self.authority.issue("localhost", self.hosts)
         self._token_key = secrets.token_urlsafe(32)
-        self.issuer = _issuer(self.passwords, self.authority) if protocol.startswith("SASL") else None
-        self._records = {name: _credentials(name, password) for name, password in users.items()}
+        self.issuer = self._issuer() if protocol.startswith("SASL") else None
+        if self.issuer is None and TEST_ISSUER in given:
+            raise ValueError(f"with {protocol} there is no issuer for {TEST_ISSUER}: nobody logs in")
+        self._records = {name: _credentials(name, password) for name, password in self.passwords.items()}
+
+    def _issuer(self) -> Issuer:
+        from minibroker.testing.issuer import Issuer  # which a broker without SASL does not need
+
+        address = _address(self._given.get(TEST_ISSUER, "0"))
+        name = self.hosts[0] if address.host in META_ADDRESSES else address.host
+        return Issuer(self.passwords, self._certified, address, name)
 
     @property
     def settings(self) -> dict[str, str]:
-        """Return the broker's settings, by Kafka's names."""
+        """Return the broker's settings, by Kafka's names; those that were given take precedence."""
         own = f"listener.name.{self.protocol.lower()}."
         texts = {
-            "listeners": f"{self.protocol}://127.0.0.1:0",
             "authorizer.class.name": STANDARD_AUTHORIZER,
             "allow.everyone.if.no.acl.found": "true",
             SECRET_KEY: self._token_key,
         }
-        if self.authority is not None:
+        if self.authority is not None and self._certified is not None:
             texts |= {
                 "ssl.truststore.type": "PEM",
                 "ssl.truststore.certificates": self.authority.certificate,
                 "ssl.allow.dn.changes": "true",
                 "ssl.allow.san.changes": "true",
                 "ssl.principal.mapping.rules": "RULE:^CN=([^,]*).*$/$1/,DEFAULT",
-                **key_store(self.authority.issue("localhost", LOCAL_NAMES)),
+                **key_store(self._certified),
             }
         if self.protocol == "SSL":
             texts["ssl.client.auth"] = "requested"
         if self.protocol.startswith("SASL"):
             texts["sasl.enabled.mechanisms"] = ",".join(MECHANISMS)
-            texts[f"{own}plain.sasl.jaas.config"] = self._plain_users()
+            texts[self._jaas_setting] = self._plain_users()
             texts[f"{own}oauthbearer.sasl.jaas.config"] = f"{MODULES['OAUTHBEARER']} required;"
-        return texts
+        return texts | self._given
 
     @property
     def issuer_settings(self) -> dict[str, str]:
@@ -107,6 +129,8 @@ class Security:
         missing = [record for record in self.first_records if known.get((record.name, record.mechanism)) != record]
         if missing:
             cluster.commit(missing)
+        if self._jaas_setting in cluster.image.config(BROKER_RESOURCE, ""):
+            self._change_plain_users(cluster)
 
     def change_user(self, cluster: Cluster | None, name: str, password: str | None) -> None:
         """Add a user, or remove it without a password; also in `cluster`, if the broker runs."""
@@ -122,8 +146,14 @@ class Security:
         if cluster is not None:
             cluster.commit(changes)
             if self.protocol.startswith("SASL"):
-                jaas = f"listener.name.{self.protocol.lower()}.plain.sasl.jaas.config"
-                cluster.controller.change_config(BROKER_RESOURCE, "", {jaas: self._plain_users()})
+                self._change_plain_users(cluster)
+
+    def _change_plain_users(self, cluster: Cluster) -> None:
+        cluster.controller.change_config(BROKER_RESOURCE, "", {self._jaas_setting: self._plain_users()})
+
+    @property
+    def _jaas_setting(self) -> str:
+        return f"listener.name.{self.protocol.lower()}.plain.sasl.jaas.config"
 
     def _plain_users(self) -> str:
         users = "".join(f" {quoted('user_' + name)}={quoted(password)}" for name, password in self.passwords.items())
@@ -136,10 +166,41 @@ def _authority() -> Authority:
     return Authority()
 
 
-def _issuer(passwords: Mapping[str, str], authority: Authority | None) -> Issuer:
-    from minibroker.testing.issuer import Issuer  # which a broker without SASL does not need
+def users_of(text: str) -> dict[str, str]:
+    """Return the passwords of `NAME:PASSWORD,...` by name. Raises ValueError, which does not contain them."""
+    pairs = [part.strip().partition(":") for part in text.split(",") if part.strip()]
+    if not all(name and colon for name, colon, _ in pairs):
+        raise ValueError(f"{TEST_USERS} is NAME:PASSWORD,...")
+    return {name: password for name, _, password in pairs}
 
-    return Issuer(passwords, authority)
+
+def _listeners(protocol: str, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the listeners, with this protocol instead of plaintext. Raises ValueError if there is none to change."""
+    listeners = given.get("listeners", f"PLAINTEXT://{LOOPBACK}:0")
+    if re.search(rf"(?<![^,\s]){protocol}://", listeners, re.IGNORECASE):
+        return {}
+    if not PLAIN_LISTENER.search(listeners):
+        raise ValueError(f"security makes the listener PLAINTEXT a {protocol} one, and there is none")
+    texts = {"listeners": listeners, "advertised.listeners": given.get("advertised.listeners", "")}
+    return {name: PLAIN_LISTENER.sub(protocol, text) for name, text in texts.items() if text}
+
+
+def _hosts(given: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names under which clients find the broker and the issuer; the first is the first listener's."""
+    advertised = given.get("advertised.listeners") or given.get("listeners") or f"PLAINTEXT://{LOOPBACK}"
+    texts = map(str.strip, advertised.split(","))
+    found = [match["host"] for match in map(LISTENER.fullmatch, texts) if match is not None]
+    named = [host or socket.getfqdn() for host in found if host not in META_ADDRESSES]
+    issuer, _ = _address(given.get(TEST_ISSUER, "0"))
+    return tuple(dict.fromkeys((*named, *LOCAL_NAMES, *({issuer} - {*META_ADDRESSES}))))
+
+
+def _address(text: str) -> HostPort:
+    """Return the host and port of HOST:PORT or PORT, by default on the loopback address. Raises ValueError."""
+    try:
+        return host_port(text)
+    except ValueError:
+        raise ValueError(f"{TEST_ISSUER} is HOST:PORT or PORT, and cannot be {text!r}") from None
 
 
 def key_store(certified: Certified) -> dict[str, str]:
@@ -160,6 +221,7 @@ def _credentials(name: str, password: str) -> list[Any]:
     return made
 
 
+@hides("loop")
 class OnBroker:
     """Verbs that run on the loop of a broker."""
 
@@ -179,12 +241,14 @@ class OnBroker:
 class Users(OnBroker):
     """The users, each with PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512. They survive a reset."""
 
+    @brief
     def add(self, name: str, password: str | None = None) -> str:
         """Add a user, or change its password; return the password, by default a generated one."""
         password = secrets.token_urlsafe(12) if password is None else password
         self._broker.on_loop(lambda: self._change(name, password))
         return password
 
+    @brief
     def remove(self, name: str) -> None:
         """Remove a user; open connections stay. Raises KeyError."""
         self._broker.on_loop(lambda: self._change(name, None))
@@ -233,7 +297,7 @@ class AclVerbs(OnBroker):
         user_principal: str | None = None,
         host: str = "*",
     ) -> None:
-        """Deny what `allow` allows, with the same arguments. A denial takes precedence."""
+        """Deny what `allow` allows, with the same arguments. A denial takes precedence. Raises as `allow`."""
         where = _resource(topic, group, transactional_id, delegation_token, user_principal)
         self._add(Permission.DENY, user, operation, where, host)
 
@@ -319,7 +383,7 @@ class QuotaVerbs(OnBroker):
 
     @immediate
     def remove(self, *, user: str | None = None, client_id: str | None = None, ip: str | None = None) -> None:
-        """Remove the quotas of a user, a client id, both, or an address."""
+        """Remove the quotas of a user, a client id, both, or an address. Raises KafkaError(INVALID_REQUEST)."""
         entity, _ = _entity(user, client_id, ip)
         known = self._cluster.image.quotas.get(entity, {})
         self._cluster.commit([quota_record(entity, key, None) for key in known])
@@ -364,12 +428,12 @@ def certificate_for(security: Security, kind: str) -> Mapping[str, str]:
     """Return the settings of a listener's key store: "good", "expired", "other host" or "unknown authority"."""
     if security.authority is None:
         raise ValueError(f"with {security.protocol} there are no certificates")
-    issue = security.authority.issue
+    issue, hosts = security.authority.issue, security.hosts
     kinds: dict[str, Any] = {
-        "good": lambda: issue("localhost", LOCAL_NAMES),
-        "expired": lambda: issue("localhost", LOCAL_NAMES, expired=True),
+        "good": lambda: issue("localhost", hosts),
+        "expired": lambda: issue("localhost", hosts, expired=True),
         "other host": lambda: issue("elsewhere.test", ("elsewhere.test",)),
-        "unknown authority": lambda: _authority().issue("localhost", LOCAL_NAMES),
+        "unknown authority": lambda: _authority().issue("localhost", hosts),
     }
     if kind not in kinds:
         raise ValueError(f"a certificate is one of {', '.join(kinds)}, and cannot be {kind!r}")

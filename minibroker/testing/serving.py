@@ -1,4 +1,4 @@
-"""A process that serves the test kit's broker until a signal: `serve --control`, `--faults`, `--emulate`, `--security`.
+"""A process that serves the test kit's broker until a signal: `serve --control`, `--registry`, `--faults` and others.
 
 `broker/process` serves a plain broker; this one can be reset, frozen and made to fail.
 """
@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from minibroker.broker.clock import SystemClock
 from minibroker.broker.configs.settings import Settings
@@ -21,20 +20,23 @@ from minibroker.protocol.declare import Message
 from minibroker.testing.broker import Broker
 from minibroker.testing.embedded_broker import DEFAULTS
 
-PLAIN_LISTENER: Final = re.compile(r"(?<![^,])PLAINTEXT(?=://)", re.IGNORECASE)
+ANY_PORT = "0"
 
 
 class Wishes(NamedTuple):
     """The options of a user for the process."""
 
     control: str | None = None
+    explorer: bool = False
     token: str | None = None
-    faults: Path | None = None
+    registry: str | None = None
+    faults: str | None = None
     emulate: str | None = None
     security: str | None = None
     users: Mapping[str, str] | None = None
     metrics_port: int | None = None
     first_records: Sequence[Message] = ()
+    first_cluster_id: str | None = None
 
 
 def run(settings: Settings, *, nodes: int, announce: Callable[[str], None], wishes: Wishes) -> int:
@@ -45,10 +47,10 @@ def run(settings: Settings, *, nodes: int, announce: Callable[[str], None], wish
 async def _run(settings: Settings, nodes: int, announce: Callable[[str], None], wishes: Wishes) -> None:
     stop = stop_signal()
     address = None
-    if wishes.control is not None:
+    if wishes.control is not None or wishes.explorer:
         from minibroker.testing.control.control_server import address_of, controlled
 
-        address = address_of(wishes.control, wishes.token)
+        address = address_of(wishes.control or ANY_PORT, wishes.token)
     broker = _broker(settings, nodes, wishes)
     async with contextlib.AsyncExitStack() as serving:
         clock = SystemClock(asyncio.get_running_loop())  # the machine's time, which the control cannot move
@@ -62,21 +64,23 @@ async def _run(settings: Settings, nodes: int, announce: Callable[[str], None], 
         url = None
         if address is not None:
             broker.journal.on()
-            url = await serving.enter_async_context(controlled(broker, address, wishes.token))
+            url = await serving.enter_async_context(controlled(broker, address, wishes.token, explorer=wishes.explorer))
         announce(f"minibroker listens on {broker.bootstrap_servers}")
-        if url is not None:
+        if wishes.registry is not None:
+            announce(f"minibroker has a schema registry at {broker.registry_url}")
+        if wishes.control is not None:
             announce(f"minibroker is controlled at {url}")
+        if wishes.explorer:
+            announce(f"minibroker is explored at {url}/explorer/")
         await serve_until(stop)
 
 
 def _broker(settings: Settings, nodes: int, wishes: Wishes) -> Broker:
-    """Return the broker, not started yet. Raises StartError."""
+    """Return the broker, not started yet. Raises StartError, ValueError."""
     if len(settings.log_directories) > 1:
-        raise StartError("--control and --faults need a single log directory, and log.dirs names several")
+        raise StartError("--control, --registry and --faults need a single log directory, and log.dirs names several")
     # The defaults are those of a plain process, not those of tests.
     texts: dict[str, Any] = {name: settings[name] for name in DEFAULTS} | settings.given
-    if wishes.security is not None:
-        texts |= _secured(settings, wishes.security)
     broker = Broker(
         texts,
         nodes=nodes,
@@ -85,16 +89,9 @@ def _broker(settings: Settings, nodes: int, wishes: Wishes) -> Broker:
         emulate=wishes.emulate,
         security=wishes.security,
         users=wishes.users,
+        registry=wishes.registry or False,
     )
-    broker.first_records = wishes.first_records
+    broker.first_records, broker.first_cluster_id = wishes.first_records, wishes.first_cluster_id
     if wishes.faults is not None:
         broker.faults.load(wishes.faults)
     return broker
-
-
-def _secured(settings: Settings, protocol: str) -> dict[str, str]:
-    """Return the listeners, with this protocol instead of plaintext. Raises StartError if there is none to change."""
-    found = {name: ",".join(settings[name] or ()) for name in ("listeners", "advertised.listeners")}
-    if not PLAIN_LISTENER.search(found["listeners"]):
-        raise StartError(f"--security makes the listener PLAINTEXT a {protocol} one, and there is none")
-    return {name: PLAIN_LISTENER.sub(protocol, text) for name, text in found.items() if text}

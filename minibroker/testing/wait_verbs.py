@@ -9,20 +9,25 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from minibroker.broker.groups.classic.states import State as ClassicState
-from minibroker.broker.groups.consumer.state import State as ConsumerState
+from minibroker.broker.groups.reconciling_group import State as ReconcilingState
+from minibroker.broker.groups.share.share_group import ShareGroup
+from minibroker.broker.share.states import ShareKey
 from minibroker.quantities import Duration
 from minibroker.testing.embedded_broker import EmbeddedBroker
 from minibroker.testing.exchange import Exchange
+from minibroker.testing.exchanges import Exchanges
 from minibroker.testing.faults.engine import Faults
 from minibroker.testing.journal import JOURNAL_IS_OFF, Journal, Which
-from minibroker.testing.loops import awaited, blocking, renamed
-from minibroker.testing.waiting import DEFAULT_TIMEOUT, Watch
+from minibroker.testing.loops import awaited, blocking, brief, renamed
+from minibroker.testing.share_deliveries import DeliveryHistory, start_offset
+from minibroker.testing.waiting import DEFAULT_TIMEOUT, Watch, counted, nothing_so_named, there_are, were
 
 if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker
     from minibroker.broker.groups.group import Group
+    from minibroker.broker.metadata.partitions import Partition
 
-STATES: Final = tuple(dict.fromkeys((*ClassicState, *ConsumerState)))
+STATES: Final = tuple(dict.fromkeys((*ClassicState, *ReconcilingState)))
 
 
 class WaitVerbs(EmbeddedBroker):
@@ -42,6 +47,11 @@ class WaitVerbs(EmbeddedBroker):
     def watch(self) -> Watch:
         """Return the conditions that tests wait for."""
         return Watch(self)
+
+    @cached_property
+    def share_history(self) -> DeliveryHistory:
+        """Return what was delivered to share groups, for `share_group`."""
+        return DeliveryHistory(self)
 
     @blocking
     async def wait_for_group(
@@ -63,10 +73,8 @@ class WaitVerbs(EmbeddedBroker):
 
         def expired() -> str:
             found = _group(self.running.cluster, group)
-            wanted = state if members is None else f"{state} with {_members(members)}"
-            now = (
-                "does not exist" if found is None else f"is {found.state_name} with {_members(len(member_ids(found)))}"
-            )
+            wanted = state if members is None else f"{state} with {counted(members, 'member')}"
+            now = _nobody(self.running.cluster) if found is None else f"it {_described_group(found)}"
             return f"group {group!r} was expected to be {wanted}, and {now}"
 
         return [each for each in await self.watch.until(there, timeout, expired) if each]
@@ -83,7 +91,10 @@ class WaitVerbs(EmbeddedBroker):
         offset: int | None = None,
         timeout: Duration = DEFAULT_TIMEOUT,
     ) -> int:
-        """Wait until the group has committed at least `offset`, or any offset; return the committed one."""
+        """Wait until the group has committed at least `offset`, or any offset; return the committed one.
+
+        Raises ValueError for a share group, which commits no offsets.
+        """
 
         def there() -> tuple[int] | None:
             committed = _committed(self.running.cluster, group, topic, partition)
@@ -94,8 +105,12 @@ class WaitVerbs(EmbeddedBroker):
             committed = _committed(cluster, group, topic, partition)
             wanted = "an offset" if offset is None else f"offset {offset}"
             said = "nothing" if committed is None else f"offset {committed}"
-            where = f"{topic}-{partition}" if topic in cluster.image.topics else f"{topic}, which does not exist"
-            return f"group {group!r} was expected to commit {wanted}, and has committed {said} for {where}"
+            now = f"it has committed {said}"
+            if topic not in cluster.image.topics:
+                now = nothing_so_named("topic", topic_names(cluster))
+            elif _group(cluster, group) is None:
+                now = _nobody(cluster)
+            return f"group {group!r} was expected to commit {wanted} for {topic}-{partition}, and {now}"
 
         return (await self.watch.until(there, timeout, expired))[0]
 
@@ -104,14 +119,21 @@ class WaitVerbs(EmbeddedBroker):
 
     @blocking
     async def wait_until_caught_up(self, group: str, topic: str, timeout: Duration = DEFAULT_TIMEOUT) -> None:
-        """Wait until the group has committed the ends of all partitions of the topic that have records."""
+        """Wait until the group has committed the ends of all partitions of the topic that have records.
+
+        A share group has acknowledged or archived all records then. Raises Expired.
+        """
 
         def expired() -> str:
             behind = _lags(self.running.cluster, group, topic)
+            cluster = self.running.cluster
             if behind is None:
-                return f"group {group!r} was expected to catch up in {topic}, which does not exist"
-            said = ", ".join(f"{topic}-{index} by {lag}" for index, lag in behind.items())
-            return f"group {group!r} was expected to catch up, and is behind in {said}"
+                now = nothing_so_named("topic", topic_names(cluster))
+            elif _group(cluster, group) is None:
+                now = _nobody(cluster)
+            else:
+                now = "it is behind in " + ", ".join(f"{topic}-{index} by {lag}" for index, lag in behind.items())
+            return f"group {group!r} was expected to catch up in {topic}, and {now}"
 
         await self.watch.until(lambda: _lags(self.running.cluster, group, topic) == {}, timeout, expired)
 
@@ -122,7 +144,7 @@ class WaitVerbs(EmbeddedBroker):
     async def wait_for_high_watermark(
         self, topic: str, offset: int, partition: int = 0, timeout: Duration = DEFAULT_TIMEOUT
     ) -> int:
-        """Wait until the high watermark is at least `offset`; return it."""
+        """Wait until the high watermark is at least `offset`; return it. Raises Expired."""
 
         def now() -> int:
             found = self.running.cluster.image.topics.get(topic)
@@ -133,7 +155,9 @@ class WaitVerbs(EmbeddedBroker):
             return (now(),) if now() >= offset else None
 
         def expired() -> str:
-            reached = "does not exist" if now() < 0 else f"has reached {now()}"
+            topics = self.running.cluster.image.topics.values()
+            there = (f"{each.name}-{one.index}" for each in topics for one in each.partitions if not each.internal)
+            reached = nothing_so_named("partition", there) if now() < 0 else f"it has reached {now()}"
             return f"{topic}-{partition} was expected to have the high watermark {offset}, and {reached}"
 
         return (await self.watch.until(there, timeout, expired))[0]
@@ -143,31 +167,42 @@ class WaitVerbs(EmbeddedBroker):
 
     # --- requests ---------------------------------------------------------------------------------
 
-    def requests(self, api: str | None = None, **which: Unpack[Which]) -> list[Exchange]:
-        """Return the requests that the journal has; see `Journal.requests`."""
+    @brief
+    def requests(self, api: str | None = None, **which: Unpack[Which]) -> Exchanges:
+        """Return the requests that the journal has; as `Journal.requests` does. Raises ValueError, RuntimeError.
+
+        Their `explain()` returns what each byte means.
+        """
         return self.journal.requests(api, **which)
 
     @blocking
     async def wait_for_requests(
         self, api: str | None = None, count: int = 1, timeout: Duration = DEFAULT_TIMEOUT, **which: Unpack[Which]
-    ) -> list[Exchange]:
+    ) -> Exchanges:
         """Wait until the journal has `count` such requests; return all of them. Raises RuntimeError if it is off."""
-        if not self.journal.is_on:
-            raise RuntimeError(JOURNAL_IS_OFF)
-
-        def there() -> list[Exchange] | None:
-            found = self.journal.found(api, **which)
-            return found if len(found) >= count else None
-
-        def expired() -> str:
-            found = self.journal.found(api, **which)
-            said = "".join(f"\n  {each}" for each in found[-20:])
-            return f"{count} requests ({_described(api, which)}) were expected, and there were {len(found)}{said}"
-
-        return await self.watch.until(there, timeout, expired) if count else self.journal.found(api, **which)
+        return Exchanges(await requests_there(self.journal, self.watch, api, count, timeout, which))
 
     await_for_requests = awaited(wait_for_requests)
     await_requests = renamed("await_requests", await_for_requests)
+
+
+async def requests_there(
+    journal: Journal, watch: Watch, api: str | None, count: int, timeout: Duration, which: Which
+) -> list[Exchange]:
+    """Wait until a journal has `count` such requests; return all of them. Raises RuntimeError if it is off."""
+    if not journal.is_on:
+        raise RuntimeError(JOURNAL_IS_OFF)
+
+    def there() -> list[Exchange] | None:
+        found = journal.found(api, **which)
+        return found if len(found) >= count else None
+
+    def expired() -> str:
+        found = journal.found(api, **which)
+        said = "".join(f"\n  {each}" for each in found[-20:])
+        return f"{were(count, 'request')} expected ({_described(api, which)}), and {there_are(len(found))}{said}"
+
+    return await watch.until(there, timeout, expired) if count else journal.found(api, **which)
 
 
 def member_ids(group: Group) -> list[str]:
@@ -176,16 +211,41 @@ def member_ids(group: Group) -> list[str]:
     return list(members)
 
 
+def topic_names(cluster: Broker) -> list[str]:
+    """Return the names of the topics, without internal ones."""
+    return [topic.name for topic in cluster.image.topics.values() if not topic.internal]
+
+
+def _nobody(cluster: Broker) -> str:
+    """Say that there is no such group, and which groups there are."""
+    groups = cluster.groups.groups.items()
+    return nothing_so_named("group", (f"{name!r}, which {_described_group(each)}" for name, each in groups))
+
+
+def _described_group(group: Group) -> str:
+    return f"is {group.state_name} with {counted(len(member_ids(group)), 'member')}"
+
+
 def _group(cluster: Broker, group: str) -> Group | None:
     return cluster.groups.groups.get(group)
 
 
 def _committed(cluster: Broker, group: str, topic: str, partition: int) -> int | None:
     found, known = _group(cluster, group), cluster.image.topics.get(topic)
+    if isinstance(found, ShareGroup):
+        raise ValueError(f"share group {group!r} commits no offsets: use wait_until_caught_up or wait_until_settled")
     if found is None or known is None:
         return None
     committed = found.offsets.find(topic, partition, known.topic_id)
     return None if committed is None else committed.offset
+
+
+def _position(cluster: Broker, group: str, partition: Partition) -> int:
+    """Return the offset before which the group has processed everything, 0 if that is not known."""
+    topic = partition.topic
+    if isinstance(_group(cluster, group), ShareGroup):
+        return start_offset(cluster, ShareKey(group, topic.topic_id, partition.index)) or 0
+    return _committed(cluster, group, topic.name, partition.index) or 0
 
 
 def _lags(cluster: Broker, group: str, topic: str) -> dict[int, int] | None:
@@ -196,14 +256,10 @@ def _lags(cluster: Broker, group: str, topic: str) -> dict[int, int] | None:
     behind: dict[int, int] = {}
     for partition in found.partitions:
         end = partition.log.high_watermark
-        committed = _committed(cluster, group, topic, partition.index)
-        if end > max(partition.log.log_start_offset, committed or 0):
-            behind[partition.index] = end - (committed or 0)
+        position = _position(cluster, group, partition)
+        if end > max(partition.log.log_start_offset, position):
+            behind[partition.index] = end - position
     return behind
-
-
-def _members(count: int) -> str:
-    return "1 member" if count == 1 else f"{count} members"
 
 
 def _described(api: str | None, which: Which) -> str:

@@ -6,17 +6,20 @@ That is a request, a timer, or the end of work in another thread. `wait_verbs` a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from minibroker.broker.requests.interceptors import Call, Interceptor
 from minibroker.protocol.declare import Message
 from minibroker.quantities import Duration, milliseconds
+from minibroker.testing.callers import PACKAGE
 
 if TYPE_CHECKING:
-    from minibroker.testing.embedded_broker import EmbeddedBroker
+    from minibroker.testing.hosting import Host
 
 Found = TypeVar("Found")
+
+SHOWN_NAMES: Final = 10
 
 DEFAULT_TIMEOUT: Final = "5 s"
 """How long a test waits for anything."""
@@ -27,11 +30,36 @@ DEFAULT_SILENCE: Final = "200 ms"
 class Expired(AssertionError):
     """A wait timed out; the message reports the progress."""
 
+    __module__ = PACKAGE
+
+
+def counted(count: int, what: str) -> str:
+    """Return "1 record" or "2 records"."""
+    return f"1 {what}" if count == 1 else f"{count} {what}s"
+
+
+def were(count: int, what: str) -> str:
+    """Return "1 record was" or "2 records were"."""
+    return f"{counted(count, what)} {'was' if count == 1 else 'were'}"
+
+
+def there_are(count: int) -> str:
+    """Return "there is 1" or "there are 2"."""
+    return "there is 1" if count == 1 else f"there are {count}"
+
+
+def nothing_so_named(what: str, there: Iterable[str]) -> str:
+    """Say that there is nothing of this name, and which others there are, as the name may be misspelt."""
+    names = sorted(there)
+    more = ", ..." if len(names) > SHOWN_NAMES else ""
+    others = f"only {', '.join(names[:SHOWN_NAMES])}{more}" if names else "and no other"
+    return f"there is no such {what}, {others}"
+
 
 class Watch(Interceptor):
     """The conditions that tests wait for. It is among the interceptors only while there is one."""
 
-    def __init__(self, broker: EmbeddedBroker) -> None:
+    def __init__(self, broker: Host) -> None:
         self._broker = broker
         self._waiting: list[tuple[Callable[[], Any], asyncio.Future[Any]]] = []
         self._look_due = False
@@ -47,13 +75,15 @@ class Watch(Interceptor):
         found = condition()
         if found:
             return found
+        timeout_s = milliseconds(timeout) / 1000
         future: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
         entry = condition, future
         self._add(entry)
         try:
-            return await asyncio.wait_for(future, milliseconds(timeout) / 1000)
+            return await asyncio.wait_for(future, timeout_s)
         except TimeoutError:
-            raise Expired(expired() if self._broker.is_running else "the broker is down") from None
+            said = expired() if self._broker.is_running else "the broker is down"
+            raise Expired(f"after {timeout_s:g} s: {said}") from None
         finally:
             self._remove(entry)
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from minibroker.broker.assembly import Broker
-from minibroker.broker.clock import ManualClock
 from minibroker.broker.cluster import Endpoint, Node, new_uuid
 from minibroker.broker.configs.settings import Settings
 from minibroker.broker.metadata.partitions import Partition
@@ -46,6 +45,7 @@ from minibroker.protocol.records.record import Record
 from minibroker.storage.directories.log_directories import LogDirectories
 from minibroker.storage.files import Disk
 from minibroker.storage.log import Environment
+from tests.broker.manual_clock import ManualClock
 from tests.storage.support import FailingDisk
 
 AUTHORIZED = {
@@ -54,6 +54,12 @@ AUTHORIZED = {
 }
 LISTENERS = {"PLAINTEXT": 9000, "INTERNAL": 19000}  # by name, the port of node 0
 LIMIT_BYTES = 1 << 20
+# Of 50 partitions, as by default, each would cost a test half a millisecond, when the topic is made and at each start.
+STATE_TOPICS = {
+    "offsets.topic.num.partitions": "5",
+    "transaction.state.log.num.partitions": "5",
+    "share.coordinator.state.topic.num.partitions": "5",
+}
 
 TopicData = ProduceRequest.TopicProduceData
 CreatableTopic = CreateTopicsRequest.CreatableTopic
@@ -237,8 +243,9 @@ class Client:
 class Harness:
     """A cluster of `nodes` nodes with the ids 1, 2, ..., on the data in `directory`; ids and placement are seeded.
 
-    `settings` are texts by Kafka's names. `advance` of the `clock` runs what is due. The `disk` syncs nothing unless it
-    is another one: no test cuts the power.
+    `settings` are texts by Kafka's names; the topics of coordinators have 5 partitions unless these say more.
+    `advance` of the `clock` runs what is due. The `disk` syncs nothing unless it is another one, as no test cuts the
+    power.
     """
 
     def __init__(
@@ -254,7 +261,7 @@ class Harness:
         self.directory = directory
         self.random = random.Random(seed)
         self.clock = ManualClock()
-        self._texts = dict(settings or {})
+        self._texts = STATE_TOPICS | dict(settings or {})
         self._open(range(1, nodes + 1))
 
     def __enter__(self) -> Harness:

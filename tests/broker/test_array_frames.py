@@ -41,13 +41,17 @@ by_array = pytest.mark.parametrize("array", ARRAYS, ids=[array.name.replace(" ",
 
 
 def cases(arrays: Iterable[Array], *, distinct: bool) -> list[Any]:
-    """Each array with items that are alike and, if that is wanted and makes a difference, with items that differ."""
+    """Each array with items that are alike and, if that is wanted and makes a difference, with items that differ.
+
+    Older shapes of an array are thorough.
+    """
     made = []
     for array in arrays:
         name = array.name.replace(" ", "-")
-        made.append(pytest.param(array, False, id=f"{name}-alike"))
+        marks = () if array in newest(ARRAYS) else (pytest.mark.thorough,)
+        made.append(pytest.param(array, False, id=f"{name}-alike", marks=marks))
         if distinct and array_frame(array, 1_000) != array_frame(array, 1_000, distinct=True):
-            made.append(pytest.param(array, True, id=f"{name}-distinct"))
+            made.append(pytest.param(array, True, id=f"{name}-distinct", marks=marks))
     return made
 
 

@@ -79,7 +79,7 @@ def kept(harness: Harness, client_id: str = "test", **more: Any) -> dict[str, fl
 # --- who is asked for what ------------------------------------------------------------------------
 
 
-def test_a_client_gets_an_id_and_what_it_is_to_push(harness: Harness) -> None:
+def test_a_client_gets_an_id_and_its_subscription(harness: Harness) -> None:
     pusher = Pusher(harness, instance_id=ZERO_UUID)
     answer = pusher.get()
     assert answer.client_instance_id != ZERO_UUID
@@ -144,7 +144,7 @@ def test_requests_before_the_interval_are_throttled(harness: Harness) -> None:
     assert pusher.push(terminating=True) == ErrorCode.INVALID_REQUEST
 
 
-def test_a_changed_subscription_is_told_at_once(harness: Harness) -> None:
+def test_a_changed_subscription_is_sent_at_once(harness: Harness) -> None:
     pusher = Pusher(harness)
     pusher.get()
     subscribe(harness, "s", metrics="new.")
@@ -227,7 +227,7 @@ def test_newest_values_and_sums_are_kept(harness: Harness, codec: int) -> None:
     assert kept(harness, connected=True) == {}
 
 
-def test_what_clients_name_is_bounded(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_metric_names_of_clients_are_bounded(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_telemetry, "SERIES_PER_CLIENT", 3)
     monkeypatch.setattr(client_telemetry, "SERIES_KEPT", 5)
     for number in range(3):

@@ -6,7 +6,8 @@ import asyncio
 import threading
 import time
 
-from minibroker.broker.clock import Clock, ManualClock, SystemClock
+from minibroker.broker.clock import Clock, SystemClock
+from tests.broker.manual_clock import ManualClock
 
 
 def test_a_manual_clock_stands_still_until_it_is_moved() -> None:
@@ -51,7 +52,7 @@ def test_a_cancelled_timer_does_not_run_and_may_be_cancelled_afterwards() -> Non
     assert seen == ["yes"]
 
 
-async def test_the_system_clock_tells_the_machines_time_and_runs_timers_on_its_loop() -> None:
+async def test_the_system_clock_has_the_machines_time_and_runs_timers_on_its_loop() -> None:
     clock: Clock = SystemClock(asyncio.get_running_loop())
     before_ms, started_ms = time.time_ns() // 1_000_000, clock.monotonic_ms()
     ran = asyncio.Event()
@@ -127,7 +128,7 @@ async def test_work_that_waits_for_another_machine_delays_neither_other_work_nor
     assert await ends.get() is failure
 
 
-def test_the_end_of_the_process_waits_for_what_is_done_aside_and_hears_of_it_once() -> None:
+def test_the_end_of_the_process_waits_for_other_threads_and_gets_each_result_once() -> None:
     loop = asyncio.new_event_loop()
     clock = SystemClock(loop)
     go_on = threading.Event()

@@ -41,7 +41,7 @@ def contents(harness: Harness, topic: str, index: int = 0) -> bytes:
 
 def test_a_new_cluster_records_its_features_once(harness: Harness) -> None:
     levels = {"metadata.version": 30, "group.version": 1, "transaction.version": 2}
-    levels |= {"eligible.leader.replicas.version": 1, "share.version": 1}
+    levels |= {"eligible.leader.replicas.version": 1, "share.version": 1, "streams.version": 1}
     assert harness.cluster.image.features == levels
     harness.restart()
     seen: list[Message] = []
@@ -151,7 +151,7 @@ def test_a_log_that_is_here_is_kept_although_its_replica_is_another_node_s(tmp_p
         assert directories(harness) == ["__cluster_metadata-0", "t-0"]
 
 
-def test_an_address_is_told_as_clients_take_it() -> None:
+def test_an_address_is_formatted_as_clients_expect_it() -> None:
     assert str(Endpoint("127.0.0.1", 9092)) == "127.0.0.1:9092"
     assert str(Endpoint("::1", 9092)) == "[::1]:9092"
 
@@ -309,7 +309,7 @@ def test_a_torn_end_of_the_metadata_is_cut_off_after_a_kill(harness: Harness) ->
     assert list(harness.cluster.image.topics) == ["t"]
 
 
-def test_who_accepts_the_loss_goes_on_without_what_was_lost(harness: Harness) -> None:
+def test_an_accepted_loss_goes_on_without_the_lost_records(harness: Harness) -> None:
     harness.create_topic("t")
     harness.stop()
     (harness.directory / METADATA).write_bytes(b"")
@@ -319,7 +319,7 @@ def test_who_accepts_the_loss_goes_on_without_what_was_lost(harness: Harness) ->
     harness.restart(crash=True, settings={"accept.lost.metadata": "false"})
 
 
-def test_a_log_with_a_later_epoch_than_the_metadata_is_told_of(
+def test_a_log_with_a_later_epoch_than_the_metadata_is_reported(
     harness: Harness, caplog: pytest.LogCaptureFixture
 ) -> None:
     harness.create_topic("t")
@@ -339,7 +339,7 @@ def test_a_topic_deleted_before_a_kill_may_have_left_records(harness: Harness) -
 
 
 @pytest.mark.parametrize("wrong", ["AAAA", "AAAAAAAAAAAAAAAAAAAA!A", ""])
-def test_a_directory_id_that_is_none_is_refused_in_a_line(harness: Harness, wrong: str) -> None:
+def test_an_invalid_directory_id_is_refused_in_one_line(harness: Harness, wrong: str) -> None:
     harness.stop()
     properties = harness.directory / "data" / "meta.properties"
     lines = properties.read_text().splitlines()
@@ -389,14 +389,14 @@ def test_only_the_leader_has_a_partition_to_offer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "index"), [("t", 1), ("t", -1), ("nope", 0)])
-def test_an_unknown_partition_is_offered_by_nobody(harness: Harness, name: str, index: int) -> None:
+def test_an_unknown_partition_is_refused(harness: Harness, name: str, index: int) -> None:
     harness.create_topic("t")
     with pytest.raises(KafkaError) as raised:
         led_partition(1, harness.cluster.image.topics.get(name), index)
     assert raised.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_partition_without_a_leader_is_offered_by_nobody(tmp_path: Path) -> None:
+def test_a_partition_whose_replicas_are_away_has_no_leader(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         harness.create_topic("t", 2)
         away = harness.partition("t").leader_id
@@ -419,7 +419,7 @@ def test_data_is_there_again_once_the_node_is(tmp_path: Path) -> None:
 # --- waiting ------------------------------------------------------------------------------------
 
 
-def test_a_deleted_topic_lets_go_of_those_who_wait_for_it(harness: Harness) -> None:
+def test_deleting_a_topic_wakes_its_waiters(harness: Harness) -> None:
     harness.create_topic("t")
     asked = FetchRequest.FetchTopic(
         topic="t", partitions=[FetchRequest.FetchTopic.FetchPartition(partition=0, partition_max_bytes=100)]

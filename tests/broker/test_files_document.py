@@ -48,7 +48,7 @@ def test_every_file_that_is_there_after_a_stop_is_in_the_document(written: Harne
     assert running | files(data) == set(documented()) - BY_KAFKA_ONLY - AFTER_A_FAILURE
 
 
-def test_what_is_only_written_at_an_orderly_stop_is_told_so(written: Harness) -> None:
+def test_files_of_an_orderly_stop_are_documented_as_such(written: Harness) -> None:
     written.stop(crash=True)
     there = files(written.directory / "data")
     written.start()
@@ -57,5 +57,5 @@ def test_what_is_only_written_at_an_orderly_stop_is_told_so(written: Harness) ->
     assert only_then == {name for name, when in documented().items() if "orderly stop" in when and "<" not in name}
 
 
-def test_what_only_kafka_writes_is_told_so() -> None:
+def test_files_that_only_kafka_writes_are_documented_as_such() -> None:
     assert {name for name, when in documented().items() if when.startswith("by Kafka")} == BY_KAFKA_ONLY

@@ -10,15 +10,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-import uvloop
 
 from minibroker.broker.network.listeners import Listener
 from minibroker.broker.network.server import Server, bind
 from minibroker.broker.requests.routes import Unanswerable
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest
+from minibroker.protocol.messages.groups import DeleteGroupsRequest
 from minibroker.protocol.messages.log_offsets import ListOffsetsRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
+from minibroker.protocol.messages.topics import DeleteTopicsRequest
 from tests.broker.groups.classic.driving import Driver
 from tests.broker.groups.consumer.driving import Player
 from tests.broker.handlers.fetching import fetch, fetch_of
@@ -113,6 +114,22 @@ def rebalance(harness: Harness) -> None:
     driver.leave(member_id)
 
 
+def create_and_delete(harness: Harness) -> None:
+    harness.create_topic("brief", 2)
+    harness.produce("brief", "x")
+    harness.request(DeleteTopicsRequest(topic_names=["brief"], timeout_ms=1000), 5)
+    harness.clock.advance(60_000)
+    assert "brief" not in harness.cluster.image.topics
+
+
+def delete_group(harness: Harness) -> None:
+    driver = Driver(harness, "brief")
+    (member_id,) = driver.stable()
+    driver.leave(member_id)
+    answer = harness.request(DeleteGroupsRequest(groups_names=["brief"]))
+    assert answer.results[0].error_code == 0
+
+
 REQUESTS: dict[str, Callable[[Harness], object]] = {
     "a Produce": lambda harness: harness.produce("t", "x"),
     "a Produce that is refused": be_refused,
@@ -128,6 +145,8 @@ REQUESTS: dict[str, Callable[[Harness], object]] = {
     "a commit": commit_offset,
     "a transaction": transact,
     "a rebalance": rebalance,
+    "a topic that is deleted": create_and_delete,
+    "a group that is deleted": delete_group,
 }
 
 
@@ -163,7 +182,9 @@ def test_a_connection_leaves_no_cycles(harness: Harness) -> None:
         finally:
             await server.close()
 
-    uvloop.run(run())
+    uvloop = pytest.importorskip("uvloop")  # asyncio's own transports leave cycles
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run())
 
 
 def talk(address: tuple[str, int], data: bytes) -> None:

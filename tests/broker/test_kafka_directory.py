@@ -103,7 +103,7 @@ def test_epochs_go_on_where_those_of_kafka_ended(kafka: Harness) -> None:
             assert (partition.eligible_leader_replicas, partition.last_known_elr) == ([], [])
 
 
-def test_what_is_only_in_the_snapshot_is_known(kafka: Harness) -> None:
+def test_records_that_are_only_in_the_snapshot_are_known(kafka: Harness) -> None:
     log = kafka.cluster.metadata_log.storage
     assert log.log_start_offset > 0
     image = kafka.cluster.image
@@ -122,7 +122,7 @@ def test_credentials_and_acls_stay_in_the_metadata(kafka: Harness) -> None:
     assert {records.UserScramCredentialRecord, records.AccessControlEntryRecord} <= kinds
 
 
-def test_readers_of_committed_records_are_told_what_was_aborted(kafka: Harness) -> None:
+def test_read_committed_fetches_get_the_aborted_transactions(kafka: Harness) -> None:
     answer = fetched(kafka, kafka.cluster.image.topics["transactional"].topic_id, READ_COMMITTED)
     # Every third of nine transactions was aborted; each has 15 records and a marker in this partition.
     assert [one.first_offset for one in answer.aborted_transactions] == [0, 48, 96]
@@ -132,13 +132,13 @@ def test_readers_of_committed_records_are_told_what_was_aborted(kafka: Harness) 
     assert fetched(kafka, kafka.cluster.image.topics["plain"].topic_id, READ_COMMITTED).aborted_transactions == []
 
 
-def test_what_kafka_deleted_is_gone(kafka: Harness) -> None:
+def test_topics_that_kafka_deleted_are_gone(kafka: Harness) -> None:
     names = [path.name for path in (kafka.directory / "data").rglob("*")]
     assert not [name for name in names if name.endswith(("-delete", ".deleted", "-stray"))]
 
 
 @pytest.mark.parametrize("crash", [False, True])
-def test_what_is_appended_follows_what_was_there_also_after_a_restart(kafka: Harness, crash: bool) -> None:
+def test_appended_records_follow_those_of_kafka_also_after_a_restart(kafka: Harness, crash: bool) -> None:
     end_offset = EXPECTED["plain"]["partitions"][0]["end_offset"]
     assert kafka.produce("plain", "a", "b") == end_offset
     kafka.create_topic("new")

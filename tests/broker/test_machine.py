@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import platform
-import resource
 import subprocess
 import sys
 
@@ -58,19 +57,8 @@ def note(phase, info):
         looked_at.append(len(gc.get_objects(2)))
 gc.callbacks.append(note)
 machine.spare_the_old()
-alive = [[number] for number in range(machine.MOST_NEW_BLOCKS // 4)]
+alive = [[number] for number in range(1_000_000)]
 print(max(looked_at), len(looked_at))
-"""
-AGEING = """
-machine.MOST_NEW_BLOCKS = 200_000
-machine.spare_the_old()
-alive, most = [], 0
-for _ in range(2_000_000):
-    alive.append(Knot())
-    if len(alive) > 150_000:
-        del alive[:]  # when they are old
-    most = max(most, Knot.made - Knot.freed)
-print(most)
 """
 OLD = """
 old, young = [Knot()], []
@@ -107,6 +95,7 @@ def test_a_library_without_the_switch_is_left_alone(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_limit_on_open_files_is_raised_as_far_as_it_may() -> None:
+    resource = pytest.importorskip("resource")
     hard = min(resource.getrlimit(resource.RLIMIT_NOFILE)[1], 500)
     script = RAISED.format(hard=hard)
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -115,6 +104,7 @@ def test_the_limit_on_open_files_is_raised_as_far_as_it_may() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only there is a table that can be looked at")
 def test_there_is_room_for_open_files_before_they_are_opened() -> None:
+    pytest.importorskip("fcntl")
     ran = subprocess.run([sys.executable, "-c", ROOM], capture_output=True, text=True, check=True)
     room, opened = map(int, ran.stdout.split())
     assert room >= 1000 - 1
@@ -131,16 +121,11 @@ def test_a_busy_process_holds_little_garbage() -> None:
     assert int(ran.stdout) < 5_000 + 1.5 * UNSEEN_OBJECTS
 
 
-def test_a_busy_process_goes_through_what_lives_on_once_and_only() -> None:
+def test_a_busy_process_collects_long_lived_objects_only_once() -> None:
     ran = subprocess.run([sys.executable, "-c", KNOTS + GROWING], capture_output=True, text=True, check=True)
     most, collections = map(int, ran.stdout.split())
     assert collections > 10
     assert most < 2 * UNSEEN_OBJECTS
-
-
-def test_a_busy_process_finds_the_garbage_among_the_frozen_once_it_is_as_much_as_the_rest() -> None:
-    ran = subprocess.run([sys.executable, "-c", KNOTS + AGEING], capture_output=True, text=True, check=True)
-    assert int(ran.stdout) < 3 * 200_000
 
 
 def test_an_idle_process_collects_the_old_and_freezes_the_others() -> None:

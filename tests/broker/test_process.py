@@ -45,7 +45,7 @@ def snapshot(directory: Path) -> dict[str, bytes]:
     return {str(path.relative_to(directory)): path.read_bytes() for path in files}
 
 
-def test_damaged_metadata_is_told_with_its_place_and_nothing_is_changed(data: Path) -> None:
+def test_damaged_metadata_is_reported_with_its_position_and_nothing_is_changed(data: Path) -> None:
     log = data / "data" / "__cluster_metadata-0" / "00000000000000000000.log"
     content = bytearray(log.read_bytes())
     content[-20] ^= 0xFF
@@ -58,25 +58,23 @@ def test_damaged_metadata_is_told_with_its_place_and_nothing_is_changed(data: Pa
     assert [name for name in before if after.get(name) != before[name]] == []
 
 
-def test_a_partition_that_cannot_be_opened_is_told(data: Path) -> None:
+def test_a_partition_that_cannot_be_opened_is_reported(data: Path) -> None:
     (data / "data" / "t-0" / "partition.metadata").write_text("nonsense")
     assert "t-0" in refusal(data)
 
 
-def test_a_directory_of_another_node_is_told(data: Path) -> None:
+def test_a_directory_of_another_node_is_reported(data: Path) -> None:
     assert "node.id" in refusal(data, node_id="7")
 
 
-def test_settings_in_the_metadata_that_do_not_agree_are_told(data: Path) -> None:
+def test_contradicting_settings_in_the_metadata_are_reported(data: Path) -> None:
     with Harness(data) as harness:
         harness.cluster.controller.change_config(4, "", {"log.cleaner.min.compaction.lag.ms": "10"})
         harness.stop()
     assert "compaction.lag.ms" in refusal(data, log_cleaner_max_compaction_lag_ms="5")
 
 
-def test_a_disk_that_takes_nothing_is_told_as_what_keeps_it_from_starting(
-    data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_fails_writes_is_reported_as_the_reason(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = FailingDisk()
     disk.failing = {"write"}
     monkeypatch.setattr("minibroker.broker.process.Disk", lambda: disk)
@@ -105,7 +103,7 @@ def test_a_refused_start_leaves_a_directory_that_the_next_one_takes(data: Path) 
         "minibroker.broker.transactions.coordinator",
     ],
 )
-def test_a_start_does_not_wait_for_the_import_of_what_is_needed_late(late: str) -> None:
+def test_a_start_does_not_wait_for_late_imports(late: str) -> None:
     program = (
         "import sys; from minibroker.broker import process;"
         f"print([name for name in sys.modules if name.startswith('{late}')])"

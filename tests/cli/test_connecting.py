@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import socket
+import subprocess
+import sys
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from minibroker.cli.connecting import for_librdkafka, servers_of
+from minibroker.cli.connecting import SERVER_VARIABLE, servers_of
 from minibroker.testing import Broker
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, all_commands
 
 MODULES = "org.apache.kafka.common.security"
-CONNECTING = ("topics list", "produce t", "consume t")  # by our own client, and by librdkafka
+CONNECTING = ("topics list", "produce t", "consume t")
+
+
+@contextmanager
+def silent_server() -> Iterator[str]:
+    """A server that accepts connections, and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +56,14 @@ def test_servers_stay_as_they_are_given(text: str) -> None:
     assert servers_of(text) == text
 
 
+@pytest.mark.parametrize(
+    ("text", "servers"),
+    [("localhost", "localhost:9092"), ("a,b:1", "a:9092,b:1"), ("[::1]", "[::1]:9092"), ("::1", "[::1]:9092")],
+)
+def test_a_server_without_a_port_has_kafkas(text: str, servers: str) -> None:
+    assert servers_of(text) == servers
+
+
 @pytest.mark.parametrize("kind", ["java", "confluent"])
 def test_each_command_takes_its_settings_from_a_file(
     run: Run, properties: Callable[..., str], secured: Broker, kind: str
@@ -69,7 +90,20 @@ def test_an_option_overrides_the_file(run: Run, properties: Callable[..., str], 
     assert run("topics", "list", "--command-config", config, *given).exit_code == 0
 
 
-def test_a_file_that_cannot_be_read_is_told(run: Run, tmp_path: Path) -> None:
+def test_the_environment_names_the_server(
+    run: Run, properties: Callable[..., str], secured: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = properties(bootstrap_servers="")
+    monkeypatch.setenv(SERVER_VARIABLE, secured.bootstrap_servers)
+    assert run("topics", "list", "--command-config", config).exit_code == 0
+    monkeypatch.setenv(SERVER_VARIABLE, "127.0.0.1:1")
+    assert run("topics", "list", "--command-config", properties()).exit_code == 0
+    assert run("topics", "list", "--command-config", config, "-b", secured.bootstrap_servers).exit_code == 0
+    monkeypatch.setenv(SERVER_VARIABLE, "a b")
+    assert refused(run, "topics list") == f"minibroker: {SERVER_VARIABLE}: 'a b' is not HOST:PORT"
+
+
+def test_an_unreadable_file_is_an_error(run: Run, tmp_path: Path) -> None:
     (tmp_path / "client.properties").write_bytes(b"\xff")
     result = run("topics", "list", "--command-config", str(tmp_path / "client.properties"))
     assert result.exit_code == 2 and "minibroker: --command-config" in result.stderr.splitlines()[-1]
@@ -109,14 +143,11 @@ def test_a_broker_without_tls_is_said_at_once(run: Run, command: str) -> None:
 
 
 @pytest.mark.parametrize("command", CONNECTING)
-@pytest.mark.parametrize("settings", [(), ("--client", "ssl.curves.list=X25519")], ids=["ours", "librdkafka's alone"])
-def test_a_server_that_is_not_there_is_said_at_once(run: Run, command: str, settings: tuple[str, ...]) -> None:
+def test_a_server_that_is_not_there_is_said_at_once(run: Run, command: str) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
-        if command == "topics list":
-            settings = ()
-        line = refused(run, command, "--bootstrap-server", f"{address},{address}", *settings)
+        line = refused(run, command, "--bootstrap-server", f"{address},{address}")
     assert line == f"minibroker: cannot connect to {address}: Connection refused; {address}: Connection refused"
 
 
@@ -125,54 +156,98 @@ def test_one_server_of_several_is_enough(run: Run, secured: Broker, properties: 
     assert run("topics", "list", "--bootstrap-server", servers, "--command-config", properties()).exit_code == 0
 
 
-def test_a_silent_server_is_given_up(run: Run) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        address = f"127.0.0.1:{silent.getsockname()[1]}"
-        short = ("--client", "socket.connection.setup.timeout.ms=200")
-        assert refused(run, "topics list", "--bootstrap-server", address, *short).endswith("no answer in 200 ms")
+@pytest.mark.parametrize("options", [("--timeout", "0.2"), ("--client", "socket.connection.setup.timeout.ms=200")])
+@pytest.mark.parametrize("security", ["PLAINTEXT", "SSL"])
+def test_a_silent_server_is_given_up(run: Run, options: tuple[str, ...], security: str) -> None:
+    with silent_server() as address:
+        given = ("-b", address, "--client", f"security.protocol={security}", *options)
+        advice = f"'minibroker doctor {address}' may say why"
+        assert refused(run, "topics list", *given) == (
+            f"minibroker: cannot connect to {address}: no answer in 0.2 s; {advice}"
+        )
+
+
+def test_every_command_that_connects_has_a_timeout() -> None:
+    for path, command in all_commands():
+        options = {name for each in command.params for name in each.opts}
+        assert "--bootstrap-server" not in options or "--timeout" in options, path
+
+
+def test_a_name_that_is_not_resolved_is_said(run: Run) -> None:
+    line = refused(run, "topics list", "-b", "no-such-host.invalid", "--timeout", "60")
+    assert line.startswith("minibroker: cannot connect to no-such-host.invalid:9092: ")
+
+
+def test_a_resolver_that_hangs_is_given_up(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    over = threading.Event()
+
+    def hang(host: str, *_: object, flags: int = 0, **__: object) -> list[object]:
+        if not flags:
+            over.wait()
+        raise socket.gaierror(socket.EAI_NONAME, "not an address")
+
+    monkeypatch.setattr(socket, "getaddrinfo", hang)
+    line = refused(run, "topics list", "-b", "slow", "--timeout", "0.2")
+    over.set()
+    assert line == "minibroker: cannot connect to slow:9092: the name was not resolved in 0.2 s"
 
 
 @pytest.mark.parametrize(
-    ("java", "librdkafka"),
+    ("answer", "said"),
     [
-        ({"linger.ms": "5", "ssl.ca.location": "ca.pem"}, {"linger.ms": "5", "ssl.ca.location": "ca.pem"}),
-        ({"ssl.truststore.location": "ca.pem", "ssl.truststore.type": "PEM"}, {"ssl.ca.location": "ca.pem"}),
-        ({"ssl.truststore.certificates": "text", "ssl.truststore.type": "PEM"}, {"ssl.ca.pem": "text"}),
-        (
-            {"ssl.keystore.location": "a.pem", "ssl.keystore.type": "PEM", "ssl.key.password": "p"},
-            {"ssl.certificate.location": "a.pem", "ssl.key.location": "a.pem", "ssl.key.password": "p"},
-        ),
-        ({"ssl.keystore.location": "a.p12", "ssl.keystore.password": "p"}, None),
-        (
-            {"sasl.jaas.config": f'{MODULES}.plain.PlainLoginModule required username="alice" password="p";'},
-            {"sasl.username": "alice", "sasl.password": "p"},
-        ),
-        (
-            {
-                "sasl.jaas.config": f"{MODULES}.oauthbearer.OAuthBearerLoginModule required "
-                'clientId="me" clientSecret="s" scope="kafka" extension_pool="x";',
-                "sasl.oauthbearer.token.endpoint.url": "http://localhost/token",
-            },
-            {
-                "sasl.oauthbearer.client.id": "me",
-                "sasl.oauthbearer.client.secret": "s",
-                "sasl.oauthbearer.scope": "kafka",
-                "sasl.oauthbearer.extensions": "pool=x",
-                "sasl.oauthbearer.token.endpoint.url": "http://localhost/token",
-                "sasl.oauthbearer.method": "oidc",
-            },
-        ),
-        (
-            {
-                "sasl.jaas.config": f"{MODULES}.oauthbearer.OAuthBearerLoginModule required "
-                'unsecuredLoginStringClaim_sub="alice";'
-            },
-            {
-                "enable.sasl.oauthbearer.unsecure.jwt": "true",
-                "sasl.oauthbearer.config": "principal=alice lifeSeconds=3600",
-            },
-        ),
+        (b"HTTP/1.1 400 Bad Request\r\n", "the server speaks HTTP, not Kafka's protocol"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "the server speaks SSH, not Kafka's protocol"),
+        (b"AMQP\x00\x00\x09\x01", "the server speaks AMQP, not Kafka's protocol"),
+        (b"\x15\x03\x03\x00\x02\x02\x46", "the server speaks TLS: set security.protocol to SSL or SASL_SSL"),
     ],
 )
-def test_javas_names_become_librdkafkas(java: dict[str, str], librdkafka: dict[str, str] | None) -> None:
-    assert for_librdkafka(java) == (java if librdkafka is None else librdkafka)
+def test_a_server_of_another_protocol_is_named(run: Run, answer: bytes, said: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def greet() -> None:
+            with listener.accept()[0] as connection:
+                connection.sendall(answer)
+                connection.recv(1000)
+
+        thread = threading.Thread(target=greet)
+        thread.start()
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        line = refused(run, "topics list", "-b", address)
+        thread.join()
+    assert line == f"minibroker: cannot connect to {address}: {said}"
+
+
+def test_an_advertised_address_that_is_not_reached_is_given_up(run: Run) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        wrong = f"127.0.0.1:{free.getsockname()[1]}"
+        with Broker(settings={"advertised.listeners": f"PLAINTEXT://{wrong}"}) as broker:
+            ((listener,),) = broker.ports.listeners.values()
+            server = f"127.0.0.1:{listener.port}"
+            result = run("groups", "list", "-b", server, "--timeout", "0.5")
+    told = f"{wrong}: ListGroups: no connection: Connection refused ({server} advertises this address)\n"
+    assert (result.exit_code, result.stderr.endswith(told)) == (1, True)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows sends no SIGINT to one process")
+@pytest.mark.parametrize("command", [*CONNECTING, "doctor"])
+def test_ctrl_c_ends_a_command_while_it_connects(command: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        server = (address,) if command == "doctor" else ("-b", address)
+        program = [sys.executable, "-m", "minibroker", *command.split(), *server, "--timeout", "100"]
+        with (
+            subprocess.Popen(program, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as running,
+            silent.accept()[0],
+        ):
+            running.send_signal(signal.SIGINT)
+            _, errors = running.communicate(timeout=50)
+    assert (running.returncode, errors.strip()) == (130, "")
+
+
+def test_debug_shows_requests_and_answers(run: Run, secured: Broker, properties: Callable[..., str]) -> None:
+    result = run("topics", "list", "--command-config", properties(), "--log-level", "debug")
+    assert result.exit_code == 0
+    assert re.search(r" DEBUG minibroker\.client: \S+: request \d+: SaslAuthenticate \d+, \d+ bytes\n", result.stderr)
+    assert re.search(r": answer \d+: Metadata \d+, \d+ bytes after [0-9.]+ ms\n", result.stderr)
+    assert "alice" not in result.stderr

@@ -45,12 +45,12 @@ def test_no_field_takes_the_place_of_the_lines_own() -> None:
     assert written(record(extra={"level": "x", "time": "y", "logger": "z"}))["level"] == "WARNING"
 
 
-def test_what_is_no_json_is_told_as_text() -> None:
+def test_values_without_a_json_type_become_text() -> None:
     line = written(record(extra={"error": ValueError("bad\n"), "where": {1: b"x"}}))
     assert (line["error"], line["where"]) == ("bad\\n", {"1": "b'x'"})
 
 
-def test_an_exception_is_told_with_its_traceback() -> None:
+def test_an_exception_is_logged_with_its_traceback() -> None:
     try:
         raise ZeroDivisionError("by nothing")
     except ZeroDivisionError:
@@ -59,7 +59,7 @@ def test_an_exception_is_told_with_its_traceback() -> None:
     assert line["exception"].endswith("ZeroDivisionError: by nothing")
 
 
-def test_a_stack_is_told() -> None:
+def test_a_stack_is_logged() -> None:
     assert "test_log_format" in written(record(sinfo="Stack:\n test_log_format"))["stack"]
 
 
@@ -81,7 +81,7 @@ def test_no_name_starts_a_line_or_moves_a_terminal() -> None:
     assert (line["message"], line["client"]) == (f"closing {SHOWN}", SHOWN)
 
 
-def test_a_long_name_is_cut_and_what_follows_it_is_told() -> None:
+def test_a_long_name_is_cut_and_the_rest_of_the_line_stays() -> None:
     made = record(
         "closing %s (%s): %s", 32_767 * "x", "librdkafka", "it sent a mistake", extra={"client": 32_767 * "y"}
     )

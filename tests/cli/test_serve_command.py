@@ -73,7 +73,7 @@ def test_the_data_is_in_the_working_directory_by_default(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("setting", "complaint"),
     [
-        ("log.segment.byte=1", "unknown setting log.segment.byte, did you mean log.segment.bytes?"),
+        ("log.segment.byte=1", "unknown setting log.segment.byte; did you mean log.segment.bytes?"),
         ("log.segment.bytes=1", "Invalid value 1 for configuration log.segment.bytes: Value must be at least 1048576"),
         (
             "listeners=SSL://127.0.0.1:0",
@@ -223,7 +223,7 @@ def test_keys_that_cannot_be_used_are_refused_before_anything_is_touched(tmp_pat
     assert not any(tmp_path.iterdir())
 
 
-def test_who_listens_beyond_the_machine_without_authentication_is_told(tmp_path: Path) -> None:
+def test_a_listener_for_other_machines_without_authentication_gives_a_warning(tmp_path: Path) -> None:
     told = "other machines reach OUTSIDE without authentication, and may read and change all"
     map = "listener.security.protocol.map=OUTSIDE:PLAINTEXT,INSIDE:PLAINTEXT"
     outside = "listeners=OUTSIDE://0.0.0.0:0,INSIDE://127.0.0.1:0"
@@ -261,3 +261,20 @@ def test_a_cluster_with_the_control_begins_with_users(tmp_path: Path) -> None:
     with running_broker(tmp_path, options=options):
         pass
     assert any(b"alice" in file.read_bytes() for file in _metadata(tmp_path))
+
+
+@pytest.mark.parametrize(("security", "is_told"), [("SSL", True), ("SASL_PLAINTEXT", False)])
+def test_the_kits_listener_for_other_machines_gives_a_warning_unless_clients_log_in(
+    tmp_path: Path, security: str, is_told: bool
+) -> None:
+    listeners = ("listeners=PLAINTEXT://0.0.0.0:0", "advertised.listeners=PLAINTEXT://127.0.0.1:0")
+    with running_broker(tmp_path, *listeners, f"test.security={security}") as broker:
+        assert ("other machines reach PLAINTEXT without authentication" in broker.log) == is_told
+
+
+@pytest.mark.parametrize("kit", [(), ("--faults", "faults.yaml")])
+def test_a_new_cluster_has_the_id_that_is_given_and_keeps_it(tmp_path: Path, kit: tuple[str, ...]) -> None:
+    (tmp_path / "faults.yaml").write_text("[]\n")
+    for given in ("first-id", "second-id"):
+        with running_broker(tmp_path, "log.dirs=data", options=("--cluster-id", given, *kit)):
+            assert "cluster.id=first-id" in (tmp_path / "data" / "meta.properties").read_text()

@@ -6,6 +6,9 @@ import json
 
 import pytest
 
+from minibroker.cli.show_command import field_lines
+from minibroker.protocol.describing import field_rows
+from minibroker.protocol.messages.metadata import MetadataResponse
 from tests.cli.conftest import Run
 
 
@@ -30,6 +33,53 @@ def test_a_version_shows_only_its_own_fields(run: Run) -> None:
     assert not oldest["flexible"]
 
 
+def test_each_field_says_what_it_is_for_since_when_and_by_which_kip(run: Run) -> None:
+    lines = run("show", "MetadataRequest").stdout.splitlines()
+    (place,) = (place for place, line in enumerate(lines) if line.startswith("allow_auto_topic_creation"))
+    assert lines[place].split(maxsplit=2)[1:] == ["bool", "versions 4+, default True, KIP-4"]
+    assert lines[place + 1] == "    Whether the broker may create unknown topics, if its own config allows it, too."
+
+
+def test_json_has_the_sentences_and_the_kips(run: Run) -> None:
+    (shown,) = json.loads(run("show", "MetadataRequest", "--json").stdout)
+    (field,) = (each for each in shown["fields"] if each["name"] == "allow_auto_topic_creation")
+    assert (field["kip"], field["versions"], field["about"][:18]) == (4, "4+", "Whether the broker")
+    assert (shown["kips"]["8"], shown["about"][:20]) == (430, "Asks for brokers and")
+
+
+def test_a_narrow_terminal_gets_narrow_lines() -> None:
+    lines = list(field_lines(field_rows(MetadataResponse, 13), "0+", 60))
+    assert max(map(len, lines)) <= 60
+    assert "  is_internal  bool  versions 1+, default False, KIP-4" in lines
+
+
+def test_without_a_name_all_messages_are_listed(run: Run) -> None:
+    lines = run("show").stdout.splitlines()
+    assert [line.split()[:5] for line in lines if line.startswith("12 ")] == [["12", "Heartbeat", "0", "to", "4"]]
+    (batch,) = (line for line in lines if line.split()[:1] == ["RecordBatch"])
+    assert batch.rstrip().split(maxsplit=2)[1:] == ["2", "Records as Kafka sends and stores them since 0.11."]
+    listed = json.loads(run("show", "--json").stdout)
+    assert {"RecordBatch", "ResponseHeader", "HeartbeatResponse", "TopicRecord"} <= {each["name"] for each in listed}
+    assert [each for each in listed if not each["about"]] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "has"),
+    [
+        ("recordbatch", "RecordBatch of format 2", "    key "),
+        ("Record", "Record of format 2", "offset_delta "),
+        ("MessageSet", "Message of format 0 and 1", "timestamp "),
+        ("RequestHeader", "RequestHeader version 2 of 0 to 2, flexible", "correlation_id "),
+    ],
+)
+def test_parts_of_records_and_headers_are_shown_like_messages(run: Run, name: str, first: str, has: str) -> None:
+    lines = run("show", name).stdout.splitlines()
+    assert lines[0] == first
+    assert any(line.startswith(has) for line in lines)
+    (shown,) = json.loads(run("show", name, "--json").stdout)
+    assert all(field["about"] for field in shown["fields"])
+
+
 def test_the_code_that_writes_is_shown_when_asked_for(run: Run) -> None:
     assert "\ndef write(" not in run("show", "HeartbeatRequest").stdout
     assert "\ndef write(" in run("show", "HeartbeatRequest", "--write").stdout
@@ -38,10 +88,11 @@ def test_the_code_that_writes_is_shown_when_asked_for(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["Metdata"], "minibroker: there is no message Metdata, did you mean Metadata?\n"),
+        (["Metdata"], "minibroker: there is no message Metdata; did you mean Metadata?\n"),
         (["zzzzzzzz"], "minibroker: there is no message zzzzzzzz\n"),
         (["MetadataRequest", "14"], "minibroker: MetadataRequest has no version 14, only 0 to 13\n"),
-        (["Metadata", "x"], "minibroker: Invalid value for '[VERSION]': 'x' is not a valid integer.\n"),
+        (["RecordBatch", "2"], "minibroker: RecordBatch has no versions of its own: its formats are 2\n"),
+        (["Metadata", "x"], "minibroker: VERSION: 'x' is not a whole number\n"),
     ],
 )
 def test_what_there_is_not_is_one_line_and_status_2(run: Run, arguments: list[str], line: str) -> None:

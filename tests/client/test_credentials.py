@@ -47,7 +47,7 @@ def test_a_login_module_is_read(text: str, expected: dict[str, str]) -> None:
         ("com.example.Krb5LoginModule required;", "com.example.Krb5LoginModule is none of PlainLoginModule"),
     ],
 )
-def test_what_is_no_login_module_is_refused(text: str, message: str) -> None:
+def test_malformed_login_modules_are_refused(text: str, message: str) -> None:
     with pytest.raises(SettingError, match=message) as refusal:
         login_module(text)
     assert str(refusal.value).startswith("sasl.jaas.config")
@@ -75,6 +75,7 @@ def test_what_is_no_login_module_is_refused(text: str, message: str) -> None:
             "unknown option tokenauth",
         ),
         ({"sasl.mechanism": "OAUTHBEARER", "sasl.jaas.config": f"{BEARER} required;"}, "OAUTHBEARER needs"),
+        ({"sasl.mechanism": "PLAIN", "sasl.login.callback.handler.class": "a.B"}, "can only be .*, not a.B"),
         (
             {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token.endpoint.url": "ftp://tokens"},
             "must begin with https:, http: or file:",
@@ -165,7 +166,7 @@ def test_librdkafkas_unsecured_token_is_accepted() -> None:
         connect(Script(), settings)
 
 
-def test_no_secret_is_in_what_is_printed() -> None:
+def test_no_secret_is_in_a_repr() -> None:
     settings = {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "s3cret"}
     assert "s3cret" not in repr(Settings(settings)) and "sasl.password" in repr(Settings(settings))
     assert "s3cret" not in repr(credentials_of(settings, wanted=True))

@@ -119,6 +119,16 @@ def test_an_unsecured_token_has_the_claims_that_it_was_given() -> None:
         ({"clientId": "me"}, {URL: "https://tokens"}, "must give clientId and clientSecret"),
         ({"clientId": "me", "clientSecret": "s", "colour": "red"}, {URL: "https://tokens"}, "unknown option colour"),
         ({"clientId": "me", "clientSecret": "s"}, {}, "unknown option clientId"),
+        (
+            {"clientId": "me", "clientSecret": "s", "ssl.colour": "red"},
+            {URL: "https://tokens"},
+            "unknown option ssl.colour",
+        ),
+        (
+            {"clientId": "me", "clientSecret": "s"},
+            {URL: "https://tokens", "https.ca.pem": "x"},
+            "ssl.truststore.certificates has no certificates in PEM",
+        ),
         ({"unsecuredLoginStringClaim_sub": "a", "unsecuredLoginNumberClaim_n": "x"}, {}, "must be a number, not 'x'"),
         ({}, {URL: "file:///token", "sasl.oauthbearer.method": "magic"}, "method must be oidc or default"),
         ({}, {URL: "file:///token", "sasl.oauthbearer.extensions": "a"}, "extensions must be name=value"),

@@ -23,7 +23,8 @@ CLIENTS: tuple[Client, ...] = (Confluent(), Aio(), KafkaPython())
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
     """A broker that all tests of this process share: one that is not to be stopped, and topics that are others'."""
-    with running_broker(tmp_path_factory.mktemp("broker")) as running:
+    # Records have times of years ago, and retention would delete them after five minutes.
+    with running_broker(tmp_path_factory.mktemp("broker"), "log.retention.ms=-1") as running:
         yield running
         assert not re.search(" (WARNING|ERROR|CRITICAL) ", running.log), running.log
 

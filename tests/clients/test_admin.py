@@ -82,7 +82,7 @@ def test_configs_are_described(broker: RunningBroker, topic_name: str, client: C
         ("", {"retention.ms": "soon"}, ErrorCode.INVALID_CONFIG),
     ],
 )
-def test_what_cannot_be_created_is_refused_by_name(
+def test_invalid_topics_are_refused_by_error_code(
     broker: RunningBroker, topic_name: str, client: Client, name: str, configs: dict[str, str], code: ErrorCode
 ) -> None:
     with client.admin(broker.bootstrap_servers) as admin:

@@ -135,7 +135,7 @@ def test_a_config_that_cannot_be_is_refused(admin: AdminClient, topic_name: str)
     assert refused(admin.incremental_alter_configs([resource])) == KafkaError.INVALID_CONFIG
 
 
-def test_records_are_deleted_and_offsets_told(cluster: RunningBroker, admin: AdminClient, topic_name: str) -> None:
+def test_records_are_deleted_and_offsets_listed(cluster: RunningBroker, admin: AdminClient, topic_name: str) -> None:
     create(admin, topic_name, [[3]])
     producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap_servers})
     for number in range(5):

@@ -136,7 +136,9 @@ def test_the_quorum_and_features_are_described(admin: KafkaAdminClient) -> None:
 
 
 def test_features_are_updated(admin: KafkaAdminClient) -> None:
-    name = "streams.version"  # one that a new cluster begins without
+    name = "streams.version"
+    admin.update_features({name: ("SAFE_DOWNGRADE", 0)})
+    assert "finalized" not in admin.describe_features()[name]
     admin.update_features({name: 1}, validate_only=True)
     assert "finalized" not in admin.describe_features()[name]
     admin.update_features({name: 1})

@@ -87,7 +87,7 @@ def test_confluent_logs_in(broker: RunningBroker, mechanism: str, topic_name: st
     assert (message.value(), told) == (b"hello", [])
 
 
-def test_confluent_is_told_of_a_wrong_password(broker: RunningBroker, mechanism: str) -> None:
+def test_confluent_kafka_reports_a_wrong_password(broker: RunningBroker, mechanism: str) -> None:
     told: list[str] = []
     producer = confluent_kafka.Producer(confluent(broker, mechanism, "wrong", told))
     while not told:
@@ -145,7 +145,7 @@ def test_our_client_logs_in(broker: RunningBroker, mechanism: str) -> None:
         client.request(MetadataRequest(topics=[]))
 
 
-def test_the_password_is_not_in_what_is_kept(broker: RunningBroker, tmp_path: Path) -> None:
+def test_no_file_of_the_broker_holds_the_password(broker: RunningBroker, tmp_path: Path) -> None:
     for file in (broker.directory / "data").rglob("*"):
         assert not file.is_file() or b"alice-secret" not in file.read_bytes()
 
@@ -186,7 +186,7 @@ def test_confluent_logs_in_with_tokens_again_and_again(broker: RunningBroker, to
     assert read == [str(number).encode() for number in range(sent)]
 
 
-def test_confluent_is_told_of_a_token_that_has_expired(broker: RunningBroker) -> None:
+def test_confluent_kafka_reports_an_expired_token(broker: RunningBroker) -> None:
     told: list[str] = []
     settings = {**confluent(broker, "OAUTHBEARER", "", told), "oauth_cb": lambda _: (unsecured(-9), time.time() + 60)}
     del settings["sasl.username"], settings["sasl.password"]

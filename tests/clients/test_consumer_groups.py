@@ -49,7 +49,7 @@ def group(own_broker: RunningBroker, tmp_path: Path) -> Iterator[Group]:
         yield made
 
 
-@pytest.mark.parametrize("assignor", [UNIFORM, RANGE])
+@pytest.mark.parametrize("assignor", [UNIFORM, pytest.param(RANGE, marks=pytest.mark.thorough)])
 def test_members_come_and_go_and_are_killed(own_broker: RunningBroker, group: Group, assignor: str) -> None:
     members_come_and_go(own_broker, group, CONFLUENT, CONFLUENT, assignor)
 
@@ -58,11 +58,18 @@ def test_five_join_at_once(group: Group) -> None:
     five_join_at_once(group, CONFLUENT, UNIFORM)
 
 
-def test_a_static_member_that_leaves_comes_back_and_nobody_else_notices(group: Group) -> None:
+def test_a_static_member_that_leaves_and_returns_causes_no_rebalance(group: Group) -> None:
     static_member_comes_back(group, CONFLUENT, UNIFORM, Member.leave)
 
 
-@pytest.mark.parametrize("library", [CONFLUENT, "aiokafka", "kafka-python"])
+@pytest.mark.parametrize(
+    "library",
+    [
+        CONFLUENT,
+        pytest.param("aiokafka", marks=pytest.mark.thorough),
+        pytest.param("kafka-python", marks=pytest.mark.thorough),
+    ],
+)
 def test_a_group_goes_over_and_back_while_its_members_work(
     own_broker: RunningBroker, group: Group, library: str
 ) -> None:

@@ -1,6 +1,6 @@
 """Exactly once, under torture: copying loops and their broker are killed, connections break off at any byte.
 
-    TORTURE_S=600 TORTURE_SEED=7 python3 -m pytest tests/clients/test_exactly_once.py -n0
+    TORTURE_S=600 TORTURE_SEED=7 python3 -m pytest --thorough tests/clients/test_exactly_once.py -n0
 
 Without TORTURE_SEED every run has a seed of its own, which is printed at its end. It decides what is killed in which
 order, and where connections break; what a loop or the broker is doing just then depends on the machine as well.
@@ -30,7 +30,7 @@ from tests.clients.ports import free_ports
 from tests.clients.transactional_copier import SOURCE, TARGET
 from tests.running import RunningBroker, running_broker
 
-TORTURE_S = int(os.environ.get("TORTURE_S", "60"))
+TORTURE_S = int(os.environ.get("TORTURE_S", "25"))
 PARTITIONS = 4
 COPIERS = 3
 CUT_SHARE = 0.3
@@ -196,6 +196,7 @@ def await_copied(copiers: Copiers, numbers: Numbers, reader: Reader) -> None:
     time.sleep(0.5)  # so that what is there twice is read, too
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(240 + 2 * TORTURE_S)
 def test_every_record_is_copied_once_and_in_order_whatever_is_killed(
     tmp_path: Path, complaints: list[str], record_property: Callable[[str, object], None]

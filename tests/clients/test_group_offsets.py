@@ -48,7 +48,7 @@ def test_a_client_of_any_kafka_commits_and_finds_it_again(
             consumer.close()
 
 
-def test_kafka_python_tells_changes_and_deletes_the_offsets_of_groups(broker: RunningBroker, topic: str) -> None:
+def test_kafka_python_lists_changes_and_deletes_offsets_of_groups(broker: RunningBroker, topic: str) -> None:
     place, groups = PythonPartition(topic, 0), [f"{topic}-{number}" for number in range(2)]
     admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
     try:
@@ -104,7 +104,7 @@ def told_by_confluent(servers: str, group: str) -> dict[int, int]:
     return {each.partition: each.offset for each in found if each.error is None}
 
 
-def test_confluent_kafka_tells_and_changes_the_offsets_of_groups(broker: RunningBroker, topic: str) -> None:
+def test_confluent_kafka_lists_and_changes_offsets_of_groups(broker: RunningBroker, topic: str) -> None:
     group = f"group-of-{topic}"
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     wanted = [ConfluentPartition(topic, 0, 5), ConfluentPartition(topic, 9, 5)]
@@ -114,7 +114,7 @@ def test_confluent_kafka_tells_and_changes_the_offsets_of_groups(broker: Running
     assert told_by_confluent(broker.bootstrap_servers, group) == {0: 5}
 
 
-def test_what_was_committed_is_there_after_a_kill(tmp_path: Path, complaints: list[str]) -> None:
+def test_committed_offsets_survive_a_kill(tmp_path: Path, complaints: list[str]) -> None:
     complaints += ["Disconnected", "Connect to", "brokers are down", "Connection refused"]
     with running_broker(tmp_path, f"listeners=PLAINTEXT://127.0.0.1:{free_ports()}") as broker:
         servers = broker.bootstrap_servers

@@ -23,14 +23,16 @@ from tests.clients.groups import Group, Member, group_of
 from tests.clients.ports import free_ports
 from tests.running import RunningBroker, running_broker
 
+THOROUGH = pytest.mark.thorough
 KINDS = [
-    ("confluent-kafka", "range"),
+    pytest.param("confluent-kafka", "range", marks=THOROUGH),
     ("confluent-kafka", "cooperative-sticky"),
-    ("aiokafka", "range"),
-    ("aiokafka", "sticky"),
-    ("kafka-python", "range"),
-    ("kafka-python", "cooperative-sticky"),
+    pytest.param("aiokafka", "range", marks=THOROUGH),
+    pytest.param("aiokafka", "sticky", marks=THOROUGH),
+    pytest.param("kafka-python", "range", marks=THOROUGH),
+    pytest.param("kafka-python", "cooperative-sticky", marks=THOROUGH),
 ]
+LIBRARIES = ["confluent-kafka", pytest.param("aiokafka", marks=THOROUGH), pytest.param("kafka-python", marks=THOROUGH)]
 pytestmark = pytest.mark.timeout(300)
 
 
@@ -67,7 +69,7 @@ def test_members_come_and_go_and_are_killed(
     ("assignor", "libraries"),
     [
         ("range", ("confluent-kafka", "aiokafka", "kafka-python")),
-        ("cooperative-sticky", ("kafka-python", "confluent-kafka", "kafka-python")),
+        pytest.param("cooperative-sticky", ("kafka-python", "confluent-kafka", "kafka-python"), marks=THOROUGH),
     ],
 )
 def test_members_of_different_libraries_share_a_group(
@@ -84,17 +86,17 @@ def test_members_of_different_libraries_share_a_group(
         group.await_owners(second, third, again, partitions=PARTITIONS)
 
 
-@pytest.mark.parametrize("library", ["confluent-kafka", "aiokafka", "kafka-python"])
+@pytest.mark.parametrize("library", LIBRARIES)
 def test_five_join_at_once(group: Group, library: str) -> None:
     five_join_at_once(group, library, "range")
 
 
-@pytest.mark.parametrize("library", ["confluent-kafka", "aiokafka", "kafka-python"])
-def test_a_static_member_that_is_killed_comes_back_and_nobody_else_notices(group: Group, library: str) -> None:
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_static_member_that_is_killed_and_returns_causes_no_rebalance(group: Group, library: str) -> None:
     static_member_comes_back(group, library, "range", Member.kill)
 
 
-@pytest.mark.parametrize("library", ["confluent-kafka", "aiokafka", "kafka-python"])
+@pytest.mark.parametrize("library", LIBRARIES)
 def test_members_find_their_coordinators_among_three_nodes(broker_of_three: str, tmp_path: Path, library: str) -> None:
     """Three groups, of which the nodes lead the partitions in turn."""
     with Confluent().admin(broker_of_three) as admin:

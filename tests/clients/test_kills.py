@@ -1,6 +1,6 @@
 """A broker that is killed again and again, also while it starts: nothing acknowledged is lost, reordered or repeated.
 
-    KILLS=1000 KILLS_SEED=7 python3 -m pytest tests/clients/test_kills.py -n0
+    KILLS=1000 KILLS_SEED=7 python3 -m pytest --thorough tests/clients/test_kills.py -n0
 
 Without KILLS_SEED every run has a seed of its own, printed at its end. It decides when the broker is killed; what
 the broker is doing just then depends on the machine as well.
@@ -27,7 +27,7 @@ from tests.clients.killing import Follower, Remembered, TopicMaker, Writer, in_t
 from tests.clients.ports import free_ports
 from tests.running import RunningBroker, running_broker
 
-KILLS = int(os.environ.get("KILLS", "50"))
+KILLS = int(os.environ.get("KILLS", "25"))
 
 ROLLING = {"internal.segment.bytes": "20000", "index.interval.bytes": "1000"}
 TOPICS = {"flushed": {"flush.messages": "1"}, "flushed-rolling": {"flush.messages": "1", **ROLLING}, "rolling": ROLLING}
@@ -45,6 +45,7 @@ STOPPED = 0.15  # the share of the others before which the broker is stopped in 
 LONGEST_RUN_S = 0.2  # from the first acknowledgement to a kill
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(60 + 10 * KILLS)
 def test_kills_lose_reorder_and_repeat_nothing(
     tmp_path: Path, complaints: list[str], record_property: Callable[[str, object], None]

@@ -92,7 +92,7 @@ def test_a_consumer_goes_on_with_a_topic_that_was_deleted_and_made_anew(
         assert (read.offset, read.record.value) == (0, b"anew")
 
 
-def test_log_append_time_is_told_to_producer_and_consumer(broker: RunningBroker, topic_name: str) -> None:
+def test_producer_and_consumer_get_the_log_append_time(broker: RunningBroker, topic_name: str) -> None:
     with Confluent().admin(broker.bootstrap_servers) as admin:
         admin.create_topic(topic_name, 1, {"message.timestamp.type": "LogAppendTime"})
     delivered: list[Message] = []

@@ -40,7 +40,9 @@ def codecs_on_disk(directory: Path, topic: str) -> set[int]:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_every_client_reads_what_one_wrote(broker: RunningBroker, topic: str, client: Client, codec: str) -> None:
+def test_every_client_reads_the_records_of_each_other(
+    broker: RunningBroker, topic: str, client: Client, codec: str
+) -> None:
     records = [record for record in SAMPLES if client.can_write(record)]
     with client.producer(broker.bootstrap_servers, codec=codec) as producer:
         assert producer.send(topic, records) == list(range(len(records)))
@@ -52,7 +54,9 @@ def test_every_client_reads_what_one_wrote(broker: RunningBroker, topic: str, cl
 
 
 @pytest.mark.parametrize("codec", CODECS[1:])
-def test_every_client_reads_what_the_broker_compressed(broker: RunningBroker, topic_name: str, codec: str) -> None:
+def test_every_client_reads_records_that_the_broker_compressed(
+    broker: RunningBroker, topic_name: str, codec: str
+) -> None:
     records = [record for record in SAMPLES if all(client.can_write(record) for client in CLIENTS)]
     writer = CLIENTS[0]
     with writer.admin(broker.bootstrap_servers) as admin:

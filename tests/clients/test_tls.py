@@ -291,7 +291,7 @@ def test_replaced_keys_are_kept_over_a_restart_and_never_shown(broker: Broker, s
         ({"listener.name.ssl.ssl.client.auth": "none"}, "cannot be updated dynamically for existing listener SSL"),
     ],
 )
-def test_what_cannot_be_used_is_refused_and_changes_nothing(
+def test_unusable_tls_settings_are_refused_and_change_nothing(
     broker: Broker, stores: Path, changes: dict[str, str], complaint: str
 ) -> None:
     admin = AdminClient(confluent_settings(address(broker, 0), stores, certificate=False))

@@ -14,7 +14,7 @@ WRITERS = pytest.mark.parametrize("writer", LIBRARIES)
 
 
 @WRITERS
-def test_readers_of_every_library_are_shown_what_was_committed(
+def test_readers_of_every_library_see_exactly_the_committed_records(
     broker: RunningBroker, topic: str, topic_name: str, writer: str
 ) -> None:
     servers = broker.bootstrap_servers

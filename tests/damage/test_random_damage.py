@@ -19,6 +19,6 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Ground]]:
     yield grounds(tmp_path_factory.mktemp("damage"))
 
 
-def test_damage_is_refused_or_told(left: list[Ground], tmp_path: Path) -> None:
+def test_damage_is_refused_or_reported(left: list[Ground], tmp_path: Path) -> None:
     outcomes = [outcome(left[seed % len(left)], tmp_path / "damaged", seed) for seed in SEEDS]
     assert {"refused", "the same", "said"} <= set(outcomes)  # or nothing was damaged that matters

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from minibroker.pipeline.session import session
-from tests.conftest import uses_spark
+from conftest import SPARK, unit_of
 from tests.spark_settings import settings_in
 
 if TYPE_CHECKING:
@@ -21,13 +20,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent  # elsewhere a fixture of this name may be another one
     for item in items:
         wants_spark = item.path.is_relative_to(here) and "spark" in getattr(item, "fixturenames", ())
-        if wants_spark and not uses_spark(item.path):
+        if wants_spark and unit_of(item.nodeid) != SPARK:
             raise pytest.UsageError(f"{item.nodeid}: name the type of `spark`, SparkSession; it tells the worker")
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The session of all tests with Spark: two cores, and three attempts for each task."""
+    from minibroker.pipeline.session import session  # not imported where all of these tests are skipped
+
     spark = session("local[2,3]", **settings_in(tmp_path_factory.mktemp("spark")))
     yield spark
     spark.stop()

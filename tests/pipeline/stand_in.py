@@ -9,17 +9,19 @@ import pyarrow as pa
 from minibroker.pipeline.log_source import Bounds, OffsetRange, ReadRequest, Split, TopicPartition
 from minibroker.pipeline.planning import proportional
 from minibroker.pipeline.schemas import RECORDS, chosen
+from minibroker.pipeline.selection import TopicSelection
 
 
 class StandIn:
     """Partitions with an earliest and a latest offset; a record's time in ms is its offset times 10."""
 
-    def __init__(self, logs: Mapping[str, tuple[int, int]]) -> None:
+    def __init__(self, logs: Mapping[str, tuple[int, int]], named: tuple[str, ...] = ()) -> None:
+        self.selection = TopicSelection(named, None if named else ".")
         self.logs = {partition(name): Bounds(*bounds) for name, bounds in logs.items()}
         self.closed = 0
 
-    def partitions(self) -> list[TopicPartition]:
-        return sorted(self.logs)
+    def partitions(self, *, missing_ok: bool = False) -> list[TopicPartition]:
+        return self.selection.chosen(self.logs, missing_ok=missing_ok)
 
     def bounds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
         return {each: self.logs[each] for each in partitions}

@@ -85,6 +85,12 @@ def test_a_stream_may_start_at_the_end() -> None:
     assert parsed(query="stream", startingOffsets="latest").starting == Position("offset", -1, None, "startingOffsets")
 
 
+def test_what_only_sparks_connector_needs_is_ignored() -> None:
+    options = parsed(**{"groupIdPrefix": "g", "fetchoffset.numretries": "3", "kafka.session.timeout.ms": "6000"})
+    assert options.ignored == ("fetchOffset.numRetries", "groupIdPrefix", "kafka.session.timeout.ms")
+    assert options.client_settings == {}
+
+
 def test_limits_of_a_stream() -> None:
     limits = {"maxOffsetsPerTrigger": "9", "minOffsetsPerTrigger": "3", "maxTriggerDelay": "2m"}
     options = parsed(query="stream", **limits)
@@ -101,8 +107,8 @@ def test_limits_of_a_stream() -> None:
         ({"path": " "}, "path: it is empty"),
         ({"kafka.security.protocol": "SSL"}, "kafka.security.protocol: only with kafka.bootstrap.servers"),
         ({"subscribes": "a"}, "unknown option subscribes; there are path, "),
+        ({"commitOffsetsToGroup": "g"}, "commitOffsetsToGroup: not an option of a batch query of records"),
         ({"maxOffsetsPerTrigger": "5"}, "maxOffsetsPerTrigger: not an option of a batch query of records"),
-        ({"kafka.group.id": "g"}, "kafka.group.id cannot be set: no consumer group is used"),
         ({"kafka.auto.offset.reset": "earliest"}, "kafka.auto.offset.reset cannot be set: use startingOffsets"),
         ({"startingOffsets": "latest"}, "startingOffsets: it cannot be latest in a batch query"),
         ({"endingOffsets": "earliest"}, "endingOffsets: it cannot be earliest in a batch query"),

@@ -25,11 +25,11 @@ def first_cells(heading: str) -> list[str]:
     return [word for cell in cells for word in re.findall(r"`([^`]+)`", cell)]
 
 
-def test_every_option_is_told_and_no_other() -> None:
+def test_every_option_is_documented_and_no_other() -> None:
     assert sorted(first_cells("Options")) == sorted([*NAMES, "kafka.*"])
 
 
-def test_every_column_is_told_and_no_other() -> None:
+def test_every_column_is_documented_and_no_other() -> None:
     assert first_cells("The records") == RECORDS.names
     assert first_cells("The batches") == BATCHES.names
 
@@ -37,13 +37,13 @@ def test_every_column_is_told_and_no_other() -> None:
 def names_offered(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Return the names among which the nearest one is looked for when a setting is not known."""
     offered: list[str] = []
-    monkeypatch.setattr("difflib.get_close_matches", lambda _, names: offered.extend(names) or [])
+    monkeypatch.setattr("difflib.get_close_matches", lambda _, names, *__: offered.extend(names) or [])
     with pytest.raises(OptionError, match=r"kafka\.colour is not known$"):
         client_settings("127.0.0.1:9092", Settings({**settings, "colour": "red"}, settings.known))
     return set(offered)
 
 
-def test_every_setting_of_a_reading_connection_is_told_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_setting_of_a_reading_connection_is_documented_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Settings({})
     FetchSettings.taken_from(settings)
     names = (
@@ -53,12 +53,12 @@ def test_every_setting_of_a_reading_connection_is_told_and_no_other(monkeypatch:
     assert all(re.search(rf"`{re.escape(name)}`\s(can )?only", DOCUMENT) for name in FIXED)
 
 
-def test_every_setting_of_a_producer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_setting_of_the_producer_is_documented(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = parse_settings({"kafka.bootstrap.servers": "127.0.0.1:9092"}).client
     assert isinstance(settings, Settings)
-    section = DOCUMENT.split("\nThese settings of the producer have an effect: ")[1].split("\n\n")[0]
+    section = DOCUMENT.split("\nThe producer uses these settings: ")[1].split("\n\n")[0]
     codecs = {name for name in settings.known if re.fullmatch(r"compression\.[a-z0-9]+\.level", name)}
     assert codecs == {f"compression.{codec}.level" for codec in ("gzip", "lz4", "zstd")}
-    told = set(re.findall(r"`([a-z.]+)`", section)) - {"all"}
-    assert told == settings.known - codecs - {"bootstrap.servers"}
+    documented = set(re.findall(r"`([a-z.]+)`", section)) - {"all"}
+    assert documented == settings.known - codecs - {"bootstrap.servers"}
     assert settings.known < names_offered(settings, monkeypatch)

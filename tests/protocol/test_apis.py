@@ -66,7 +66,8 @@ def imported(code: str) -> set[str]:
 
 
 def test_the_list_of_apis_imports_no_message() -> None:
-    assert imported("import minibroker.protocol.apis") == {
+    versions = {"minibroker._version"}  # only where the package was installed
+    assert imported("import minibroker.protocol.apis") - versions == {
         "minibroker", "minibroker.protocol", "minibroker.protocol.apis"
     }  # fmt: skip
 

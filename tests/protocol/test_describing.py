@@ -6,7 +6,7 @@ import pytest
 
 from minibroker.protocol.describing import FieldRow, all_messages, field_rows, messages_named, versions_text
 from minibroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from tests.protocol.samples import Order
+from tests.protocol.samples import Order, Parcel
 
 
 @pytest.mark.parametrize("name", ["Metadata", "metadata", "METADATA"])
@@ -24,7 +24,7 @@ def test_other_names_mean_nothing() -> None:
     assert messages_named("") == []
 
 
-def test_every_message_has_a_name_of_its_own_and_says_what_it_is() -> None:
+def test_every_message_has_a_unique_name_and_a_docstring() -> None:
     messages = all_messages()
     assert len({message.__name__.lower() for message in messages}) == len(messages)
     for message in messages:
@@ -42,11 +42,18 @@ def test_rows_are_in_wire_order_with_nested_ones_after_their_field() -> None:
 
 def test_a_row_says_all_of_a_field() -> None:
     rows = {(row.depth, row.name): row for row in field_rows(Order, 3)}
-    assert rows[0, "note"] == FieldRow(0, "note", "string", "1+", True, True, None, "None")
-    assert rows[0, "lines"] == FieldRow(0, "lines", "[]Line", "0+", False, True, None, "[]")
-    assert rows[0, "ids"] == FieldRow(0, "ids", "[]uuid", "2+", False, True, None, "[]")
-    assert rows[0, "priority"] == FieldRow(0, "priority", "int16", "2+", False, False, 1, "5")
-    assert rows[0, "buyer"] == FieldRow(0, "buyer", "Buyer", "3+", True, False, None, "None")
+    assert rows[0, "note"] == FieldRow(0, "note", "string", "1+", True, True, None, "None", "", None)
+    assert rows[0, "lines"] == FieldRow(0, "lines", "[]Line", "0+", False, True, None, "[]", "", None)
+    assert rows[0, "ids"] == FieldRow(0, "ids", "[]uuid", "2+", False, True, None, "[]", "", None)
+    assert rows[0, "priority"] == FieldRow(0, "priority", "int16", "2+", False, False, 1, "5", "", None)
+    assert rows[0, "buyer"] == FieldRow(0, "buyer", "Buyer", "3+", True, False, None, "None", "", None)
+
+
+def test_a_row_says_what_a_field_is_for_and_which_kip_brought_it() -> None:
+    rows = field_rows(Parcel, 2)
+    assert [(row.about, row.kip) for row in rows] == [
+        ("What the parcel weighs, in grams.", None), ("Whether its loss is paid for.", 74), ("", None),
+    ]  # fmt: skip
 
 
 def test_a_row_before_flexible_versions() -> None:

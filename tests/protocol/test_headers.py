@@ -8,6 +8,7 @@ from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.headers import (
     RequestHeader,
     ResponseHeader,
+    answer_version,
     request_header_version,
     response_header_version,
 )
@@ -54,3 +55,11 @@ def test_a_client_need_not_have_a_name() -> None:
 def test_response_headers() -> None:
     assert ResponseHeader(correlation_id=7).encode(0).hex() == "00000007"
     assert ResponseHeader(correlation_id=7).encode(1).hex() == "0000000700"
+
+
+def test_a_refused_version_of_api_versions_is_answered_in_version_0() -> None:
+    refused, accepted = b"\0\0\0\1\0\x23\0\0\0\0", b"\0\0\0\1\0\0\0\0\0\0"
+    assert answer_version(ApiKey.API_VERSIONS, 5, refused, 4) == 0
+    assert answer_version(ApiKey.API_VERSIONS, 5, accepted, 4) == 5
+    assert answer_version(ApiKey.API_VERSIONS, 5, b"\0\0\0\1\0", 4) == 5
+    assert answer_version(ApiKey.METADATA, 5, refused, 4) == 5

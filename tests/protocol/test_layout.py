@@ -7,7 +7,7 @@ import pytest
 from minibroker.protocol.fields import Kind
 from minibroker.protocol.headers import RequestHeader
 from minibroker.protocol.layout import layout, least_bytes, least_item_bytes
-from tests.protocol.random_messages import all_versions
+from tests.protocol.random_messages import in_all_versions
 from tests.protocol.samples import Fixed, Nothing, Order
 
 
@@ -47,6 +47,6 @@ def test_no_item_is_smaller_than_a_byte() -> None:
     assert least_item_bytes(Kind("struct", struct=Nothing), 0, False) == 1
 
 
-@pytest.mark.parametrize(("message", "version"), all_versions())
+@in_all_versions
 def test_no_message_is_smaller_than_its_least(message: type, version: int) -> None:
     assert len(message().encode(version)) >= least_bytes(message, version, version in message.flexible)

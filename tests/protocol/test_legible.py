@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from minibroker.protocol.legible import cut, escaped, few, legible
+from minibroker.protocol.legible import cut, escaped, few, legible, readable
 
 
 def test_a_short_text_stays_as_it_is() -> None:
@@ -28,7 +30,7 @@ def test_a_long_text_keeps_its_begin_and_its_end() -> None:
         ("Größe 大 \U0001f600", "Größe 大 \U0001f600"),
     ],
 )
-def test_what_a_terminal_would_act_on_is_written_out(text: str, shown: str) -> None:
+def test_control_characters_are_escaped(text: str, shown: str) -> None:
     assert escaped(text) == shown
     assert shown.isprintable()
 
@@ -49,3 +51,25 @@ def test_of_many_names_a_few_are_shown(names: list[str], told: str) -> None:
 
 def test_a_text_is_cut_before_it_is_escaped_so_that_no_escape_is_torn() -> None:
     assert legible(100 * "\n", 4) == "\\n\\n…\\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"plain\ttext", "plain\ttext"),
+        ("größe €".encode(), "größe €"),
+        (b"\xff\xfe", "\\xff\\xfe"),
+        (b"a\nb\r", "a\\nb\\r"),
+        (b"\x1b[31m", "\\x1b[31m"),
+        ("\u202e".encode(), "\\u202e"),
+    ],
+)
+def test_bytes_are_shown_and_not_obeyed(data: bytes, text: str) -> None:
+    assert readable(data) == text
+
+
+@given(st.binary())
+def test_any_bytes_are_one_printable_line(data: bytes) -> None:
+    shown = readable(data).replace("\t", "")
+    assert shown.isprintable()
+    assert shown.encode("utf-8").decode("utf-8") == shown

@@ -57,6 +57,23 @@ def test_gauges_and_sums_are_numbers() -> None:
     assert points(b"") == []
 
 
+def fixed64(number: int, value: int) -> bytes:
+    return varint(number << 3 | 1) + struct.pack("<Q", value)
+
+
+@pytest.mark.parametrize(("kind", "attributes"), [(9, 9), (10, 1), (11, 7)])
+def test_a_histogram_or_summary_is_its_count_and_its_sum(kind: int, attributes: int) -> None:
+    label = nested(attributes, nested(1, "node"), nested(2, nested(1, "1")))
+    buckets = b"".join(fixed64(6, each) for each in range(2000)) if kind == 9 else b""
+    temporality = b"" if kind == 11 else varint(2 << 3) + varint(1)
+    data = metrics(nested(1, "h") + nested(kind, nested(1, buckets, label, fixed64(4, 3), double(5, 7.5)), temporality))
+    assert points(data) == [
+        DataPoint("h.count", (("node", "1"),), 3, kind != 11),
+        DataPoint("h.sum", (("node", "1"),), 7.5, kind != 11),
+    ]
+    assert [*data_points(data)].count(None) >= 2 + len(buckets) // 9 // 500
+
+
 def test_attributes_are_texts_in_order() -> None:
     values = {
         "z": nested(1, "t"),
@@ -69,7 +86,7 @@ def test_attributes_are_texts_in_order() -> None:
     assert point.attributes == (("a", "true"), ("f", "0.5"), ("i", "-7"), ("l", ""), ("z", "t"))
 
 
-def test_what_is_not_known_is_skipped() -> None:
+def test_unknown_fields_are_skipped() -> None:
     resource = nested(1, nested(1, nested(1, "host")))
     strange = varint(90 << 3 | 5) + b"1234" + varint(91 << 3 | 1) + b"12345678" + varint(92 << 3) + varint(1 << 63)
     histogram = nested(1, "h") + nested(9, nested(1, b"\x08\x01"))

@@ -10,8 +10,10 @@ from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsResponse
 from minibroker.protocol.messages.fetch import FetchResponse
 from minibroker.protocol.messages.produce import ProduceResponse
+from minibroker.protocol.messages.share_fetch import ShareFetchResponse
 from minibroker.protocol.response_errors import error_codes
 
+SharePartition = ShareFetchResponse.ShareFetchableTopicResponse.PartitionData
 Topic = ProduceResponse.TopicProduceResponse
 Partition = Topic.PartitionProduceResponse
 
@@ -31,6 +33,20 @@ Partition = Topic.PartitionProduceResponse
                 ]
             ),
             [2, 2, -1],
+        ),
+        (
+            ShareFetchResponse(
+                responses=[
+                    ShareFetchResponse.ShareFetchableTopicResponse(
+                        partitions=[
+                            SharePartition(error_code=3),
+                            SharePartition(acknowledge_error_code=121),
+                            SharePartition(error_code=6, acknowledge_error_code=42),
+                        ]
+                    )
+                ]
+            ),
+            [3, 121, 6, 42],
         ),
     ],
 )

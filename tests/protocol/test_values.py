@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from minibroker.protocol.declare import Message
 from minibroker.protocol.describing import field_rows
 from minibroker.protocol.messages.group_records import GroupMetadataValue, OffsetCommitValue
 from minibroker.protocol.messages.metadata_records import TopicRecord
 from minibroker.protocol.values import plain
-from tests.protocol.random_messages import all_versions, random_message
+from tests.protocol.random_messages import in_all_versions, random_message
 
 
 def test_values_are_those_of_the_version() -> None:
@@ -30,7 +28,7 @@ def test_uuids_are_as_kafka_prints_them_and_bytes_are_base64() -> None:
     assert found["members"][0]["subscription"] == "AP8="
 
 
-@pytest.mark.parametrize(("message", "version"), all_versions())
+@in_all_versions
 def test_every_message_is_plain_json_with_its_fields_in_wire_order(message: type[Message], version: int) -> None:
     values: dict[str, Any] = json.loads(json.dumps(plain(random_message(message, version, 1), version)))
     assert list(values) == [row.name for row in field_rows(message, version) if row.depth == 0]

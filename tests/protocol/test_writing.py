@@ -143,7 +143,7 @@ def test_records_that_lie_elsewhere_are_noted_after_their_length(
     assert tail == between + null + end
 
 
-def test_a_message_is_appended_to_what_the_output_holds() -> None:
+def test_a_message_is_appended_to_the_output() -> None:
     out = Output()
     out += b"header"
     Nothing().encode_into(out, 1)

@@ -138,7 +138,7 @@ def test_zstd_is_taken_from_produce_7_on(log: Log) -> None:
 
 
 @pytest.mark.parametrize("codec", [5, 6, 7])
-def test_a_codec_that_nobody_knows_is_refused(log: Log, codec: int) -> None:
+def test_an_unknown_codec_is_refused(log: Log, codec: int) -> None:
     assert refused(log, changed(batch(1), 21, INT16, codec)).code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
@@ -311,7 +311,7 @@ def test_a_level_changes_how_well_it_is_compressed(log: Log) -> None:
     assert sizes[9] < sizes[1]
 
 
-def test_what_grows_too_large_uncompressed_is_refused(log: Log) -> None:
+def test_batches_that_are_too_large_uncompressed_are_refused(log: Log) -> None:
     data = batch(1, value=b"x" * 10_000, compression=Compression.GZIP)
     error = refused(log, data, compression_type="uncompressed", max_message_bytes=5000)
     assert error.code == ErrorCode.MESSAGE_TOO_LARGE

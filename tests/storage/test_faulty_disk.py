@@ -77,7 +77,7 @@ def test_a_write_that_its_process_does_not_outlive_is_there_in_part() -> None:
     assert found == {b"", b"0", b"01", b"012", b"0123"}
 
 
-def test_a_power_cut_leaves_what_was_synced_and_any_part_of_the_rest() -> None:
+def test_a_power_cut_leaves_synced_data_and_any_part_of_the_rest() -> None:
     found = set()
     for seed in range(200):
         disk = disk_of(seed)
@@ -128,7 +128,7 @@ def test_a_directory_that_was_not_synced_is_lost_with_all_that_is_in_it() -> Non
     assert outcomes == {True, False}
 
 
-def test_what_a_failed_sync_was_for_is_not_brought_there_by_the_next() -> None:
+def test_data_of_a_failed_sync_is_not_synced_by_the_next() -> None:
     for seed in range(30):
         disk = disk_of(seed)
         write(disk, "/data/log/a", b"a", sync=True)
@@ -177,7 +177,7 @@ def test_operations_fail_as_configured(operation: str) -> None:
     assert disk.failures == 1
 
 
-def test_a_full_disk_takes_what_fits_and_overwrites_what_is_there() -> None:
+def test_a_full_disk_takes_what_fits_and_still_overwrites() -> None:
     disk = disk_of()
     write(disk, "/data/log/a", b"0123")
     disk.room_bytes = 2

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from minibroker import operating_system
 from minibroker.storage.files import Disk
 from tests.storage.support import FailingDisk
 
@@ -37,7 +38,7 @@ def test_missing_directories_are_those_that_would_be_made(tmp_path: Path) -> Non
     assert Disk().missing(path) == []
 
 
-def test_what_is_written_at_a_position_is_read_there(disk: Disk, tmp_path: Path) -> None:
+def test_data_is_read_at_the_position_where_it_was_written(disk: Disk, tmp_path: Path) -> None:
     file = disk.open(f"{tmp_path}/a", create=True)
     file.write(0, b"0123456789")
     file.write(4, memoryview(b"abc"))
@@ -51,8 +52,8 @@ def test_a_write_that_the_system_takes_in_pieces_is_completed(
     disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = disk.open(f"{tmp_path}/a", create=True)
-    whole = os.pwrite
-    monkeypatch.setattr(os, "pwrite", lambda fd, data, position: whole(fd, bytes(data)[:3], position))
+    whole = operating_system.write_at
+    monkeypatch.setattr(operating_system, "write_at", lambda fd, data, position: whole(fd, bytes(data)[:3], position))
     file.write(2, b"0123456789")
     assert file.read(0, 100) == b"\0\0" + b"0123456789"
 
@@ -61,19 +62,19 @@ def test_a_write_that_the_system_takes_nothing_of_fails(
     disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = disk.open(f"{tmp_path}/a", create=True)
-    monkeypatch.setattr(os, "pwrite", lambda fd, data, position: 0)
+    monkeypatch.setattr(operating_system, "write_at", lambda fd, data, position: 0)
     with pytest.raises(OSError, match="no more bytes"):
         file.write(0, b"0123")
 
 
-def test_opening_keeps_what_is_there_and_makes_only_what_it_is_told_to(disk: Disk, tmp_path: Path) -> None:
+def test_opening_keeps_the_content_and_creates_a_file_only_if_asked(disk: Disk, tmp_path: Path) -> None:
     disk.open(f"{tmp_path}/a", create=True).write(0, b"kept")
     assert disk.open(f"{tmp_path}/a", create=True).read(0, 10) == b"kept"
     with pytest.raises(FileNotFoundError):
         disk.open(f"{tmp_path}/b")
 
 
-def test_what_a_read_only_file_system_holds_can_be_read(
+def test_files_of_a_read_only_file_system_can_be_read(
     disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk.open(f"{tmp_path}/a", create=True).write(0, b"kept")
@@ -97,8 +98,8 @@ def test_a_file_is_closed_once_by_close_or_with_its_last_reference(
     disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closed: list[int] = []
-    close = os.close
-    monkeypatch.setattr(os, "close", lambda fd: (closed.append(fd), close(fd)))
+    close = operating_system.close_file
+    monkeypatch.setattr(operating_system, "close_file", lambda fd: (closed.append(fd), close(fd)))
     file = disk.open(f"{tmp_path}/a", create=True)
     file.close()
     file.close()
@@ -107,6 +108,7 @@ def test_a_file_is_closed_once_by_close_or_with_its_last_reference(
     assert len(closed) == 2
 
 
+@pytest.mark.skipif(not operating_system.HAS_POSITIONED_IO, reason="open files cannot be removed there")
 def test_an_open_file_can_be_read_after_its_removal(disk: Disk, tmp_path: Path) -> None:
     file = disk.open(f"{tmp_path}/a", create=True)
     file.write(0, b"still here")
@@ -115,6 +117,7 @@ def test_an_open_file_can_be_read_after_its_removal(disk: Disk, tmp_path: Path) 
     assert file.read(0, 10) == b"still here"
 
 
+@pytest.mark.skipif(not operating_system.HAS_SENDFILE, reason="there is no sendfile")
 def test_sendfile_brings_a_region_to_a_socket(disk: Disk, tmp_path: Path) -> None:
     file = disk.open(f"{tmp_path}/a", create=True)
     file.write(0, b"0123456789")

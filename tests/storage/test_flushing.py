@@ -319,7 +319,7 @@ def test_a_flush_is_due_when_so_many_records_came_after_the_last(
     assert due == ([True] * 8 if flush_messages == 1 else [False, False, True, False, False, True, False, False])
 
 
-def test_another_setting_acts_on_what_is_there_already(log: Log) -> None:
+def test_a_changed_flush_messages_counts_records_already_appended(log: Log) -> None:
     append(log, batch(4))
     assert log.log_end_offset < log.flush_at
     log.update_settings(LogSettings(flush_messages=3))
@@ -355,9 +355,7 @@ def test_a_stop_syncs_of_a_small_new_log_only_the_batches_and_the_names(
     assert disk.synced == ["00000000000000000000.log", "orders-0"]
 
 
-def test_a_stop_syncs_of_a_log_that_went_on_what_has_changed(
-    tmp_path: Path, log: Log, aside: Aside, disk: NotingDisk
-) -> None:
+def test_a_stop_syncs_the_files_that_have_changed(tmp_path: Path, log: Log, aside: Aside, disk: NotingDisk) -> None:
     append_several(log)
     log.close()
     log = opened(tmp_path / "orders-0", disk, aside)
@@ -367,7 +365,7 @@ def test_a_stop_syncs_of_a_log_that_went_on_what_has_changed(
     assert disk.synced == ["00000000000000000000.log", "00000000000000000000.index", "orders-0"]
 
 
-def test_what_a_crash_left_is_synced_by_the_next_stop(tmp_path: Path, disk: NotingDisk, aside: Aside) -> None:
+def test_files_left_by_a_crash_are_synced_by_the_next_stop(tmp_path: Path, disk: NotingDisk, aside: Aside) -> None:
     log = open_at(tmp_path / "orders-0")
     append_several(log)
     log.abandon()

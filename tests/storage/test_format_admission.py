@@ -84,7 +84,7 @@ def test_records_of_every_format_are_stored_in_that_of_the_log(log: Log, source:
 
 
 @pytest.mark.parametrize("name", [name for name in OLD if "small" in name])
-def test_what_old_clients_wrote_is_taken(log: Log, name: str) -> None:
+def test_message_sets_of_old_clients_are_taken(log: Log, name: str) -> None:
     version, *_ = name.split()
     for target in MAGICS:
         offset = log.log_end_offset
@@ -257,7 +257,7 @@ def test_invalid_sets_are_refused(log: Log, data: bytes, code: ErrorCode, target
     assert refused(log, data, message_format_version=target).code == code
 
 
-def test_what_is_cut_off_behind_whole_messages_is_dropped(log: Log) -> None:
+def test_a_partial_message_at_the_end_is_dropped(log: Log) -> None:
     stored = append(log, ONE + ONE[:20], message_format_version=1)
     assert len(records_of_data(bytes(stored))) == 1
 

@@ -74,7 +74,7 @@ def test_a_new_leader_epoch_is_written_down_with_its_first_offset(tmp_path: Path
     assert log.end_offset_for_epoch(4) == (4, 10)
 
 
-def test_producers_are_known_by_what_they_appended(tmp_path: Path) -> None:
+def test_producers_are_known_by_their_appends(tmp_path: Path) -> None:
     log = open_at(tmp_path)
     first, second = (batch(2, producer_id=7, producer_epoch=0, base_sequence=sequence) for sequence in (0, 2))
     append(log, batch(5))

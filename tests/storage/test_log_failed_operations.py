@@ -79,7 +79,7 @@ def test_a_start_after_a_crash_finds_no_batch_of_several_whose_append_was_cut_sh
     assert open_at(tmp_path, clean=False).log_end_offset == log.log_end_offset == 10
 
 
-def test_what_a_failed_append_left_is_cut_off_before_the_log_goes_on(tmp_path: Path) -> None:
+def test_bytes_of_a_failed_append_are_cut_off_before_the_next(tmp_path: Path) -> None:
     log, disk = failing_log(tmp_path)
     disk.room_bytes, disk.failing = 75, {"truncate"}
     assert_append_fails(log)

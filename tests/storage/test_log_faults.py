@@ -142,7 +142,7 @@ def test_a_region_is_sent_as_it_lies_there(log: Log, disk: FaultyDisk) -> None:
 
 
 @pytest.mark.parametrize("operation", ["truncate", "remove"])
-def test_a_roll_that_fails_leaves_no_file_beside_what_is_appended_next(disk: FaultyDisk, operation: str) -> None:
+def test_a_failed_roll_leaves_no_file_in_the_way_of_the_next_append(disk: FaultyDisk, operation: str) -> None:
     log = open_at(DIRECTORY, SETTINGS, surroundings=Surroundings(disk))
     append(log, batch(2))
     disk.failing, disk.suffix = {"truncate", operation}, "00000000000000000002.log"

@@ -71,7 +71,7 @@ def test_a_first_batch_beyond_the_limit_is_given_only_on_request(tmp_path: Path)
     assert region is not None and region.size_bytes == size
 
 
-def test_nothing_is_read_at_the_end_and_what_comes_later_is(tmp_path: Path) -> None:
+def test_a_read_at_the_end_finds_nothing_until_more_is_appended(tmp_path: Path) -> None:
     log = log_of(tmp_path, 5)
     assert log.read(10, 1 << 20) is None
     late = batch(1, value=b"late")

@@ -33,7 +33,7 @@ def outcome(log: Log, offset: int) -> int | ErrorCode:
 
 @pytest.mark.parametrize("settings", [SMALL, COMPACT])
 @pytest.mark.parametrize("left", [0, 1, 52, 80, 100, 2 * 81 + 5])
-def test_what_a_closed_segment_lost_is_an_error_and_the_rest_is_served(
+def test_the_lost_end_of_a_closed_segment_is_an_error_and_the_rest_is_served(
     tmp_path: Path, settings: object, left: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     file, first, third = second_segment(tmp_path)
@@ -52,7 +52,7 @@ def test_what_a_closed_segment_lost_is_an_error_and_the_rest_is_served(
     assert f"{file} is damaged: it can be read up to position {there * size}, offset {first + 2 * there}" in errors[0]
 
 
-def test_a_region_ends_before_what_is_lost(tmp_path: Path) -> None:
+def test_a_region_ends_before_the_lost_end(tmp_path: Path) -> None:
     file, first, _ = second_segment(tmp_path)
     file.write_bytes(file.read_bytes()[:100])
     region = open_at(tmp_path).read(first, 1 << 20)

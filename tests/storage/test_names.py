@@ -48,7 +48,7 @@ def test_a_log_is_known_by_its_directory_s_name(name: str, topic_partition: tupl
     assert topic_partition_of(name) == topic_partition
 
 
-def test_every_log_s_name_is_read_as_what_it_was_made_of() -> None:
+def test_directory_names_of_logs_are_read_as_topic_and_partition() -> None:
     for topic in ("a", "a-b", "a-1", "1-1", "x.y_z-"):
         assert topic_partition_of(log_name(topic, 7)) == (topic, 7)
 
@@ -62,7 +62,7 @@ def test_a_deleted_log_s_name_is_no_log_s_and_is_known_again() -> None:
     assert not is_deleted_log("my-delete")
 
 
-def test_the_longest_topic_name_is_shortened_to_what_a_file_system_takes() -> None:
+def test_the_longest_topic_name_is_shortened_for_the_file_system() -> None:
     name = unlisted_log_name("t" * 249, 1234567890, UNIQUE, DELETED_LOG_SUFFIX)
     assert len(name) == 255
     assert name.endswith(f"-1234567890.{UNIQUE}-delete")

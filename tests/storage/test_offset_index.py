@@ -58,7 +58,7 @@ def test_opening_reads_only_the_last_entry_and_loading_reads_all(tmp_path: Path)
     assert index.entries() == [*ENTRIES, (1060, 20000)]
 
 
-def test_only_what_is_new_is_written(tmp_path: Path) -> None:
+def test_only_new_entries_are_written(tmp_path: Path) -> None:
     index = index_of(tmp_path, ENTRIES[:2])
     index.write_out()
     index = reopened(tmp_path)

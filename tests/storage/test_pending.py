@@ -132,7 +132,7 @@ def test_a_repetition_of_a_pending_batch_gets_the_offset_of_that(log: Log) -> No
     ],
     ids=["an epoch begins", "a marker", "segment.bytes", "segment.ms", "segment.index.bytes"],
 )
-def test_what_is_more_than_a_write_is_not_pending(
+def test_appends_that_roll_sync_or_are_large_are_written_at_once(
     tmp_path: Path, settings: dict[str, int], data: bytearray, epoch: int
 ) -> None:
     log = begun(tmp_path, settings=LogSettings(**settings))
@@ -202,7 +202,7 @@ def test_a_failed_write_loses_all_that_was_pending_and_leaves_nothing(
     assert [offset for offset, _ in read_values(log)] == [0, 1]
 
 
-def test_what_a_failed_write_has_left_is_removed_by_the_next_append_if_not_at_once(log: Log, disk: FailingDisk) -> None:
+def test_bytes_of_a_failed_write_are_removed_by_the_next_append(log: Log, disk: FailingDisk) -> None:
     append_soon(log, batch())
     append_soon(log, batch())
     disk.failing, disk.room_bytes = {"truncate"}, len(batch()) + 1
@@ -223,13 +223,13 @@ def test_a_log_whose_producers_cannot_be_read_again_goes_offline(log: Log, disk:
     assert "read its producers again" in log.offline
 
 
-def test_a_large_append_writes_what_is_pending_first(log: Log) -> None:
+def test_a_large_append_writes_pending_batches_first(log: Log) -> None:
     append_soon(log, batch(value=b"small"))
     assert append(log, batch(value=b"large")) == 2
     assert values(log) == [b"first0", b"small0", b"large0"]
 
 
-def test_an_append_behind_what_was_lost_is_refused_as_its_sequence_may_follow(log: Log, disk: FailingDisk) -> None:
+def test_an_append_that_follows_a_lost_batch_is_refused(log: Log, disk: FailingDisk) -> None:
     append_soon(log, batch(**SEVEN, base_sequence=0))
     following = batch(**SEVEN, base_sequence=1)
     assert log.producers.check(check_batch(following)) is None
@@ -269,7 +269,7 @@ def test_an_early_write_leaves_the_index_its_limit(tmp_path: Path, monkeypatch: 
     assert not log.segments[0].indexes.is_full
 
 
-def test_what_is_pending_when_a_sync_fails_is_not_written_to_the_offline_log(tmp_path: Path) -> None:
+def test_pending_batches_are_not_written_to_a_log_whose_sync_failed(tmp_path: Path) -> None:
     disk, aside = FailingDisk(), Aside()
     surroundings = Surroundings(disk)
     surroundings.environment = surroundings.environment._replace(run_aside=aside.take)
@@ -289,13 +289,13 @@ def test_what_is_pending_when_a_sync_fails_is_not_written_to_the_offline_log(tmp
 # --- what else may happen to a log ------------------------------------------------------------------------------------
 
 
-def test_a_flush_covers_what_is_pending(log: Log) -> None:
+def test_a_flush_covers_pending_batches(log: Log) -> None:
     append_soon(log, batch())
     log.flush()
     assert log.recovery_point == log.log_end_offset == 2
 
 
-def test_a_flush_is_done_for_what_was_written_although_what_is_pending_is_lost(log: Log, disk: FailingDisk) -> None:
+def test_a_flush_covers_written_batches_although_pending_ones_are_lost(log: Log, disk: FailingDisk) -> None:
     append_soon(log, batch())
     log.write_pending()
     append_soon(log, batch())
@@ -308,7 +308,7 @@ def test_a_flush_is_done_for_what_was_written_although_what_is_pending_is_lost(l
 
 
 @pytest.mark.parametrize("name", ["roll", "truncate_to", "delete_before", "delete_old_segments"])
-def test_what_changes_the_log_writes_what_is_pending_first(log: Log, disk: FailingDisk, name: str) -> None:
+def test_operations_that_change_the_log_write_pending_batches_first(log: Log, disk: FailingDisk, name: str) -> None:
     append_soon(log, batch(value=b"second"))
     arguments = (1,) if name in ("truncate_to", "delete_before") else ()
     disk.failing = {"write"}
@@ -326,7 +326,7 @@ def test_what_changes_the_log_writes_what_is_pending_first(log: Log, disk: Faili
     }.get(name, [b"first0", b"third0", b"fourth0"])
 
 
-def test_a_closed_log_has_written_what_was_pending(log: Log, tmp_path: Path) -> None:
+def test_closing_a_log_writes_pending_batches(log: Log, tmp_path: Path) -> None:
     append_soon(log, batch(value=b"second", **SEVEN, base_sequence=0))
     log.close()
     again = open_at(tmp_path / "log")
@@ -334,7 +334,7 @@ def test_a_closed_log_has_written_what_was_pending(log: Log, tmp_path: Path) -> 
     assert producers_of(again).keys() == {7}
 
 
-def test_what_is_pending_when_the_log_is_let_go_is_lost(log: Log) -> None:
+def test_abandoning_a_log_loses_pending_batches(log: Log) -> None:
     append_soon(log, batch())
     lost = log.unwritten
     log.abandon()

@@ -77,12 +77,12 @@ def test_records_of_the_future_stay() -> None:
 @pytest.mark.parametrize(
     ("retention_bytes", "count"), [(-1, 0), (1000, 0), (60, 0), (51, 0), (50, 1), (31, 1), (30, 2), (1, 2), (0, 3)]
 )
-def test_segments_go_as_long_as_what_is_left_is_as_large_as_retention_bytes(retention_bytes: int, count: int) -> None:
+def test_segments_are_deleted_while_the_rest_is_at_least_retention_bytes(retention_bytes: int, count: int) -> None:
     settings = FOREVER._replace(retention_bytes=retention_bytes)
     assert decided(stubs(10, 20, 30), settings) == [Reason.SIZE] * count
 
 
-def test_what_went_for_its_size_is_not_asked_for_its_time() -> None:
+def test_size_based_retention_is_decided_before_time() -> None:
     segments = stubs(10, 20, 30, newest_ms=(5000, 0, 5000))
     settings = FOREVER._replace(retention_bytes=50, retention_ms=100)
     assert decided(segments, settings, now_ms=5000) == [Reason.SIZE, Reason.TIME]
@@ -90,7 +90,7 @@ def test_what_went_for_its_size_is_not_asked_for_its_time() -> None:
 
 @pytest.mark.parametrize(("start", "count"), [(0, 0), (9, 0), (10, 1), (19, 1), (20, 2), (30, 2)])
 @pytest.mark.parametrize("policy", [frozenset(), COMPACTED, BOTH, frozenset({"delete"})])
-def test_what_lies_below_the_log_start_goes_whatever_the_policy_but_never_the_last(
+def test_segments_below_the_log_start_are_deleted_but_never_the_last(
     start: int, count: int, policy: frozenset[str]
 ) -> None:
     settings = FOREVER._replace(cleanup_policy=policy)
@@ -132,7 +132,7 @@ def test_times_are_not_asked_for_beyond_the_first_that_stays() -> None:
     retention_bytes=st.integers(-1, 200),
     retention_ms=st.integers(-1, 120),
 )
-def test_what_goes_is_what_must_and_what_stays_is_what_may(
+def test_exactly_the_segments_beyond_the_limits_are_deleted(
     sizes: list[int], times: list[int], start: int, retention_bytes: int, retention_ms: int
 ) -> None:
     segments = stubs(*sizes, newest_ms=times)
@@ -233,7 +233,7 @@ def test_producers_are_remembered_after_all_their_records_went(tmp_path: Path) -
     assert dict(log.producers.entries())[7].batches[-1][1] == 2
 
 
-def test_what_deleting_records_left_goes_with_the_next_look(tmp_path: Path) -> None:
+def test_segments_below_a_raised_log_start_are_deleted_later(tmp_path: Path) -> None:
     surroundings = Surroundings()
     log = rolled(tmp_path, surroundings, FOREVER._replace(cleanup_policy=COMPACTED))
     log.close()

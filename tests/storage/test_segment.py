@@ -237,7 +237,7 @@ def test_the_end_of_a_torn_segment_is_not_known(tmp_path: Path) -> None:
         opened(tmp_path).next_offset()
 
 
-def test_truncation_leaves_what_a_shorter_segment_would_have(tmp_path: Path) -> None:
+def test_a_truncated_segment_equals_a_shorter_one(tmp_path: Path) -> None:
     size = len(batch(2))
     for left in range(20):
         (tmp_path / f"{left}").mkdir()

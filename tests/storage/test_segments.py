@@ -47,7 +47,7 @@ def test_neighbours_are_exchanged_for_one(segments: Segments, tmp_path: Path) ->
     assert segments.all[0] is new
 
 
-def test_what_are_no_neighbours_have_no_place(segments: Segments, tmp_path: Path) -> None:
+def test_segments_that_are_not_neighbours_have_no_place(segments: Segments, tmp_path: Path) -> None:
     first, second, third = segments.all
     for group in ([first, third], [second, first], [third, segment(tmp_path, 40)], [segment(tmp_path, 5)]):
         with pytest.raises(ValueError):

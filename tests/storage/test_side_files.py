@@ -67,7 +67,7 @@ def test_a_segment_that_ends_leaves_a_snapshot_and_no_transaction_unwritten(made
     assert made.disk.read_whole(f"{made.segments[0].path}.txnindex") != b""
 
 
-def test_what_could_not_be_written_is_written_before_it_is_synced(made: Made) -> None:
+def test_a_file_that_could_not_be_written_is_written_before_its_sync(made: Made) -> None:
     made.disk.failing = {"write"}
     made.files.aborted.add(made.segments[0].path, ABORTED)
     made.disk.heal()
@@ -75,14 +75,14 @@ def test_what_could_not_be_written_is_written_before_it_is_synced(made: Made) ->
     assert f"{made.segments[0].path}.txnindex" in [file.path for file in files]
 
 
-def test_what_was_of_the_oldest_segments_goes_with_them(made: Made) -> None:
+def test_entries_of_deleted_segments_are_removed(made: Made) -> None:
     made.files.aborted.add(made.segments[0].path, ABORTED)
     made.files.begin_at(26)
     assert made.names() == ["00000000000000000040.snapshot", "leader-epoch-checkpoint"]
     assert list(made.files.aborted.between(0, 100)) == []
 
 
-def test_what_was_beyond_the_log_s_new_end_is_cut_off(made: Made) -> None:
+def test_entries_beyond_the_new_end_are_removed(made: Made) -> None:
     made.files.aborted.add(made.segments[0].path, ABORTED)
     made.files.end_at(15, made.segments[:1])
     assert made.names() == ["leader-epoch-checkpoint"]

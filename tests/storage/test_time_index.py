@@ -74,7 +74,7 @@ def test_a_search_for_a_time_begins_where_all_before_is_older(tmp_path: Path, ti
 
 
 @pytest.mark.parametrize(("offset", "left"), [(1000, 0), (1009, 0), (1010, 1), (1019, 1), (1020, 3), (1051, 4)])
-def test_truncation_removes_an_offset_and_what_follows(tmp_path: Path, offset: int, left: int) -> None:
+def test_truncation_removes_an_offset_and_all_later_ones(tmp_path: Path, offset: int, left: int) -> None:
     index = index_of(tmp_path, ENTRIES)
     index.write_out()
     index.truncate(offset)

@@ -62,7 +62,7 @@ def test_files_are_synced_once_with_their_names(made: Made) -> None:
     assert made.collected() == ([], [])
 
 
-def test_what_could_not_be_collected_is_still_to_be_synced(made: Made) -> None:
+def test_files_whose_sync_could_not_begin_are_still_unsynced(made: Made) -> None:
     made.epochs.assign(3, 0)
     made.disk.failing = {"open"}
     with pytest.raises(OSError, match="Input/output error"):

@@ -6,9 +6,11 @@ import json
 
 import pytest
 
+from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.describing import all_messages
 from minibroker.protocol.messages.metadata import MetadataRequest
-from minibroker.testing.exchange import plain, text_of
+from minibroker.protocol.messages.security import SaslAuthenticateResponse
+from minibroker.testing.exchange import decoded_answer, kept_answer, plain, text_of
 
 
 def test_a_message_is_plain() -> None:
@@ -24,3 +26,19 @@ def test_every_message_becomes_json() -> None:
 @pytest.mark.parametrize(("data", "text"), [(b"abc", "abc"), (b"\xff", "0xff"), (b"a\x00", "0x6100"), (b"", "")])
 def test_bytes_are_for_people(data: bytes, text: str) -> None:
     assert text_of(data) == text
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        (b"r=abc,s=c2FsdA==,i=4096", b"r=abc,s=[hidden],i=4096"),
+        (b"v=cmVzdWx0", b"v=[hidden]"),
+        (b"e=invalid-proof", b"e=invalid-proof"),
+        (b'{"status":"invalid_token"}', b'{"status":"invalid_token"}'),
+        (b"", b""),
+    ],
+)
+def test_answers_to_logins_are_kept_without_what_passwords_can_be_tried_by(said: bytes, kept: bytes) -> None:
+    frame = b"\0\0\0\1\0" + SaslAuthenticateResponse(auth_bytes=said).encode(2)
+    answer = decoded_answer(ApiKey.SASL_AUTHENTICATE, 2, kept_answer(ApiKey.SASL_AUTHENTICATE, 2, frame))
+    assert isinstance(answer, SaslAuthenticateResponse) and bytes(answer.auth_bytes) == kept

@@ -86,7 +86,7 @@ def test_what_is_wrong_with_a_file_is_said_in_one_line(tmp_path: Path, name: str
 
 
 @pytest.mark.parametrize("suffix", [".json", ".jsonl", ".yaml"])
-def test_a_file_in_another_encoding_is_told(tmp_path: Path, suffix: str) -> None:
+def test_a_file_in_another_encoding_is_an_error(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"a{suffix}"
     path.write_bytes('{"orders": ["Zürich"]}'.encode("latin-1"))
     with pytest.raises(FillError, match=rf"a{suffix}: .*(decode|invalid start byte)"):

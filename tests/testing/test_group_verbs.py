@@ -9,8 +9,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from kafka import KafkaConsumer
 
-from minibroker.protocol.errors import KafkaError
+from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.testing import Broker
+from tests.clients.streams_members import streams_member
 from tests.testing.support import settings, until
 
 pytestmark = pytest.mark.usefixtures("leaves_sockets")
@@ -179,7 +180,7 @@ def test_a_transaction_is_held_while_it_goes_on(broker: Broker) -> None:
     assert broker.interceptors == []
 
 
-def test_what_is_not_there_is_told(broker: Broker) -> None:
+def test_unknown_groups_and_topics_are_errors(broker: Broker) -> None:
     for call in (
         lambda: broker.evict("g"),
         lambda: broker.force_rebalance("g"),
@@ -190,3 +191,23 @@ def test_what_is_not_there_is_told(broker: Broker) -> None:
             call()
     with pytest.raises(ValueError):
         broker.hold("x", "somehow")  # type: ignore[arg-type]
+
+
+def test_a_group_of_kafka_streams_is_described_and_rebalanced(broker: Broker) -> None:
+    with streams_member(broker.bootstrap_servers, "app", "t") as member:
+        (member_id,) = broker.wait_for_group("app", 1)
+        group = broker.streams_group("app")
+        assert (group.state, group.topology_epoch, group.source_topics) == ("Stable", 1, ["t"])
+        (told,) = group.members
+        assert (told.member, told.client_id, told.process) == (member_id, "streams", "process")
+        assert (told.active, told.standby, told.warmup) == ({"0": [0]}, {}, {})
+        broker.force_rebalance("app")
+        assert broker.streams_group("app").epoch == group.epoch + 1
+        broker.wait_for_group("app", state="Assigning")
+        assert member.beat().error_code == 0
+        assert broker.streams_group("app").assignment_epoch == group.epoch + 1
+        assert broker.evict("app") == [member_id]
+        assert member.beat().error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        assert broker.streams_group("app").members == []
+    with pytest.raises(KafkaError, match="GROUP_ID_NOT_FOUND"):
+        broker.streams_group("no")

@@ -20,6 +20,7 @@ import kafka
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from minibroker.broker.lifecycle import StartError
 from minibroker.client.blocking import Client
 from minibroker.client.client_errors import ClientError
 from minibroker.client.connection_settings import ClientSettings
@@ -280,3 +281,31 @@ def test_a_broker_in_the_callers_loop_has_one() -> None:
 def test_without_sasl_there_is_none() -> None:
     with Broker(security="SSL") as broker, pytest.raises(RuntimeError, match="with SSL there is no issuer"):
         _ = broker.issuer
+
+
+@pytest.mark.parametrize(
+    ("address", "advertised", "name"),
+    [
+        ("127.0.0.2:0", "localhost", "127.0.0.2"),
+        ("0.0.0.0:0", "localhost", "localhost"),
+        ("0", "localhost", "127.0.0.1"),
+    ],
+)
+@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
+def test_it_listens_where_clients_elsewhere_reach_it(protocol: str, address: str, advertised: str, name: str) -> None:
+    settings = {"test.issuer": address, "advertised.listeners": f"PLAINTEXT://{advertised}:0"}
+    with Broker(settings, security=protocol, users=USERS) as broker:
+        assert broker.issuer.url.split("://")[1].rsplit(":", 1)[0] == name
+        fields = {"grant_type": "client_credentials"}
+        status, given = asked(broker, "/token", fields, Authorization=basic("alice", USERS["alice"]))
+        assert status == 200 and not refused(broker, given["access_token"])
+
+
+def test_an_address_that_is_taken_is_told_in_one_line() -> None:
+    with Broker(security="SASL_PLAINTEXT") as first:
+        port = first.issuer.url.rsplit(":", 1)[1]
+        with (
+            pytest.raises(StartError, match=f"^test.issuer: cannot listen on 127.0.0.1:{port}: "),
+            Broker({"test.issuer": port}, security="SASL_PLAINTEXT"),
+        ):
+            pass

@@ -52,11 +52,12 @@ def test_a_request_is_kept_with_its_answer_names_bytes_and_times(broker: Broker)
     assert b"hello" in exchange.request_bytes and b"writer" in exchange.request_bytes
     assert (exchange.outcome, exchange.errors, exchange.node_id) == ("answered", (), 1)
     assert exchange.duration_ms is not None and exchange.duration_ms >= 0
+    assert exchange.ended_before is not None and exchange.ended_before > exchange.number
     assert "rdkafka" in exchange.software and exchange.connection.startswith("127.0.0.1:")
     assert "Produce" in str(exchange) and "writer" in str(exchange)
 
 
-def test_a_name_that_would_start_a_line_of_its_own_or_is_long_is_told_in_one_short_line(broker: Broker) -> None:
+def test_a_name_with_line_breaks_or_of_great_length_takes_one_short_line(broker: Broker) -> None:
     client_id = "x\n#1 127.0.0.1:1 admin: Produce 9 answered\x1b[2J" + 30_000 * "y"
     group = "g\nroup" + 30_000 * "z"
     broker.create_topic("t")
@@ -96,7 +97,7 @@ def test_requests_are_found_by_what_they_are(broker: Broker) -> None:
     assert numbers == sorted(numbers)
 
 
-def test_an_api_is_named_in_capitals_or_not_and_one_that_is_none_is_told(broker: Broker) -> None:
+def test_api_names_ignore_case_and_unknown_ones_are_refused(broker: Broker) -> None:
     produce(broker, "a")
     assert broker.requests("produce") == broker.requests("Produce") != []
     with pytest.raises(ValueError, match="'Prodcue' is not an API"):
@@ -122,6 +123,13 @@ def test_a_refusal_is_explained_in_the_brokers_words(broker: Broker) -> None:
     (exchange,) = broker.wait_for_requests("Produce", error="MESSAGE_TOO_LARGE")
     assert exchange.refusals and "100" in exchange.refusals[0]
     assert exchange.refusals[0] in str(exchange)
+
+
+def test_a_report_of_nothing_says_so() -> None:
+    with Broker() as broker:
+        assert seen_by(broker) == "no topics, no groups, no requests"
+        broker.create_topic("t")
+        assert seen_by(broker) == "topic t: partitions end at 0"
 
 
 def test_it_is_saved_as_json_lines(broker: Broker, tmp_path: Path) -> None:
@@ -170,7 +178,7 @@ def test_it_goes_on_after_a_restart_and_a_reset(broker: Broker) -> None:
     assert len(broker.requests("Produce")) == 1
 
 
-def test_a_client_that_goes_away_is_told(broker: Broker) -> None:
+def test_a_disconnected_client_is_in_the_journal(broker: Broker) -> None:
     consumer = KafkaConsumer("t", bootstrap_servers=broker.bootstrap_servers, fetch_max_wait_ms=20_000)
     broker.produce("t", "a")
     until = time.monotonic() + 20

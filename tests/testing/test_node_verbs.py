@@ -112,7 +112,7 @@ def test_a_paused_node_keeps_back_the_answer_to_what_waited_there(broker: Broker
     consumer.close()
 
 
-def test_a_leader_is_moved_and_a_producer_is_told_where_to(broker: Broker) -> None:
+def test_a_producer_follows_a_moved_leader(broker: Broker) -> None:
     producer, before = producer_of(broker), leader(broker)
     assert produced(producer, "a")
     after = before % 3 + 1
@@ -270,7 +270,7 @@ def test_consumers_go_on_in_another_epoch(broker: Broker) -> None:
     other.close()
 
 
-def test_hints_lead_librdkafka_to_the_leader_that_metadata_does_not_tell_of(broker: Broker) -> None:
+def test_librdkafka_finds_a_leader_by_hints_that_metadata_does_not_have(broker: Broker) -> None:
     """KIP-951: no node tells of the move, but the one that leads no more."""
     for node in (1, 2, 3):
         broker.make_stale(node)
@@ -293,7 +293,7 @@ def test_a_reset_brings_all_nodes_back(broker: Broker) -> None:
     assert broker.interceptors == []
 
 
-def test_without_any_node_the_test_is_told_so(broker: Broker) -> None:
+def test_without_any_node_the_error_says_so(broker: Broker) -> None:
     for node in (1, 2, 3):
         broker.kill_node(node)
     for call in (lambda: broker.produce("t", "a"), lambda: broker.create_topic("u")):
@@ -303,7 +303,7 @@ def test_without_any_node_the_test_is_told_so(broker: Broker) -> None:
     assert broker.produce("t", "a") == 1
 
 
-def test_what_is_not_there_is_told(broker: Broker) -> None:
+def test_unknown_nodes_and_topics_are_errors(broker: Broker) -> None:
     calls: list[Callable[[], object]] = [
         lambda: broker.stop_node(9),
         lambda: broker.pause_node(9),

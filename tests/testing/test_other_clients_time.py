@@ -208,7 +208,7 @@ def test_what_kafka_python_does_is_waited_for(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("client", ["librdkafka", "kafka-python"])
-def test_a_record_that_was_not_to_come_is_told_at_once(broker: Broker, client: str) -> None:
+def test_an_unexpected_record_fails_at_once(broker: Broker, client: str) -> None:
     def late() -> None:
         if client == "librdkafka":
             producer = Producer({"bootstrap.servers": broker.bootstrap_servers})

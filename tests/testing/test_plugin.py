@@ -24,7 +24,90 @@ def run(pytester: pytest.Pytester, source: str, *arguments: str) -> pytest.RunRe
     return pytester.runpytest_subprocess(*plain, *arguments)
 
 
-def test_each_test_gets_the_sessions_broker_empty(pytester: pytest.Pytester) -> None:
+def test_each_test_gets_a_broker_of_its_own(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+where = set()
+
+@pytest.mark.parametrize("number", range(3))
+def test_alone(kafka, number):
+    assert kafka.records("t") == []
+    where.add(kafka.bootstrap_servers)
+    assert len(where) == number + 1
+    produce(kafka, "a")
+    assert [record.text for record in kafka.expect("t")] == ["a"]
+""",
+    )
+    result.assert_outcomes(passed=3)
+
+
+def test_clients_that_a_failed_test_left_open_do_not_come_back(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+import threading
+
+failures = []  # to connect
+quick = {"log_level": 0, "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 50, "error_cb": failures.append}
+
+def test_fails(kafka):
+    settings = {"bootstrap.servers": kafka.bootstrap_servers, "client.id": "left", **quick}
+    producer = Producer({**settings, "transactional.id": "x"})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce("t", "of an open transaction")
+    producer.flush(20)
+    consumer = Consumer({**settings, "group.id": "g"})
+    consumer.subscribe(["t"])
+
+    def go_on():
+        while True:
+            consumer.poll(0.05)
+            producer.poll(0)
+
+    threading.Thread(target=go_on, daemon=True).start()
+    kafka.wait_for_group("g", members=1, timeout=20)
+    failures.clear()
+    assert False
+
+def test_next(kafka):
+    while not failures:  # of both, after the last test
+        kafka.assert_nothing_produced("t", during=0.05)
+    kafka.produce("t", "mine")
+    assert [record.text for record in kafka.records("t")] == ["mine"]
+    assert kafka.requests() == []
+    with pytest.raises(AssertionError, match="there is no such group, and no other"):
+        kafka.wait_for_group("g", timeout=0.01)
+""",
+    )
+    result.assert_outcomes(passed=1, failed=1)
+
+
+def test_after_ctrl_c_fixtures_still_have_their_broker(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+import os, signal
+
+@pytest.fixture
+def filled(kafka):
+    yield
+    kafka.produce("t", "a")
+    print("still", len(kafka.records("t")))
+
+def test_interrupted(filled, kafka):
+    os.kill(os.getpid(), signal.SIGINT)
+    kafka.expect("t", timeout=60)
+""",
+        "-s",
+    )
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.fnmatch_lines(["*still 1*"])
+    assert "NotRunning" not in result.stdout.str()
+
+
+def test_with_the_sessions_broker_each_test_gets_that_empty(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """
@@ -115,15 +198,15 @@ def test_filled_from_a_file_beside_the_test(kafka):
 
 
 @pytest.mark.parametrize("words", ["nodez=3", "3"])
-def test_a_marker_that_cannot_be_is_told(pytester: pytest.Pytester, words: str) -> None:
+def test_an_invalid_marker_is_an_error(pytester: pytest.Pytester, words: str) -> None:
     result = run(pytester, f"@pytest.mark.kafka({words})\ndef test_it(kafka): pass\n")
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(
-        ["*the marker kafka has no *; it has nodes, auto_create, settings, emulate, security, users, fill*"]
+        ["*the marker kafka has no *; it has nodes, auto_create, settings, emulate, security, users, registry, fill*"]
     )
 
 
-def test_a_marker_without_its_fixture_is_told(pytester: pytest.Pytester) -> None:
+def test_a_marker_without_its_fixture_is_an_error(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """
@@ -224,7 +307,7 @@ def test_settings(kafka):
     result.assert_outcomes(passed=1)
 
 
-def test_a_failure_tells_what_the_broker_saw(pytester: pytest.Pytester) -> None:
+def test_a_failure_shows_the_requests_that_the_broker_got(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """
@@ -249,7 +332,7 @@ def test_passes(kafka):
     assert "unseen" not in result.stdout.str()
 
 
-def test_a_failure_in_a_fixture_tells_it_too(pytester: pytest.Pytester) -> None:
+def test_a_failure_in_a_fixture_shows_the_requests_too(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """
@@ -273,7 +356,7 @@ def test_passes(kafka): pass  # the last one's broker is down when its error is 
     result.stdout.fnmatch_lines(["topic before: partitions end at 1", "topic after: partitions end at 1"])
 
 
-def test_a_failure_with_the_sessions_broker_tells_the_requests_of_this_test_alone(pytester: pytest.Pytester) -> None:
+def test_a_failure_with_the_sessions_broker_shows_only_this_tests_requests(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """
@@ -333,7 +416,9 @@ async def test_anyio(kafka):
 
 @pytest.mark.anyio
 async def test_either_backend(kafka, anyio_backend):
-    kafka.produce("t", "a")
+    with pytest.raises(RuntimeError, match="await aproduce"):
+        kafka.produce("t", "a")
+    await kafka.aproduce("t", "a")
     assert (await kafka.aexpect("t"))[0].text == "a"
     with pytest.raises(AssertionError, match="2 records were expected"):
         await kafka.aexpect("t", 2, timeout="10 ms")
@@ -360,7 +445,7 @@ def test_unused_it_imports_nothing(pytester: pytest.Pytester) -> None:
         """
 def test_nothing():
     import sys
-    ours = sorted(name for name in sys.modules if name.startswith("minibroker"))
+    ours = sorted(name for name in sys.modules if name.startswith("minibroker") and "_version" not in name)
     assert ours == ["minibroker", "minibroker.testing", "minibroker.testing.plugin"]
     assert not {"asyncio.runners", "uvloop", "yaml", "numpy"} & set(sys.modules)
 """.replace("asyncio.runners", "lz4"),

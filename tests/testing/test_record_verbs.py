@@ -14,7 +14,8 @@ from kafka import KafkaProducer
 from minibroker.broker.security.authorizer import STANDARD_AUTHORIZER
 from minibroker.protocol.errors import KafkaError
 from minibroker.testing import Broker
-from minibroker.testing.record_verbs import RecordVerbs, SeenRecord
+from minibroker.testing.log_reading import Record
+from minibroker.testing.record_verbs import RecordVerbs
 from minibroker.testing.waiting import Expired
 from tests.testing.support import settings
 
@@ -104,19 +105,24 @@ def test_a_partition_that_a_topic_does_not_have_proves_nothing() -> None:
 def test_expect_says_what_there_was_instead() -> None:
     with Broker() as broker:
         broker.produce("t", "only one")
-        with pytest.raises(Expired, match="2 records were expected in t, and there are 1\n.*only one"):
+        with pytest.raises(
+            Expired,
+            match="^after 0.05 s: 2 records were expected in t, and there is 1\n  t-0 offset 0: value 'only one'$",
+        ):
             broker.expect("t", 2, "50 ms")
+        with pytest.raises(Expired, match="1 record was expected in u, and there is no such topic, only t"):
+            broker.expect("u", 1, 0.01)
         assert broker.expect("t", 0) == []
 
 
-def test_expect_tells_records_that_do_not_count_from_those_that_do() -> None:
+def test_expect_lists_records_that_do_not_count_separately() -> None:
     with Broker() as broker:
         producer = Producer(settings(broker, **{"transactional.id": "x"}))
         producer.init_transactions(20)
         producer.begin_transaction()
         producer.produce("t", "x" * 1000)
         producer.flush(20)
-        with pytest.raises(Expired, match=r"(?s)are 0, and 1 of open or aborted.*1000 bytes.*transaction open"):
+        with pytest.raises(Expired, match=r"(?s)are 0, besides 1 of open or aborted.*1000 bytes.*transaction open"):
             broker.expect("t", 1, "50 ms")
         producer.abort_transaction(20)
 
@@ -125,7 +131,7 @@ def test_waiting_for_many_records_reads_them_once(monkeypatch: pytest.MonkeyPatc
     read: list[str] = []
     original = RecordVerbs.records
 
-    def counted(records: RecordVerbs, topic: str) -> list[SeenRecord]:
+    def counted(records: RecordVerbs, topic: str) -> list[Record]:
         read.append(topic)
         return original(records, topic)
 
@@ -140,7 +146,7 @@ def test_waiting_for_many_records_reads_them_once(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("words", [{"value": 5}, {"value": {"id": 1}}, {"value": "a", "key": 5}], ids=str)
-def test_what_is_no_record_is_told(words: dict[str, Any]) -> None:
+def test_invalid_records_are_errors(words: dict[str, Any]) -> None:
     with Broker() as broker, pytest.raises(TypeError, match="keys and values of records are text, bytes or None"):
         broker.produce("t", words.pop("value"), **words)
 
@@ -210,3 +216,42 @@ def test_a_test_may_do_what_its_clients_may_not() -> None:
         assert errors == ["TOPIC_AUTHORIZATION_FAILED"]
         assert [record.value for record in broker.records("t")] == [b"a"]
         del producer
+
+
+def test_a_record_shows_its_value_as_text_and_as_json() -> None:
+    with Broker() as broker:
+        broker.produce("t", '{"id": 7}', None, key="k")
+        order, tombstone = broker.records("t")
+    assert (order.text, order.json) == ('{"id": 7}', {"id": 7})
+    assert f"{order}" == """t-0 offset 0: key 'k', value '{"id": 7}'"""
+    assert repr(tombstone) == "<Record t-0 offset 1: key 'k', value null>"
+    with pytest.raises(ValueError, match="t-0 offset 1: .* has no text: its value is null"):
+        _ = tombstone.text
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (b"", "''"),
+        ("Grüße".encode(), "'Grüße'"),
+        (b"\x00\x01", r"b'\x00\x01'"),
+        (b"caf\xe9", r"b'caf\xe9'"),
+        ("ü".encode() * 80, f"'{'ü' * 50}'... (160 bytes)"),
+        (b"x" + "ü".encode() * 80, f"'x{'ü' * 49}'... (161 bytes)"),  # not cut within a character
+    ],
+)
+def test_a_record_is_shown_in_a_line(value: bytes, shown: str) -> None:
+    with Broker() as broker:
+        broker.produce("t", value)
+        (record,) = broker.records("t")
+    assert f"{record}" == f"t-0 offset 0: value {shown}"
+
+
+def test_a_value_that_is_not_text_or_not_json_is_an_error_of_one_line() -> None:
+    with Broker() as broker:
+        broker.produce("t", b"\xff", "no json")
+        binary, text = broker.records("t")
+    with pytest.raises(ValueError, match="^t-0 offset 0: .* has no text: its value is not UTF-8$"):
+        _ = binary.text
+    with pytest.raises(ValueError, match="^t-0 offset 1: value 'no json' is not JSON: Expecting value"):
+        _ = text.json

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Iterator
 from typing import Any
@@ -12,11 +13,12 @@ import confluent_kafka
 import kafka
 import pytest
 
+from minibroker.broker.configs.settings_table import PROTOCOLS
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.testing import Broker
 from minibroker.testing.certificates import Authority
 from minibroker.testing.client_configs import LIBRARIES, Access
-from minibroker.testing.security import MECHANISMS, PROTOCOLS
+from minibroker.testing.security import MECHANISMS
 
 PATIENCE_S = 20
 USERS = {"alice": 'a"b\\c d', "bob": "simple"}
@@ -82,8 +84,59 @@ def test_acls_and_quotas_go_with_a_reset_and_users_stay(broker: Broker) -> None:
     broker.quotas.set(user="*", producer_byte_rate=1)
     password = broker.users.add("carl")
     broker.reset()
-    assert (broker.security.passwords["carl"], produced(broker, user="carl")) == (password, [])
+    assert broker.security.passwords["carl"] == password
+    mechanisms: list[str | None] = [None, "PLAIN"] if broker.security.protocol in SASL else [None]
+    assert [produced(broker, user="carl", mechanism=each) for each in mechanisms] == [[]] * len(mechanisms)
     broker.users.remove("carl")
+
+
+def test_a_user_who_is_added_while_the_broker_is_down_can_log_in() -> None:
+    with Broker(security="SASL_PLAINTEXT", users=USERS) as broker:
+        broker.users.add("carl")
+        broker.kill()
+        broker.users.add("dora")
+        broker.restart()
+        assert [produced(broker, user="dora", mechanism=each) for each in MECHANISMS] == [[]] * len(MECHANISMS)
+
+
+def test_settings_say_the_same_as_arguments() -> None:
+    settings = {"test.security": "SASL_PLAINTEXT", "test.users": "alice:won:derland, bob:b"}
+    with Broker(settings) as broker:
+        assert broker.security.passwords == {"alice": "won:derland", "bob": "b"}
+        assert produced(broker, user="alice", mechanism="PLAIN") == []
+    with Broker(settings, security="SSL", users={"bob": "c"}) as broker:
+        assert (broker.security.protocol, broker.security.passwords["bob"]) == ("SSL", "c")
+
+
+def test_a_broker_gets_another_security_and_keeps_its_address_and_data() -> None:
+    with Broker(users={}) as broker:
+        broker.produce("t", "before")
+        address = broker.bootstrap_servers
+        for protocol in (*reversed(PROTOCOLS), "SASL_SSL"):
+            broker.secure(protocol, {protocol.lower(): "x"})
+            assert (broker.security.protocol, broker.bootstrap_servers) == (protocol, address)
+            assert produced(broker, user="sasl_ssl") == []
+        assert len(broker.records("t")) == 6
+        with pytest.raises(ValueError, match="security is one of"):
+            broker.secure("TLS")
+        assert produced(broker, user="plaintext") == []
+
+
+def test_the_certificate_has_the_names_that_the_broker_advertises() -> None:
+    listeners = {"listeners": "PLAINTEXT://:0", "advertised.listeners": "PLAINTEXT://broker.test:0"}
+    with Broker(listeners, security="SSL") as broker:
+        context = broker.client_config("kafka-python")["ssl_context"]
+        port = int(broker.bootstrap_servers.rsplit(":", 1)[1])
+        for name in ("broker.test", "localhost", "127.0.0.1"):
+            with socket.create_connection(("127.0.0.1", port)) as plain:
+                context.wrap_socket(plain, server_hostname=name).close()
+
+
+def test_clients_find_a_broker_that_listens_on_all_addresses_where_it_says() -> None:
+    listeners = {"listeners": "PLAINTEXT://0.0.0.0:0", "advertised.listeners": "PLAINTEXT://localhost:0"}
+    with Broker(listeners, security="SASL_SSL", users=USERS) as broker:
+        assert broker.client_config("java", user="alice")["bootstrap.servers"].startswith("localhost:")
+        assert [produced(broker, user="alice", mechanism=each) for each in MECHANISMS] == [[]] * len(MECHANISMS)
 
 
 @pytest.mark.parametrize("protocol", SASL)
@@ -123,8 +176,6 @@ def test_a_wrong_certificate_is_found_by_clients_until_a_good_one_is_back(
         context = broker.client_config("kafka-python", user="alice")["ssl_context"]
 
         def connect() -> None:
-            import socket
-
             with socket.create_connection((host, int(port))) as plain:
                 context.wrap_socket(plain, server_hostname=host).close()
 
@@ -162,6 +213,18 @@ def test_quotas_throttle_on_the_brokers_clock() -> None:
 def test_what_cannot_be_is_refused_in_one_line() -> None:
     with pytest.raises(ValueError, match="security is one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL, and cannot be"):
         Broker(security="TLS")
+    with pytest.raises(ValueError, match="security is one of"):
+        Broker({"test.security": "TLS"})
+    with pytest.raises(ValueError, match="users and an issuer need security"):
+        Broker({"test.users": "a:b"})
+    with pytest.raises(ValueError, match="^test.users is NAME:PASSWORD,...$"):
+        Broker({"test.security": "SSL", "test.users": "alice:a,b"})
+    with pytest.raises(ValueError, match="makes the listener PLAINTEXT a SSL one, and there is none"):
+        Broker({"listeners": "A://:0", "listener.security.protocol.map": "A:PLAINTEXT"}, security="SSL")
+    with pytest.raises(ValueError, match="with SSL there is no issuer for test.issuer"):
+        Broker({"test.issuer": "0"}, security="SSL")
+    with pytest.raises(ValueError, match="test.issuer is HOST:PORT or PORT, and cannot be 'here'"):
+        Broker({"test.issuer": "here"}, security="SASL_SSL")
     with Broker() as broker:
         with pytest.raises(RuntimeError, match="the broker has no security: it needs Broker"):
             _ = broker.acls

@@ -97,7 +97,7 @@ def test_a_broker_that_is_down_has_no_metrics_and_they_go_on_when_it_is_back(tmp
         assert metrics.value("connections") == 0 < metrics.value("connections_accepted_total")
 
 
-def test_a_process_that_emulates_and_has_faults_counts_what_clients_are_told(tmp_path: Path) -> None:
+def test_a_process_with_emulation_and_faults_counts_the_errors_that_clients_get(tmp_path: Path) -> None:
     (tmp_path / "faults.yaml").write_text("- {api: Produce, error: NOT_LEADER_OR_FOLLOWER, times: 2}\n")
     with controlled(tmp_path, "--faults", str(tmp_path / "faults.yaml"), "--emulate", "2.0") as (control, metrics):
         produce(control.bootstrap_servers)

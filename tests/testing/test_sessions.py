@@ -48,7 +48,7 @@ def created(client: Client, name: str) -> int:
     return code
 
 
-def test_rights_are_those_of_who_has_logged_in(broker: Broker) -> None:
+def test_rights_are_those_of_the_user_that_logged_in(broker: Broker) -> None:
     with client(broker, "alice") as alice, client(broker, "bob") as bob:
         assert created(alice, "t") == 0
         assert created(bob, "u") == 29  # TOPIC_AUTHORIZATION_FAILED
@@ -69,7 +69,7 @@ def test_a_connection_whose_session_is_over_is_closed_and_the_next_one_logs_in(b
         assert len(broker.journal.requests("SaslHandshake")) == 1
 
 
-def test_clients_stay_who_they_are_when_the_broker_is_reset(broker: Broker) -> None:
+def test_clients_keep_their_principals_across_a_reset(broker: Broker) -> None:
     with client(broker, "alice") as alice, client(broker, "bob") as bob:
         assert created(alice, "t") == 0
         broker.reset()

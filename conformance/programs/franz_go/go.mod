@@ -2,10 +2,13 @@ module minibroker/conformance/franz_go
 
 go 1.26.0
 
+replace minibroker/conformance/cases => ../cases
+
 require (
 	github.com/twmb/franz-go v1.22.2
 	github.com/twmb/franz-go/pkg/kadm v1.19.0
 	github.com/twmb/franz-go/pkg/kmsg v1.15.0
+	minibroker/conformance/cases v0.0.0
 )
 
 require (

@@ -1,10 +1,11 @@
 // franz-go: writes or reads the records of a specification, or exercises the admin API or transactions, or belongs to a
-// group, or logs in.
+// group, or logs in, or belongs to share groups.
 //
 //	franz-go write|read BOOTSTRAP PREFIX SPEC
 //	franz-go admin|transact BOOTSTRAP PREFIX
 //	franz-go member BOOTSTRAP GROUP TOPIC ASSIGNOR [INSTANCE]
 //	franz-go secured
+//	franz-go sharing
 //
 // Exits 0 and prints one line, or prints what differed and exits 1.
 package main
@@ -62,6 +63,9 @@ func run(ctx context.Context, args []string) error {
 	}
 	if len(args) == 1 && args[0] == "secured" {
 		return secured(os.Stdin)
+	}
+	if len(args) == 1 && args[0] == "sharing" {
+		return sharing(os.Stdin)
 	}
 	if len(args) != 4 {
 		return fmt.Errorf("usage: franz-go write|read BOOTSTRAP PREFIX SPEC, or admin|transact BOOTSTRAP PREFIX, or member")

@@ -1,15 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"time"
 
@@ -18,44 +14,28 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/oauth"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
+	"minibroker/conformance/cases"
 )
 
-const caseTime = 30 * time.Second
+// login is a case.
+type login struct{ cases.Case }
 
-// login is a case: what to do, and how to come in.
-type login struct {
-	Action, Bootstrap, Mechanism, User, Password, Token, Authority, Certificate, Topic string
-	Records                                                                            int
-	Seconds                                                                            float64
-	TokenAuth                                                                          bool
-}
-
-// secured does the cases that stdin gives, a line of JSON each, and answers each with one; ../secured.py has the rules.
 func secured(stdin io.Reader) error {
-	lines := bufio.NewScanner(stdin)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		var asked login
-		if err := json.Unmarshal(lines.Bytes(), &asked); err != nil {
-			return err
-		}
-		answer, err := asked.answer()
-		if err != nil {
-			answer = map[string]any{"error": err.Error()}
-		}
-		if err := json.NewEncoder(os.Stdout).Encode(answer); err != nil {
-			return err
-		}
-	}
-	return lines.Err()
+	return cases.Run(stdin, func(asked cases.Case) (map[string]any, error) { return login{asked}.answer() })
 }
 
 func (asked login) answer() (map[string]any, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), caseTime)
+	ctx, cancel := context.WithTimeout(context.Background(), cases.Patience)
 	defer cancel()
 	options, err := asked.options()
 	if err != nil {
 		return nil, err
+	}
+	switch asked.Action {
+	case "read-until-refused":
+		return nil, asked.readUntilRefused(ctx, options)
+	case "commit-until-refused":
+		options = append(options, kgo.TransactionalID(asked.Topic))
 	}
 	producer, err := kgo.NewClient(append(options, kgo.DefaultProduceTopic(asked.Topic))...)
 	if err != nil {
@@ -65,8 +45,20 @@ func (asked login) answer() (map[string]any, error) {
 	if err := producer.Ping(ctx); err != nil { // its reason; that of a record is that its time is over
 		return nil, err
 	}
-	if asked.Action == "until-refused" {
-		return nil, writeUntilRefused(ctx, producer)
+	write := func() error { return producer.ProduceSync(ctx, kgo.StringRecord("x")).FirstErr() }
+	switch asked.Action {
+	case "write-until-refused":
+		return nil, cases.UntilRefused(write)
+	case "commit-until-refused":
+		return nil, cases.UntilRefused(func() error {
+			if err := producer.BeginTransaction(); err != nil {
+				return err
+			}
+			if err := write(); err != nil {
+				return err
+			}
+			return producer.EndTransaction(ctx, kgo.TryCommit)
+		})
 	}
 	if err := asked.write(ctx, producer); err != nil {
 		return nil, err
@@ -75,11 +67,10 @@ func (asked login) answer() (map[string]any, error) {
 }
 
 func (asked login) write(ctx context.Context, producer *kgo.Client) error {
-	pause := time.Duration(asked.Seconds * float64(time.Second) / float64(asked.Records))
 	failures := make(chan error, asked.Records)
 	for number := 0; number < asked.Records; number++ {
 		producer.Produce(ctx, kgo.StringRecord(strconv.Itoa(number)), func(_ *kgo.Record, err error) { failures <- err })
-		time.Sleep(pause)
+		time.Sleep(asked.Pause())
 	}
 	for number := 0; number < asked.Records; number++ {
 		if err := <-failures; err != nil {
@@ -89,27 +80,27 @@ func (asked login) write(ctx context.Context, producer *kgo.Client) error {
 	return nil
 }
 
-func writeUntilRefused(ctx context.Context, producer *kgo.Client) error {
-	for first := true; ctx.Err() == nil; first = false {
-		if err := producer.ProduceSync(ctx, kgo.StringRecord("x")).FirstErr(); err != nil {
-			return err
-		}
-		if first {
-			fmt.Println(`{"event": "written"}`)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	return errors.New("was not refused")
-}
-
-func (asked login) read(ctx context.Context, options []kgo.Opt) (map[string]any, error) {
-	consumer, err := kgo.NewClient(append(options,
+func (asked login) consumer(options []kgo.Opt) (*kgo.Client, error) {
+	return kgo.NewClient(append(options,
 		kgo.ConsumerGroup(asked.Topic),
 		kgo.ConsumeTopics(asked.Topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchMaxWait(100*time.Millisecond),
 		kgo.DisableAutoCommit(),
 	)...)
+}
+
+func (asked login) readUntilRefused(ctx context.Context, options []kgo.Opt) error {
+	consumer, err := asked.consumer(options)
+	if err != nil {
+		return err
+	}
+	defer consumer.Close()
+	return cases.UntilRefused(func() error { return consumer.PollFetches(ctx).Err() })
+}
+
+func (asked login) read(ctx context.Context, options []kgo.Opt) (map[string]any, error) {
+	consumer, err := asked.consumer(options)
 	if err != nil {
 		return nil, err
 	}
@@ -134,45 +125,71 @@ func (asked login) options() ([]kgo.Opt, error) {
 		kgo.RetryTimeout(5 * time.Second),
 		kgo.MetadataMinAge(50 * time.Millisecond),
 	}
-	if asked.Authority != "" {
-		config, err := asked.tls()
-		if err != nil {
-			return nil, err
-		}
+	if asked.Config != nil {
+		return asked.configured(options)
+	}
+	config, err := asked.TLS()
+	if config != nil {
 		options = append(options, kgo.DialTLSConfig(config))
 	}
 	if asked.Mechanism != "" {
-		options = append(options, kgo.SASL(asked.sasl()))
+		login := saslConfig{asked.Mechanism, asked.User, asked.Password, asked.Token, asked.TokenAuth}
+		options = append(options, kgo.SASL(login.mechanism()))
+	}
+	return options, err
+}
+
+// clientConfig is what the test kit's client_config returns for franz-go.
+type clientConfig struct {
+	SeedBrokers []string `json:"seed_brokers"`
+	TLS         *struct {
+		Authority   string `json:"ca_pem"`
+		Key         string `json:"key_pem"`
+		Certificate string `json:"certificate_pem"`
+	}
+	SASL *saslConfig
+}
+
+type saslConfig struct {
+	Mechanism, User, Pass, Token string
+	IsToken                      bool `json:"is_token"`
+}
+
+// configured are the options with those of the test kit's client_config.
+func (asked login) configured(options []kgo.Opt) ([]kgo.Opt, error) {
+	var config clientConfig
+	if err := json.Unmarshal(asked.Config, &config); err != nil {
+		return nil, err
+	}
+	options = append(options, kgo.SeedBrokers(config.SeedBrokers...))
+	if config.TLS != nil {
+		trusted := x509.NewCertPool()
+		trusted.AppendCertsFromPEM([]byte(config.TLS.Authority))
+		own := &tls.Config{RootCAs: trusted}
+		if config.TLS.Key != "" {
+			pair, err := tls.X509KeyPair([]byte(config.TLS.Certificate), []byte(config.TLS.Key))
+			if err != nil {
+				return nil, err
+			}
+			own.Certificates = []tls.Certificate{pair}
+		}
+		options = append(options, kgo.DialTLSConfig(own))
+	}
+	if config.SASL != nil {
+		options = append(options, kgo.SASL(config.SASL.mechanism()))
 	}
 	return options, nil
 }
 
-func (asked login) tls() (*tls.Config, error) {
-	authority, err := os.ReadFile(asked.Authority)
-	if err != nil {
-		return nil, err
-	}
-	config := &tls.Config{RootCAs: x509.NewCertPool()}
-	config.RootCAs.AppendCertsFromPEM(authority)
-	if asked.Certificate != "" {
-		certificate, err := tls.LoadX509KeyPair(asked.Certificate, asked.Certificate)
-		if err != nil {
-			return nil, err
-		}
-		config.Certificates = []tls.Certificate{certificate}
-	}
-	return config, nil
-}
-
-func (asked login) sasl() sasl.Mechanism {
-	secret := scram.Auth{User: asked.User, Pass: asked.Password, IsToken: asked.TokenAuth}
-	switch asked.Mechanism {
+func (login saslConfig) mechanism() sasl.Mechanism {
+	secret := scram.Auth{User: login.User, Pass: login.Pass, IsToken: login.IsToken}
+	switch login.Mechanism {
 	case "PLAIN":
-		return plain.Auth{User: asked.User, Pass: asked.Password}.AsMechanism()
+		return plain.Auth{User: login.User, Pass: login.Pass}.AsMechanism()
 	case "SCRAM-SHA-256":
 		return secret.AsSha256Mechanism()
 	case "SCRAM-SHA-512":
 		return secret.AsSha512Mechanism()
 	}
-	return oauth.Auth{Token: asked.Token}.AsMechanism()
+	return oauth.Auth{Token: login.Token}.AsMechanism()
 }

@@ -2,9 +2,12 @@ module minibroker/conformance/sarama
 
 go 1.26.0
 
+replace minibroker/conformance/cases => ../cases
+
 require (
 	github.com/IBM/sarama v1.61.1
 	github.com/xdg-go/scram v1.4.0
+	minibroker/conformance/cases v0.0.0
 )
 
 require (

@@ -2,11 +2,7 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -15,33 +11,17 @@ import (
 
 	"github.com/IBM/sarama"
 	"github.com/xdg-go/scram"
+	"minibroker/conformance/cases"
 )
 
-const patience = 30 * time.Second
-
-// login is a case: what to do, and how to come in.
-type login struct {
-	Action, Bootstrap, Mechanism, User, Password, Token, Authority, Certificate, Topic string
-	Records                                                                            int
-	Seconds                                                                            float64
-}
+// login is a case.
+type login struct{ cases.Case }
 
 func main() {
-	lines := bufio.NewScanner(os.Stdin)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		var asked login
-		err := json.Unmarshal(lines.Bytes(), &asked)
-		var answer map[string]any
-		if err == nil {
-			answer, err = asked.answer()
-		}
-		if err != nil {
-			answer = map[string]any{"error": err.Error()}
-		}
-		if err := json.NewEncoder(os.Stdout).Encode(answer); err != nil {
-			os.Exit(1)
-		}
+	do := func(asked cases.Case) (map[string]any, error) { return login{asked}.answer() }
+	if err := cases.Run(os.Stdin, do); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
 }
 
@@ -50,7 +30,13 @@ func (asked login) answer() (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if asked.Action == "until-refused" {
+	switch asked.Action {
+	case "read-until-refused":
+		return nil, asked.readUntilRefused(config)
+	case "commit-until-refused":
+		config.Producer.Transaction.ID = asked.Topic
+		return nil, asked.writeUntilRefused(config)
+	case "write-until-refused":
 		return nil, asked.writeUntilRefused(config)
 	}
 	if err := asked.write(config); err != nil {
@@ -60,7 +46,6 @@ func (asked login) answer() (map[string]any, error) {
 }
 
 func (asked login) write(config *sarama.Config) error {
-	pause := time.Duration(asked.Seconds * float64(time.Second) / float64(asked.Records))
 	producer, err := sarama.NewAsyncProducer([]string{asked.Bootstrap}, config)
 	if err != nil {
 		return err
@@ -68,7 +53,7 @@ func (asked login) write(config *sarama.Config) error {
 	go func() {
 		for number := 0; number < asked.Records; number++ {
 			producer.Input() <- asked.record(strconv.Itoa(number))
-			time.Sleep(pause)
+			time.Sleep(asked.Pause())
 		}
 		producer.AsyncClose()
 	}()
@@ -82,6 +67,7 @@ func collect(failures <-chan *sarama.ProducerError) (all []error) {
 	return all
 }
 
+// writeUntilRefused commits a transaction for each record if the producer has a transactional id.
 func (asked login) writeUntilRefused(config *sarama.Config) error {
 	config.Producer.Return.Successes = true
 	producer, err := sarama.NewSyncProducer([]string{asked.Bootstrap}, config)
@@ -89,21 +75,46 @@ func (asked login) writeUntilRefused(config *sarama.Config) error {
 		return err
 	}
 	defer producer.Close()
-	end := time.Now().Add(patience)
-	for first := true; time.Now().Before(end); first = false {
-		if _, _, err := producer.SendMessage(asked.record("x")); err != nil {
-			return err
+	return cases.UntilRefused(func() error {
+		if producer.IsTransactional() {
+			if err := producer.BeginTxn(); err != nil {
+				return err
+			}
 		}
-		if first {
-			fmt.Println(`{"event": "written"}`)
+		_, _, err := producer.SendMessage(asked.record("x"))
+		if err == nil && producer.IsTransactional() {
+			err = producer.CommitTxn()
 		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	return errors.New("was not refused")
+		return err
+	})
 }
 
 func (asked login) record(value string) *sarama.ProducerMessage {
 	return &sarama.ProducerMessage{Topic: asked.Topic, Value: sarama.StringEncoder(value)}
+}
+
+func (asked login) readUntilRefused(config *sarama.Config) error {
+	config.Consumer.Return.Errors = true
+	consumer, err := sarama.NewConsumer([]string{asked.Bootstrap}, config)
+	if err != nil {
+		return err
+	}
+	defer consumer.Close()
+	partition, err := consumer.ConsumePartition(asked.Topic, 0, sarama.OffsetOldest)
+	if err != nil {
+		return err
+	}
+	defer partition.AsyncClose()
+	return cases.UntilRefused(func() error {
+		select {
+		case <-partition.Messages():
+			return nil
+		case failure := <-partition.Errors():
+			return failure
+		case <-time.After(cases.Patience):
+			return errors.New("neither a record nor an error")
+		}
+	})
 }
 
 func (asked login) read(config *sarama.Config) (map[string]any, error) {
@@ -112,7 +123,7 @@ func (asked login) read(config *sarama.Config) (map[string]any, error) {
 		return nil, err
 	}
 	defer group.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), cases.Patience)
 	defer cancel()
 	reader := &reader{expected: asked.Records, values: map[string]bool{}, enough: cancel}
 	for ctx.Err() == nil {
@@ -155,11 +166,8 @@ func (asked login) config() (*sarama.Config, error) {
 	config.Net.MaxOpenRequests = 1
 	config.Consumer.Offsets.Initial = sarama.OffsetOldest
 	config.Consumer.MaxWaitTime = 100 * time.Millisecond
-	if asked.Authority != "" {
-		if err := asked.encrypt(config); err != nil {
-			return nil, err
-		}
-	}
+	tls, err := asked.TLS()
+	config.Net.TLS.Enable, config.Net.TLS.Config = tls != nil, tls
 	if asked.Mechanism != "" {
 		sasl := &config.Net.SASL
 		sasl.Enable, sasl.User, sasl.Password = true, asked.User, asked.Password
@@ -167,23 +175,7 @@ func (asked login) config() (*sarama.Config, error) {
 		sasl.TokenProvider = token(asked.Token)
 		sasl.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient { return &exchange{mechanism: asked.Mechanism} }
 	}
-	return config, nil
-}
-
-func (asked login) encrypt(config *sarama.Config) error {
-	authority, err := os.ReadFile(asked.Authority)
-	if err != nil {
-		return err
-	}
-	config.Net.TLS.Enable = true
-	config.Net.TLS.Config = &tls.Config{RootCAs: x509.NewCertPool()}
-	config.Net.TLS.Config.RootCAs.AppendCertsFromPEM(authority)
-	if asked.Certificate == "" {
-		return nil
-	}
-	certificate, err := tls.LoadX509KeyPair(asked.Certificate, asked.Certificate)
-	config.Net.TLS.Config.Certificates = []tls.Certificate{certificate}
-	return err
+	return config, err
 }
 
 type token string

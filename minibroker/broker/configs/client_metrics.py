@@ -35,7 +35,7 @@ CLIENT_METRICS_SETTINGS: Final = {
 def validate_client_metrics(overrides: Mapping[str, str]) -> dict[str, str]:
     """Validate the configs of a subscription together, except for the expressions; return them normalized.
 
-    Raise KafkaError: INVALID_REQUEST, INVALID_CONFIG.
+    Raises KafkaError: INVALID_REQUEST, INVALID_CONFIG.
     """
     unknown = next((name for name in overrides if name not in CLIENT_METRICS_SETTINGS), None)
     if unknown is not None:
@@ -58,7 +58,7 @@ def _check_interval(text: str) -> None:
 
 
 def pattern_texts(text: str) -> dict[str, str]:
-    """Return the expressions of `match` by their parameters. Raise KafkaError(INVALID_CONFIG)."""
+    """Return the expressions of `match` by their parameters. Raises KafkaError(INVALID_CONFIG)."""
     found = {}
     for pattern in filter(None, text.split(",")):
         parameter, _, expression = pattern.partition("=")

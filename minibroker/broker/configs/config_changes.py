@@ -38,7 +38,7 @@ class Change(NamedTuple):
 def outcome(table: Mapping[str, Setting], current: Mapping[str, str], changes: Iterable[Change]) -> dict[str, str]:
     """Return the texts `current` after the changes.
 
-    Raise KafkaError(INVALID_CONFIG) for APPEND or SUBTRACT on a setting that is not a list in `table`.
+    Raises KafkaError(INVALID_CONFIG) for APPEND or SUBTRACT on a setting that is not a list in `table`.
     """
     texts = dict(current)
     for name, kind, value in changes:

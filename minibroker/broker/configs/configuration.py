@@ -7,18 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from pathlib import Path
+from os import PathLike
 from typing import NamedTuple
 
-from minibroker.broker.configs.properties import MalformedProperties, parse_properties
 from minibroker.broker.configs.settings import Settings, SettingsError, broker_setting
 from minibroker.broker.configs.settings_table import BROKER_SETTINGS, LEADER_ONLY, RACK_AWARE, TOPIC_SETTINGS
 from minibroker.broker.configs.settings_values import InvalidValue, parse_value
 from minibroker.broker.network.listeners import Listener, broker_listeners, controller_listeners
 
 ENVIRONMENT_PREFIX = "MINIBROKER_"
+KAFKA_PREFIX = "KAFKA_"
+# Variables of Kafka's images that are no settings, but options of a JVM, end or begin like this.
+FOR_JAVA = ("OPTS", "KAFKA_JMX_", "KAFKA_LOG4J_", "KAFKA_TOOLS_LOG4J_")
 # A properties file has a few KiB; a larger file, such as a log, was named by mistake.
 FILE_SIZE_MAX = 1 << 20
+
+
+# Settings that Kafka had before 3.0, and what replaced them.
+RENAMED = {
+    "port": "listeners",
+    "host.name": "listeners",
+    "advertised.port": "advertised.listeners",
+    "advertised.host.name": "advertised.listeners",
+}
 
 
 class Loaded(NamedTuple):
@@ -35,15 +46,28 @@ class _Given(NamedTuple):
     origin: str
 
 
-def load_settings(file: Path | None, environment: Mapping[str, str], assignments: Iterable[str]) -> Loaded:
+def load_settings(
+    file: str | PathLike[str] | None,
+    environment: Mapping[str, str],
+    assignments: Iterable[str],
+    *,
+    kafka_variables: bool = False,
+) -> Loaded:
     """Read settings from a properties file (or None), environment variables and `key=value` texts; later ones override.
 
-    Raise SettingsError with one line that names the source of the mistake. Only the file is accessed.
+    With `kafka_variables`, variables such as KAFKA_LOG_RETENTION_MS count, too; in them, as in Kafka's images, unknown
+    names are no mistake. Raises SettingsError with one line that names the source of the mistake. Only the file is
+    accessed.
     """
     given: dict[str, _Given] = {}
+    unknown: list[str] = []
     if file is not None:
         given.update(_from_file(file))
-    given.update(_from_environment(environment))
+    if kafka_variables:
+        others = _from_environment(environment, KAFKA_PREFIX)
+        unknown = [_without_effect(others.pop(name), name) for name in sorted(others) if not _is_known(name)]
+        given.update(others)
+    given.update(_from_environment(environment, ENVIRONMENT_PREFIX))
     given.update(_from_assignments(assignments))
     inert = [name for name in sorted(given) if _is_inert(name, given[name].origin)]
     texts = {name: _checked(name, *given[name]) for name in given}
@@ -56,7 +80,7 @@ def load_settings(file: Path | None, environment: Mapping[str, str], assignments
         _state_topic_warnings(settings),
         _selector_warnings(settings),
     )
-    warnings = (*map(_warning, inert), *chain.from_iterable(more))
+    warnings = (*unknown, *map(_warning, inert), *chain.from_iterable(more))
     return Loaded(settings, warnings)
 
 
@@ -69,9 +93,11 @@ def _check_tls(listeners: Iterable[Listener], settings: Settings) -> None:
             tls_settings(listener.name, listener.security_protocol, settings)
 
 
-def _from_file(file: Path) -> dict[str, _Given]:
+def _from_file(file: str | PathLike[str]) -> dict[str, _Given]:
+    from minibroker.broker.configs.properties import MalformedProperties, parse_properties  # most starts have no file
+
     try:
-        with file.open("rb") as stream:
+        with open(file, "rb") as stream:
             content = stream.read(FILE_SIZE_MAX + 1)
     except OSError as error:
         raise SettingsError(f"{file}: {error.strerror or error}") from None
@@ -85,19 +111,27 @@ def _from_file(file: Path) -> dict[str, _Given]:
     return {pair.key: _Given(pair.value, f"{file} line {pair.line}") for pair in pairs}
 
 
-def _from_environment(environment: Mapping[str, str]) -> dict[str, _Given]:
-    """Read variables as the image apache/kafka does: one _ is a dot, two are a _, three a dash."""
+def _from_environment(environment: Mapping[str, str], prefix: str) -> dict[str, _Given]:
     given = {}
     for variable, text in environment.items():
-        if variable.startswith(ENVIRONMENT_PREFIX):
+        if variable.startswith(prefix):
             given[setting_of_variable(variable)] = _Given(text, f"environment variable {variable}")
     return given
 
 
 def setting_of_variable(variable: str) -> str:
-    """Return `log.retention.ms` for MINIBROKER_LOG_RETENTION_MS."""
-    name = variable.removeprefix(ENVIRONMENT_PREFIX).lower()
+    """Return `log.retention.ms` for MINIBROKER_LOG_RETENTION_MS or KAFKA_LOG_RETENTION_MS.
+
+    As in the image apache/kafka, two _ are a _, and three are a dash.
+    """
+    name = variable.partition("_")[2].lower()
     return name.replace("___", "-").replace("__", "\0").replace("_", ".").replace("\0", "_")
+
+
+def _without_effect(given: _Given, name: str) -> str:
+    variable = given.origin.rpartition(" ")[2]
+    is_for_java = variable.startswith(FOR_JAVA) or variable.endswith(FOR_JAVA)
+    return f"{given.origin} has no effect: {'there is no JVM' if is_for_java else f'unknown setting {name}'}"
 
 
 def _from_assignments(assignments: Iterable[str]) -> dict[str, _Given]:
@@ -121,24 +155,31 @@ def _checked(name: str, text: str, origin: str) -> str:
 
 
 def _is_inert(name: str, origin: str) -> bool:
-    """Return whether the setting is Kafka's and has no effect here. Raise SettingsError for an unknown name."""
+    """Return whether the setting is Kafka's and has no effect here. Raises SettingsError for an unknown name."""
+    if _is_known(name):
+        return not broker_setting(name).acts
+    from minibroker.broker.configs.settings_without_effect import KNOWN_WITHOUT_EFFECT
+
+    raise SettingsError(f"{origin}: unknown setting {name}{_suggestion(name, KNOWN_WITHOUT_EFFECT)}")
+
+
+def _is_known(name: str) -> bool:
     if name in BROKER_SETTINGS:
-        return not BROKER_SETTINGS[name].acts
+        return True
     # Needed only for settings that are not in the table; a plain start does without it.
     from minibroker.broker.configs.settings_without_effect import KNOWN_WITHOUT_EFFECT, LISTENER_PREFIX
 
-    if name in KNOWN_WITHOUT_EFFECT or name.startswith(LISTENER_PREFIX):
-        return not broker_setting(name).acts
-    raise SettingsError(f"{origin}: unknown setting {name}{_suggestion(name, KNOWN_WITHOUT_EFFECT)}")
+    return name in KNOWN_WITHOUT_EFFECT or name.startswith(LISTENER_PREFIX)
 
 
 def _suggestion(name: str, others: Iterable[str]) -> str:
     if name in TOPIC_SETTINGS:
         return f" (a topic's; the broker's is {TOPIC_SETTINGS[name].name})" if TOPIC_SETTINGS[name].name != name else ""
-    from difflib import get_close_matches
+    if name in RENAMED:
+        return f"; did you mean {RENAMED[name]}?"
+    from minibroker.suggestions import did_you_mean  # here: most names are known
 
-    matches = get_close_matches(name, [*BROKER_SETTINGS, *others], n=1, cutoff=0.75)
-    return f", did you mean {matches[0]}?" if matches else ""
+    return did_you_mean(name, [*BROKER_SETTINGS, *others])
 
 
 def _warning(name: str) -> str:

@@ -14,12 +14,13 @@ from minibroker.broker.configs.settings_table import (
     FROM_ONE,
     FROM_ZERO,
     INT,
+    LIST,
+    LONG,
     STRING,
     ConfigType,
     OneOf,
     Range,
     Setting,
-    Value,
 )
 from minibroker.broker.configs.settings_values import InvalidValue, canonical_text, parse_value
 from minibroker.broker.metadata.image import GROUP_RESOURCE
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 class GroupSetting(NamedTuple):
     """A config of a group: its row, and the names of the broker settings for its default, minimum and maximum.
 
-    Some have no such broker settings. Those of streams groups have no effect.
+    Some have no such broker settings.
     """
 
     row: Setting
@@ -42,8 +43,13 @@ class GroupSetting(NamedTuple):
     maximum: str | None = None
 
 
-def _setting(name: str, default: int, valid: Range, text: str, *brokers: str) -> GroupSetting:
+def _setting(name: str, default: int, valid: Range, text: str, *brokers: str | None) -> GroupSetting:
     return GroupSetting(Setting(name, INT, default, text, valid), *brokers)
+
+
+def _internal(name: str, type: ConfigType, default: int, valid: Range, text: str, *brokers: str | None) -> GroupSetting:
+    """Return a setting that Kafka has since 4.4, where it is internal: it is described only if it is set."""
+    return GroupSetting(Setting(name, type, default, text, valid, internal=True, in_kafka=False), *brokers)
 
 
 def _bound(name: str, default: int, valid: Range, text: str) -> GroupSetting:
@@ -52,23 +58,15 @@ def _bound(name: str, default: int, valid: Range, text: str) -> GroupSetting:
     return _setting(name, default, valid, text, f"group.{name}", f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest}")
 
 
-def _kept(name: str, default: Value, valid: Any, *brokers: str | None, type: ConfigType = INT) -> GroupSetting:
-    """Return a setting without effect, as groups of its kind are not supported."""
-    return GroupSetting(Setting(name, type, default, "", valid, acts=False), *brokers)
-
-
-def _bounded(name: str, default: int, valid: Range) -> GroupSetting:
-    """Return a setting without effect that has bounds in the broker settings."""
-    kind, rest = name.split(".", 1)
-    return _kept(name, default, valid, f"group.{name}", f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest}")
-
-
 SHARE_CODEC: Final = "share.coordinator.state.topic.compression.codec"
 CODECS: Final = range(5)  # as in the attributes of a batch
 OFFSET_RESET: Final = "share.auto.offset.reset"
-DURATION: Final = re.compile(
-    r"by_duration:\+?P(?=.)(\+?\d+D)?(T(?=.)(\+?\d+H)?(\+?\d+M)?(\+?\d+([.,]\d{0,9})?S)?)?", re.IGNORECASE
-)
+DEAD_LETTER_TOPIC: Final = "errors.deadletterqueue.topic.name"
+ASSIGNOR: Final = "streams.assignor.name"
+RACK_TAGS: Final = "streams.rack.aware.assignment.tags"
+DEAD_LETTER_COPIES: Final = "errors.deadletterqueue.copy.record.enable"
+# A text, as `re` compiles it at its first use.
+DURATION: Final = r"(?i)by_duration:\+?P(?=.)(\+?\d+D)?(T(?=.)(\+?\d+H)?(\+?\d+M)?(\+?\d+([.,]\d{0,9})?S)?)?"
 
 GROUP_SETTINGS: Final = {
     each.row.name: each
@@ -115,13 +113,69 @@ GROUP_SETTINGS: Final = {
                 "Whether members of a share group may renew the locks of records.",
             )
         ),
-        _bounded("streams.session.timeout.ms", 45_000, FROM_ONE),
-        _bounded("streams.heartbeat.interval.ms", 5000, FROM_ONE),
-        _bounded("streams.assignment.interval.ms", 1000, FROM_ZERO),
-        _kept("streams.initial.rebalance.delay.ms", 3000, FROM_ZERO, "group.streams.initial.rebalance.delay.ms"),
-        _kept(
-            *("streams.num.standby.replicas", 0, FROM_ZERO, "group.streams.num.standby.replicas", None),
-            "group.streams.max.standby.replicas",
+        GroupSetting(
+            Setting(
+                *(DEAD_LETTER_TOPIC, STRING, ""),
+                "The topic for dead letters of a share group; needs share.version 2, and the topic's permission.",
+            )
+        ),
+        GroupSetting(
+            Setting(
+                *(DEAD_LETTER_COPIES, BOOLEAN, False),
+                "Whether a dead letter has the key and the value of its record, besides the headers that name it.",
+            )
+        ),
+        _bound(
+            *("streams.session.timeout.ms", 45_000, FROM_ONE),
+            "The time without heartbeats after which a member is removed from a streams group.",
+        ),
+        _bound(
+            *("streams.heartbeat.interval.ms", 5000, FROM_ONE),
+            "How often the members of a streams group send heartbeats.",
+        ),
+        _bound(
+            *("streams.assignment.interval.ms", 1000, FROM_ZERO),
+            "The least time between two target assignments of a streams group.",
+        ),
+        _setting(
+            *("streams.initial.rebalance.delay.ms", 3000, FROM_ZERO),
+            "How long an empty streams group waits for more members before its first assignment.",
+            "group.streams.initial.rebalance.delay.ms",
+        ),
+        _setting(
+            *("streams.num.standby.replicas", 0, FROM_ZERO),
+            "How many standbys each task with state has in a streams group.",
+            *("group.streams.num.standby.replicas", None, "group.streams.max.standby.replicas"),
+        ),
+        GroupSetting(
+            Setting(
+                *(ASSIGNOR, STRING, None),
+                "The assignor of a streams group, one of group.streams.assignors.",
+                in_kafka=False,
+            )
+        ),
+        GroupSetting(
+            Setting(
+                *(RACK_TAGS, LIST, ()),
+                "The tags that members of a streams group must have. No assignor looks at them, as in Kafka 4.4.",
+                in_kafka=False,
+            ),
+            "group.streams.rack.aware.assignment.tags",
+        ),
+        _internal(
+            *("streams.task.offset.interval.ms", INT, 60_000, FROM_ONE),
+            "How often members of a streams group report how far they have restored their tasks.",
+            *("group.streams.task.offset.interval.ms", "group.streams.min.task.offset.interval.ms"),
+        ),
+        _internal(
+            *("streams.num.warmup.replicas", INT, 2, FROM_ZERO),
+            "How many tasks of a streams group are restored elsewhere at a time, before they move there.",
+            *("group.streams.num.warmup.replicas", None, "group.streams.max.warmup.replicas"),
+        ),
+        _internal(
+            *("streams.acceptable.recovery.lag", LONG, 10_000, FROM_ZERO),
+            "How many offsets a member of a streams group may lack of a task's state, and get the task.",
+            "group.streams.acceptable.recovery.lag",
         ),
         _setting(
             *("consumer.assignment.interval.ms", 0, FROM_ZERO),
@@ -169,7 +223,7 @@ def group_value(cluster: Configured, group_id: str, name: str) -> Any:
 
 def duration_ms(text: str) -> int:
     """Return the length of `by_duration:P1DT2H3M4.5S` in ms."""
-    found = DURATION.fullmatch(text)
+    found = re.fullmatch(DURATION, text)
     assert found is not None, text
     days, _, hours, minutes, seconds, _ = (part or "0_" for part in found.groups())
     parts = zip((days, hours, minutes, seconds), (86_400_000, 3_600_000, 60_000, 1000), strict=True)
@@ -177,7 +231,7 @@ def duration_ms(text: str) -> int:
 
 
 def validate_group_overrides(settings: Settings, overrides: Mapping[str, str]) -> dict[str, str]:
-    """Validate the configs of a group together; return them normalized. Raise KafkaError(INVALID_CONFIG)."""
+    """Validate the configs of a group together; return them normalized. Raises KafkaError(INVALID_CONFIG)."""
     texts = {name: _text(name, text) for name, text in overrides.items()}
     values: dict[str, Any] = {
         name: settings.kept(setting.default) for name, setting in GROUP_SETTINGS.items() if setting.default is not None
@@ -190,6 +244,9 @@ def validate_group_overrides(settings: Settings, overrides: Mapping[str, str]) -
         if setting.maximum is not None and value > settings.kept(setting.maximum):
             raise _invalid(f"{name} must be less than or equal to {setting.maximum}")
         values[name] = value
+    assignors = settings.kept("group.streams.assignors")
+    if values.get(ASSIGNOR, assignors[0]) not in assignors:
+        raise _invalid(f"{ASSIGNOR} must be one of {', '.join(assignors)}")
     for kind in ("consumer", "share", "streams"):
         if values[f"{kind}.session.timeout.ms"] <= values[f"{kind}.heartbeat.interval.ms"]:
             raise _invalid(f"{kind}.session.timeout.ms must be greater than {kind}.heartbeat.interval.ms")
@@ -203,9 +260,11 @@ def _text(name: str, text: str) -> str:
         canonical = canonical_text(GROUP_SETTINGS[name].row, name, text)
     except InvalidValue as error:
         raise _invalid(str(error)) from None
-    if name == OFFSET_RESET and canonical not in ("earliest", "latest") and not DURATION.fullmatch(canonical):
+    if name == OFFSET_RESET and canonical not in ("earliest", "latest") and not re.fullmatch(DURATION, canonical):
         allowed = "The value must be either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'."
         raise _invalid(f"Invalid value {text} for configuration {name}: {allowed}")
+    if name == DEAD_LETTER_TOPIC and canonical.startswith("__"):
+        raise _invalid(f"{name}: DLQ topic name must not start with '__'")
     return canonical
 
 
@@ -215,14 +274,16 @@ def _invalid(message: str) -> KafkaError:
 
 def objection(settings: Settings) -> str | None:
     """Return the violation of a rule of Kafka's GroupCoordinatorConfig in the broker settings, or None."""
-    for row, default, minimum, maximum in GROUP_SETTINGS.values():
-        if not row.acts or default is None or minimum is None or maximum is None:
+    for _, default, minimum, maximum in GROUP_SETTINGS.values():
+        if default is None:
             continue
-        if settings[maximum] < settings[minimum]:
+        if minimum is not None and maximum is not None and settings[maximum] < settings[minimum]:
             return f"{maximum} must be greater than or equal to {minimum}"
-        if not settings[minimum] <= settings[default] <= settings[maximum]:
-            return f"{default} must be between {minimum} and {maximum}"
-    for kind in ("consumer", "share"):
+        if minimum is not None and settings[default] < settings[minimum]:
+            return f"{default} must be greater than or equal to {minimum}"
+        if maximum is not None and settings[default] > settings[maximum]:
+            return f"{default} must be less than or equal to {maximum}"
+    for kind in ("consumer", "share", "streams"):
         if settings[f"group.{kind}.session.timeout.ms"] <= settings[f"group.{kind}.heartbeat.interval.ms"]:
             return f"group.{kind}.heartbeat.interval.ms must be less than group.{kind}.session.timeout.ms"
     if settings[SHARE_CODEC] not in CODECS:
@@ -232,6 +293,8 @@ def objection(settings: Settings) -> str | None:
         return (
             "group.consumer.assignors must have uniform or range, and no other: assignors of one's own are Java classes"
         )
+    if settings["group.streams.assignors"] != ("sticky",):
+        return "group.streams.assignors must be sticky: assignors of one's own are Java classes"
     if "classic" not in settings["group.coordinator.rebalance.protocols"]:
         return "Disabling the 'classic' protocol is not supported."
     return None

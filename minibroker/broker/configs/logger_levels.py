@@ -39,7 +39,7 @@ def _text(level: int) -> str:
 
 
 def change_levels(changes: Iterable[Change], *, validate_only: bool) -> None:
-    """Set and unset levels, all or none. Raise KafkaError: INVALID_CONFIG, INVALID_REQUEST."""
+    """Set and unset levels, all or none. Raises KafkaError: INVALID_CONFIG, INVALID_REQUEST."""
     wanted = list(changes)
     known = levels()
     for change in wanted:

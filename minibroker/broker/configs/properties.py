@@ -40,7 +40,7 @@ class MalformedProperties(ValueError):
 
 
 def parse_properties(text: str) -> Iterator[Property]:
-    """Yield the pairs in their order, duplicates included. Raise MalformedProperties."""
+    """Yield the pairs in their order, duplicates included. Raises MalformedProperties."""
     for number, line in _logical_lines(text):
         key = KEY.match(line)
         assert key is not None  # the pattern matches the empty string too

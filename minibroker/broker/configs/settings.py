@@ -114,7 +114,7 @@ class Settings:
     ) -> None:
         """Combine the settings of the start, `static`, with those of AlterConfigs for all brokers and for this one.
 
-        All are texts by broker setting name. Raise SettingsError.
+        All are texts by broker setting name. Raises SettingsError.
         """
         self._texts = {
             ConfigSource.DYNAMIC_BROKER: _canonical(broker or {}),
@@ -153,7 +153,7 @@ class Settings:
     def with_dynamic(
         self, *, cluster: Mapping[str, str] | None = None, broker: Mapping[str, str] | None = None
     ) -> Settings:
-        """Return these settings with other dynamic values, for all brokers, this one, or both. Raise SettingsError."""
+        """Return these settings with other dynamic values, for all brokers, this one, or both. Raises SettingsError."""
         return Settings(
             self._texts[ConfigSource.STATIC_BROKER],
             cluster=self._texts[ConfigSource.DYNAMIC_DEFAULT_BROKER] if cluster is None else cluster,
@@ -226,7 +226,7 @@ class Settings:
         return value
 
     def _check(self) -> None:
-        """Check the rules between settings, as in Kafka's KafkaConfig. Raise SettingsError."""
+        """Check the rules between settings, as in Kafka's KafkaConfig. Raises SettingsError."""
         queued, largest = self["queued.max.request.bytes"], self["socket.request.max.bytes"]
         if 0 < queued < largest:
             raise SettingsError(
@@ -282,7 +282,7 @@ class Settings:
 
 
 def _canonical(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return the texts as DescribeConfigs shows them: trimmed, lists without blanks. Raise SettingsError."""
+    """Return the texts as DescribeConfigs shows them: trimmed, lists without blanks. Raises SettingsError."""
     try:
         return {name: canonical_text(broker_setting(name), name, text) for name, text in texts.items()}
     except InvalidValue as error:
@@ -290,7 +290,7 @@ def _canonical(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def _with_node_id(static: dict[str, str]) -> dict[str, str]:
-    """Copy node.id to broker.id, or the reverse. Raise SettingsError if they disagree."""
+    """Copy node.id to broker.id, or the reverse. Raises SettingsError if they disagree."""
     ids = {static[name] for name in ("node.id", "broker.id") if name in static}
     if len(ids) > 1:
         raise SettingsError(f"node.id={static['node.id']} and broker.id={static['broker.id']} must be the same")
@@ -344,7 +344,7 @@ def _timestamp_bounds(values: Mapping[str, Any]) -> dict[str, int]:
 def validate_topic_overrides(settings: Settings, overrides: Mapping[str, str | None]) -> dict[str, str]:
     """Validate the configs of a topic together, for CreateTopics and AlterConfigs.
 
-    Return them normalized: trimmed, lists without blanks and duplicates. Raise KafkaError(INVALID_CONFIG) with
+    Return them normalized: trimmed, lists without blanks and duplicates. Raises KafkaError(INVALID_CONFIG) with
     the name of the setting in its message.
     """
     nulls = sorted(name for name, text in overrides.items() if text is None)
@@ -365,7 +365,7 @@ def _topic_text(name: str, text: str) -> str:
 
 
 def _check_topic(settings: Settings, texts: Mapping[str, str]) -> None:
-    """Check the rules between the settings of a topic, as in Kafka's LogConfig. Raise KafkaError."""
+    """Check the rules between the settings of a topic, as in Kafka's LogConfig. Raises KafkaError."""
     if settings.topic_value("remote.storage.enable", texts):
         raise _invalid(
             "remote.storage.enable=true: Tiered Storage functionality is disabled in the broker. "
@@ -384,7 +384,7 @@ def _invalid(message: str) -> KafkaError:
 def validate_broker_overrides(settings: Settings, texts: Mapping[str, str], *, per_broker: bool) -> None:
     """Validate the dynamic settings of this broker (`per_broker`) or of all brokers, together.
 
-    As in Kafka, unknown names are allowed. Raise KafkaError(INVALID_REQUEST) with the name of the setting.
+    As in Kafka, unknown names are allowed. Raises KafkaError(INVALID_REQUEST) with the name of the setting.
     """
     from minibroker.broker.configs.settings_without_effect import is_fixed, is_of_listeners_only, is_per_broker
 

@@ -142,7 +142,7 @@ class ConnectionCounts(NamedTuple):
 
 
 def counts_of_addresses(text: str) -> dict[str, int]:
-    """Return a comma-separated list of address:number as a dict. Raise ValueError."""
+    """Return a comma-separated list of address:number as a dict. Raises ValueError."""
     import ipaddress  # which hardly a broker needs
 
     found = {}
@@ -228,6 +228,7 @@ REBALANCE_PROTOCOLS: Final = OneOf(("consumer", "classic", "share", "streams"), 
 POLICIES: Final = OneOf(("compact", "delete"))
 LEADER_ONLY: Final = "org.apache.kafka.common.replica.LeaderSelector"
 RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 PROTOCOL_MAP: Final = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
 
 
@@ -285,6 +286,10 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("sasl.oauthbearer.clock.skew.seconds", INT, 30, "The largest difference between the clocks of the broker and the issuer."),
     Setting("sasl.oauthbearer.sub.claim.name", STRING, "sub", "The claim of a token with the principal's name."),
     Setting("sasl.oauthbearer.scope.claim.name", STRING, "scope", "The claim of a token with its scope."),
+    # The test kit, which serves if one of these is set.
+    Setting("test.security", STRING, None, "The protocol of the listener PLAINTEXT, with certificates, users and ACLs of the test kit (docs/testing-security.md).", OneOf(PROTOCOLS), in_kafka=False),
+    Setting("test.users", PASSWORD, None, "Users of test.security, as NAME:PASSWORD,...", in_kafka=False),
+    Setting("test.issuer", STRING, None, "Where the issuer of OAuth tokens of test.security listens, as HOST:PORT or PORT; by default on a free port of 127.0.0.1.", in_kafka=False),
     # Quotas of clients.
     Setting("quota.window.num", INT, 11, "The number of windows for measuring a client's bytes and request time.", FROM_ONE),
     Setting("quota.window.size.seconds", INT, 1, "The length of each of these windows.", FROM_ONE),
@@ -402,7 +407,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("group.initial.rebalance.delay.ms", INT, 0, "How long an empty classic group waits for more members before its first generation; 0, so that tests do not wait.", kafka_default=3000),
     Setting("group.max.size", INT, 2_147_483_647, "The largest number of members of a classic group.", FROM_ONE),
     # Consumer groups of the next generation (KIP-848).
-    Setting("group.coordinator.rebalance.protocols", LIST, ("classic", "consumer"), "The group protocols that are enabled; streams is not supported, even if listed. Share groups need the feature share.version instead.", REBALANCE_PROTOCOLS, kafka_default=("classic", "consumer", "streams")),
+    Setting("group.coordinator.rebalance.protocols", LIST, ("classic", "consumer", "streams"), "The group protocols that are enabled. Share groups need the feature share.version instead.", REBALANCE_PROTOCOLS),
     Setting("group.consumer.assignors", LIST, ("uniform", "range"), "The assignors that members may choose; the first is the default.", NON_EMPTY),
     Setting("group.consumer.migration.policy", STRING, "bidirectional", "Whether groups with members may migrate from the classic protocol (upgrade), back to it (downgrade), both, or neither (disabled).", MIGRATION_POLICIES),
     Setting("group.consumer.max.size", INT, 2_147_483_647, "The largest number of members of a consumer group.", FROM_ONE),
@@ -436,6 +441,30 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("group.share.partition.max.record.locks", INT, 2000, "The most records of a partition between the first and the last one in flight, for a share group.", Range(100, 10_000)),
     Setting("group.share.record.lock.duration.ms", INT, 30_000, "How long a member of a share group may keep acquired records before others get them.", Range(1000, 3_600_000)),
     Setting("group.share.session.timeout.ms", INT, 45_000, "The time without heartbeats after which a member is removed from its share group.", FROM_ONE),
+    Setting("errors.deadletterqueue.auto.create.topics.enable", BOOLEAN, False, "Whether the topic for dead letters of a share group is created if it does not exist.", update=CLUSTER_WIDE, kafka_default="only since 4.4", in_kafka=False),
+    Setting("errors.deadletterqueue.topic.name.prefix", STRING, "dlq.", "What the names of topics for dead letters begin with.", update=CLUSTER_WIDE, kafka_default="only since 4.4", in_kafka=False),
+    _topic("errors.deadletterqueue.group.enable", BOOLEAN, False, "Whether the topic may be a dead letter queue of share groups.", kafka_default="only since 4.4", in_kafka=False),
+    # Streams groups (KIP-1071).
+    Setting("group.streams.acceptable.recovery.lag", LONG, 10_000, "How many offsets a member of a streams group may lack of a task's state, and get the task; only of members that report offsets, as those of Kafka 4.4 do.", FROM_ZERO, internal=True, kafka_default="internal since 4.4", in_kafka=False),
+    Setting("group.streams.assignment.interval.ms", INT, 0, "The least time between two target assignments of a streams group; 0, so that tests do not wait.", FROM_ZERO, update=CLUSTER_WIDE, kafka_default=1000),
+    Setting("group.streams.assignors", LIST, ("sticky",), "The assignors of streams groups. There is one.", NON_EMPTY, kafka_default="only since 4.4", in_kafka=False),
+    Setting("group.streams.heartbeat.interval.ms", INT, 5000, "How often members of streams groups send heartbeats, and so how soon they learn of changes.", FROM_ONE),
+    Setting("group.streams.initial.rebalance.delay.ms", INT, 0, "How long an empty streams group waits for more members before its first assignment; 0, so that tests do not wait.", FROM_ZERO, kafka_default=3000),
+    Setting("group.streams.max.assignment.interval.ms", INT, 15_000, "The longest assignment interval that can be set for a streams group.", FROM_ZERO),
+    Setting("group.streams.max.heartbeat.interval.ms", INT, 15_000, "The longest heartbeat interval that can be set for a streams group.", FROM_ONE),
+    Setting("group.streams.max.session.timeout.ms", INT, 60_000, "The longest session timeout that can be set for a streams group.", FROM_ONE),
+    Setting("group.streams.max.size", INT, 2_147_483_647, "The largest number of members of a streams group.", FROM_ONE),
+    Setting("group.streams.max.standby.replicas", INT, 2, "The largest number of standbys of each task that can be set for a streams group.", FROM_ZERO),
+    Setting("group.streams.max.warmup.replicas", INT, 20, "The largest number of warm-ups that can be set for a streams group.", FROM_ZERO, internal=True, kafka_default="internal since 4.4", in_kafka=False),
+    Setting("group.streams.min.assignment.interval.ms", INT, 0, "The shortest assignment interval that can be set for a streams group.", FROM_ZERO),
+    Setting("group.streams.min.heartbeat.interval.ms", INT, 5000, "The shortest heartbeat interval that can be set for a streams group.", FROM_ONE),
+    Setting("group.streams.min.session.timeout.ms", INT, 45_000, "The shortest session timeout that can be set for a streams group.", FROM_ONE),
+    Setting("group.streams.min.task.offset.interval.ms", INT, 15_000, "The shortest interval of reported offsets that can be set for a streams group.", FROM_ONE, internal=True, kafka_default="internal since 4.4", in_kafka=False),
+    Setting("group.streams.num.standby.replicas", INT, 0, "How many standbys each task with state has in a streams group.", FROM_ZERO),
+    Setting("group.streams.num.warmup.replicas", INT, 2, "How many tasks of a streams group are restored elsewhere at a time, before they move there; 0 to move tasks at once.", FROM_ZERO, internal=True, kafka_default="internal since 4.4", in_kafka=False),
+    Setting("group.streams.rack.aware.assignment.tags", LIST, (), "The tags that members of streams groups must have, or their heartbeats are answered with a warning. The assignor does not look at them, as in Kafka 4.4.", kafka_default="only since 4.4", in_kafka=False),
+    Setting("group.streams.session.timeout.ms", INT, 45_000, "The time without heartbeats after which a member is removed from its streams group.", FROM_ONE),
+    Setting("group.streams.task.offset.interval.ms", INT, 60_000, "How often members of streams groups report how far they have restored their tasks.", FROM_ONE, internal=True, kafka_default="internal since 4.4", in_kafka=False),
     Setting("share.coordinator.cold.partition.snapshot.interval.ms", INT, 300_000, "After how much time without a snapshot a share partition gets one, so that older records can be deleted.", FROM_ONE, internal=True),
     Setting("share.coordinator.load.buffer.size", INT, 5_242_880, "How many bytes of __share_group_state are read at a time when it is loaded.", FROM_ONE),
     Setting("share.coordinator.snapshot.update.records.per.snapshot", INT, 500, "After how many updates of a share partition its whole state is written to __share_group_state.", Range(0, 500)),

@@ -27,7 +27,7 @@ class InvalidValue(ValueError):
 def parse_value(setting: Setting, name: str, text: str) -> Value:
     """Return the typed value of a text.
 
-    `name` is the setting's name in error messages, that of the broker or of the topic. Raise InvalidValue.
+    `name` is the setting's name in error messages, that of the broker or of the topic. Raises InvalidValue.
     """
     try:
         value = _typed(setting.type, text.strip())
@@ -117,5 +117,5 @@ def _double_text(value: float) -> str:
 
 
 def canonical_text(setting: Setting, name: str, text: str) -> str:
-    """Return the normalized text: trimmed, a list without blanks and duplicates. Raise InvalidValue."""
+    """Return the normalized text: trimmed, a list without blanks and duplicates. Raises InvalidValue."""
     return format_value(parse_value(setting, name, text)) or ""

@@ -8,6 +8,7 @@ an effect, and all topic configs, are in `settings_table`. A start that sets non
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any, Final
 
 from minibroker.broker.configs.settings_table import (
@@ -83,19 +84,6 @@ _ROWS: Final[tuple[Setting, ...]] = (
     _kept("group.share.assignors", LIST, ("simple",), NON_EMPTY),
     _kept("group.share.initialize.retry.interval.ms", INT, 30_000, FROM_ONE, internal=True),
     _kept("group.share.persister.class.name", STRING, "org.apache.kafka.server.share.persister.DefaultStatePersister", internal=True),
-    _kept("group.streams.assignment.interval.ms", INT, 1000, FROM_ZERO, update=CLUSTER_WIDE),
-    _kept("group.streams.heartbeat.interval.ms", INT, 5000, FROM_ONE),
-    _kept("group.streams.initial.rebalance.delay.ms", INT, 3000, FROM_ZERO),
-    _kept("group.streams.max.assignment.interval.ms", INT, 15_000, FROM_ZERO),
-    _kept("group.streams.max.heartbeat.interval.ms", INT, 15_000, FROM_ONE),
-    _kept("group.streams.max.session.timeout.ms", INT, 60_000, FROM_ONE),
-    _kept("group.streams.max.size", INT, 2_147_483_647, FROM_ONE),
-    _kept("group.streams.max.standby.replicas", INT, 2, FROM_ZERO),
-    _kept("group.streams.min.assignment.interval.ms", INT, 0, FROM_ZERO),
-    _kept("group.streams.min.heartbeat.interval.ms", INT, 5000, FROM_ONE),
-    _kept("group.streams.min.session.timeout.ms", INT, 45_000, FROM_ONE),
-    _kept("group.streams.num.standby.replicas", INT, 0, FROM_ZERO),
-    _kept("group.streams.session.timeout.ms", INT, 45_000, FROM_ONE),
     _kept("initial.broker.registration.timeout.ms", INT, 60_000),
     _kept("inter.broker.listener.name", STRING, None),
     _kept("internal.metadata.delete.delay.millis", LONG, 60_000, internal=True),
@@ -274,6 +262,7 @@ _OF_LISTENERS_ONLY = frozenset(
 )
 
 
+@lru_cache(1000)
 def row_of(name: str) -> Setting:
     """Return the row of a broker setting: from either table, for a listener, or for an unknown name.
 

@@ -87,7 +87,7 @@ class Controller:
         `charge` is called with the number of partitions after validation, and may reject them.
 
         `assignment` has (partition, replicas) for every partition if the client assigns replicas.
-        Raise KafkaError with CreateTopics' codes: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
+        Raises KafkaError with CreateTopics' codes: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
         INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST, INVALID_CONFIG, POLICY_VIOLATION.
         """
         self._check_new_name(name)
@@ -136,7 +136,7 @@ class Controller:
     def _changes(self, name: str) -> Iterator[None]:
         """Lock the topic against other changes inside the block, which runs in steps.
 
-        Raise KafkaError(REASSIGNMENT_IN_PROGRESS) if another request is changing it.
+        Raises KafkaError(REASSIGNMENT_IN_PROGRESS) if another request is changing it.
         """
         if name in self._changing:
             raise KafkaError(ErrorCode.REASSIGNMENT_IN_PROGRESS, f"Topic '{name}' is being changed.")
@@ -157,7 +157,7 @@ class Controller:
     ) -> Steps[None]:
         """Create the logs of partitions from number `first` on, then commit `decided` and the partitions.
 
-        Create all of them or none. Raise KafkaError.
+        Create all of them or none. Raises KafkaError.
         """
         cluster = self._cluster
         logs: list[Log] = []
@@ -200,7 +200,7 @@ class Controller:
         validate_only: bool = False,
         charge: Charge = _charge_nobody,
     ) -> Steps[None]:
-        """Extend a topic to `count` partitions. Raise KafkaError with the codes of CreatePartitions, or of `charge`."""
+        """Extend a topic to `count` partitions. Raises KafkaError with codes of CreatePartitions, or of `charge`."""
         topic = self._cluster.image.topics.get(name)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -246,6 +246,11 @@ class Controller:
                 yield
             for watcher in cluster.watchers:
                 yield from watcher.topic_deleted(topic)
+            # They refer to the topic, and would wait for a collection of cycles. Each takes a while to be freed.
+            partitions, topic.partitions = list(topic.partitions), []
+            while partitions:
+                del partitions[-DELETED_AT_ONCE:]
+                yield
 
     def _catch_up(self, topic_id: bytes, logs: list[Log]) -> Steps[None]:
         """Apply the changes of configs and nodes that happened while the logs of new partitions were created."""
@@ -311,7 +316,7 @@ class Controller:
         return first
 
     def update_features_in_steps(self, updates: Sequence[Update], *, validate_only: bool = False) -> Steps[None]:
-        """Set the levels of features, all or none. Raise KafkaError(INVALID_UPDATE_VERSION)."""
+        """Set the levels of features, all or none. Raises KafkaError(INVALID_UPDATE_VERSION)."""
         cluster = self._cluster
         image = cluster.image
         leader = min(cluster.nodes, default=cluster.static_settings["node.id"])

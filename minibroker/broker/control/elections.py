@@ -150,7 +150,7 @@ def check_election(partition: Partition, election: Election) -> None:
 def election(cluster: Cluster, partition: Partition, kind: Election) -> PartitionChangeRecord:
     """Return the change of an election that a client requests, for `apply_changes`.
 
-    Raise KafkaError: ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE.
+    Raises KafkaError: ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE.
     """
     check_election(partition, kind)
     change = change_of(cluster, partition)

@@ -24,7 +24,7 @@ Assignment = Sequence[Sequence[int]]  # the node ids of each partition's replica
 def automatic_assignment(cluster: Cluster, partition_count: int, replication_factor: int) -> Assignment:
     """Return replicas for a new topic that the broker assigns.
 
-    Raise KafkaError: INVALID_REPLICATION_FACTOR, INVALID_PARTITIONS, POLICY_VIOLATION.
+    Raises KafkaError: INVALID_REPLICATION_FACTOR, INVALID_PARTITIONS, POLICY_VIOLATION.
     """
     if replication_factor == 0 or replication_factor < DEFAULT:
         message = "Replication factor must be larger than 0, or -1 to use the default value."
@@ -42,7 +42,7 @@ def automatic_assignment(cluster: Cluster, partition_count: int, replication_fac
 def place(cluster: Cluster, partition_count: int, replication_factor: int) -> Assignment:
     """Return replicas for new partitions, with leaders round-robin over the live nodes from a random one on.
 
-    Brokers that are not running come last. Raise KafkaError: POLICY_VIOLATION, INVALID_REPLICATION_FACTOR.
+    Brokers that are not running come last. Raises KafkaError: POLICY_VIOLATION, INVALID_REPLICATION_FACTOR.
     """
     if partition_count > MAXIMUM_PARTITIONS_PER_REQUEST:
         message = f"{partition_count} partitions exceed the {MAXIMUM_PARTITIONS_PER_REQUEST} of one request."
@@ -74,7 +74,7 @@ def manual_assignment(
 ) -> Assignment:
     """Validate and return the replicas that a client assigns to a new topic: (partition, replicas) in any order.
 
-    Raise KafkaError: INVALID_REQUEST, INVALID_REPLICA_ASSIGNMENT.
+    Raises KafkaError: INVALID_REQUEST, INVALID_REPLICA_ASSIGNMENT.
     """
     if replication_factor != DEFAULT:
         message = "A manual partition assignment was specified, but replication factor was not set to -1."
@@ -96,7 +96,7 @@ def manual_assignment(
 def check_assignment(cluster: Cluster, assignment: Assignment, replication_factor: int, *, first: int = 0) -> None:
     """Validate the assignment of the partitions from number `first` on.
 
-    Raise KafkaError(INVALID_REPLICA_ASSIGNMENT) unless each has that many different brokers, one of them live.
+    Raises KafkaError(INVALID_REPLICA_ASSIGNMENT) unless each has that many different brokers, one of them live.
     """
     for index, replicas in enumerate(assignment, first):
         check_replicas(cluster, replicas)

@@ -26,7 +26,7 @@ def reassignment(
     """Return the change that moves the partition to `replicas`, or None if it is there already.
 
     It replaces a reassignment in progress. With `keep_factor` the number of replicas must not change.
-    Raise KafkaError: INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR.
+    Raises KafkaError: INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR.
     """
     check_replicas(cluster, replicas)
     factor = len(partition.replicas) - len(partition.removing_replicas)
@@ -45,7 +45,7 @@ def reassignment(
 def cancellation(cluster: Cluster, partition: Partition) -> PartitionChangeRecord | None:
     """Return the change that cancels the partition's reassignment.
 
-    Raise KafkaError: NO_REASSIGNMENT_IN_PROGRESS, and INVALID_REPLICA_ASSIGNMENT if only new replicas are in sync
+    Raises KafkaError: NO_REASSIGNMENT_IN_PROGRESS, and INVALID_REPLICA_ASSIGNMENT if only new replicas are in sync
     and no other may lead.
     """
     if not partition.is_reassigned:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from minibroker.broker.configs.settings_table import PROTOCOLS
 from minibroker.broker.control.elections import keep_led
 from minibroker.broker.metadata.features import SUPPORTED
-from minibroker.broker.network.listeners import PROTOCOLS, broker_listeners
+from minibroker.broker.network.listeners import broker_listeners
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import (
@@ -59,7 +60,7 @@ def unregister(cluster: Cluster, broker_id: int) -> Steps[None]:
     """Unregister a broker, and remove it from leadership and all ISRs.
 
     A node of this process is then unknown to clients, and rejects their requests, until it registers again at the next
-    start. Raise KafkaError: BROKER_ID_NOT_REGISTERED.
+    start. Raises KafkaError: BROKER_ID_NOT_REGISTERED.
     """
     broker = cluster.image.brokers.get(broker_id)
     if broker is None:

@@ -27,7 +27,7 @@ def issue(
 ) -> DelegationTokenRecord:
     """Create a token with a lifetime of at most `lifetime_ms`, or of the maximum if that is not positive.
 
-    Raise KafkaError(DELEGATION_TOKEN_AUTH_DISABLED or INVALID_PRINCIPAL_TYPE).
+    Raises KafkaError(DELEGATION_TOKEN_AUTH_DISABLED or INVALID_PRINCIPAL_TYPE).
     """
     _check_enabled(cluster)
     if any(renewer.type != USER for renewer in renewers):
@@ -50,7 +50,7 @@ def issue(
 def renew(cluster: Cluster, secret: bytes, renewer: Principal, period_ms: int) -> int:
     """Set the expiry of the token with this HMAC to `period_ms` from now; if that is not positive, to the latest time.
 
-    Return the expiry, in ms since 1970. Raise KafkaError with a code of DELEGATION_TOKEN: AUTH_DISABLED, NOT_FOUND,
+    Return the expiry, in ms since 1970. Raises KafkaError with a code of DELEGATION_TOKEN: AUTH_DISABLED, NOT_FOUND,
     EXPIRED, OWNER_MISMATCH, in this order.
     """
     record, now_ms = _known(cluster, secret), cluster.clock.wall_ms()
@@ -62,7 +62,7 @@ def renew(cluster: Cluster, secret: bytes, renewer: Principal, period_ms: int) -
 def expire(cluster: Cluster, secret: bytes, renewer: Principal, period_ms: int) -> int:
     """Set the expiry of the token with this HMAC to `period_ms` from now. If that is negative, remove the token.
 
-    Return the expiry, in ms since 1970. Raise KafkaError with a code of DELEGATION_TOKEN: AUTH_DISABLED, NOT_FOUND,
+    Return the expiry, in ms since 1970. Raises KafkaError with a code of DELEGATION_TOKEN: AUTH_DISABLED, NOT_FOUND,
     OWNER_MISMATCH, EXPIRED, in this order.
     """
     record, now_ms = _known(cluster, secret), cluster.clock.wall_ms()
@@ -75,7 +75,7 @@ def expire(cluster: Cluster, secret: bytes, renewer: Principal, period_ms: int) 
 
 
 def remove_if_expired(cluster: Cluster, token_id: str) -> None:
-    """Remove a token if it has expired. Raise KafkaError(KAFKA_STORAGE_ERROR)."""
+    """Remove a token if it has expired. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
     record = cluster.image.tokens.by_id.get(token_id)
     if record is not None and is_expired(record, cluster.clock.wall_ms()):
         cluster.commit([RemoveDelegationTokenRecord(token_id=token_id)])

@@ -227,7 +227,8 @@ class CoordinatorLog:
         Raises KafkaError if the log cannot be read.
         """
         partition.log.write_pending()
-        for position, header, data in _batches(partition.log, self._cluster.settings[self._settings.load_bytes]):
+        load_bytes = self._cluster.settings[self._settings.load_bytes]
+        for position, header, data in stored_batches(partition.log, partition.log.log_start_offset, load_bytes):
             try:
                 batch = memoryview(data)[position : position + header.size_bytes]
                 check_batch(batch)
@@ -238,8 +239,12 @@ class CoordinatorLog:
             yield
 
 
-def _batches(kept: Log, load_bytes: int) -> Iterator[tuple[int, BatchHeader, bytes]]:
-    offset = kept.log_start_offset
+def stored_batches(kept: Log, offset: int, load_bytes: int) -> Iterator[tuple[int, BatchHeader, bytes]]:
+    """Yield the batches from `offset` on, or from the first if that is later: position, header, and the bytes read.
+
+    Raises KafkaError if the log cannot be read.
+    """
+    offset = max(offset, kept.log_start_offset)
     while (region := kept.read(offset, load_bytes, minimum_one=True)) is not None:
         try:
             data = region.file.read(region.position, region.size_bytes)

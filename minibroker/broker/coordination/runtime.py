@@ -17,7 +17,8 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from itertools import chain
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from minibroker.broker.coordination.coordinator_logs import (
@@ -46,6 +47,7 @@ Value = TypeVar("Value")
 RELOAD_MS = 100  # after a failed write: a loaded shard may write at once, while the disk is still full
 FIRST_RETRY_MS = 10_000
 LAST_RETRY_MS = 600_000
+PARTS = 64  # of a mapping
 
 
 class CoordinatorRuntime(ABC, Generic[AnyShard]):
@@ -216,22 +218,37 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
         self.cluster.turn.when(self.wait(key), then)
 
 
-class ByPartition(dict[str, Value]):
-    """Values by key, also indexed by the key's partition. Only `del` and `take` remove values."""
+class ByPartition(MutableMapping[str, Value]):
+    """Values by key, also indexed by the key's partition.
+
+    They lie in several dictionaries: one that grows looks at each of its keys, which takes 31 ms at the 174,763rd.
+    """
 
     def __init__(self, coordinator_log: CoordinatorLog) -> None:
-        super().__init__()
         self._log = coordinator_log
+        self._parts: list[dict[str, Value]] = [{} for _ in range(PARTS)]
         self._keys: defaultdict[int, dict[str, None]] = defaultdict(dict)
+
+    def __getitem__(self, key: str) -> Value:
+        return self._parts[hash(key) % PARTS][key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._parts[hash(key) % PARTS]
 
     def __setitem__(self, key: str, value: Value) -> None:
         if key not in self:
             self._keys[self._log.partition_of(key)][key] = None
-        super().__setitem__(key, value)
+        self._parts[hash(key) % PARTS][key] = value
 
     def __delitem__(self, key: str) -> None:
-        super().__delitem__(key)
+        del self._parts[hash(key) % PARTS][key]
         self._keys[self._log.partition_of(key)].pop(key, None)
+
+    def __iter__(self) -> Iterator[str]:
+        return chain.from_iterable(self._parts)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._parts))
 
     def present(self) -> Iterator[Value]:
         """Yield each value that is there when its turn comes; values may be added and removed meanwhile.
@@ -250,4 +267,4 @@ class ByPartition(dict[str, Value]):
 
     def take(self, index: int) -> list[Value]:
         """Remove and return the values of a partition."""
-        return [self.pop(key) for key in self._keys.pop(index, ()) if key in self]
+        return [self._parts[hash(key) % PARTS].pop(key) for key in self._keys.pop(index, ()) if key in self]

@@ -125,7 +125,7 @@ def _batch_in_steps(
     offsets: Sequence[Committed],
     producer: tuple[int, int] | None,
 ) -> Steps[memoryview | None]:
-    """The batch that records the offsets, for `append_batch`; None if there are no offsets.
+    """Build the batch that records the offsets, for `append_batch`; None if there are no offsets.
 
     Raises KafkaError as soon as they are more, uncompressed, than a batch has room for, as Kafka answers that.
     """
@@ -160,7 +160,7 @@ def delete_offsets(coordinator: GroupCoordinator, group: Group, partitions: Iter
 
 
 def forget_offsets(coordinator: GroupCoordinator, group: Group, partitions: Iterable[tuple[str, int]]) -> None:
-    """As `delete_offsets`, in as many batches as it takes: there may be more offsets than one has room for.
+    """Do as `delete_offsets`, in as many batches as it takes: there may be more offsets than one has room for.
 
     What is gone when it fails is gone.
     """
@@ -186,15 +186,19 @@ def forget_missing_topics(coordinator: GroupCoordinator, groups: Iterable[Group]
 
 
 def _exists(coordinator: GroupCoordinator, group: Group, name: str, partition: int) -> bool:
-    """Whether what is committed, or about to be, is of a topic that there is, and not of a former namesake."""
+    """Return whether what is committed, or about to be, is of a topic that there is, and not of a former namesake."""
     topic = coordinator.cluster.image.topics.get(name)
     committed = group.offsets.find(name, partition)
     return topic is not None and (committed is None or committed.is_of(topic.topic_id))
 
 
 def forget_topic(coordinator: GroupCoordinator, topic: Topic) -> Steps[None]:
-    """Take back what all groups have committed for a topic that was deleted."""
+    """Take back what all groups have committed for a topic that was deleted, and what else they know about it."""
     for group in coordinator.groups.present():
+        try:
+            group.forget_topic(topic.topic_id)
+        except KafkaError as error:
+            log.error("%s keeps the deleted topic %s: %s", group, topic.name, error)
         partitions = group.offsets.partitions_of(topic.name, topic.topic_id)
         for portion in chunks(partitions):
             _try_to_forget(coordinator, group, [(topic.name, partition) for partition in portion])

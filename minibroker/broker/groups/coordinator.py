@@ -6,8 +6,9 @@ What the members of a group ask for is in `classic/` and `consumer/`, what they 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from minibroker.broker.coordination.coordinator_logs import NO_PRODUCER, CoordinatorLogSettings
 from minibroker.broker.coordination.runtime import ByPartition, CoordinatorRuntime
@@ -16,14 +17,17 @@ from minibroker.broker.groups.classic.group import ClassicGroup
 from minibroker.broker.groups.commits import forget_missing_topics, forget_offsets, forget_topic
 from minibroker.broker.groups.consumer.group import ConsumerGroup
 from minibroker.broker.groups.consumer.state import APPLIED
-from minibroker.broker.groups.group import Group
+from minibroker.broker.groups.group import Group, GroupType
 from minibroker.broker.groups.offsets import CommittedOffset, CommittedOffsets
-from minibroker.broker.groups.share.group import APPLIED as SHARE_APPLIED
-from minibroker.broker.groups.share.group import ShareGroup
+from minibroker.broker.groups.share.share_group import APPLIED as SHARE_APPLIED
+from minibroker.broker.groups.share.share_group import ShareGroup
+from minibroker.broker.groups.streams.creation_failures import CreationFailures
+from minibroker.broker.groups.streams.streams_group import APPLIED as STREAMS_APPLIED
+from minibroker.broker.groups.streams.streams_group import StreamsGroup
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, Topic
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.messages import group_records, share_group_records
+from minibroker.protocol.messages import group_records, share_group_records, streams_group_records
 from minibroker.protocol.records.internal import decode_internal
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.steps import Steps
@@ -33,6 +37,8 @@ if TYPE_CHECKING:
     from minibroker.broker.control.controller import Controller
 
 log = logging.getLogger("minibroker.groups")
+
+AnyGroup = TypeVar("AnyGroup", bound=Group)
 
 SETTINGS = CoordinatorLogSettings(
     "offsets.topic.num.partitions",
@@ -46,7 +52,12 @@ SETTINGS = CoordinatorLogSettings(
 # The bytes that keys of these records begin with.
 OFFSET_COMMIT_TYPE = group_records.OffsetCommitKey.api_key.to_bytes(2, "big")
 GROUP_TYPES = tuple(
-    key.api_key.to_bytes(2, "big") for key in (group_records.GroupMetadataKey, group_records.ConsumerGroupMetadataKey)
+    key.api_key.to_bytes(2, "big")
+    for key in (
+        group_records.GroupMetadataKey,
+        group_records.ConsumerGroupMetadataKey,
+        streams_group_records.StreamsGroupMetadataKey,
+    )
 )  # those whose groups have offsets
 
 
@@ -56,6 +67,8 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
     def __init__(self, cluster: Cluster, controller: Controller) -> None:
         super().__init__(cluster, controller, GROUPS_TOPIC, SETTINGS)
         self.groups: ByPartition[Group] = ByPartition(self.log)
+        self.rebalances: Counter[GroupType] = Counter()
+        self.creation_failures = CreationFailures(cluster.clock)
 
     def new_shard(self, index: int) -> GroupShard:
         return GroupShard(self, index)
@@ -63,10 +76,6 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
     def topic_deleted(self, topic: Topic) -> Steps[None]:
         yield from super().topic_deleted(topic)
         yield from forget_topic(self, topic)
-        for group in list(self.groups.values()):
-            if isinstance(group, ShareGroup) and topic.topic_id in group.initialized:
-                group.forget_topic(topic.topic_id)
-                yield
 
     # --- which node, which group ------------------------------------------------------------------
 
@@ -93,33 +102,33 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         return self.groups[group_id]
 
-    def found(self, group_id: str) -> Group:
+    def found(self, group_id: str, missing: str = "Group") -> Group:
         """Return the group of this id, of any type. Raises KafkaError(GROUP_ID_NOT_FOUND)."""
         if group_id not in self.groups:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"{missing} {group_id} not found.")
         return self.groups[group_id]
 
     def classic_group(self, group_id: str) -> ClassicGroup:
         """Return the classic group of this id. Raises KafkaError(GROUP_ID_NOT_FOUND)."""
-        group = self.found(group_id)
-        if not isinstance(group, ClassicGroup):
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a classic group.")
-        return group
+        return self._of_type(ClassicGroup, group_id)
 
     def consumer_group(self, group_id: str) -> ConsumerGroup:
         """Return the consumer group of this id (KIP-848). Raises KafkaError(GROUP_ID_NOT_FOUND)."""
-        group = self.found(group_id)
-        if not isinstance(group, ConsumerGroup):
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
-        return group
+        return self._of_type(ConsumerGroup, group_id)
 
     def share_group(self, group_id: str) -> ShareGroup:
         """Return the share group of this id (KIP-932). Raises KafkaError(GROUP_ID_NOT_FOUND)."""
-        if group_id not in self.groups:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group_id} not found.")
-        group = self.groups[group_id]
-        if not isinstance(group, ShareGroup):
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
+        return self._of_type(ShareGroup, group_id, "Share group")
+
+    def streams_group(self, group_id: str) -> StreamsGroup:
+        """Return the streams group of this id (KIP-1071). Raises KafkaError(GROUP_ID_NOT_FOUND)."""
+        return self._of_type(StreamsGroup, group_id, "Streams group")
+
+    def _of_type(self, wanted: type[AnyGroup], group_id: str, missing: str = "Group") -> AnyGroup:
+        """Return the group; `missing` is what Kafka calls one that does not exist."""
+        group = self.found(group_id, missing)
+        if not isinstance(group, wanted):
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a {wanted.type} group.")
         return group
 
     def classic_group_or_new(self, group_id: str) -> ClassicGroup:
@@ -292,6 +301,22 @@ def replay_share(coordinator: GroupCoordinator, key: Any, value: Message | None)
         group.apply(records.Change(key, value))
 
 
+def replay_streams(coordinator: GroupCoordinator, key: Any, value: Message | None) -> None:
+    """Fold in a record of a streams group, made if there is none. After its tombstone its offsets are left."""
+    group = coordinator.groups.get(key.group_id)
+    if not isinstance(group, StreamsGroup):
+        if value is None:
+            return
+        offsets = CommittedOffsets() if group is None else group.offsets
+        group = coordinator.groups[key.group_id] = StreamsGroup(coordinator, key.group_id, offsets)
+    if value is not None or not isinstance(key, streams_group_records.StreamsGroupMetadataKey):
+        group.apply(records.Change(key, value))
+        return
+    del coordinator.groups[group.group_id]
+    if not group.offsets.is_empty:
+        coordinator.groups[group.group_id] = ClassicGroup(coordinator, group.group_id, group.offsets)
+
+
 # How each record is folded in, by the type of its key. Others are ignored.
 REPLAYED: dict[type[Message], Callable[[GroupCoordinator, Any, Any], None]] = {
     group_records.LegacyOffsetCommitKey: replay_offset,
@@ -299,4 +324,5 @@ REPLAYED: dict[type[Message], Callable[[GroupCoordinator, Any, Any], None]] = {
     group_records.GroupMetadataKey: replay_classic,
     **dict.fromkeys(APPLIED, replay_consumer),
     **dict.fromkeys(SHARE_APPLIED, replay_share),
+    **dict.fromkeys(STREAMS_APPLIED, replay_streams),
 }

@@ -18,6 +18,7 @@ The offsets belong to the group's id, not to its type: a group that replaces ano
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
@@ -49,6 +50,7 @@ class GroupType(StrEnum):
     CLASSIC = "classic"
     CONSUMER = "consumer"
     SHARE = "share"
+    STREAMS = "streams"
 
 
 class Caller(NamedTuple):
@@ -66,9 +68,13 @@ class Caller(NamedTuple):
 
 
 class GroupContext(Protocol):
-    """What a group needs of its coordinator: the cluster, the table of groups, and the log."""
+    """What a group needs of its coordinator: the cluster, the table of groups, and the log.
+
+    `rebalances` counts the rebalances of all groups of a type.
+    """
 
     cluster: Cluster
+    rebalances: Counter[GroupType]
 
     @property
     def groups(self) -> MutableMapping[str, Group]:
@@ -117,7 +123,7 @@ class Group(ABC):
 
     @abstractmethod
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether its members read this topic, as far as the coordinator knows."""
+        """Return whether its members read this topic, as far as the coordinator knows."""
 
     def new_uuid(self) -> UUID:
         """Return a random UUID of version 4."""
@@ -168,6 +174,9 @@ class Group(ABC):
     @abstractmethod
     def expires_since(self, committed: CommittedOffset) -> int | None:
         """Return since when (ms since 1970) `offsets.retention.minutes` counts; None if the offset does not expire."""
+
+    def forget_topic(self, topic_id: bytes) -> None:  # noqa: B027 - most groups keep nothing else
+        """Forget what the group keeps about a deleted topic, besides its offsets. Raises KafkaError."""
 
     # --- its end --------------------------------------------------------------------------------
 

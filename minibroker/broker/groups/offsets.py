@@ -29,11 +29,11 @@ class CommittedOffset(NamedTuple):
     topic_id: bytes = ZERO_UUID
 
     def is_of(self, topic_id: bytes) -> bool:
-        """Whether it may belong to the topic with this id: one that was created anew has another."""
+        """Return whether it may belong to the topic with this id: one that was created anew has another."""
         return topic_id == self.topic_id or ZERO_UUID in (topic_id, self.topic_id)
 
     def has_expired(self, now_ms: int, retention_ms: int, since_ms: int) -> bool:
-        """Whether its time is over, where the retention counts from `since_ms` (KIP-211)."""
+        """Return whether its time is over, where the retention counts from `since_ms` (KIP-211)."""
         if self.expire_timestamp_ms != NO_EXPIRY:
             return now_ms >= self.expire_timestamp_ms
         return now_ms - since_ms >= retention_ms
@@ -81,7 +81,7 @@ class CommittedOffsets:
             self.by_partition.update(zip(where, committed, strict=True))
 
     def settle(self, producer_id: int, *, committed: bool) -> None:
-        """The producer's transaction has ended: what was pending is committed, or was never said."""
+        """End the producer's transaction: commit what was pending, or forget it."""
         pending = self.pending.pop(producer_id, {})
         if committed:
             self.by_partition.update(pending)
@@ -92,16 +92,16 @@ class CommittedOffsets:
         return not self.by_partition and not self.pending
 
     def find(self, topic: str, partition: int, topic_id: bytes = ZERO_UUID) -> CommittedOffset | None:
-        """What is committed for the partition, unless it is known to be of another topic of the same name."""
+        """Return what is committed for the partition, unless it is known to be of another topic of the same name."""
         committed = self.by_partition.get((topic, partition))
         return committed if committed is not None and committed.is_of(topic_id) else None
 
     def has(self, topic: str, partition: int) -> bool:
-        """Whether a tombstone would take something back of the partition."""
+        """Return whether a tombstone would take something back of the partition."""
         return (topic, partition) in self.by_partition or self.is_unstable(topic, partition)
 
     def is_unstable(self, topic: str, partition: int) -> bool:
-        """Whether an open transaction is about to commit an offset of the partition (KIP-447)."""
+        """Return whether an open transaction is about to commit an offset of the partition (KIP-447)."""
         return any((topic, partition) in pending for pending in self.pending.values())
 
     def partitions(self) -> list[tuple[str, int]]:
@@ -110,7 +110,7 @@ class CommittedOffsets:
         return list(dict.fromkeys([*self.by_partition, *pending]))
 
     def partitions_of(self, topic: str, topic_id: bytes) -> list[int]:
-        """The partitions that the topic with this name and id has offsets of, open transactions' included."""
+        """Return the partitions that the topic with this name and id has offsets of, open transactions' included."""
         return sorted(
             {
                 partition
@@ -127,7 +127,7 @@ class CommittedOffsets:
         since_ms: Callable[[CommittedOffset], int | None],
         is_subscribed_to: Callable[[str], bool],
     ) -> list[tuple[str, int]]:
-        """The (topic, partition) of all offsets whose time is over.
+        """Return the (topic, partition) of all offsets whose time is over.
 
         `since_ms` says from when on the retention counts for an offset, None if it does not. What the group is
         subscribed to, and what an open transaction is about to commit, does not expire.

@@ -100,7 +100,7 @@ def _exclusively(context: RequestContext, change: Results[Result], shape: type[R
 
 
 def _create(context: RequestContext, creations: list[CreateAclsRequest.AclCreation]) -> Steps[list[Created]]:
-    """Commit all valid ACLs that do not exist yet. Raise KafkaError(POLICY_VIOLATION) if there are too many."""
+    """Commit all valid ACLs that do not exist yet. Raises KafkaError(POLICY_VIOLATION) if there are too many."""
     results: list[Created] = []
     wanted: dict[Acl, None] = {}
     for creation in creations:
@@ -139,7 +139,7 @@ def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> Steps[De
 def _delete(context: RequestContext, wanted: list[AclFilter]) -> Steps[list[Deleted]]:
     """Delete the ACLs that match. The result of each filter lists all that match it.
 
-    Raise KafkaError(INVALID_REQUEST) if there are too many.
+    Raises KafkaError(INVALID_REQUEST) if there are too many.
     """
     found: dict[bytes, Acl] = {}
     results: list[Deleted] = []
@@ -192,7 +192,7 @@ def _matching(context: RequestContext, wanted: AclFilter) -> Steps[list[tuple[by
 
 
 def _filter(asked: AnyFilter) -> AclFilter:
-    """Return the filter of a request. Raise Unanswerable if one of its types is UNKNOWN."""
+    """Return the filter of a request. Raises Unanswerable if one of its types is UNKNOWN."""
     _check_known(asked.resource_type_filter, asked.pattern_type_filter, asked.operation, asked.permission_type)
     return AclFilter(
         asked.resource_type_filter,

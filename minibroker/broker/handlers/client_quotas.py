@@ -98,7 +98,7 @@ def _text(entity: QuotaEntity) -> str:
 
 
 def _decided(context: RequestContext, entry: Asked) -> list[ClientQuotaRecord]:
-    """Return the records for the metadata log. Raise KafkaError(INVALID_REQUEST)."""
+    """Return the records for the metadata log. Raises KafkaError(INVALID_REQUEST)."""
     entity, limits = checked_entity((part.entity_type, part.entity_name) for part in entry.entity)
     keys = Counter(change.key for change in entry.ops)
     repeated = next((key for key, count in keys.items() if count > 1), None)

@@ -188,7 +188,7 @@ class Commit:
             self._offsets.append((name, index, tuple.__new__(CommittedOffset, said)))  # twice as fast as calling it
 
     def _coordinators(self) -> GroupCoordinator:
-        """Return the coordinator of groups. Version 0 creates its topic if need be. Raise KafkaError."""
+        """Return the coordinator of groups. Version 0 creates its topic if need be. Raises KafkaError."""
         groups = self._context.cluster.groups
         if self._context.version < FIRST_WITH_COORDINATORS:
             coordinator_of(groups, self._request.group_id)
@@ -212,7 +212,7 @@ def _refuse(answers: Iterable[CommitAnswer], error: KafkaError) -> None:
 
 
 def wait_for_offsets(context: RequestContext, group_id: str, refuse: Refuse) -> None:
-    """Answer a request when the records appended for a group are durable. Raise KafkaError.
+    """Answer a request when the records appended for a group are durable. Raises KafkaError.
 
     After `offsets.commit.timeout.ms` answer COORDINATOR_NOT_AVAILABLE: whether they will be durable is unknown then.
     """
@@ -225,9 +225,8 @@ def wait_for_offsets(context: RequestContext, group_id: str, refuse: Refuse) -> 
 
 def check_topics(context: RequestContext, topics: Iterable[Topic]) -> None:
     """Raise KafkaError(COORDINATOR_LOAD_IN_PROGRESS) if a topic has been deleted, so that the client asks again."""
-    known = context.cluster.image.topics_by_id
     for topic in topics:
-        if topic.topic_id not in known:
+        if context.find_topic(topic.topic_id) is None:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{topic.name} was deleted meanwhile.")
 
 
@@ -237,7 +236,7 @@ def java_length(text: str) -> int:
 
 
 def _check_committer(context: RequestContext, request: OffsetCommitRequest) -> CheckPartition | None:
-    """Check that the client may commit. Return the check for each partition, or None. Raise KafkaError."""
+    """Check that the client may commit. Return the check for each partition, or None. Raises KafkaError."""
     group = context.cluster.groups.groups.get(request.group_id)
     epoch = request.generation_id_or_member_epoch
     if group is not None:

@@ -24,6 +24,7 @@ from minibroker.broker.requests.namings import Namings
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import (
     CLUSTER_NAME,
+    DENIALS,
     DESCRIBE_CLUSTER_CONFIGS,
     DESCRIBE_GROUP_CONFIGS,
     DESCRIBE_TOPIC_CONFIGS,
@@ -64,8 +65,8 @@ UNTYPED = 0  # Kafka does not give a type for loggers
 @handles(ApiKey.DESCRIBE_CONFIGS)
 def describe_configs(context: RequestContext, request: DescribeConfigsRequest) -> Steps[DescribeConfigsResponse]:
     namings = Namings()
-    told = cache(partial(_entry, request))  # thousands of topics have the same values
-    results = yield from each(lambda resource: _described(context, resource, namings, told), request.resources)
+    described = cache(partial(_entry, request))  # thousands of topics have the same values
+    results = yield from each(lambda resource: _described(context, resource, namings, described), request.resources)
     return DescribeConfigsResponse(results=results)
 
 
@@ -73,7 +74,7 @@ def _described(
     context: RequestContext,
     resource: DescribeConfigsRequest.DescribeConfigsResource,
     namings: Namings,
-    told: Callable[[ConfigEntry], DescribedEntry],
+    described: Callable[[ConfigEntry], DescribedEntry],
 ) -> Described:
     answer = Described(error_message="", resource_type=resource.resource_type, resource_name=resource.resource_name)
     wanted = resource.configuration_keys
@@ -81,7 +82,7 @@ def _described(
         namings.add((resource.resource_type, resource.resource_name))
         authorize(context, TO_DESCRIBE, resource.resource_type, resource.resource_name)
         entries = _entries(context, resource.resource_type, resource.resource_name)
-        answer.configs = [told(entry) for entry in entries if (entry.name in wanted if wanted else entry.listed)]
+        answer.configs = [described(entry) for entry in entries if (entry.name in wanted if wanted else entry.listed)]
     except KafkaError as error:
         answer.error_code = error.code
         answer.error_message = error.message or ""
@@ -89,14 +90,15 @@ def _described(
 
 
 def authorize(context: RequestContext, rights: Mapping[int, Right], kind: int, name: str) -> None:
-    """Check the right for resources of this type, if the type is known. Raise KafkaError."""
+    """Check the right for resources of this type, if the type is known. Raises KafkaError."""
     right = rights.get(kind)
-    if right is not None:
-        context.authorize(right, name if kind in NAMED else CLUSTER_NAME)
+    if right is not None and not context.allows(right, name if kind in NAMED else CLUSTER_NAME, is_needed=True):
+        message = f"{right.resource_type.name.capitalize()} authorization failed."
+        raise KafkaError(DENIALS[right.resource_type], message)
 
 
 def _entries(context: RequestContext, resource_type: int, name: str) -> list[ConfigEntry]:
-    """Return the entries of a resource. Raise KafkaError."""
+    """Return the entries of a resource. Raises KafkaError."""
     describe = DESCRIBE.get(resource_type)
     if describe is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}")

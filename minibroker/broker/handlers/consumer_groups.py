@@ -14,6 +14,7 @@ Not implemented: racks, which Kafka's own assignors do not use either.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 
 from minibroker.broker.handlers.group_membership import caller_of
@@ -73,7 +74,7 @@ def _heartbeat_with_many_topics(
 
 
 def _heartbeat(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
-    # Imported late, for a fast start: many brokers never have a group.
+    # Imported here, so that the broker starts faster: many brokers never have a group.
     from minibroker.broker.groups.consumer.heartbeat import heartbeat
     from minibroker.broker.groups.consumer.validation import check_request
 
@@ -114,11 +115,17 @@ def _described(context: RequestContext, group_id: str) -> Described:
         context.authorize(DESCRIBE_GROUP, group_id)
         context.cluster.groups.check_named(context.node, group_id)
         found = described(context.cluster.groups.consumer_group(group_id))
-        for topic in _topics(found):
-            context.authorize(DESCRIBE_TOPIC, topic)
+        authorize_described_topics(context, _topics(found))
         return found
     except KafkaError as error:
         return Described(group_id=group_id, error_code=error.code, error_message=error.message)
+
+
+def authorize_described_topics(context: RequestContext, names: Iterable[str]) -> None:
+    """Check that the client may see the topics of a group's members. Raises KafkaError(TOPIC_AUTHORIZATION_FAILED)."""
+    if not all(context.allows(DESCRIBE_TOPIC, name, is_needed=True) for name in names):
+        message = "The group has described topic(s) that the client is not authorized to describe."
+        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, message)
 
 
 def _topics(group: Described) -> dict[str, None]:

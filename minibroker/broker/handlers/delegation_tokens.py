@@ -82,7 +82,7 @@ def _owner(context: RequestContext, request: CreateDelegationTokenRequest) -> Pr
 def _check_may_create(context: RequestContext, owner: Principal, renewers: list[Principal]) -> None:
     """Check the client and the principals of a new token.
 
-    Raise KafkaError(DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, DELEGATION_TOKEN_AUTHORIZATION_FAILED or
+    Raises KafkaError(DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, DELEGATION_TOKEN_AUTHORIZATION_FAILED or
     INVALID_PRINCIPAL_TYPE).
     """
     _check_allowed(context)
@@ -97,7 +97,7 @@ def _check_may_create(context: RequestContext, owner: Principal, renewers: list[
 def _check_allowed(context: RequestContext) -> None:
     """Check that the client has authenticated, by SASL or with a certificate, and not by a token.
 
-    Raise KafkaError(DELEGATION_TOKEN_REQUEST_NOT_ALLOWED).
+    Raises KafkaError(DELEGATION_TOKEN_REQUEST_NOT_ALLOWED).
     """
     connection = context.connection
     has_authenticated = connection.authenticator is not None or connection.principal != ANONYMOUS

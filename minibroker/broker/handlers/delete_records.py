@@ -61,7 +61,7 @@ def _deleted(context: RequestContext, name: str, index: int, offset: int) -> Par
 
 
 def _delete(context: RequestContext, name: str, index: int, offset: int) -> int:
-    """Delete the records before `offset`, and return the new log start offset. Raise KafkaError."""
+    """Delete the records before `offset`, and return the new log start offset. Raises KafkaError."""
     context.authorize(DELETE_TOPIC, name)
     if name in INTERNAL_TOPICS and context.find_partition(name, index) is not None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {name}")

@@ -58,7 +58,7 @@ def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -> Step
 
 
 def _elected(context: RequestContext, name: str, indexes: Sequence[int], kind: Election) -> list[PartitionResult]:
-    """Elect leaders for some partitions of a topic, and return a result for each. Raise KafkaError if all fail."""
+    """Elect leaders for some partitions of a topic, and return a result for each. Raises KafkaError if all fail."""
     changes: list[PartitionChangeRecord] = []
     results = [_result(context, name, index, kind, changes) for index in indexes]
     apply_changes(context.cluster, changes)
@@ -113,5 +113,4 @@ def _existing(context: RequestContext, name: str, index: int) -> Partition:
 
 
 def _changed(context: RequestContext, changes: Iterable[PartitionChangeRecord]) -> list[Partition]:
-    topics = context.cluster.image.topics_by_id
-    return [topics[change.topic_id].partitions[change.partition_id] for change in changes]
+    return [context.topic(change.topic_id).partitions[change.partition_id] for change in changes]

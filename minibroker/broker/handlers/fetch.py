@@ -98,7 +98,7 @@ def _read_in_steps(reading: LongReading) -> Steps[FetchResponse | Parked]:
 def _wanted(
     context: RequestContext, request: FetchRequest
 ) -> Steps[tuple[FetchSession | None, list[FetchedPartition]]]:
-    """Return the session that is used or begun, if any, and the partitions to read. Raise KafkaError."""
+    """Return the session that is used or begun, if any, and the partitions to read. Raises KafkaError."""
     sessions = context.node.sessions
     uses_topic_ids = context.version >= FIRST_WITH_TOPIC_IDS
     now_ms = context.cluster.clock.monotonic_ms()

@@ -6,7 +6,7 @@ converted. `fetch` decides what to read, `waiting_fetches` how to wait.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from minibroker.broker.metadata.followers import preferred_replica, serves_as_follower
@@ -23,8 +23,10 @@ from minibroker.broker.requests.down_conversion import (
 )
 from minibroker.broker.requests.fetch_sessions import INITIAL_EPOCH, NO_SESSION, FetchedPartition, FetchSession
 from minibroker.broker.security.operations import READ_TOPIC
+from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
+from minibroker.protocol.primitives import Output, varint
 from minibroker.protocol.steps import Steps, chunks, taken
 from minibroker.storage.log import Log
 from minibroker.storage.segment import Region
@@ -39,7 +41,8 @@ FIRST_WITH_ZSTD = 10
 FIRST_WITH_TOPIC_IDS = 13
 FIRST_WITH_LEADERS = 16
 READ_COMMITTED = 1
-ANSWER_BYTES, PARTITION_BYTES = 20, 60  # roughly, of an answer and of each partition in it, without records
+SIZE_BYTES = 4  # of an answer's frame; Kafka charges it and the message, but not the header
+PORTION = 100  # partitions whose answers are measured together; an array of so few has a length of one byte
 UNREADABLE = frozenset(  # errors found before a log is read; the request still waits for its other partitions
     {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 )
@@ -99,7 +102,7 @@ class Reading:
         self.answers: list[Answered] = []
 
     def read(self) -> None:
-        """Read all partitions now. Raise Conversion if records must be converted, which takes several steps."""
+        """Read all partitions now. Raises Conversion if records must be converted, which takes several steps."""
         self._begin()
         for fetched in self.wanted:
             answer, size_bytes = self._partition(fetched, self._left())
@@ -220,7 +223,7 @@ class Reading:
     def _diverges(self, fetched: FetchedPartition, partition: Partition, answer: PartitionAnswer) -> bool:
         """Return whether the client's last record is not in this log, and put the end of its epoch into the answer.
 
-        Raise KafkaError(OFFSET_OUT_OF_RANGE) if the epoch is unknown (KIP-320).
+        Raises KafkaError(OFFSET_OUT_OF_RANGE) if the epoch is unknown (KIP-320).
         """
         epoch, end_offset = partition.end_offset_for_epoch(fetched.last_fetched_epoch)
         if epoch < 0 or end_offset < 0:
@@ -242,15 +245,24 @@ class Reading:
 
     def response(self) -> FetchResponse:
         """Return the answer. In an incremental session it has only the partitions that have changed."""
-        if self._is_throttled(sum(size_bytes > 0 for _, _, size_bytes in self.answers)):
-            return self._throttled()
+        answers = self.answers if self.session is None else self._news()
         topics: Topics = {}
-        self._put(topics, self.answers)
-        return self._assembled(topics)
+        for fetched, answer, _ in answers:
+            topic = topics.get(fetched.topic)
+            if topic is None:
+                topic = topics[fetched.topic] = self._topic(fetched.topic)
+            topic.partitions.append(answer)
+        response = self._assembled(topics)
+        if self.context.usage is not None and self._is_throttled(answer_bytes(response, self.context.version)):
+            return self._throttled()
+        if self.session is not None:
+            for fetched, answer, size_bytes in answers:
+                self._note(self.session, fetched, answer, size_bytes)
+        return self._with_endpoints(response)
 
-    def _is_throttled(self, partition_count: int) -> bool:
-        """Charge the quota with an answer for this many partitions. Return whether the client is throttled."""
-        context, size_bytes = self.context, self.size_bytes + ANSWER_BYTES + partition_count * PARTITION_BYTES
+    def _is_throttled(self, size_bytes: int) -> bool:
+        """Charge the quota with an answer of this size. Return whether the client is throttled."""
+        context = self.context
         usage = context.usage
         return usage is not None and not context.cluster.quotas.charge_fetched(context, usage, size_bytes)
 
@@ -261,38 +273,46 @@ class Reading:
         self.context.node.sessions.remove(self.session.session_id)
         return FetchResponse(session_id=NO_SESSION)
 
-    def _put(self, topics: Topics, answers: Sequence[Answered]) -> None:
-        """Add the answers to those of their topics."""
-        for fetched, answer, _ in answers if self.session is None else self._news(self.session, answers):
-            topic = topics.get(fetched.topic)
-            if topic is None:
-                topic = topics[fetched.topic] = self._topic(fetched.topic)
-            topic.partitions.append(answer)
-
     def _topic(self, key: Any) -> TopicAnswer:
         by_id = self.context.version >= FIRST_WITH_TOPIC_IDS
         return TopicAnswer(topic_id=key) if by_id else TopicAnswer(topic=key)
 
-    def _news(self, session: FetchSession, answers: Sequence[Answered]) -> list[Answered]:
-        incremental = self.request.session_epoch > INITIAL_EPOCH
-        changed = []
-        for fetched, answer, size_bytes in answers:
-            news = fetched.news(answer.high_watermark, answer.log_start_offset, answer.error_code, size_bytes)
-            if news or not incremental or answer.diverging_epoch is not None:
-                changed.append((fetched, answer, size_bytes))
-            if size_bytes:
-                session.served(fetched)
-        return changed
+    def _news(self) -> list[Answered]:
+        """Return what the session's client does not know yet."""
+        if self.request.session_epoch <= INITIAL_EPOCH:
+            return self.answers
+        return [
+            (fetched, answer, size_bytes)
+            for fetched, answer, size_bytes in self.answers
+            if answer.diverging_epoch is not None
+            or fetched.has_news(answer.high_watermark, answer.log_start_offset, answer.error_code, size_bytes)
+        ]
+
+    def _note(self, session: FetchSession, fetched: FetchedPartition, answer: PartitionAnswer, size_bytes: int) -> None:
+        """Remember in the session what is sent."""
+        fetched.sent(answer.high_watermark, answer.log_start_offset, answer.error_code)
+        if size_bytes:
+            session.served(fetched)
 
     def _assembled(self, topics: Topics) -> FetchResponse:
         session_id = NO_SESSION if self.session is None else self.session.session_id
-        response = FetchResponse(session_id=session_id, responses=list(topics.values()))
+        return FetchResponse(session_id=session_id, responses=list(topics.values()))
+
+    def _with_endpoints(self, response: FetchResponse) -> FetchResponse:
+        """Add the addresses of leaders, which, as in Kafka, no quota is charged for."""
         if self.urgent and self.context.version >= FIRST_WITH_LEADERS:
             nodes, listener = self.context.cluster.nodes, self.context.connection.listener
             response.node_endpoints = leader_endpoints(
                 nodes, listener, self.leaders.values(), FetchResponse.NodeEndpoint
             )
         return response
+
+
+def answer_bytes(response: Message, version: int) -> int:
+    """Return the size of an answer, as Kafka charges it."""
+    out = Output()
+    response.encode_into(out, version)
+    return SIZE_BYTES + out.size_bytes
 
 
 class LongReading(Reading):
@@ -335,10 +355,8 @@ class LongReading(Reading):
         elif code and code not in UNREADABLE:
             self.refused[fetched] = code
         if self.changed is not None and (
-            size_bytes
-            or code
-            or answer.diverging_epoch is not None
-            or fetched.has_moved(answer.high_watermark, answer.log_start_offset)
+            answer.diverging_epoch is not None
+            or fetched.has_news(answer.high_watermark, answer.log_start_offset, code, size_bytes)
         ):
             self.changed.add(fetched)
 
@@ -378,14 +396,14 @@ class LongReading(Reading):
 
     def response_in_steps(self) -> Steps[FetchResponse]:
         """Return the answer as `response` does, built a portion at a time."""
-        if self._is_throttled(len(self.found)):
-            return self._throttled()
         by_topic: dict[str | bytes, list[FetchedPartition]] = {}
         for portion in taken(self.wanted):
             for fetched in portion:
                 if self.changed is None or fetched in self.changed:
                     by_topic.setdefault(fetched.topic, []).append(fetched)
             yield
+        if self.context.usage is not None and self._is_throttled((yield from self._size_in_steps(by_topic))):
+            return self._throttled()
         topics: Topics = {}
         for key, partitions in by_topic.items():
             topics[key] = self._topic(key)
@@ -395,19 +413,43 @@ class LongReading(Reading):
             for named in chunks(partitions):
                 topics[key].partitions += map(self.answer, named)
                 yield
-        return self._assembled(topics)
+        return self._with_endpoints(self._assembled(topics))
+
+    def _size_in_steps(self, by_topic: Mapping[str | bytes, list[FetchedPartition]]) -> Steps[int]:
+        """Return the size of the answer as `answer_bytes` does, without building all of it."""
+        version = self.context.version
+        none_bytes = answer_bytes(FetchResponse(), version)
+        size_bytes = none_bytes + more_length_bytes(len(by_topic), version)
+        for key, partitions in by_topic.items():
+            bare_bytes = answer_bytes(FetchResponse(responses=[self._topic(key)]), version)
+            size_bytes += bare_bytes - none_bytes + more_length_bytes(len(partitions), version)
+            for portion in chunks(partitions, PORTION):
+                topic = self._topic(key)
+                topic.partitions = [self._found(fetched)[0] for fetched in portion]
+                size_bytes += answer_bytes(FetchResponse(responses=[topic]), version) - bare_bytes
+                yield
+        return size_bytes
 
     def answer(self, fetched: FetchedPartition) -> PartitionAnswer:
         """Return the answer for a partition, and note it in the session."""
-        answer, size_bytes = self.found.pop(fetched, (None, 0))
-        if answer is None:
-            code = self.refused.get(fetched)
-            answer = self._partition(fetched, None)[0] if code is None else self._refused(fetched, code)
+        answer, size_bytes = self._found(fetched)
+        self.found.pop(fetched, None)
         if self.session is not None:
-            fetched.news(answer.high_watermark, answer.log_start_offset, answer.error_code, size_bytes)
-            if size_bytes:
-                self.session.served(fetched)
+            self._note(self.session, fetched, answer, size_bytes)
         return answer
+
+    def _found(self, fetched: FetchedPartition) -> tuple[PartitionAnswer, int]:
+        """Return the answer for a partition, and the size of its records in bytes."""
+        found = self.found.get(fetched)
+        if found is not None:
+            return found
+        code = self.refused.get(fetched)
+        return self._partition(fetched, None) if code is None else (self._refused(fetched, code), 0)
+
+
+def more_length_bytes(count: int, version: int, answer: type[Message] = FetchResponse) -> int:
+    """Return the size of an array's length beyond that of a small array's."""
+    return len(varint(count + 1)) - 1 if version in answer.flexible else 0
 
 
 class _Answers:

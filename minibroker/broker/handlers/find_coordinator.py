@@ -3,8 +3,8 @@
 Behaviour: the coordinator of a group is the leader of its partition of `__consumer_offsets`; that of a transactional
 id leads its partition of `__transaction_state`. The first request creates the topic and is answered at once; Kafka
 answers COORDINATOR_NOT_AVAILABLE until the topic exists, and clients ask again. If the partition has no leader, or the
-topic cannot be created, the answer is COORDINATOR_NOT_AVAILABLE here too. Brokers ask with the key
-`group:topic id:partition` for who keeps the state of a share partition in `__share_group_state`.
+topic cannot be created, the answer is COORDINATOR_NOT_AVAILABLE here too. The key
+`group:topic id:partition` finds the node that stores the state of a share partition in `__share_group_state`.
 
 Versions: 1 brought the kind of key and error messages, 3 flexible fields, 4 several keys in one request (KIP-699), 5
 TRANSACTION_ABORTABLE (never answered here), 6 keys of share groups (KIP-932).
@@ -29,7 +29,12 @@ TO_FIND = {0: DESCRIBE_GROUP, 1: DESCRIBE_TRANSACTIONAL_ID}  # by the type of th
 SHARE_KEY = 2
 FIRST_WITH_SHARE_KEYS = 6
 FIRST_WITH_SEVERAL_KEYS = 4
-NO_ERROR_TEXT = "NONE"  # Kafka's error message of success in versions with one key
+TEXTS = {  # Kafka's error messages in versions with one key
+    ErrorCode.NONE: "NONE",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional Id authorization failed.",
+}
 
 
 @handles(ApiKey.FIND_COORDINATOR, durable=True)
@@ -46,7 +51,7 @@ def find_coordinator(context: RequestContext, request: FindCoordinatorRequest) -
     found = _coordinator(context, request.key, request.key_type)
     return FindCoordinatorResponse(
         error_code=found.error_code,
-        error_message=found.error_message or NO_ERROR_TEXT,
+        error_message=found.error_message or TEXTS.get(ErrorCode(found.error_code)),
         node_id=found.node_id,
         host=found.host,
         port=found.port,

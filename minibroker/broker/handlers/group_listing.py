@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from minibroker.broker.groups.share.group import ShareGroup
+from minibroker.broker.groups.share.share_group import ShareGroup
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.parked import Parked
 from minibroker.broker.requests.served import handles

@@ -104,7 +104,7 @@ def _altered(
 
 
 def _decided(context: RequestContext, resource: AskedResource) -> dict[str, str | None]:
-    """Return the new texts of the changed settings by name; None for those that are removed. Raise KafkaError."""
+    """Return the new texts of the changed settings by name; None for those that are removed. Raises KafkaError."""
     _check_form(resource)
     if resource.resource_type == ResourceType.TOPIC:
         return _topic_change(context, resource.resource_name, _changes(resource))
@@ -170,7 +170,7 @@ def _broker_change(context: RequestContext, name: str, changes: Sequence[Change]
 
 
 def _rows_of_lists(changes: Iterable[Change]) -> dict[str, Setting]:
-    """Return the rows of settings with values to append or subtract. Raise KafkaError(INVALID_CONFIG)."""
+    """Return the rows of settings with values to append or subtract. Raises KafkaError(INVALID_CONFIG)."""
     changed = [(change, broker_setting(change.name)) for change in changes if change.kind in LIST_CHANGES]
     for change, row in changed:
         if row.type is ConfigType.UNKNOWN:
@@ -182,7 +182,7 @@ def _rows_of_lists(changes: Iterable[Change]) -> dict[str, Setting]:
 
 
 def _check_listeners(context: RequestContext, changed: Iterable[str], texts: Mapping[str, str]) -> None:
-    """Check the changes for open listeners, and the key stores of all. Raise KafkaError(INVALID_REQUEST)."""
+    """Check the changes for open listeners, and the key stores of all. Raises KafkaError(INVALID_REQUEST)."""
     node = context.node
     if any(name.startswith("listener.name.") for name in changed):
         from minibroker.broker.configs.settings_without_effect import is_fixed_once_open, listener_of
@@ -235,7 +235,7 @@ def _client_metrics_change(context: RequestContext, name: str, changes: Iterable
 
 
 def _change_loggers(context: RequestContext, resource: AskedResource, *, validate_only: bool) -> None:
-    """Change the levels of loggers, unless `validate_only`. Raise KafkaError(INVALID_REQUEST or INVALID_CONFIG)."""
+    """Change the levels of loggers, unless `validate_only`. Raises KafkaError(INVALID_REQUEST or INVALID_CONFIG)."""
     _check_form(resource)
     name, node_id = resource.resource_name, context.node.node_id
     if not INTEGER.fullmatch(name):

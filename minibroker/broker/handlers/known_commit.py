@@ -65,7 +65,7 @@ class KnownCommit:
         offsets: Sequence[Committed],
         response: OffsetCommitResponse,
     ) -> None:
-        """Remember the request in `frame`, and all of its `offsets`. Raise ValueError if its encoding is unusual."""
+        """Remember the request in `frame`, and all of its `offsets`. Raises ValueError if its encoding is unusual."""
         self.version = context.version
         self._cluster = context.cluster
         self._commits = context.cluster.commits

@@ -165,7 +165,7 @@ class KnownProduce:
         return DueProduce(self, correlation_id, log.pending, values)
 
     def _may_join(self, cluster: Broker, records: memoryview) -> bool:
-        """Return whether the partition is in the batch's transaction already, without a wait. Raise KafkaError."""
+        """Return whether the partition is in the batch's transaction already, without a wait. Raises KafkaError."""
         from minibroker.broker.transactions.verification import check_produce  # most producers have no transactions
 
         header, transactional_id = read_header(records), self._transactional_id

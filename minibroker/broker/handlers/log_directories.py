@@ -129,7 +129,7 @@ def alter_replica_log_dirs(
 
 
 def _move(context: RequestContext, name: str, index: int, path: str) -> None:
-    """Begin to move a log to the directory at this path. Raise KafkaError."""
+    """Begin to move a log to the directory at this path. Raises KafkaError."""
     context.authorize(ALTER_CLUSTER)
     cluster = context.cluster
     if len(future_log_name(name, index, NO_UNIQUE)) > MAX_NAME_BYTES:
@@ -148,7 +148,7 @@ def _move(context: RequestContext, name: str, index: int, path: str) -> None:
 
 
 def _directory(context: RequestContext, path: str) -> LogDirectory:
-    """Return the log directory at this absolute path. Raise KafkaError(LOG_DIR_NOT_FOUND or KAFKA_STORAGE_ERROR)."""
+    """Return the log directory at this absolute path. Raises KafkaError(LOG_DIR_NOT_FOUND or KAFKA_STORAGE_ERROR)."""
     logs = context.cluster.logs
     for directory in logs.directories:
         if os.path.abspath(directory.path) == path:

@@ -120,7 +120,7 @@ def _listed(
 
 
 def _led(context: RequestContext, topic: str, index: int, current_leader_epoch: int) -> Partition:
-    """Return the partition. Raise KafkaError unless this node leads it in the client's epoch."""
+    """Return the partition. Raises KafkaError unless this node leads it in the client's epoch."""
     partition = context.partition(topic, index)
     partition.check_epoch(current_leader_epoch)
     return partition

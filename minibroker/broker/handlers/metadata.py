@@ -17,14 +17,12 @@ import logging
 from functools import partial
 
 from minibroker.broker.handlers.cluster import cluster_operations
-from minibroker.broker.metadata.leaders import available_leader, offline_replicas
+from minibroker.broker.metadata.leaders import described
 from minibroker.broker.metadata.partitions import (
     GROUPS_TOPIC,
     INTERNAL_TOPICS,
     METADATA_TOPIC,
-    NO_LEADER,
     TRANSACTIONS_TOPIC,
-    Partition,
     Topic,
     check_name,
 )
@@ -133,7 +131,7 @@ def _by_name(context: RequestContext, name: str, create: bool) -> Steps[TopicAns
 
 
 def _existing(context: RequestContext, name: str, create: bool) -> Steps[Topic]:
-    """Return the topic. Create it first if it is missing and `create` is set. Raise KafkaError."""
+    """Return the topic. Create it first if it is missing and `create` is set. Raises KafkaError."""
     topic = context.find_topic(name)
     if topic is not None:
         return topic
@@ -159,19 +157,6 @@ def _create(context: RequestContext, name: str) -> Steps[None]:
 def _found(context: RequestContext, topic: Topic) -> Steps[TopicAnswer]:
     answer = TopicAnswer(name=topic.name, topic_id=topic.topic_id, is_internal=topic.internal)
     for portion in chunks(topic.partitions):
-        answer.partitions += [_partition(context, partition) for partition in portion]
+        answer.partitions += [described(partition, context.cluster.nodes, PartitionAnswer) for partition in portion]
         yield
     return answer
-
-
-def _partition(context: RequestContext, partition: Partition) -> PartitionAnswer:
-    leader_id = available_leader(partition)
-    return PartitionAnswer(
-        error_code=ErrorCode.LEADER_NOT_AVAILABLE if leader_id == NO_LEADER else ErrorCode.NONE,
-        partition_index=partition.index,
-        leader_id=leader_id,
-        leader_epoch=partition.leader_epoch,
-        replica_nodes=partition.replicas,
-        isr_nodes=partition.isr,
-        offline_replicas=offline_replicas(context.cluster.nodes, partition),
-    )

@@ -53,7 +53,7 @@ def _refuse(response: OffsetDeleteResponse, error: KafkaError) -> None:
 
 
 def _group(context: RequestContext, group_id: str) -> Group:
-    """Return the group. Raise KafkaError if its offsets may not be deleted."""
+    """Return the group. Raises KafkaError if its offsets may not be deleted."""
     context.authorize(DELETE_GROUP, group_id)
     groups = context.cluster.groups
     groups.check_named(context.node, group_id)

@@ -36,9 +36,10 @@ from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
 from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
 from minibroker.protocol.records.batch import LOG_APPEND_TIME, is_transactional, read_header
+from minibroker.protocol.records.validation import SMALL_BYTES
 from minibroker.protocol.records.varints import Bytes
-from minibroker.protocol.steps import Steps
-from minibroker.storage.admission import admit_in_steps, admit_plain, is_plain
+from minibroker.protocol.steps import CHUNK_ITEMS, Steps, at_once
+from minibroker.storage.admission import admit_in_steps, admit_plain, is_plain, takes_plain
 from minibroker.storage.format_admission import Admitted
 from minibroker.storage.log_settings import MAX_LONG
 
@@ -69,11 +70,11 @@ WITH_LOG_START = frozenset(
 @handles(ApiKey.PRODUCE)
 def produce(context: RequestContext, request: ProduceRequest) -> ProduceResponse | Steps[ProduceResponse | None] | None:
     if len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1:
-        return _in_steps(context, request)
+        return _at_once_or_in_steps(context, request)
     data = request.topic_data[0]
     asked = data.partition_data[0]
     if asked.records is None or not is_plain(asked.records):
-        return _in_steps(context, request)
+        return _at_once_or_in_steps(context, request)
     failed: list[PartitionAnswer] = []
     key = _key(context, data)
     try:
@@ -82,7 +83,7 @@ def produce(context: RequestContext, request: ProduceRequest) -> ProduceResponse
         now_ms = context.cluster.clock.wall_ms()
         admitted = admit_plain(partition.log, records, now_ms)
         if admitted is None:
-            return _in_steps(context, request)
+            return _at_once_or_in_steps(context, request)
         appended = _append(context, partition, request, asked.index, admitted, joined, now_ms)
     except KafkaError as error:
         appended = _refused(context, key, asked.index, error)
@@ -95,14 +96,35 @@ def produce(context: RequestContext, request: ProduceRequest) -> ProduceResponse
     return _answered(context, request, [answer], failed)
 
 
-def _in_steps(context: RequestContext, request: ProduceRequest) -> Steps[ProduceResponse | None]:
-    """Handle a larger request in steps. Keep its records, as the first step may have to wait."""
+def _at_once_or_in_steps(
+    context: RequestContext, request: ProduceRequest
+) -> ProduceResponse | Steps[ProduceResponse | None] | None:
+    """Handle any request. In steps, its records are kept, as the first step may have to wait."""
+    if _is_short_work(context, request):
+        return at_once(_produce_in_steps(context, request))
     if not context.keep_frame():
         for data in request.topic_data:
             for asked in data.partition_data:
                 if asked.records is not None:
                     asked.records = memoryview(bytearray(asked.records))
     return _produce_in_steps(context, request)
+
+
+def _is_short_work(context: RequestContext, request: ProduceRequest) -> bool:
+    """Return whether all batches can be appended within a millisecond or two: few, small and plain."""
+    count, size_bytes = len(request.topic_data), 0
+    for data in request.topic_data:
+        count += len(data.partition_data)
+        if count > CHUNK_ITEMS:
+            return False
+        topic = context.find_topic(_key(context, data))
+        if topic is not None and not takes_plain(topic.settings):
+            return False
+        for asked in data.partition_data:
+            if asked.records is None or not is_plain(asked.records):
+                return False
+            size_bytes += len(asked.records)
+    return size_bytes <= SMALL_BYTES
 
 
 def _produce_in_steps(context: RequestContext, request: ProduceRequest) -> Steps[ProduceResponse | None]:
@@ -215,7 +237,7 @@ def _ready(
 ) -> tuple[Partition, memoryview, Wait | None]:
     """Return the partition, the records to append, and the wait for its transaction's record, if any.
 
-    Raise KafkaError.
+    Raises KafkaError.
     """
     joined = None
     partition = _led(context, key, asked.index)

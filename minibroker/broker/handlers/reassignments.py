@@ -81,7 +81,7 @@ def _all_refused(
 def _altered(
     context: RequestContext, request: AlterPartitionReassignmentsRequest, name: str, portion: Sequence[AskedPartition]
 ) -> list[AlteredPartition]:
-    """Begin or cancel the moves of some partitions, and return a result for each. Raise KafkaError if all fail."""
+    """Begin or cancel the moves of some partitions, and return a result for each. Raises KafkaError if all fail."""
     changes: list[PartitionChangeRecord | None] = []
     moved: list[Partition] = []
     results = []
@@ -141,7 +141,7 @@ def _asked(
     if request.topics is None:
         yield from ((topic, range(len(topic.partitions))) for topic in list(topics.values()))
         return
-    for asked in request.topics:
+    for asked in request.topics:  # perhaps a million without a topic, which no step ends: so not by `find_topic`
         if asked.name in topics:
             yield topics[asked.name], asked.partition_indexes
 

@@ -11,22 +11,25 @@ records (KIP-1206) and the renewal of locks (KIP-1222).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from minibroker.broker.clock import Timer
 from minibroker.broker.configs.group_settings import group_value
+from minibroker.broker.handlers.fetch_reading import PORTION, answer_bytes, more_length_bytes
+from minibroker.broker.handlers.waiting_share_fetches import WaitingShareFetch
 from minibroker.broker.metadata.features import SHARE_VERSION
 from minibroker.broker.metadata.leaders import current_leader, leader_endpoints
 from minibroker.broker.metadata.partitions import Partition
+from minibroker.broker.quotas.quota_manager import FETCHED
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.parked import Parked
 from minibroker.broker.requests.served import handles
 from minibroker.broker.requests.turn import Wait
 from minibroker.broker.security.operations import READ_GROUP, READ_TOPIC
-from minibroker.broker.share.deliveries import AcknowledgeType
-from minibroker.broker.share.share_partition import Acknowledgement, Delivered, SharePartition, refused
+from minibroker.broker.share.deliveries import NOT_ACQUIRED
+from minibroker.broker.share.runs import Acknowledgement, AcknowledgeType
+from minibroker.broker.share.share_partition import Delivered, SharePartition, refused
 from minibroker.broker.share.share_partitions import FINAL_EPOCH, FIRST_EPOCH, SessionKey, ShareSession, Wanted
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -36,7 +39,7 @@ from minibroker.protocol.messages.share_fetch import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
-from minibroker.protocol.steps import Steps, chunks, each
+from minibroker.protocol.steps import Steps, chunks
 from minibroker.storage.segment import Region
 
 FetchTopicAnswer = ShareFetchResponse.ShareFetchableTopicResponse
@@ -51,7 +54,9 @@ Batch = (
 
 FIRST_WITH_RECORD_LIMIT = 1
 RECORD_LIMIT_MODE = 1
+ACQUIRE_MODES = (0, RECORD_LIMIT_MODE)
 MANY_RECORDS: Final = (1 << 31) - 1
+FEW: Final = 100  # partitions that are looked at in one step
 TYPES: Final = frozenset(AcknowledgeType)
 LEADER_IS_ANOTHER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
@@ -72,7 +77,7 @@ def _check_served(context: RequestContext, group_id: str | None) -> str:
 @handles(ApiKey.SHARE_FETCH)
 def share_fetch(context: RequestContext, request: ShareFetchRequest) -> Steps[ShareFetchResponse | Parked]:
     group_id, member_id = _check_served(context, request.group_id), request.member_id or ""
-    _check_renewal(request)
+    _check_request(request)
     said = list(_acknowledgements(request.topics))
     key = SessionKey(context.node.node_id, group_id, member_id)
     session = yield from _session(context, key, request, acknowledges=bool(said))
@@ -86,22 +91,29 @@ def share_fetch(context: RequestContext, request: ShareFetchRequest) -> Steps[Sh
             _refuse_acknowledgement(answer, error)
         yield
     if request.share_session_epoch == FINAL_EPOCH:
-        context.cluster.shares.end(key)
-        return fetching.response()
+        yield from context.cluster.shares.end(key)
+        return (yield from fetching.response())
     if not request.is_renew_ack:
         yield from fetching.open()
-        if not fetching.attempt(last=request.max_wait_ms <= 0):
-            return WaitingShareFetch(fetching).parked
-    yield from fetching.answer_all()
-    return fetching.response()
+        if not (yield from fetching.attempt(last=request.max_wait_ms <= 0)):
+            waiting = WaitingShareFetch(fetching)
+            yield from waiting.begin()
+            return waiting.parked
+    return (yield from fetching.response())
 
 
 def _refuse_acknowledgement(answer: FetchAnswer, error: KafkaError) -> None:
     answer.acknowledge_error_code, answer.acknowledge_error_message = error.code, error.message
 
 
-def _check_renewal(request: ShareFetchRequest) -> None:
-    """Check that a request that renews locks asks for no records. Raises KafkaError(INVALID_REQUEST)."""
+def _check_request(request: ShareFetchRequest) -> None:
+    """Check a request by itself; one that renews locks must ask for no records.
+
+    Raises KafkaError: INVALID_REQUEST, and as in Kafka UNKNOWN_SERVER_ERROR for a mode that there is not.
+    """
+    if request.share_acquire_mode not in ACQUIRE_MODES:
+        message = f"Unknown share acquire mode id: {request.share_acquire_mode}"
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, message)
     if request.is_renew_ack and (request.max_bytes or request.min_bytes or request.max_records or request.max_wait_ms):
         message = "Renewal of acquisition locks cannot be combined with a fetch of records."
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)
@@ -112,14 +124,14 @@ def _session(
 ) -> Steps[ShareSession]:
     """Return the session, changed as the request says. Raises KafkaError."""
     shares = context.cluster.shares
+    shares.check_room(sum(len(topic.partitions) for topic in request.topics))
     if request.share_session_epoch == FIRST_EPOCH:
         if acknowledges:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "A first request of a session has no acknowledgements.")
-        session = shares.begin(key, context.connection)
+        session = yield from shares.begin(key, context.connection)
     else:
         session = shares.resume(key, request.share_session_epoch)
     for topic in request.topics:
-        shares.check_room(len(topic.partitions))
         for portion in chunks(topic.partitions):
             session.wanted.update(dict.fromkeys((topic.topic_id, asked.partition_index) for asked in portion))
             yield
@@ -132,7 +144,10 @@ def _session(
 
 
 class Fetching:
-    """One ShareFetch: the partitions of its session, and its answers so far."""
+    """One ShareFetch: the partitions of its session, and its answers so far.
+
+    If they are many, it works in steps. Nothing happens between reading records of a partition and acquiring them.
+    """
 
     def __init__(
         self, context: RequestContext, request: ShareFetchRequest, group_id: str, member_id: str, session: ShareSession
@@ -144,7 +159,16 @@ class Fetching:
         self.session = session
         self.shares: dict[Wanted, SharePartition] = {}
         self._answers: dict[Wanted, FetchAnswer] = {}
+        self._delivered: dict[Wanted, Delivered] = {}
         self._has_error = False
+        self._max_bytes: int = min(request.max_bytes, context.cluster.settings["fetch.max.bytes"])
+        if context.usage is not None:
+            self._max_bytes = min(self._max_bytes, context.cluster.quotas.most_bytes(context, FETCHED))
+
+    @property
+    def is_long(self) -> bool:
+        """Return whether the partitions are too many for one step."""
+        return len(self.shares) > FEW
 
     def answer(self, wanted: Wanted) -> FetchAnswer:
         """Return the answer for a partition, an empty one at first."""
@@ -172,69 +196,92 @@ class Fetching:
                 self._refuse(wanted, refused(error))
             yield
 
-    def partitions(self) -> Iterator[Partition]:
-        """Return the partitions whose appends are waited for."""
-        return (share.partition for share in self.shares.values())
+    def attempt(self, among: Iterable[Wanted] | None = None, *, last: bool = False) -> Steps[bool]:
+        """Acquire records if there are enough of them, or as a last attempt; return whether to answer.
 
-    def attempt(self, *, last: bool) -> bool:
-        """Acquire records if there are enough of them, or as a last attempt; return whether to answer."""
-        regions = list(self._readable())
-        if not last and not self._has_error and sum(region.size_bytes for *_, region in regions) < self._min_bytes():
-            return False
+        With `among`, only these partitions have changed since the last attempt.
+        """
+        min_bytes = min(self.request.min_bytes, self._max_bytes)
+        if min_bytes > 1 and not last and not (yield from self._has_bytes(min_bytes)):
+            return self._has_error
+        looked_at = list(self.shares) if among is None or min_bytes > 1 else list(among)
         left = self.request.max_records if self.context.version >= FIRST_WITH_RECORD_LIMIT else MANY_RECORDS
-        found = False
-        for wanted, share, region in regions:
-            delivered = self._acquire(wanted, share, region, left)
+        left_bytes = self._max_bytes
+        for wanted in looked_at:
+            if left <= 0 or left_bytes <= 0:
+                break
+            delivered = yield from self._acquire(wanted, left, left_bytes)
             if delivered is not None:
-                found = True
                 left -= sum(each.last - each.first + 1 for each in delivered.acquired)
-        self.session.serve_last(wanted for wanted, *_ in regions)
-        return last or found or self._has_error
+                left_bytes -= delivered.region.size_bytes
+            if self.is_long:
+                yield
+        self.session.serve_last(self._delivered)
+        return last or bool(self._delivered) or self._has_error
 
-    def _min_bytes(self) -> int:
-        return max(self.request.min_bytes, 1)
+    def _has_bytes(self, min_bytes: int) -> Steps[bool]:
+        """Return whether there is so much to read, or an error to answer."""
+        for wanted in list(self.shares):
+            region = self._read(wanted, self._max_bytes)
+            min_bytes -= 0 if region is None else region.size_bytes
+            if min_bytes <= 0 or self._has_error:
+                return True
+            if self.is_long:
+                yield
+        return False
 
-    def _readable(self) -> Iterator[tuple[Wanted, SharePartition, Region]]:
-        left = min(self.request.max_bytes, self.context.cluster.settings["fetch.max.bytes"])
-        for wanted, share in self.shares.items():
-            try:
-                if self.context.cluster.shares.find(share.key) is not share:
-                    raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-                region = share.read(left) if left > 0 else None
-            except KafkaError as error:
-                self._refuse(wanted, refused(error))
-                continue
-            if region is not None:
-                left -= region.size_bytes
-                yield wanted, share, region
-
-    def _acquire(self, wanted: Wanted, share: SharePartition, region: Region, left: int) -> Delivered | None:
-        strict = self.request.share_acquire_mode == RECORD_LIMIT_MODE
-        batch_size = self.request.batch_size if self.context.version >= FIRST_WITH_RECORD_LIMIT else MANY_RECORDS
+    def _read(self, wanted: Wanted, max_bytes: int) -> Region | None:
+        """Return the next records of a partition, or None. An error is put into its answer."""
+        share = self.shares[wanted]
         try:
-            delivered = share.acquire(self.member_id, region, left, batch_size, strict=strict)
+            if self.context.cluster.shares.find(share.key) is not share:
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return share.read(max_bytes)
         except KafkaError as error:
             self._refuse(wanted, refused(error))
             return None
-        if delivered is not None:
-            answer = self.answer(wanted)
-            answer.records = delivered.region
-            answer.acquired_records = [
-                FetchAnswer.AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
-                for first, last, count in delivered.acquired
-            ]
-        return delivered
 
-    def answer_all(self) -> Steps[None]:
-        """Begin the answers that are missing: the first one of a session names all its partitions."""
+    def _acquire(self, wanted: Wanted, left: int, left_bytes: int) -> Steps[Delivered | None]:
+        """Acquire records of a partition; while all that is read was aborted, go on behind it."""
+        strict = self.request.share_acquire_mode == RECORD_LIMIT_MODE
+        batch_size = self.request.batch_size if self.context.version >= FIRST_WITH_RECORD_LIMIT else MANY_RECORDS
+        share = self.shares[wanted]
+        while (region := self._read(wanted, left_bytes)) is not None:
+            before = share.deliveries.next_offset()
+            try:
+                delivered = share.acquire(self.member_id, region, left, batch_size, strict=strict)
+            except KafkaError as error:
+                self._refuse(wanted, refused(error))
+                return None
+            if delivered is not None:
+                self._delivered[wanted] = delivered
+                self._deliver(wanted, delivered)
+            if delivered is not None or share.deliveries.next_offset() <= before:
+                return delivered
+            yield
+        return None
+
+    def _deliver(self, wanted: Wanted, delivered: Delivered) -> None:
+        answer = self.answer(wanted)
+        answer.records = delivered.region
+        answer.acquired_records = [
+            FetchAnswer.AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
+            for first, last, count in delivered.acquired
+        ]
+
+    def response(self) -> Steps[ShareFetchResponse]:
+        """Return the answer. A session's first one names all partitions that have room for more, as in Kafka."""
         if self.request.share_session_epoch == FIRST_EPOCH:
-            yield from each(self.answer, list(self.session.wanted))
-
-    def response(self) -> ShareFetchResponse:
-        """Return the answer."""
+            for wanted, share in list(self.shares.items()):
+                if share.has_room:
+                    self.answer(wanted)
+                yield
         topics: dict[bytes, FetchTopicAnswer] = {}
-        for (topic_id, _), answer in self._answers.items():
-            topics.setdefault(topic_id, FetchTopicAnswer(topic_id=topic_id)).partitions.append(answer)
+        for portion in chunks(list(self._answers.items())):
+            for (topic_id, _), answer in portion:
+                topics.setdefault(topic_id, FetchTopicAnswer(topic_id=topic_id)).partitions.append(answer)
+            yield
+        yield from self._heed_quota(topics.values())
         leaders = [answer.current_leader for answer in self._answers.values() if answer.error_code in LEADER_IS_ANOTHER]
         context = self.context
         return ShareFetchResponse(
@@ -245,6 +292,34 @@ class Fetching:
             ),
         )
 
+    def _heed_quota(self, topics: Collection[FetchTopicAnswer]) -> Steps[None]:
+        """Charge the answer to the client's quota; if that is used up, nothing is sent and nothing acquired."""
+        usage = self.context.usage
+        if usage is None:
+            return
+        size_bytes = yield from _size_in_steps(topics, self.context.version)
+        if self.context.cluster.quotas.charge_fetched(self.context, usage, size_bytes):
+            return
+        for wanted, delivered in self._delivered.items():
+            self.shares[wanted].give_back(self.member_id, delivered)
+            self._answers[wanted].records, self._answers[wanted].acquired_records = b"", []
+            yield
+
+
+def _size_in_steps(topics: Collection[FetchTopicAnswer], version: int) -> Steps[int]:
+    """Return the size of the answer with these topics, as Kafka charges it."""
+    none_bytes = answer_bytes(ShareFetchResponse(), version)
+    bare_bytes = answer_bytes(ShareFetchResponse(responses=[FetchTopicAnswer()]), version)
+    size_bytes = none_bytes + more_length_bytes(len(topics), version, ShareFetchResponse)
+    for topic in topics:
+        size_bytes += bare_bytes - none_bytes
+        size_bytes += more_length_bytes(len(topic.partitions), version, ShareFetchResponse)
+        for portion in chunks(topic.partitions, PORTION):
+            some = ShareFetchResponse(responses=[FetchTopicAnswer(partitions=list(portion))])
+            size_bytes += answer_bytes(some, version) - bare_bytes
+            yield
+    return size_bytes
+
 
 def _lock_ms(context: RequestContext, group_id: str) -> int:
     return int(group_value(context.cluster, group_id, "share.record.lock.duration.ms"))
@@ -254,49 +329,6 @@ def _led(context: RequestContext, wanted: Wanted) -> Partition:
     """Return a partition that this node leads, and whose records the client may read. Raises KafkaError."""
     context.authorize_topic(READ_TOPIC, wanted[0])
     return context.partition(*wanted)
-
-
-class WaitingShareFetch:
-    """A ShareFetch without enough records: it tries again after appends, and when records are released."""
-
-    def __init__(self, fetching: Fetching) -> None:
-        self._fetching = fetching
-        self._waited_for = list(fetching.shares.values())
-        self.parked = Parked(self._forget)
-        for share in self._waited_for:
-            share.waiters.add(self)
-            share.partition.waiters.add(self)
-        cluster = fetching.context.cluster
-        self._timer: Timer | None = cluster.clock.call_later(fetching.request.max_wait_ms, self._time_is_up)
-
-    def appended(self, partition: Partition, size_bytes: int) -> None:
-        self._fetching.context.cluster.turn.wake_soon(self)
-
-    def look(self) -> None:
-        self._try(last=False)
-
-    def changed(self) -> None:
-        self._try(last=False)
-
-    def _time_is_up(self) -> None:
-        self._try(last=True)
-
-    def _try(self, *, last: bool) -> None:
-        def attempt() -> None:
-            if self._fetching.attempt(last=last):
-                self._forget()
-                self.parked.complete(self._fetching.response())
-
-        if not self.parked.done:
-            self.parked.attempt(attempt)
-
-    def _forget(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        for share in self._waited_for:
-            share.waiters.discard(self)
-            share.partition.waiters.discard(self)
 
 
 # --- ShareAcknowledge -----------------------------------------------------------------------------------------------
@@ -320,7 +352,7 @@ def share_acknowledge(context: RequestContext, request: ShareAcknowledgeRequest)
         topics.setdefault(wanted[0], AcknowledgeTopicAnswer(topic_id=wanted[0])).partitions.append(answer)
         yield
     if request.share_session_epoch == FINAL_EPOCH:
-        context.cluster.shares.end(key)
+        yield from context.cluster.shares.end(key)
     leaders = [
         each.current_leader
         for topic in topics.values()
@@ -368,8 +400,10 @@ def _acknowledge(
     for portion in chunks(batches):
         for batch in portion:
             said.append(_checked(batch, renews=renews))
-            if len(said) > 1 and said[-1].first <= said[-2].last:
+            if len(said) > 1 and said[-1].first < said[-2].last:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Acknowledgement batches overlap, or are not in order.")
+            if len(said) > 1 and said[-1].first == said[-2].last:
+                raise KafkaError(ErrorCode.INVALID_RECORD_STATE, NOT_ACQUIRED)
         yield
     try:
         share = yield from context.cluster.shares.get(group_id, partition)

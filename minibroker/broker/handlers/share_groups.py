@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from minibroker.broker.groups.share.group import ASSIGNOR, ShareGroup
-from minibroker.broker.groups.share.heartbeat import check_request, heartbeat
+from minibroker.broker.groups.share.share_group import ASSIGNOR, ShareGroup
+from minibroker.broker.groups.share.share_heartbeat import begin_states, check_request, heartbeat
+from minibroker.broker.handlers.consumer_groups import authorize_described_topics
 from minibroker.broker.handlers.group_membership import caller_of
 from minibroker.broker.metadata.features import SHARE_VERSION
 from minibroker.broker.metadata.partitions import Partition, Topic
@@ -54,7 +55,7 @@ Deleted = DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic
 
 
 def _check_served(context: RequestContext) -> None:
-    """Raises KafkaError(UNSUPPORTED_VERSION) if the cluster is not to have share groups."""
+    """Check that the cluster has share groups. Raises KafkaError(UNSUPPORTED_VERSION)."""
     if not context.cluster.image.features.get(SHARE_VERSION, 0):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
 
@@ -72,10 +73,11 @@ def share_group_heartbeat(
         context.authorize(DESCRIBE_TOPIC, name)
         yield
     check_request(request)
-    groups = context.cluster.groups
+    groups, states = context.cluster.groups, context.cluster.share_states
     groups.check(context.node, request.group_id)
-    yield from context.cluster.share_states.log.create_in_steps()
-    response = heartbeat(groups, request, caller_of(context), context.cluster.share_states.begin)
+    yield from states.log.create_in_steps()
+    begun = yield from begin_states(groups, states, request)
+    response = yield from heartbeat(groups, request, caller_of(context), begun)
     context.wait_for(groups.wait(request.group_id), lambda error: _refuse(response, error))
     return response
 
@@ -109,18 +111,16 @@ def share_group_describe(
 
 def _described(context: RequestContext, group: ShareGroup) -> Described:
     """Return the group. Raises KafkaError(TOPIC_AUTHORIZATION_FAILED) for a member's topic that may not be seen."""
-    topics = context.cluster.image.topics_by_id
     members = []
     for member in group.members.values():
         parts = [
             ShareGroupDescribeResponse.TopicPartitions(
-                topic_id=topic_id, topic_name=topics[topic_id].name, partitions=sorted(indexes)
+                topic_id=topic_id, topic_name=topic.name, partitions=sorted(indexes)
             )
             for topic_id, indexes in sorted(member.assigned.items())
-            if topic_id in topics
+            if (topic := context.find_topic(topic_id)) is not None
         ]
-        for part in parts:
-            context.authorize(DESCRIBE_TOPIC, part.topic_name)
+        authorize_described_topics(context, [part.topic_name for part in parts])
         members.append(
             Described.Member(
                 member_id=member.member_id,

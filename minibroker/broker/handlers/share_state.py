@@ -5,13 +5,13 @@ In this process leaders turn to `share.coordinator` directly; these are for whoe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any
 
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import CLUSTER_ACTION
-from minibroker.broker.share.deliveries import StateBatch
+from minibroker.broker.share.runs import StateBatch
 from minibroker.broker.share.states import ShareKey, ShareState, batches_of
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -29,31 +29,30 @@ from minibroker.protocol.messages.share_state import (
 )
 from minibroker.protocol.steps import Steps
 
-Result = TypeVar("Result")
+InitializedTopic = InitializeShareGroupStateResponse.InitializeStateResult
+ReadTopic = ReadShareGroupStateResponse.ReadStateResult
+WrittenTopic = WriteShareGroupStateResponse.WriteStateResult
+DeletedTopic = DeleteShareGroupStateResponse.DeleteStateResult
+SummarizedTopic = ReadShareGroupStateSummaryResponse.ReadStateSummaryResult
 
 
 def _each_partition(
-    context: RequestContext,
-    group_id: str,
-    topics: Iterable[Any],
-    shapes: tuple[Callable[..., Result], Callable[..., Any]],
-    do: Callable[[ShareKey, Any], Any],
-) -> Steps[list[Result]]:
-    """Return the results of `do` for each partition; its KafkaError is that partition's answer alone."""
-    topic_shape, partition_shape = shapes
+    context: RequestContext, request: Any, shape: Any, do: Callable[[ShareKey, Any], Any]
+) -> Steps[Any]:
+    """Return the results of `do` for each partition, by topic; its KafkaError is that partition's answer alone."""
     results = []
-    for topic in topics:
+    for topic in request.topics:
         partitions = []
         for asked in topic.partitions:
             try:
-                key = _checked(context, group_id, topic.topic_id, asked.partition)
-                partitions.append(do(key, asked) or partition_shape(partition=asked.partition))
+                key = _checked(context, request.group_id, topic.topic_id, asked.partition)
+                partitions.append(do(key, asked) or shape.PartitionResult(partition=asked.partition))
             except KafkaError as error:
                 partitions.append(
-                    partition_shape(partition=asked.partition, error_code=error.code, error_message=error.message)
+                    shape.PartitionResult(partition=asked.partition, error_code=error.code, error_message=error.message)
                 )
             yield
-        results.append(topic_shape(topic_id=topic.topic_id, partitions=partitions))
+        results.append(shape(topic_id=topic.topic_id, partitions=partitions))
     return results
 
 
@@ -69,7 +68,9 @@ def _checked(context: RequestContext, group_id: str, topic_id: bytes, index: int
     return key
 
 
-def _wait(context: RequestContext, key: ShareKey) -> None:
+def _changed(context: RequestContext, key: ShareKey) -> None:
+    """Let the leader of a partition read its state again, and answer once this is kept. Raises KafkaError."""
+    context.cluster.shares.drop(key)
     context.wait_for(context.cluster.share_states.wait(key.text), _raise)
 
 
@@ -81,81 +82,61 @@ def _raise(error: KafkaError) -> None:
 def initialize(
     context: RequestContext, request: InitializeShareGroupStateRequest
 ) -> Steps[InitializeShareGroupStateResponse]:
-    Topic = InitializeShareGroupStateResponse.InitializeStateResult
-
     def begin(key: ShareKey, asked: Any) -> None:
         context.cluster.share_states.begin(key, asked.state_epoch, asked.start_offset)
-        context.cluster.shares.drop(key)
-        _wait(context, key)
+        _changed(context, key)
 
-    shapes = Topic, Topic.PartitionResult
-    results = yield from _each_partition(context, request.group_id, request.topics, shapes, begin)
+    results = yield from _each_partition(context, request, InitializedTopic, begin)
     return InitializeShareGroupStateResponse(results=results)
 
 
 @handles(ApiKey.READ_SHARE_GROUP_STATE)
 def read(context: RequestContext, request: ReadShareGroupStateRequest) -> Steps[ReadShareGroupStateResponse]:
-    Topic = ReadShareGroupStateResponse.ReadStateResult
+    Partition = ReadTopic.PartitionResult
 
-    def answer(key: ShareKey, asked: Any) -> Any:
+    def answer(key: ShareKey, asked: Any) -> ReadTopic.PartitionResult:
         state = context.cluster.share_states.read(key, asked.leader_epoch)
-        return Topic.PartitionResult(
+        return Partition(
             partition=asked.partition,
             state_epoch=state.state_epoch,
             start_offset=state.start_offset,
             state_batches=[
-                Topic.PartitionResult.StateBatch(
-                    first_offset=first, last_offset=last, delivery_state=kind, delivery_count=count
-                )
+                Partition.StateBatch(first_offset=first, last_offset=last, delivery_state=kind, delivery_count=count)
                 for first, last, kind, count in state.batches
             ],
         )
 
-    shapes = Topic, Topic.PartitionResult
-    results = yield from _each_partition(context, request.group_id, request.topics, shapes, answer)
-    return ReadShareGroupStateResponse(results=results)
+    return ReadShareGroupStateResponse(results=(yield from _each_partition(context, request, ReadTopic, answer)))
 
 
 @handles(ApiKey.WRITE_SHARE_GROUP_STATE)
 def write(context: RequestContext, request: WriteShareGroupStateRequest) -> Steps[WriteShareGroupStateResponse]:
-    Topic = WriteShareGroupStateResponse.WriteStateResult
-
     def keep(key: ShareKey, asked: Any) -> None:
         batches: tuple[StateBatch, ...] = batches_of(asked.state_batches)
         context.cluster.share_states.write(
             key, asked.state_epoch, asked.leader_epoch, asked.start_offset, asked.delivery_complete_count, batches
         )
-        context.cluster.shares.drop(key)
-        _wait(context, key)
+        _changed(context, key)
 
-    shapes = Topic, Topic.PartitionResult
-    results = yield from _each_partition(context, request.group_id, request.topics, shapes, keep)
-    return WriteShareGroupStateResponse(results=results)
+    return WriteShareGroupStateResponse(results=(yield from _each_partition(context, request, WrittenTopic, keep)))
 
 
 @handles(ApiKey.DELETE_SHARE_GROUP_STATE)
 def delete(context: RequestContext, request: DeleteShareGroupStateRequest) -> Steps[DeleteShareGroupStateResponse]:
-    Topic = DeleteShareGroupStateResponse.DeleteStateResult
-
     def forget(key: ShareKey, asked: Any) -> None:
         context.cluster.share_states.forget(key)
-        context.cluster.shares.drop(key)
-        _wait(context, key)
+        _changed(context, key)
 
-    shapes = Topic, Topic.PartitionResult
-    results = yield from _each_partition(context, request.group_id, request.topics, shapes, forget)
-    return DeleteShareGroupStateResponse(results=results)
+    return DeleteShareGroupStateResponse(results=(yield from _each_partition(context, request, DeletedTopic, forget)))
 
 
 @handles(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY)
 def summarize(
     context: RequestContext, request: ReadShareGroupStateSummaryRequest
 ) -> Steps[ReadShareGroupStateSummaryResponse]:
-    Topic = ReadShareGroupStateSummaryResponse.ReadStateSummaryResult
-
-    def answer(key: ShareKey, asked: Any) -> Any:
+    def answer(key: ShareKey, asked: Any) -> SummarizedTopic.PartitionResult:
         state = context.cluster.share_states.find(key) or ShareState()
-        return Topic.PartitionResult(
+        return SummarizedTopic.PartitionResult(
             partition=asked.partition,
             state_epoch=state.state_epoch,
             leader_epoch=state.leader_epoch,
@@ -163,6 +144,5 @@ def summarize(
             delivery_complete_count=state.complete_count,
         )
 
-    shapes = Topic, Topic.PartitionResult
-    results = yield from _each_partition(context, request.group_id, request.topics, shapes, answer)
+    results = yield from _each_partition(context, request, SummarizedTopic, answer)
     return ReadShareGroupStateSummaryResponse(results=results)

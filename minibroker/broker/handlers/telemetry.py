@@ -76,7 +76,7 @@ def _check(context: RequestContext, instance: ClientInstance, request: PushTelem
 
 
 def _keep(context: RequestContext, instance: ClientInstance, request: PushTelemetryRequest) -> Steps[None]:
-    """Decompress the metrics and, if telemetry is enabled, keep them. Raise KafkaError(INVALID_RECORD)."""
+    """Decompress the metrics and, if telemetry is enabled, keep them. Raises KafkaError(INVALID_RECORD)."""
     telemetry, limit_bytes = context.cluster.telemetry, context.cluster.settings[MAX_BYTES]
     data = bytearray()
     try:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-from minibroker.broker.metadata.leaders import available_leader, offline_replicas
-from minibroker.broker.metadata.partitions import INTERNAL_TOPICS, NO_LEADER, Partition, check_name
+from minibroker.broker.metadata.leaders import described
+from minibroker.broker.metadata.partitions import INTERNAL_TOPICS, Partition, check_name
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import DESCRIBE_TOPIC, ResourceType
@@ -85,15 +85,7 @@ def _topic(context: RequestContext, name: str, start: int, limit: int) -> tuple[
 
 
 def _partition(context: RequestContext, partition: Partition) -> PartitionAnswer:
-    leader_id = available_leader(partition)
-    return PartitionAnswer(
-        error_code=ErrorCode.LEADER_NOT_AVAILABLE if leader_id == NO_LEADER else ErrorCode.NONE,
-        partition_index=partition.index,
-        leader_id=leader_id,
-        leader_epoch=partition.leader_epoch,
-        replica_nodes=partition.replicas,
-        isr_nodes=partition.isr,
-        eligible_leader_replicas=partition.eligible_leader_replicas,
-        last_known_elr=partition.last_known_elr,
-        offline_replicas=offline_replicas(context.cluster.nodes, partition),
-    )
+    answer: PartitionAnswer = described(partition, context.cluster.nodes, PartitionAnswer)
+    answer.eligible_leader_replicas = partition.eligible_leader_replicas
+    answer.last_known_elr = partition.last_known_elr
+    return answer

@@ -64,8 +64,10 @@ def create_topics(context: RequestContext, request: CreateTopicsRequest) -> Step
         error = KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
         topics += [_refused(topic.name, error) for topic in wanted]
     else:
-        told = cache(_config)  # thousands of topics have the same values
-        topics += yield from each_in_steps(lambda topic: _created(context, topic, request.validate_only, told), wanted)
+        described = cache(_config)  # thousands of topics have the same values
+        topics += yield from each_in_steps(
+            lambda topic: _created(context, topic, request.validate_only, described), wanted
+        )
     return CreateTopicsResponse(topics=topics)
 
 
@@ -89,7 +91,7 @@ def _created(
     context: RequestContext,
     topic: CreateTopicsRequest.CreatableTopic,
     validate_only: bool,
-    told: Callable[[ConfigEntry], CreatedConfig],
+    described: Callable[[ConfigEntry], CreatedConfig],
 ) -> Steps[Created]:
     try:
         if topic.name != METADATA_TOPIC and not context.allows(CREATE_CLUSTER):  # nobody may create that one
@@ -116,7 +118,7 @@ def _created(
         error_message=None,
         num_partitions=len(replicas),
         replication_factor=len(replicas[0]),
-        configs=[told(entry) for entry in context.cluster.settings.describe_topic(texts) if entry.listed],
+        configs=[described(entry) for entry in context.cluster.settings.describe_topic(texts) if entry.listed],
     )
 
 
@@ -191,7 +193,7 @@ def _visible_name_and_id(context: RequestContext, name: str | None, topic_id: by
 
 
 def _existing(context: RequestContext, name: str | None, topic_id: bytes) -> Topic:
-    """Return the topic. Raise KafkaError if it does not exist or may not be deleted."""
+    """Return the topic. Raises KafkaError if it does not exist or may not be deleted."""
     if name is not None:
         context.authorize(DESCRIBE_TOPIC, name)
         topic = context.topic(name, NOT_HOSTED)

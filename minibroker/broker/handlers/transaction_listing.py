@@ -34,7 +34,7 @@ from minibroker.protocol.steps import Steps, each_in_steps, each_once
 from minibroker.storage.producers.producer_state import ProducerEntry
 
 if TYPE_CHECKING:
-    from minibroker.broker.groups.consumer.patterns.program import Pattern
+    from minibroker.patterns.program import Pattern
 
 Described = DescribeTransactionsResponse.TransactionState
 Listed = ListTransactionsResponse.TransactionState
@@ -108,7 +108,7 @@ def list_transactions(context: RequestContext, request: ListTransactionsRequest)
 def _filter(request: ListTransactionsRequest, states: set[State], now_ms: int) -> Callable[[Transaction], bool]:
     """Return a function that returns whether a transaction matches the filters of a request.
 
-    Raise KafkaError(INVALID_REGULAR_EXPRESSION).
+    Raises KafkaError(INVALID_REGULAR_EXPRESSION).
     """
     pattern = _pattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
     producer_ids = set(request.producer_id_filters)
@@ -126,8 +126,8 @@ def _filter(request: ListTransactionsRequest, states: set[State], now_ms: int) -
 
 
 def _pattern(text: str) -> Pattern:
-    from minibroker.broker.groups.consumer.patterns.program import Pattern as Compiled  # late, as few use it
-    from minibroker.broker.groups.consumer.patterns.syntax import InvalidPattern
+    from minibroker.patterns.program import Pattern as Compiled  # late, as few use it
+    from minibroker.patterns.syntax import InvalidPattern
 
     try:
         return Compiled(text)

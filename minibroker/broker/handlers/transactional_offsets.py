@@ -110,7 +110,7 @@ def _committed(
 ) -> Steps[tuple[list[Asked], Wait | None]]:
     """Record the offsets as pending. Return the partitions that were accepted, and the wait of `_joined`.
 
-    Raise KafkaError if all are refused.
+    Raises KafkaError if all are refused.
     """
     from minibroker.broker.groups.commits import commit_offsets
 
@@ -145,7 +145,7 @@ def _committed(
 
 
 def _joined(context: RequestContext, request: TxnOffsetCommitRequest, producer: tuple[int, int]) -> Wait | None:
-    """Add the group's partition to the transaction, and return the wait for its record. Raise KafkaError."""
+    """Add the group's partition to the transaction, and return the wait for its record. Raises KafkaError."""
     groups = context.cluster.groups
     groups.check_named(context.node, request.group_id)
     partition = GROUPS_TOPIC, groups.log.partition_of(request.group_id)
@@ -154,7 +154,7 @@ def _joined(context: RequestContext, request: TxnOffsetCommitRequest, producer: 
 
 
 def _check_committer(context: RequestContext, request: TxnOffsetCommitRequest, taken: Sequence[Asked]) -> None:
-    """Check that the client may commit offsets of these partitions. Raise KafkaError."""
+    """Check that the client may commit offsets of these partitions. Raises KafkaError."""
     group, epoch = context.cluster.groups.groups.get(request.group_id), request.generation_id_or_member_epoch
     if group is None:
         if epoch > NO_GENERATION:

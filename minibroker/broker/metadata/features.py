@@ -19,8 +19,8 @@ ELIGIBLE_LEADER_REPLICAS = "eligible.leader.replicas.version"  # KIP-966
 TRANSACTION_VERSION = "transaction.version"  # KIP-890: 1 has flexible records, 2 an epoch per transaction
 
 GROUP_VERSION = "group.version"  # 1 has consumer groups of KIP-848
-SHARE_VERSION = "share.version"  # 1 has share groups (KIP-932)
-STREAMS_VERSION = "streams.version"  # 1 has groups of Kafka Streams (KIP-1071), not supported here
+SHARE_VERSION = "share.version"  # 1 has share groups (KIP-932), 2 their dead letter queues (KIP-1191)
+STREAMS_VERSION = "streams.version"  # 1 has groups of Kafka Streams (KIP-1071)
 KRAFT_VERSION = "kraft.version"  # 1 has the voters of the quorum in the metadata log (KIP-853)
 
 # The levels of metadata.version that changed the format of records; a downgrade cannot cross one of them.
@@ -48,8 +48,8 @@ FEATURES: dict[str, Feature] = {
     TRANSACTION_VERSION: Feature(range(3), 2),
     ELIGIBLE_LEADER_REPLICAS: Feature(range(2), 1, {1: (METADATA_VERSION, 23)}),
     GROUP_VERSION: Feature(range(2), 1),
-    SHARE_VERSION: Feature(range(2), 1),
-    STREAMS_VERSION: Feature(range(2), 0),
+    SHARE_VERSION: Feature(range(3), 1),
+    STREAMS_VERSION: Feature(range(2), 1),
     KRAFT_VERSION: Feature(range(2), 0),
 }
 
@@ -72,7 +72,7 @@ def check_updates(
     """Validate all updates together; `current` has the current levels.
 
     `supported` has the name, for messages, and the levels by feature of each node that must support the new levels.
-    Raise KafkaError(INVALID_UPDATE_VERSION).
+    Raises KafkaError(INVALID_UPDATE_VERSION).
     """
     wanted = list(updates)
     proposed = {**current, **{update.name: update.level for update in wanted}}

@@ -45,7 +45,7 @@ class Image:
         self.next_producer_id = 0
 
     def apply(self, record: Message) -> None:
-        """Apply a record; ignore kinds that this broker does not use. Raise InconsistentMetadata."""
+        """Apply a record; ignore kinds that this broker does not use. Raises InconsistentMetadata."""
         apply = APPLY.get(type(record))
         if apply is not None:
             apply(self, record)

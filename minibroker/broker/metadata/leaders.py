@@ -20,7 +20,7 @@ NOT_HOSTED = "This server does not host this topic-partition."
 def led_partition(node_id: int, topic: Topic | None, index: int) -> Partition:
     """Return the partition if the node leads it and its log is online.
 
-    Raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR, or NOT_LEADER_OR_FOLLOWER, also without a leader.
+    Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER, also without a leader.
     """
     partition = None if topic is None else topic.partition(index)
     if partition is None:
@@ -33,15 +33,21 @@ def led_partition(node_id: int, topic: Topic | None, index: int) -> Partition:
     return partition
 
 
-def available_leader(partition: Partition) -> int:
-    """Return the leader as clients see it: none while the log is offline, as in Kafka with a single replica."""
-    return NO_LEADER if partition.is_offline else partition.leader_id
+def described(partition: Partition, nodes: Collection[int], shape: type[Any]) -> Any:
+    """Return the partition as a `shape` of an answer of Metadata or DescribeTopicPartitions.
 
-
-def offline_replicas(nodes: Collection[int], partition: Partition) -> list[int]:
-    """Return the replicas whose nodes are not running or whose log, which all nodes share, is offline."""
-    present = () if partition.is_offline else nodes
-    return [node for node in partition.replicas if node not in present]
+    While its log is offline, which all nodes share, it has no leader, as in Kafka with a single replica.
+    """
+    leader_id, present = (NO_LEADER, ()) if partition.is_offline else (partition.leader_id, nodes)
+    return shape(
+        error_code=ErrorCode.LEADER_NOT_AVAILABLE if leader_id == NO_LEADER else ErrorCode.NONE,
+        partition_index=partition.index,
+        leader_id=leader_id,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=partition.replicas,
+        isr_nodes=partition.isr,
+        offline_replicas=[node for node in partition.replicas if node not in present],
+    )
 
 
 def current_leader(partition: Partition, shape: type[Any]) -> Any:

@@ -1,10 +1,6 @@
 """The metadata log, `__cluster_metadata-0`: writes and replays Kafka's metadata records.
 
-A record's value is a frame around a message: unsigned varints for the frame's version (1), the record's API key and its
-version, then the message in that version. `image` applies the records.
-
-     frame version | api key | version | message
-     uvarint (1)   | uvarint | uvarint | as declared
+`records/metadata_values.py` of the protocol has the format of the records' values. `image` applies the records.
 """
 
 from __future__ import annotations
@@ -32,17 +28,17 @@ from minibroker.broker.metadata.quorum_state import (
 )
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import KafkaError
-from minibroker.protocol.messages import metadata_records
 from minibroker.protocol.messages.control_records import LeaderChangeMessage
 from minibroker.protocol.messages.metadata_records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,
 )
-from minibroker.protocol.primitives import MalformedMessage, Output, read_varint, varint
+from minibroker.protocol.primitives import MalformedMessage
 from minibroker.protocol.records.batch import read_header
 from minibroker.protocol.records.building import build_batch, build_batch_in_steps
 from minibroker.protocol.records.control import control_record
+from minibroker.protocol.records.metadata_values import UnknownMetadata, decode_metadata, encode_metadata
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.steps import Steps, each
 
@@ -52,53 +48,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("minibroker.metadata")
 
-FRAME_VERSION = 1
 READ_BYTES = 8 << 20
 NO_EPOCH = -1
 ABORT_REASON = "Controller failover"  # Kafka's words
-# The record versions above 0, each with its first level of metadata.version, newest first (Kafka's MetadataVersion).
-WRITTEN_VERSIONS: dict[type[Message], tuple[tuple[int, int], ...]] = {
-    metadata_records.RegisterBrokerRecord: ((30, 4), (17, 3), (8, 2), (7, 1)),
-    metadata_records.PartitionRecord: ((23, 2), (17, 1)),
-    metadata_records.PartitionChangeRecord: ((23, 2), (17, 1)),
-}
 
 
 class MetadataError(Exception):
     """The metadata log cannot be used; the message is one line that says where."""
-
-
-class UnknownMetadata(ValueError):
-    """A record of a kind or version that is unknown to Kafka 4.3."""
-
-
-def written_version(kind: type[Message], metadata_version: int) -> int:
-    """Return the version of this kind of record at a level of metadata.version."""
-    versions = WRITTEN_VERSIONS.get(kind, ())
-    return next((version for level, version in versions if level <= metadata_version), 0)
-
-
-def encode_record(message: Message, metadata_version: int) -> bytes:
-    """Return `message` encoded as a record's value, in the version for a level of metadata.version."""
-    version = written_version(type(message), metadata_version)
-    out = Output()
-    out += varint(FRAME_VERSION) + varint(message.api_key) + varint(version)
-    message.encode_into(out, version)
-    return bytes(out)
-
-
-def decode_record(value: bytes) -> Message:
-    """Return the message in a record's value. Raise UnknownMetadata or MalformedMessage."""
-    try:
-        frame_version, position = read_varint(value, 0)
-        api_key, position = read_varint(value, position)
-        version, position = read_varint(value, position)
-    except (IndexError, ValueError) as error:
-        raise UnknownMetadata(f"a value of {len(value)} bytes that begins with no frame") from error
-    kind = KINDS.get(api_key)
-    if frame_version != FRAME_VERSION or kind is None or version not in kind.versions:
-        raise UnknownMetadata(f"metadata record {api_key} version {version} in frame version {frame_version}")
-    return kind.decode(value, version, position)
 
 
 class MetadataLog:
@@ -126,7 +82,7 @@ class MetadataLog:
     # --- reading --------------------------------------------------------------------------------
 
     def replay(self, apply: Callable[[Message], None]) -> None:
-        """Pass all records to `apply`, which may raise InconsistentMetadata. Raise MetadataError.
+        """Pass all records to `apply`, which may raise InconsistentMetadata. Raises MetadataError.
 
         The newest snapshot replaces all records before its end. Records of a transaction (KIP-868) are passed when it
         is committed, and never if it was aborted or has not ended.
@@ -137,7 +93,7 @@ class MetadataLog:
         self._fold(self.storage.directory, self._values(start), apply)
 
     def bootstrap(self) -> list[Message]:
-        """Return the first records of a new log, from Kafka's format command, if any. Raise MetadataError."""
+        """Return the first records of a new log, from Kafka's format command, if any. Raises MetadataError."""
         path = f"{os.path.dirname(self.storage.directory)}/{BOOTSTRAP}"
         try:
             if not self._disk.exists(path):
@@ -167,7 +123,7 @@ class MetadataLog:
         return snapshot.end_offset
 
     def _values(self, start: int) -> Iterator[tuple[int, bytes]]:
-        """Yield (offset, value) of all records from `start` on, without control batches. Raise KafkaError."""
+        """Yield (offset, value) of all records from `start` on, without control batches. Raises KafkaError."""
         offset = start
         while (region := self.storage.read(offset, READ_BYTES, minimum_one=True)) is not None:
             data = region.file.read(region.position, region.size_bytes)
@@ -184,7 +140,7 @@ class MetadataLog:
         offset = 0
         try:
             for offset, value in values:
-                for at, message in self._released(offset, decode_record(value)):
+                for at, message in self._released(offset, decode_metadata(value)):
                     offset = at
                     apply(message)
         except (UnknownMetadata, MalformedMessage, InconsistentMetadata, KafkaError) as error:
@@ -210,7 +166,7 @@ class MetadataLog:
     # --- writing --------------------------------------------------------------------------------
 
     def lead(self, node_id: int, now_ms: int) -> None:
-        """Begin a new leader epoch, as an elected voter does. Raise MetadataError or KafkaError.
+        """Begin a new leader epoch, as an elected voter does. Raises MetadataError or KafkaError.
 
         An open transaction of an earlier controller is aborted.
         """
@@ -234,12 +190,12 @@ class MetadataLog:
 
     def append(self, messages: Iterable[Message], now_ms: int, metadata_version: int) -> None:
         """Write the records at this level of metadata.version as one batch; a crash keeps all of them or none."""
-        self._append(Record(0, now_ms, None, encode_record(message, metadata_version), ()) for message in messages)
+        self._append(Record(0, now_ms, None, encode_metadata(message, metadata_version), ()) for message in messages)
 
     def batch_in_steps(self, messages: Iterable[Message], now_ms: int, metadata_version: int) -> Steps[memoryview]:
         """Build the batch that `append` would write, for `append_batch`."""
         written = yield from each(
-            lambda message: Record(0, now_ms, None, encode_record(message, metadata_version), ()), messages
+            lambda message: Record(0, now_ms, None, encode_metadata(message, metadata_version), ()), messages
         )
         return memoryview((yield from build_batch_in_steps(written)))
 
@@ -269,10 +225,3 @@ class MetadataLog:
 
     def _error(self, offset: int, reason: object) -> MetadataError:
         return MetadataError(f"{self.storage.directory} cannot be used, offset {offset}: {reason}")
-
-
-KINDS: dict[int, type[Message]] = {
-    kind.api_key: kind
-    for kind in vars(metadata_records).values()
-    if isinstance(kind, type) and issubclass(kind, Message) and kind.api_key >= 0
-}

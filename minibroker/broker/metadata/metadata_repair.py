@@ -13,19 +13,20 @@ from contextlib import suppress
 from random import SystemRandom
 from typing import NamedTuple
 
-from minibroker.broker.cluster import METADATA_SETTINGS, METADATA_TOPIC_ID, new_uuid
+from minibroker.broker.cluster import METADATA_SETTINGS, new_uuid
 from minibroker.broker.metadata import features
 from minibroker.broker.metadata.image import TOPIC_RESOURCE
-from minibroker.broker.metadata.metadata_log import encode_record
 from minibroker.broker.metadata.metadata_salvage import Salvage
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, INTERNAL_TOPICS, METADATA_TOPIC
 from minibroker.broker.metadata.quorum_state import QUORUM_STATE
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.messages import metadata_records as records
+from minibroker.protocol.messages.metadata_records import METADATA_TOPIC_ID
 from minibroker.protocol.primitives import uuid_from_text, uuid_text
 from minibroker.protocol.records.batch import read_header
 from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.metadata_values import encode_metadata
 from minibroker.protocol.records.record import Record
 from minibroker.storage.batch_scanning import headers
 from minibroker.storage.checkpoints.checkpoint_texts import (
@@ -196,10 +197,10 @@ class Repair:
             return
         topic_id = ids.most_common(1)[0][0] if ids else new_uuid(self._random)
         configs = self._configs(name)
-        told = ", ".join(f"{key}={value}" for key, value in configs.items())
+        texts = ", ".join(f"{key}={value}" for key, value in configs.items())
         if name not in INTERNAL_TOPICS and not self._salvage.image.config(TOPIC_RESOURCE, name):
-            told = f"{told or 'no config'}; its other configs, such as retention.ms, are lost and must be set again"
-        self.steps.append(f"topic {name} is restored with the id {uuid_text(topic_id)}{told and ' and '}{told}")
+            texts = f"{texts or 'no config'}; its other configs, such as retention.ms, are lost and must be set again"
+        self.steps.append(f"topic {name} is restored with the id {uuid_text(topic_id)}{texts and ' and '}{texts}")
         self._added.append(records.TopicRecord(name=name, topic_id=topic_id))
         for key, value in configs.items():
             config = records.ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=name, name=key, value=value)
@@ -278,7 +279,7 @@ class Repair:
     def apply(self) -> None:
         """Do what `steps` says, so that the next start recovers all logs.
 
-        Raise `OSError`, `LogDirectoryError` or `KafkaError`.
+        Raises `OSError`, `LogDirectoryError` or `KafkaError`.
         """
         for path, topic_id in self._ids:
             self._disk.write_whole(f"{path}/{PARTITION_METADATA}", partition_metadata_text(topic_id), sync=True)
@@ -317,7 +318,7 @@ class Repair:
             batch = memoryview(
                 build_batch(
                     [
-                        Record(0, self._now_ms, None, encode_record(message, level), ())
+                        Record(0, self._now_ms, None, encode_metadata(message, level), ())
                         for message in messages[start : start + RECORDS_OF_A_BATCH]
                     ]
                 )

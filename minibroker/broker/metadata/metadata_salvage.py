@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from minibroker.broker.metadata.image import Image, InconsistentMetadata
-from minibroker.broker.metadata.metadata_log import UnknownMetadata, decode_record
 from minibroker.broker.metadata.metadata_snapshots import newest_snapshot, values_in
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import KafkaError
@@ -20,6 +19,7 @@ from minibroker.protocol.messages.metadata_records import (
 )
 from minibroker.protocol.primitives import MalformedMessage
 from minibroker.protocol.records.batch import read_header
+from minibroker.protocol.records.metadata_values import UnknownMetadata, decode_metadata
 from minibroker.protocol.records.walking import next_sound_batch
 from minibroker.storage.files import Disk
 from minibroker.storage.names import LOG_SUFFIX, offsets_with, segment_name
@@ -33,7 +33,7 @@ class Salvage:
     """
 
     def __init__(self, disk: Disk, directory: str | None) -> None:
-        """Read the whole log. Raise `OSError`."""
+        """Read the whole log. Raises `OSError`."""
         self.messages: list[Message] = []
         self.image = Image()
         self.problems: list[str] = []
@@ -79,7 +79,7 @@ class Salvage:
     def _take(self, path: str, values: Iterator[tuple[int, bytes]]) -> None:
         for offset, value in values:
             try:
-                for message in self._released(decode_record(value)):
+                for message in self._released(decode_metadata(value)):
                     self.image.apply(message)
                     self.messages.append(message)
                     if isinstance(message, RemoveTopicRecord):

@@ -20,7 +20,8 @@ from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.messages.control_records import KRaftVersionRecord
 from minibroker.protocol.records.batch import batches, check_batch
 from minibroker.protocol.records.control import ControlType, control_message, control_type
-from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.record import Record
+from minibroker.protocol.records.varints import Bytes
 from minibroker.storage.files import Disk
 
 log = logging.getLogger("minibroker.metadata")
@@ -39,7 +40,7 @@ class Snapshot(NamedTuple):
 
 
 def newest_snapshot(disk: Disk, directory: str) -> Snapshot | None:
-    """Return the newest complete snapshot in a directory; warn of newer, incomplete ones. Raise `OSError`."""
+    """Return the newest complete snapshot in a directory; warn of newer, incomplete ones. Raises `OSError`."""
     for match in filter(None, map(_NAME.fullmatch, reversed(disk.names(directory)))):
         path = f"{directory}/{match[0]}"
         data = disk.read_whole(path)
@@ -51,20 +52,26 @@ def newest_snapshot(disk: Disk, directory: str) -> Snapshot | None:
 
 
 def values_in(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield (offset, value) of the records in complete batches, without control batches. Raise KafkaError."""
+    """Yield (offset, value) of the records in complete batches, without control batches. Raises KafkaError."""
     for position, header in batches(data):
         check_batch(data, position)
         if not header.is_control:
-            for record in records_of(memoryview(data)[position : position + header.size_bytes]):
+            for record in _records_of(memoryview(data)[position : position + header.size_bytes]):
                 yield record.offset, record.value or b""
 
 
+def _records_of(batch: Bytes) -> Iterator[Record]:
+    from minibroker.protocol.records.payload import records_of  # a new cluster has nothing to read
+
+    return records_of(batch)
+
+
 def kraft_version_in(data: bytes, before: int) -> int:
-    """Return the level of kraft.version after the control batches among complete batches. Raise KafkaError."""
+    """Return the level of kraft.version after the control batches among complete batches. Raises KafkaError."""
     level = before
     for position, header in batches(data):
         if header.is_control:
-            for record in records_of(memoryview(data)[position : position + header.size_bytes]):
+            for record in _records_of(memoryview(data)[position : position + header.size_bytes]):
                 if control_type(record.key) == ControlType.KRAFT_VERSION:
                     message = control_message(record)
                     level = message.k_raft_version if isinstance(message, KRaftVersionRecord) else level
@@ -79,7 +86,7 @@ def incompleteness(data: bytes) -> str | None:
             check_batch(data, position)
             end = position + header.size_bytes
             last = data[position:end] if header.is_control else None
-        footer = last is not None and [control_type(record.key) for record in records_of(last)][-1]
+        footer = last is not None and [control_type(record.key) for record in _records_of(last)][-1]
     except KafkaError as error:
         return str(error)
     if end < len(data):

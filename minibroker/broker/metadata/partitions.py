@@ -130,7 +130,7 @@ class Partition:
         """Append admitted batches, wake those who wait for them, and return the first offset.
 
         A small batch is written at the end of the turn; answers that report it wait for that, and so do readers.
-        Raise KafkaError(KAFKA_STORAGE_ERROR).
+        Raises KafkaError(KAFKA_STORAGE_ERROR).
         """
         if turn.collects and len(records) <= COLLECTED_BYTES and len(headers) == 1:
             offset = self.log.append_soon(records, headers[0], self.leader_epoch)
@@ -150,7 +150,7 @@ class Partition:
     def check_epoch(self, epoch: int) -> None:
         """Check the leader epoch that a client sends, -1 for none (KIP-320).
 
-        Raise KafkaError: FENCED_LEADER_EPOCH for an older epoch, UNKNOWN_LEADER_EPOCH for a newer one.
+        Raises KafkaError: FENCED_LEADER_EPOCH for an older epoch, UNKNOWN_LEADER_EPOCH for a newer one.
         """
         if epoch in (NO_EPOCH, self.leader_epoch):
             return

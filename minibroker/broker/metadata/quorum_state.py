@@ -46,7 +46,7 @@ class QuorumState(NamedTuple):
 
 
 def quorum_state_from_text(text: bytes) -> QuorumState:
-    """Parse the file's content. Raise `MalformedQuorumState`."""
+    """Parse the file's content. Raises `MalformedQuorumState`."""
     import json  # a slow import, and a new directory has no such file
 
     try:

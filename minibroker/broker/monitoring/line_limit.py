@@ -29,6 +29,7 @@ LIMITED = tuple(
         "metadata",
         "moves",
         "produce",
+        "proxy",
         "quotas",
         "requests",
         "transactions",

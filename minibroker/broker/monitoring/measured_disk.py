@@ -26,7 +26,7 @@ class SyncStatistics:
         self._lock = Lock()
 
     def measure(self, sync: Callable[[], None]) -> None:
-        """Run `sync` and count its time. Raise the OSError that it raises."""
+        """Run `sync` and count its time. Raises the OSError that it raises."""
         began_ns, failed = time.monotonic_ns(), True
         try:
             sync()

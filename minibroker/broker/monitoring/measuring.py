@@ -8,15 +8,17 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from minibroker.broker.configs.settings import Settings
 from minibroker.broker.lifecycle import BrokerLifecycle, StartError
-from minibroker.broker.monitoring.measured_disk import SyncStatistics
-from minibroker.broker.monitoring.request_statistics import RequestStatistics
 from minibroker.broker.network.listeners import Listener, broker_listeners
 from minibroker.broker.network.server import BindError, BoundListener, bind
 from minibroker.broker.upkeep.cleaner_statistics import CleanerStatistics
+
+if TYPE_CHECKING:
+    from minibroker.broker.monitoring.measured_disk import SyncStatistics
+    from minibroker.broker.monitoring.request_statistics import RequestStatistics
 
 DOWN = "The broker is not running."
 
@@ -39,11 +41,14 @@ class Measurements(NamedTuple):
 def bound_metrics(settings: Settings, port: int | None, wall_ms: Callable[[], int]) -> Iterator[Measurements | None]:
     """Bind the metrics' address, on the host of the first listener, for the duration of the block.
 
-    With port 0 the operating system chooses a port; with None there are no metrics. Raise StartError.
+    With port 0 the operating system chooses a port; with None there are no metrics. Raises StartError.
     """
     if port is None:
         yield None
         return
+    from minibroker.broker.monitoring.measured_disk import SyncStatistics  # as most brokers have no metrics
+    from minibroker.broker.monitoring.request_statistics import RequestStatistics
+
     host = broker_listeners(settings)[0].host
     try:
         bound = bind(Listener("METRICS", "HTTP", host, port, "", 0), settings)
@@ -67,14 +72,14 @@ async def metrics_served(
     from minibroker.broker.monitoring.metrics import Observed, exposition
     from minibroker.broker.monitoring.metrics_server import MetricsServer, Unavailable
 
-    async def told() -> bytes:
+    async def metrics() -> bytes:
         running = present()
         if running is None:
             raise Unavailable(DOWN)
         cluster, server, (_, started_s, requests, syncs, cleaner, _) = running.cluster, running.server, measured
         return await exposition(Observed(cluster, server, requests, syncs, cleaner, started_s))
 
-    server = MetricsServer(told)
+    server = MetricsServer(metrics)
     await server.serve(measured.bound)
     try:
         yield

@@ -198,6 +198,20 @@ def _partition_count(observed: Observed) -> int:
     return sum(len(topic.partitions) for topic in observed.cluster.image.topics.values())
 
 
+def _groups(observed: Observed) -> Iterator[Sample | None]:
+    """Count the groups by type and state; there may be many, and they come and go meanwhile."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for group in list(observed.cluster.groups.groups.values()):
+        counts[group.type.value, group.state_name] += 1
+        yield None
+    yield from counts.items()
+
+
+def _rebalances(observed: Observed) -> Iterator[Sample]:
+    for type, count in list(observed.cluster.groups.rebalances.items()):
+        yield (type.value,), count
+
+
 def _syncs(observed: Observed) -> Iterator[Sample]:
     yield (), _durations(observed.syncs)
 
@@ -221,6 +235,7 @@ def _one(value: Callable[[Observed], float]) -> Callable[[Observed], Iterator[Sa
 
 API, VERSION, CODE, NODE, LISTENER = ("api",), ("version",), ("code",), ("node",), ("listener",)
 LOG = ("topic", "partition")
+GROUP = ("type", "state")
 CLIENT = ("client_id", "client_instance_id", "metric", "attributes")
 CLIENT_HELP = "Metrics that connected clients have pushed: the newest value, or the sum for those that count (KIP-714)."
 DURATION_HELP = "Time from reading a request until its answer was sent; for Fetch including the wait for records."
@@ -228,6 +243,7 @@ DIRTY_HELP = "The dirty share of the dirtiest compacted log, 0 to 1, when the cl
 UNCLEANABLE_HELP = "Partitions that are no longer compacted, because their logs cannot be read."
 LOOKED_HELP = "When the cleaner last looked for dirty logs, seconds since 1970; 0 if it never has."
 EXPIRED_HELP = "Connections closed because their client went on after the end of its session."
+REBALANCES_HELP = "New generations of classic groups, and new epochs of the other types."
 COUNTER, GAUGE, HISTOGRAM = CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 ROWS: tuple[Row, ...] = (
@@ -272,6 +288,8 @@ ROWS: tuple[Row, ...] = (
     Row("fetch_sessions", GAUGE, NODE, "Fetch sessions in the cache.", _fetch_sessions),
     Row("fsync_duration_seconds", HISTOGRAM, (), "Time of each fsync of a file or directory.", _syncs),
     Row("fsync_failures", COUNTER, (), "Calls of fsync that failed.", _one(lambda o: o.syncs.failures)),
+    Row("groups", GAUGE, GROUP, "Groups by type and state.", _groups),
+    Row("group_rebalances", COUNTER, ("type",), REBALANCES_HELP, _rebalances),
     Row("topics", GAUGE, (), "Topics.", _one(lambda o: len(o.cluster.image.topics))),
     Row("partitions", GAUGE, (), "Partitions of all topics.", _one(_partition_count)),
     Row("log_size_bytes", GAUGE, LOG, "Size of a partition's batches.", _of_logs(lambda log: log.size_bytes)),

@@ -3,15 +3,20 @@
 A frame is an int32 size and that many bytes. Memory is allocated as the bytes arrive, whatever the size: a buffer is at
 most twice as large as its content. All partial frames of a loop share a budget, with separate parts for small and large
 ones, so that large frames never block small ones. When a frame waits for memory, frames that hardly grow are dropped.
+
+Copying what has arrived into a larger buffer takes up to 2 ms for a MB, since the kernel has to find the memory. So the
+largest frames get the addresses of all their bytes at once, and memory as these arrive: nothing is copied.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from mmap import mmap
 from struct import Struct
 
 from minibroker.broker.clock import Clock
 from minibroker.broker.network.parked_requests import ParkedRequests
+from minibroker.operating_system import reserve_memory
 
 PREFIX = Struct(">i")
 MINIMUM_FRAME_BYTES = 8  # an API key, a version and a correlation id
@@ -20,6 +25,7 @@ SMALL_FRAME_BYTES = 64 << 10
 SMALL_FRAMES_BYTES = 128 << 20  # 2,000 of them, each with all its bytes but one
 LARGE_FRAMES_BYTES = 256 << 20
 SPARE_BYTES = 2 << 20  # one buffer of this size serves the large frames in turn
+READ_BYTES = 256 << 10  # from a socket at once: libuv reads 32 times before others have their turn
 LEAST_PROGRESS_BYTES = 16 << 10  # the bytes that must arrive while others wait for memory, in
 PATIENCE_MS = 1_000
 TLS_HANDSHAKES = range(0x160300, 0x160304)  # the first three bytes of a TLS client
@@ -30,7 +36,7 @@ class FrameError(Exception):
 
 
 def frame_size(data: memoryview, position: int, limit_bytes: int, least_bytes: int = MINIMUM_FRAME_BYTES) -> int:
-    """Return the size at `position`. Raise FrameError unless it is between `least_bytes` and `limit_bytes`."""
+    """Return the size at `position`. Raises FrameError unless it is between `least_bytes` and `limit_bytes`."""
     size: int = PREFIX.unpack_from(data, position)[0]
     if not least_bytes <= size <= limit_bytes:
         if size >> 8 in TLS_HANDSHAKES:
@@ -184,6 +190,8 @@ class FrameBudget:
 
     def buffer(self, size_bytes: int, total_bytes: int) -> memoryview:
         """Return a buffer of `size_bytes`, or of the whole frame if one is at hand; its content is arbitrary."""
+        if size_bytes > SPARE_BYTES:
+            return memoryview(reserve_memory(total_bytes))[:size_bytes]
         if self._lent or not SMALL_FRAME_BYTES < total_bytes <= SPARE_BYTES:
             return memoryview(bytearray(size_bytes))
         if self._memory is None:
@@ -255,7 +263,7 @@ class PartialFrame:
 
     def room(self) -> memoryview:
         """Return the buffer for the next bytes; never empty after `grow`."""
-        return self._buffer[self._filled :]
+        return self._buffer[self._filled : self._filled + READ_BYTES]
 
     def filled(self, count: int) -> None:
         """Record that `count` bytes were written to the start of `room()`."""
@@ -274,7 +282,7 @@ class PartialFrame:
         return min(self._total, max(OWN_BYTES, 2 * self._filled))
 
     def grow(self) -> bool:
-        """Make room if there is none; return False if it must wait. Raise FrameError for an invalid size."""
+        """Make room if there is none; return False if it must wait. Raises FrameError for an invalid size."""
         if self._total == 0 and self._filled >= PREFIX.size:
             self._begin()
         if self._filled < len(self._buffer) or self.complete:
@@ -282,6 +290,9 @@ class PartialFrame:
         size = self.next_bytes()
         if not self._budget.take(self, size):
             return False
+        if isinstance(self._buffer.obj, mmap):
+            self._buffer = memoryview(self._buffer.obj)[:size]
+            return True
         larger = self._budget.buffer(size, self._total)
         larger[: self._filled] = self._buffer[: self._filled]
         self._budget.take_back(self._buffer)

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from minibroker.broker.configs.listener_settings import listener_setting
 from minibroker.broker.configs.settings import Settings, SettingsError
+from minibroker.broker.configs.settings_table import PROTOCOLS
 
 # NAME://host:port, the host empty for all addresses, an IPv6 address in brackets or not, as in Kafka's Endpoint.
 LISTENER = re.compile(r"(?P<name>[^:/]+)://\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>-?[0-9]{1,10})")
-PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 LOOPBACK = re.compile(r"localhost|127(\.[0-9]+){3}|::1")
 SASL_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
 META_ADDRESSES = ("0.0.0.0", "::")
@@ -47,7 +47,7 @@ class Listener(NamedTuple):
 
 
 def broker_listeners(settings: Settings) -> tuple[Listener, ...]:
-    """Return the listeners to open, in the order in which they are given. Raise SettingsError."""
+    """Return the listeners to open, in the order in which they are given. Raises SettingsError."""
     protocols = _protocol_map(settings["listener.security.protocol.map"])
     controllers = {name.upper() for name in settings["controller.listener.names"] or ()}
     opened = _endpoints("listeners", settings["listeners"])
@@ -63,7 +63,7 @@ def broker_listeners(settings: Settings) -> tuple[Listener, ...]:
 
 
 def _check_mechanisms(settings: Settings, names: list[str]) -> None:
-    """Check that clients can authenticate if they must. Raise SettingsError."""
+    """Check that clients can authenticate if they must. Raises SettingsError."""
     if names:
         from minibroker.broker.security.mechanisms import enabled_mechanisms  # not needed for most starts
 
@@ -90,7 +90,7 @@ def open_to_all(settings: Settings) -> tuple[Listener, ...]:
 def listeners_of_node(listeners: tuple[Listener, ...], index: int) -> tuple[Listener, ...]:
     """Return the listeners of the node with this index: `index` is added to every port that is not 0.
 
-    Raise SettingsError for a port above 65535.
+    Raises SettingsError for a port above 65535.
     """
     return tuple(
         listener._replace(
@@ -191,9 +191,9 @@ def _listener(name: str, endpoint: _Endpoint, advertised: dict[str, _Endpoint], 
     protocol = protocols.get(name)
     if protocol is None:
         raise SettingsError(f"listeners: {name} has no protocol in listener.security.protocol.map")
-    told = advertised.get(name, endpoint)
-    if told.host in META_ADDRESSES:
+    address = advertised.get(name, endpoint)
+    if address.host in META_ADDRESSES:
         raise SettingsError(
-            f"{told.text} cannot be advertised, as no client can connect to {told.host}: set advertised.listeners"
+            f"{address.text} cannot be advertised, as no client can connect to {address.host}: set advertised.listeners"
         )
-    return Listener(name, protocol, endpoint.host, endpoint.port, told.host, told.port)
+    return Listener(name, protocol, endpoint.host, endpoint.port, address.host, address.port)

@@ -10,7 +10,7 @@ import logging
 import socket
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from minibroker.broker.assembly import Broker
 from minibroker.broker.clock import Clock
@@ -22,9 +22,12 @@ from minibroker.broker.network.listeners import Listener
 from minibroker.broker.network.sockets import Shared, SocketProtocol, host_name, peer_name
 from minibroker.broker.network.unread import Reader
 from minibroker.broker.requests.dispatch import Dispatcher, client_id_in, log_fields, report
-from minibroker.broker.requests.interceptors import Interceptor
 from minibroker.broker.requests.slices import Slicer, in_slices
 from minibroker.broker.security.principals import ANONYMOUS
+from minibroker.operating_system import reuse_address
+
+if TYPE_CHECKING:
+    from minibroker.broker.requests.interceptors import Interceptor
 
 log = logging.getLogger("minibroker.connections")
 
@@ -46,8 +49,8 @@ class BindError(Exception):
     """An address on which the broker cannot listen; the message is one line."""
 
 
-def bind(listener: Listener, settings: Any) -> BoundListener:
-    """Bind the address of the listener. Raise BindError."""
+def bind(listener: Listener, settings: Any, *, reserved: bool = False) -> BoundListener:
+    """Bind the address of the listener, which `reserved` says another socket reserves for us. Raises BindError."""
     host = listener.host or "::"
     try:
         # A text would be encoded by a codec that takes a millisecond to import.
@@ -59,6 +62,7 @@ def bind(listener: Listener, settings: Any) -> BoundListener:
             raise BindError(f"cannot listen on {listener.host}: {error.strerror}") from None
         host, bound = "0.0.0.0", socket.socket(socket.AF_INET, socket.SOCK_STREAM)  # a machine without IPv6
     try:
+        reuse_address(bound, shared=reserved)
         _configure(bound, settings)
         if not listener.host and bound.family == socket.AF_INET6:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
@@ -69,12 +73,11 @@ def bind(listener: Listener, settings: Any) -> BoundListener:
         bound.close()
         raise BindError(f"cannot listen on {Endpoint(host, listener.port)}: {error.strerror}") from None
     port = bound.getsockname()[1]
-    told = listener.advertised_host or listener.host or socket.getfqdn()
-    return BoundListener(listener, bound, Endpoint(told, listener.advertised_port or port))
+    host_name = listener.advertised_host or listener.host or socket.getfqdn()
+    return BoundListener(listener, bound, Endpoint(host_name, listener.advertised_port or port))
 
 
 def _configure(bound: socket.socket, settings: Any) -> None:
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     bound.setblocking(False)
     for option, name in (
         (socket.SO_RCVBUF, "socket.receive.buffer.bytes"),
@@ -111,7 +114,7 @@ class Server:
         self._shared.lost = self._lost
 
     async def serve(self, node: Node, bound: BoundListener) -> None:
-        """Accept clients for `node`. Raise SettingsError for keys that can no longer be used."""
+        """Accept clients for `node`. Raises SettingsError for keys that can no longer be used."""
         listener = bound.listener
         self.accepted[node.node_id, listener.name] += 0  # a node that returns goes on counting
         if node.node_id not in self._limits:
@@ -140,7 +143,7 @@ class Server:
     def _with_tls(
         self, node: Node, listener: Listener, protocol: Callable[[], SocketProtocol]
     ) -> Callable[[], asyncio.BaseProtocol]:
-        """Return the factory of protocols for TLS clients. Raise SettingsError."""
+        """Return the factory of protocols for TLS clients. Raises SettingsError."""
         # Needed only here; a plain start does without them and what they import.
         from minibroker.broker.network.tls_layer import TlsLayer
         from minibroker.broker.security.tls import listener_tls

@@ -19,6 +19,7 @@ from minibroker.broker.network.connection import Connection
 from minibroker.broker.network.framing import FrameBudget
 from minibroker.broker.network.output_items import BYTES, CLOSE, JOINED, Mark
 from minibroker.broker.network.unread import Unread
+from minibroker.operating_system import HAS_SENDFILE
 
 if TYPE_CHECKING:
     from minibroker.broker.network.tls_layer import TlsLayer
@@ -304,7 +305,8 @@ class SocketProtocol(asyncio.BufferedProtocol):
         position = region.position + self._sent_bytes
         left = region.size_bytes - self._sent_bytes
         try:
-            sent = self._copy(region, position, left) if self._copies else self._sendfile(region, position, left)
+            send = self._copy if self._copies or not HAS_SENDFILE else self._sendfile
+            sent = send(region, position, left)
         except ConnectionError:
             self.abort()  # the client has disconnected
             return 0

@@ -185,7 +185,7 @@ class TlsLayer(asyncio.BufferedProtocol):
         self._application.connection_made(cast(asyncio.Transport, self))
 
     def _identified(self) -> Principal:
-        """Return the identity in the client's certificate. Raise NoRuleApplies, MalformedName."""
+        """Return the identity in the client's certificate. Raises NoRuleApplies, MalformedName."""
         certificate = self._tls.getpeercert(binary_form=True)
         if certificate is None or self._mapping is None:
             return ANONYMOUS

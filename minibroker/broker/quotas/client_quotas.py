@@ -37,7 +37,7 @@ OF_ADDRESSES: Mapping[str, Limit] = {"connection_creation_rate": INT}
 
 
 def checked_entity(parts: Iterable[tuple[str, str | None]]) -> tuple[QuotaEntity, Mapping[str, Limit]]:
-    """Return the entity of these parts, and its possible quotas. Raise KafkaError(INVALID_REQUEST)."""
+    """Return the entity of these parts, and its possible quotas. Raises KafkaError(INVALID_REQUEST)."""
     entity = dict(parts)
     for kind, name in entity.items():
         if kind not in (USER, CLIENT_ID, IP):
@@ -66,7 +66,7 @@ def _is_address(name: str | None) -> bool:
 
 
 def check_value(limits: Mapping[str, Limit], key: str, value: float) -> None:
-    """Check that a quota may have this value. Raise KafkaError(INVALID_REQUEST)."""
+    """Check that a quota may have this value. Raises KafkaError(INVALID_REQUEST)."""
     limit = limits.get(key)
     if limit is None:
         raise _invalid(f"Invalid configuration key {key}")
@@ -91,7 +91,7 @@ class Filter:
     """
 
     def __init__(self, components: Iterable[tuple[str, int, str | None]], *, strict: bool) -> None:
-        """Parse (type, match type, name) of each part. Raise KafkaError: INVALID_REQUEST, UNSUPPORTED_VERSION."""
+        """Parse (type, match type, name) of each part. Raises KafkaError: INVALID_REQUEST, UNSUPPORTED_VERSION."""
         self._exact: dict[str, str | None] = {}
         self._any: set[str] = set()
         self._strict = strict

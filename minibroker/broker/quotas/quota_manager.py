@@ -163,7 +163,7 @@ class QuotaManager:
     def charge_mutations(self, client: Client, usage: Usage, count: int, *, strict: bool) -> None:
         """Charge partitions that will be created or deleted.
 
-        Raise KafkaError(THROTTLING_QUOTA_EXCEEDED) if it is `strict` and the quota is used up; otherwise throttle the
+        Raises KafkaError(THROTTLING_QUOTA_EXCEEDED) if it is `strict` and the quota is used up; otherwise throttle the
         client.
         """
         quota = self._quota(client, MUTATIONS)

@@ -6,7 +6,6 @@ Both count as Apache Kafka's metrics do, so that throttle times are equal: `Rate
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 
@@ -17,11 +16,12 @@ class Windows(NamedTuple):
     size_ms: int
 
 
-@dataclass(slots=True)
 class _Sample:
-    start_ms: int
-    last_ms: int
-    total: float = 0.0
+    __slots__ = ("last_ms", "start_ms", "total")
+
+    def __init__(self, now_ms: int) -> None:
+        self.start_ms = self.last_ms = now_ms
+        self.total = 0.0
 
 
 class Rate:
@@ -38,7 +38,7 @@ class Rate:
         samples = self._samples
         if not samples or now_ms - samples[-1].start_ms >= self._windows.size_ms:
             self._purge(now_ms)
-            samples.append(_Sample(now_ms, now_ms))
+            samples.append(_Sample(now_ms))
         samples[-1].total += value
         samples[-1].last_ms = now_ms
 

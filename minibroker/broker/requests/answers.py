@@ -7,7 +7,6 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.network.output_items import BYTES, CLOSE, Mark
-from minibroker.broker.requests.interceptors import Call
 from minibroker.protocol.declare import Message
 from minibroker.protocol.headers import ResponseHeader
 from minibroker.protocol.messages.produce import ProduceResponse
@@ -17,6 +16,7 @@ from minibroker.protocol.steps import Steps
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
     from minibroker.broker.requests.context import RequestContext
+    from minibroker.broker.requests.interceptors import Call
 
 SIZE = Struct(">i")
 SIZE_AND_CORRELATION_ID = Struct(">ii")
@@ -43,13 +43,10 @@ def encoded(response: Message, version: int, start: bytes, correlation_id: int) 
     out = Output()
     out += start
     response.encode_into(out, version)
-    regions = out.regions
-    size_bytes = len(out) - SIZE.size
-    if not regions:
-        SIZE_AND_CORRELATION_ID.pack_into(out, 0, size_bytes, correlation_id)
+    if not out.regions:
+        SIZE_AND_CORRELATION_ID.pack_into(out, 0, len(out) - SIZE.size, correlation_id)
         return [out]
-    size_bytes += sum(region.size_bytes for _, region in regions)
-    SIZE_AND_CORRELATION_ID.pack_into(out, 0, size_bytes, correlation_id)
+    SIZE_AND_CORRELATION_ID.pack_into(out, 0, out.size_bytes - SIZE.size, correlation_id)
     return out.parts()
 
 
@@ -60,8 +57,7 @@ def encoded_in_steps(
     out = Output()
     out += start
     long_arrays = yield from response.encode_in_steps(out, version, MAX_ANSWER_BYTES)
-    size_bytes = len(out) - SIZE.size + sum(region.size_bytes for _, region in out.regions)
-    SIZE_AND_CORRELATION_ID.pack_into(out, 0, size_bytes, correlation_id)
+    SIZE_AND_CORRELATION_ID.pack_into(out, 0, out.size_bytes - SIZE.size, correlation_id)
     items: list[Any] = out.parts() if out.regions else [out]
     return (items if call is None else _marked(call, items)), long_arrays
 

@@ -104,14 +104,14 @@ class RequestContext:
         return authorizer.allows_some(connection.principal, connection.host, right)
 
     def authorize(self, right: Right, name: str = CLUSTER_NAME) -> None:
-        """Check a right. Raise KafkaError with the resource type's code, such as TOPIC_AUTHORIZATION_FAILED."""
+        """Check a right. Raises KafkaError with the resource type's code, such as TOPIC_AUTHORIZATION_FAILED."""
         if not self.allows(right, name, is_needed=True):
             raise KafkaError(DENIALS[right.resource_type])
 
     def authorize_topic(self, right: Right, key: str | bytes) -> None:
         """Check a right on the topic of this name or id.
 
-        Raise KafkaError: TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID.
+        Raises KafkaError: TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID.
         """
         if not self.allows(right, key if isinstance(key, str) else self.topic(key).name, is_needed=True):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -135,7 +135,7 @@ class RequestContext:
         return throttle_ms
 
     def charge_mutations(self, count: int, *, strict: bool) -> None:
-        """Charge partitions that will be created or deleted. Raise KafkaError(THROTTLING_QUOTA_EXCEEDED)."""
+        """Charge partitions that will be created or deleted. Raises KafkaError(THROTTLING_QUOTA_EXCEEDED)."""
         if self.usage is not None:
             self.cluster.quotas.charge_mutations(self, self.usage, count, strict=strict)
 
@@ -154,7 +154,7 @@ class RequestContext:
     def topic(self, key: str | bytes, message: str | None = None) -> Topic:
         """Return the topic of this name or id.
 
-        Raise KafkaError with `message`: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID.
+        Raises KafkaError with `message`: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID.
         """
         topic = self.find_topic(key)
         if topic is None:
@@ -165,7 +165,7 @@ class RequestContext:
     def partition(self, key: str | bytes, index: int) -> Partition:
         """Return this partition of the topic of this name or id, which this node leads.
 
-        Raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
+        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
         """
         topic = self.cluster.image.topics.get(key) if isinstance(key, str) else self.topic(key)
         return led_partition(self.node.node_id, topic, index)

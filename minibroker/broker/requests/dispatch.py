@@ -25,7 +25,6 @@ from minibroker.broker.requests.answers import (
     throttled,
 )
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.interceptors import Call, Interceptor
 from minibroker.broker.requests.parked import Parked
 from minibroker.broker.requests.routes import LARGE_FRAME_BYTES, Due, Route, Unanswerable
 from minibroker.broker.requests.served import SERVED, Served
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker
     from minibroker.broker.network.connection import Connection
     from minibroker.broker.network.framing import PartialFrame
+    from minibroker.broker.requests.interceptors import Call, Interceptor
     from minibroker.broker.security.authenticator import Authenticator
 
 log = logging.getLogger("minibroker.requests")
@@ -184,7 +184,7 @@ class Dispatcher:
         context.frame_is_kept = True
         if self.interceptors:  # which may hold the request
             frame = memoryview(bytearray(frame))
-            call = Call(context, route.key, correlation_id, route.request_class(), frame, route.run, self)
+            call = self._call(context, route, correlation_id, route.request_class(), frame)
             call.may_run_again = False  # before it is read
             with _lost_if_it_fails(call):
                 response = self._begun(context, route, self._whole(context, route, call, frame, position))
@@ -242,7 +242,7 @@ class Dispatcher:
         return parked
 
     def begun(self, call: Call, steps: Steps[Any]) -> Any:
-        """As `_begun`, for a request that the interceptors have passed on."""
+        """Do as `_begun`, for a request that the interceptors have passed on."""
         served = SERVED[call.api_key]
         return self._begun(call.context, Route(served, call.context.version), steps)
 
@@ -329,12 +329,19 @@ class Dispatcher:
         self, route: Route, context: RequestContext, request: Message, frame: memoryview, correlation_id: int
     ) -> Any:
         """Run a request through the interceptors' hooks."""
-        call = Call(context, route.key, correlation_id, request, frame, route.run, self)
+        call = self._call(context, route, correlation_id, request, frame)
         with _lost_if_it_fails(call):
             outcome = call.run()
             if outcome.__class__ is GeneratorType:
                 outcome = self._begun(context, route, outcome)
         return self._concluded(call, route, outcome)
+
+    def _call(
+        self, context: RequestContext, route: Route, correlation_id: int, request: Message, frame: memoryview
+    ) -> Call:
+        from minibroker.broker.requests.interceptors import Call  # most brokers have no interceptors
+
+        return Call(context, route.key, correlation_id, request, frame, route.run, self)
 
     def _concluded(self, call: Call, route: Route, outcome: Any) -> Any:
         """Return the outcome of a request after the interceptors: items, a Parked, or None."""
@@ -398,7 +405,7 @@ class Dispatcher:
 def _admit(connection: Connection, key: int) -> Authenticator | None:
     """Return None if a client that must authenticate may send a request of this API now.
 
-    Return its authenticator if the request comes in the middle of an exchange. Raise Unanswerable at any other time.
+    Return its authenticator if the request comes in the middle of an exchange. Raises Unanswerable at any other time.
     """
     authenticator = connection.authenticator
     if authenticator is None:

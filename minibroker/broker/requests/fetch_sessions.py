@@ -54,22 +54,15 @@ class FetchedPartition:
         self.high_watermark = -1
         self.log_start_offset = -1
 
-    def has_moved(self, high_watermark: int, log_start_offset: int) -> bool:
-        """Return whether these differ from what the client last learnt."""
-        return self.high_watermark != high_watermark or self.log_start_offset != log_start_offset
+    def has_news(self, high_watermark: int, log_start_offset: int, error_code: int, size_bytes: int) -> bool:
+        """Return whether these values are news for the client."""
+        has_moved = self.high_watermark != high_watermark or self.log_start_offset != log_start_offset
+        return has_moved or size_bytes > 0 or error_code != 0
 
-    def news(self, high_watermark: int, log_start_offset: int, error_code: int, size_bytes: int) -> bool:
-        """Return whether these values are news for the client, and remember them as sent."""
-        news = size_bytes > 0 or error_code != 0
-        if self.high_watermark != high_watermark:
-            self.high_watermark = high_watermark
-            news = True
-        if self.log_start_offset != log_start_offset:
-            self.log_start_offset = log_start_offset
-            news = True
-        if error_code:
-            self.high_watermark = -1  # so that the client learns that the error is over
-        return news
+    def sent(self, high_watermark: int, log_start_offset: int, error_code: int) -> None:
+        """Remember what the client has learnt; after an error, it is to learn that the error is over."""
+        self.high_watermark = -1 if error_code else high_watermark
+        self.log_start_offset = log_start_offset
 
 
 class FetchSession:
@@ -108,7 +101,7 @@ class FetchSession:
             self.partitions[key] = partition
 
     def next_epoch(self) -> None:
-        """Epochs count up from 1 and skip 0 when they wrap."""
+        """Return the next epoch: they count up from 1 and skip 0 when they wrap."""
         self.epoch = 1 if self.epoch == LARGEST_EPOCH else self.epoch + 1
 
 

@@ -71,6 +71,11 @@ FAMILIES: Final = {
         ApiKey.DELETE_SHARE_GROUP_STATE: "0",
         ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: "0-1",
     },
+    "streams_groups": {
+        ApiKey.STREAMS_GROUP_HEARTBEAT: "0-1",
+        ApiKey.STREAMS_GROUP_DESCRIBE: "0-1",
+        ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: "0",
+    },
     "telemetry": {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: "0", ApiKey.PUSH_TELEMETRY: "0"},
     "topic_partitions": {ApiKey.DESCRIBE_TOPIC_PARTITIONS: "0"},
     "topics": {ApiKey.CREATE_TOPICS: "0-7", ApiKey.DELETE_TOPICS: "0-6", ApiKey.CREATE_PARTITIONS: "0-3"},

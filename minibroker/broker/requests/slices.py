@@ -103,7 +103,7 @@ class Slicer:
         return work
 
     def begin(self, steps: Steps[Any]) -> Any:
-        """As `start`, but if the first slice is enough, return or raise what the steps do."""
+        """Begin as `start` does, but if the first slice is enough, return or raise what the steps do."""
         if not self._queue:
             self.slices += 1
             now = self._now

@@ -169,7 +169,13 @@ class Turn:
         """Write, move the high watermarks, send the answers, and wake the waiters."""
         self._due = False
         logs, self._logs = self._logs, {}
-        _call_each([partial(_write, each, *told) for each, told in logs.items()])
+        for each, (partition, size_bytes) in logs.items():
+            try:
+                each.write_pending()
+                if partition.waiters:  # even after a failure, as a part may have been written before
+                    partition.tell_waiters(size_bytes)
+            except Exception:
+                log.exception("a log could not be written")
         tellers, self._tellers = self._tellers, {}
         for teller in tellers:
             try:
@@ -179,14 +185,9 @@ class Turn:
         if self._waits:
             waits, self._waits = self._waits, []
             _call_each([partial(_conclude, wait, then) for wait, then in waits])
-        woken, self._woken = self._woken, {}
-        _call_each([waiter.look for waiter in woken])
-
-
-def _write(appended_to: Log, partition: Partition, size_bytes: int) -> None:
-    appended_to.write_pending()
-    if partition.waiters:  # even after a failure, as a part may have been written before
-        partition.tell_waiters(size_bytes)
+        if self._woken:
+            woken, self._woken = self._woken, {}
+            _call_each([waiter.look for waiter in woken])
 
 
 def _conclude(wait: Wait, then: Then) -> None:

@@ -224,7 +224,7 @@ class Acls:
             bisect.insort(self._lengths.setdefault(resource_type, []), length)
 
     def remove(self, id: bytes) -> None:
-        """Remove an ACL. Raise KeyError if there is none with this id."""
+        """Remove an ACL. Raises KeyError if there is none with this id."""
         self.changes += 1
         acl = self.by_id.pop(id)
         self.ids.pop(acl, None)

@@ -94,7 +94,7 @@ class SaslListener:
         statistics: AuthenticationStatistics | None = None,
         judges: Sequence[Judge] = (),
     ) -> None:
-        """Read the static settings, and then the current ones. Raise SettingsError if the static ones are invalid."""
+        """Read the static settings, and then the current ones. Raises SettingsError if the static ones are invalid."""
         self.judges = judges
         self.clock = clock
         self.statistics = statistics or AuthenticationStatistics()

@@ -17,7 +17,7 @@ OLDER: Final = re.compile(
 def split_suites(names: Iterable[str]) -> tuple[list[str], list[str]]:
     """Return the suites of TLS 1.2 by OpenSSL's names, and those of TLS 1.3.
 
-    Raise ValueError for unknown suites. Also raise it if only some suites of TLS 1.3 are listed, as the `ssl` module
+    Raises ValueError for unknown suites. Also raise it if only some suites of TLS 1.3 are listed, as the `ssl` module
     cannot choose among them.
     """
     older, newer = [], []

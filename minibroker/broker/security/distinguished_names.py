@@ -42,7 +42,7 @@ class _Element(NamedTuple):
 
 
 def subject_of(certificate: bytes) -> str:
-    """Return the subject of a certificate in DER. Raise MalformedName."""
+    """Return the subject of a certificate in DER. Raises MalformedName."""
     try:
         fields = _elements(next(_elements(next(_elements(certificate)).content)).content)
         first = next(fields)
@@ -54,7 +54,7 @@ def subject_of(certificate: bytes) -> str:
 
 
 def name_text(name: bytes) -> str:
-    """Return a name (an RDNSequence in DER) as a text. Raise MalformedName."""
+    """Return a name (an RDNSequence in DER) as a text. Raises MalformedName."""
     try:
         sets = list(_elements(next(_elements(name)).content))
         return ",".join("+".join(_attribute(each) for each in _elements(one.content)) for one in reversed(sets))
@@ -63,7 +63,7 @@ def name_text(name: bytes) -> str:
 
 
 def _elements(data: bytes) -> Iterator[_Element]:
-    """Yield consecutive elements. Raise MalformedName."""
+    """Yield consecutive elements. Raises MalformedName."""
     position = 0
     while position < len(data):
         start, tag, length = position, data[position], data[position + 1]

@@ -14,7 +14,7 @@ ANY_HOST = "*"
 
 
 def address_range(text: str) -> IPv4Network | IPv6Network:
-    """Return the range of addresses for a text such as 10.1.0.0/16. Raise ValueError."""
+    """Return the range of addresses for a text such as 10.1.0.0/16. Raises ValueError."""
     from ipaddress import ip_network
 
     _, _, bits = text.partition("/")

@@ -84,7 +84,7 @@ class KeySet:
 
 
 def _keys_at(url: str) -> list[PyJWK]:
-    """Return the public keys at a URL, without entries that cannot be used. Raise OSError or ValueError."""
+    """Return the public keys at a URL, without entries that cannot be used. Raises OSError or ValueError."""
     import json
 
     from jwt import PyJWK  # imported late: it takes 0.1 s
@@ -106,7 +106,7 @@ def _keys_at(url: str) -> list[PyJWK]:
 
 
 def _content(url: str) -> bytes:
-    """Return the content of a URL. Raise OSError if it takes longer than SECONDS_MAX, ValueError if it is too large."""
+    """Return the content of a URL. Raises OSError after SECONDS_MAX, ValueError if it is too large."""
     from urllib.request import urlopen  # imported late, as it imports TLS
 
     until = time.monotonic() + SECONDS_MAX  # real time, not the passed-in clock's: it limits a real server

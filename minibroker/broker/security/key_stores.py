@@ -47,7 +47,7 @@ class Identity(NamedTuple):
 
 
 def identity(get: Get) -> Identity:
-    """Return the identity from the `ssl.keystore` settings. Raise StoreError."""
+    """Return the identity from the `ssl.keystore` settings. Raises StoreError."""
     key, chain, location = get("ssl.keystore.key"), get("ssl.keystore.certificate.chain"), get("ssl.keystore.location")
     if key is None and chain is None and location is None:
         raise StoreError("it has no key: set ssl.keystore.location, or ssl.keystore.key and certificate.chain")
@@ -64,7 +64,7 @@ def identity(get: Get) -> Identity:
 
 
 def trusted(get: Get) -> tuple[x509.Certificate, ...] | None:
-    """Return the trusted certificates from the `ssl.truststore` settings; None if none are set. Raise StoreError."""
+    """Return the trusted certificates from the `ssl.truststore` settings; None if none are set. Raises StoreError."""
     given, location = get("ssl.truststore.certificates"), get("ssl.truststore.location")
     kind = _kind("ssl.truststore.type", get)
     if given is None and location is None:
@@ -196,7 +196,7 @@ def _in_order(own: x509.Certificate, others: list[x509.Certificate]) -> tuple[x5
 
 
 def _checked(found: Identity) -> Identity:
-    """Return `found`. Raise StoreError if the key does not belong to the first certificate."""
+    """Return `found`. Raises StoreError if the key does not belong to the first certificate."""
     form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
     if found.key.public_key().public_bytes(*form) != found.chain[0].public_key().public_bytes(*form):
         raise StoreError("the private key is not that of the first certificate of the key store")

@@ -56,7 +56,7 @@ class Mechanism(NamedTuple):
 
 
 def enabled_mechanisms(settings: Settings, listener: str) -> dict[str, Mechanism]:
-    """Return the enabled mechanisms of a listener by name. Raise SettingsError if one of them cannot work."""
+    """Return the enabled mechanisms of a listener by name. Raises SettingsError if one of them cannot work."""
     enabled = listener_setting(settings, "sasl.enabled.mechanisms", listener)
     found = {name: _mechanism(settings, listener, name) for name in enabled if name != "GSSAPI"}
     if not found:
@@ -90,7 +90,7 @@ def _exchange(name: str, options: Mapping[str, str]) -> Callable[[Surroundings],
 
 
 def _options(settings: Settings, listener: str, mechanism: str) -> Mapping[str, str]:
-    """Return the options of the login module of a mechanism. Raise SettingsError."""
+    """Return the options of the login module of a mechanism. Raises SettingsError."""
     name = f"listener.name.{listener.lower()}.{mechanism.lower()}.{JAAS}"
     text = settings.kept(name)
     if text is None:
@@ -109,7 +109,7 @@ def _options(settings: Settings, listener: str, mechanism: str) -> Mapping[str, 
 def _tokens(
     settings: Settings, listener: str, handler: str | None, options: Mapping[str, str]
 ) -> Callable[[Surroundings], Tokens]:
-    """Return a function that makes the validator of tokens. Raise SettingsError."""
+    """Return a function that makes the validator of tokens. Raises SettingsError."""
     url = listener_setting(settings, URL, listener, "OAUTHBEARER")
     if handler in SIGNED:
         return _signed(settings, listener, url)

@@ -55,7 +55,7 @@ class Tokens(Protocol):
         """Return a wait for the key that signed a token, or None if it need not be read first."""
 
     def identity(self, token: str) -> Identity:
-        """Return the identity of a valid token. Raise TokenRefused."""
+        """Return the identity of a valid token. Raises TokenRefused."""
 
 
 def oauthbearer(tokens: Tokens) -> Exchange:
@@ -80,7 +80,7 @@ def oauthbearer(tokens: Tokens) -> Exchange:
 
 
 def _first(message: bytes) -> tuple[str, str]:
-    """Return the authorization id and the token of a client's first message. Raise InvalidCredentials."""
+    """Return the authorization id and the token of a client's first message. Raises InvalidCredentials."""
     try:
         match = FIRST.fullmatch(message.decode("ascii")) if len(message) <= MESSAGE_BYTES_MAX else None
     except UnicodeDecodeError:
@@ -104,7 +104,7 @@ def _refusal(refused: TokenRefused) -> str:
 
 
 def sections(token: str) -> tuple[dict[str, Any], dict[str, Any], str]:
-    """Return header and claims of a token, and its signature as a text. Raise TokenRefused."""
+    """Return header and claims of a token, and its signature as a text. Raises TokenRefused."""
     parts = token.split(".")
     if len(parts) != SECTIONS:
         raise TokenRefused("it has not three parts")
@@ -122,7 +122,7 @@ def _decoded(part: str) -> dict[str, Any]:
 
 
 def time_ms(claims: dict[str, Any], name: str) -> int | None:
-    """Return a time in ms; the claim has it in seconds. Return None if it is missing. Raise TokenRefused."""
+    """Return a time in ms; the claim has it in seconds. Return None if it is missing. Raises TokenRefused."""
     value = claims.get(name)
     if value is None:
         return None
@@ -132,7 +132,7 @@ def time_ms(claims: dict[str, Any], name: str) -> int | None:
 
 
 def name_in(claims: dict[str, Any], claim: str) -> str:
-    """Return the principal's name. Raise TokenRefused."""
+    """Return the principal's name. Raises TokenRefused."""
     name = claims.get(claim)
     if not isinstance(name, str) or not name.strip():
         raise TokenRefused(f"its claim {claim} names nobody")

@@ -52,7 +52,7 @@ class PrincipalMapping:
     """The rules of one listener."""
 
     def __init__(self, rules: str) -> None:
-        """Parse the rules. Raise InvalidRules."""
+        """Parse the rules. Raises InvalidRules."""
         self._rules: list[_Rule] = []
         rules = rules.strip()
         position = 0
@@ -65,7 +65,7 @@ class PrincipalMapping:
             position = match.end()
 
     def name(self, distinguished_name: str) -> str:
-        """Return the name of the principal. Raise NoRuleApplies."""
+        """Return the name of the principal. Raises NoRuleApplies."""
         for rule in self._rules:
             name = rule.apply(distinguished_name)
             if name is not None:
@@ -84,7 +84,7 @@ def _rule(match: re.Match[str]) -> _Rule:
 
 
 def _replacement(text: str, pattern: re.Pattern[str], rule: str) -> tuple[str | int, ...]:
-    """Return the parts of a replacement: texts, and the numbers of groups. Raise InvalidRules."""
+    """Return the parts of a replacement: texts, and the numbers of groups. Raises InvalidRules."""
     parts: list[str | int] = []
     position = 0
     for match in REFERENCE.finditer(text):

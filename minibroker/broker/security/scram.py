@@ -154,7 +154,7 @@ def _invented(name: str, mechanism: ScramMechanism) -> UserScramCredentialRecord
 
 
 def _matched(pattern: re.Pattern[str], token: bytes) -> re.Match[str]:
-    """Return the parts of a message. Raise InvalidCredentials."""
+    """Return the parts of a message. Raises InvalidCredentials."""
     try:
         match = pattern.fullmatch(token.decode("ascii")) if len(token) <= MESSAGE_BYTES_MAX else None
     except UnicodeDecodeError:

@@ -30,7 +30,7 @@ class ScramArgumentError(ValueError):
 
 
 def scram_credential(argument: str) -> UserScramCredentialRecord:
-    """Return the record for an argument. Raise ScramArgumentError."""
+    """Return the record for an argument. Raises ScramArgumentError."""
     mechanism, parts = _parts(argument)
     name, salt_text, password, salted_text = (
         parts.pop(key, None) for key in ("name", "salt", "password", "saltedpassword")

@@ -74,7 +74,7 @@ class SignedTokens:
         return lambda then: self._keys.read(self._source.run_detached, now_ms, then)
 
     def identity(self, token: str) -> Identity:
-        """Return the identity of a valid token. Raise TokenRefused."""
+        """Return the identity of a valid token. Raises TokenRefused."""
         header, claims, _ = sections(token)
         fitting = [key for key in self._keys.keys(_key_id(header)) if header.get("alg") in _algorithms(key)]
         if not any(_has_signed(key, token) for key in fitting[:TRIED_KEYS_MAX]):
@@ -85,7 +85,7 @@ class SignedTokens:
         return Identity(name_in(claims, self._expected.subject_claim).strip(), expires_ms)
 
     def _check_times(self, claims: dict[str, Any]) -> int:
-        """Return when a token expires, in ms since 1970. Raise TokenRefused if it has expired or is not valid yet."""
+        """Return when a token expires, in ms since 1970. Raises TokenRefused if it has expired or is not valid yet."""
         now_ms, skew_ms = self._source.now_ms(), self._expected.skew_ms
         expires_ms, issued_ms, begins_ms = (time_ms(claims, name) for name in ("exp", "iat", "nbf"))
         if expires_ms is None or issued_ms is None:
@@ -110,7 +110,7 @@ class SignedTokens:
 
 
 def _key_id(header: dict[str, Any]) -> str | None:
-    """Return the key id in a token's header, or None. Raise TokenRefused."""
+    """Return the key id in a token's header, or None. Raises TokenRefused."""
     key_id = header.get("kid")
     if key_id is not None and not isinstance(key_id, str):
         raise TokenRefused("its key has no name")

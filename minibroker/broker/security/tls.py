@@ -5,12 +5,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import ssl
-import tempfile
-from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from cryptography import x509
@@ -22,6 +19,7 @@ from minibroker.broker.security.cipher_suites import split_suites
 from minibroker.broker.security.distinguished_names import subject_of
 from minibroker.broker.security.key_stores import Identity, StoreError, identity, trusted
 from minibroker.broker.security.principal_mapping import InvalidRules, PrincipalMapping
+from minibroker.operating_system import secret_file
 
 log = logging.getLogger("minibroker.security")
 
@@ -58,7 +56,7 @@ class ListenerTls:
     """The TLS of a listener."""
 
     def __init__(self, name: str, protocol: str, settings: Settings) -> None:
-        """Read the settings and the stores. Raise SettingsError."""
+        """Read the settings and the stores. Raises SettingsError."""
         self._name = name
         self._protocol = protocol
         self._opened_with = settings
@@ -67,7 +65,7 @@ class ListenerTls:
     def renewed(self, settings: Settings) -> TlsSettings:
         """Return the TLS settings after a change of settings or of files.
 
-        Raise SettingsError if they are invalid, or if Kafka does not allow the change on an open listener.
+        Raises SettingsError if they are invalid, or if Kafka does not allow the change on an open listener.
         """
         before = self.current
         if _source(self._name, settings) == before.source:
@@ -108,7 +106,7 @@ class ListenerTls:
 def listener_tls(name: str, protocol: str, static: Settings, settings: Settings) -> ListenerTls:
     """Return the TLS of a listener that is opened, by the current settings.
 
-    If these are invalid, log that and use the static ones. Raise SettingsError if they are invalid too.
+    If these are invalid, log that and use the static ones. Raises SettingsError if they are invalid too.
     """
     try:
         return ListenerTls(name, protocol, settings)
@@ -118,7 +116,7 @@ def listener_tls(name: str, protocol: str, static: Settings, settings: Settings)
 
 
 def tls_settings(name: str, protocol: str, settings: Settings, stores: Settings | None = None) -> TlsSettings:
-    """Return the TLS settings of a listener, with the stores of `stores` if given. Raise SettingsError."""
+    """Return the TLS settings of a listener, with the stores of `stores` if given. Raises SettingsError."""
     of_stores = stores or settings
     source = _source(name, of_stores)
     try:
@@ -150,11 +148,11 @@ def _written(location: str | None) -> int | None:
 def _context(
     name: str, protocol: str, settings: Settings, own: Identity, anchors: tuple[x509.Certificate, ...] | None
 ) -> ssl.SSLContext:
-    """Return the SSL context of new connections. Raise StoreError."""
+    """Return the SSL context of new connections. Raises StoreError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
     _set_protocols(context, name, settings)
-    with _as_file(own.pem()) as path:
+    with secret_file(own.pem()) as path:
         try:
             context.load_cert_chain(path)
         except (ssl.SSLError, OSError) as error:
@@ -178,7 +176,7 @@ def _client_auth(name: str, protocol: str, settings: Settings) -> str:
 
 
 def _set_protocols(context: ssl.SSLContext, name: str, settings: Settings) -> None:
-    """Set the versions of TLS and the cipher suites. Raise StoreError."""
+    """Set the versions of TLS and the cipher suites. Raises StoreError."""
     enabled = listener_setting(settings, "ssl.enabled.protocols", name)
     highest = listener_setting(settings, "ssl.protocol", name)
     unknown = [version for version in enabled if version not in VERSIONS]
@@ -203,23 +201,6 @@ def _suites(names: tuple[str, ...]) -> tuple[list[str], list[str]]:
         return split_suites(names)
     except ValueError as error:
         raise StoreError(f"ssl.cipher.suites: {error}") from None
-
-
-@contextlib.contextmanager
-def _as_file(content: bytes) -> Iterator[str]:
-    """Yield the path of a file with a secret, for functions that need one: in memory, or else readable by its owner."""
-    if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("key")
-        try:
-            os.write(descriptor, content)
-            yield f"/proc/self/fd/{descriptor}"
-        finally:
-            os.close(descriptor)
-        return
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(content)
-        file.flush()
-        yield file.name
 
 
 def _other_name(before: Identity, after: Identity) -> str | None:

@@ -20,7 +20,7 @@ SKEW_DIGITS_MAX: Final = 9
 
 
 class UnsecuredOptions:
-    """The options of a login module. Raise JaasError."""
+    """The options of a login module. Raises JaasError."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self.principal_claim = options.get(f"{PREFIX}PrincipalClaimName", "").strip() or "sub"
@@ -44,7 +44,7 @@ class UnsecuredTokens:
         return None
 
     def identity(self, token: str) -> Identity:
-        """Return the identity of a valid token. Raise TokenRefused."""
+        """Return the identity of a valid token. Raises TokenRefused."""
         header, claims, signature = sections(token)
         if header.get("alg") != "none" or signature:
             raise TokenRefused("an unsecured token has the algorithm none, and no signature")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from minibroker.broker.coordination.coordinator_logs import CoordinatorLogSettings, entry
 from minibroker.broker.coordination.runtime import ByPartition, CoordinatorRuntime
 from minibroker.broker.metadata.partitions import SHARE_STATE_TOPIC, Partition, Topic
-from minibroker.broker.share.deliveries import StateBatch
+from minibroker.broker.share.runs import StateBatch
 from minibroker.broker.share.states import UNSET, ShareKey, ShareState, batches_of, combined, of_snapshot
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.share_state_records import (
@@ -56,10 +56,16 @@ class ShareCoordinator(CoordinatorRuntime["ShareShard"]):
     def topic_deleted(self, topic: Topic) -> Steps[None]:
         """Forget the states of a deleted topic's partitions, and all of them with the coordinators' own topic."""
         yield from super().topic_deleted(topic)
-        for key, _ in list(self.states.values()):
+        failure: KafkaError | None = None
+        for key, _ in self.states.present():
             if key.topic_id == topic.topic_id:
-                self.forget(key)
+                try:
+                    self.forget(key)
+                except KafkaError as error:
+                    failure = error
             yield
+        if failure is not None:
+            log.error("%s keeps states of the deleted topic %s: %s", self.log.name, topic.name, failure)
 
     # --- the states -------------------------------------------------------------------------------
 
@@ -78,8 +84,9 @@ class ShareCoordinator(CoordinatorRuntime["ShareShard"]):
         if present is not None and present.state_epoch > state_epoch:
             raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
         snapshot_epoch = 0 if present is None else present.snapshot_epoch + 1
+        complete_count = UNSET if start_offset == UNSET else 0
         now_ms = self.cluster.clock.wall_ms()
-        self._snapshot(key, ShareState(snapshot_epoch, state_epoch, 0, start_offset, 0, now_ms))
+        self._snapshot(key, ShareState(snapshot_epoch, state_epoch, 0, start_offset, complete_count, now_ms))
 
     def read(self, key: ShareKey, leader_epoch: int) -> ShareState:
         """Return the state for a leader of the partition, and note its epoch.

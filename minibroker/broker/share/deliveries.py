@@ -6,48 +6,36 @@
                   accept, reject, -+    +----------+ acquire: the delivery count grows
                   or the lock ends, or release: available again, or archived at the limit of deliveries
 
+If the group has a dead letter queue (KIP-1191), rejected records and those at the limit are archiving until they are in
+it.
 The records between both offsets are kept as runs of the same state. Runs at the start whose records are acknowledged or
 archived are dropped, which moves the start offset. There is no I/O and no clock here: `share_partition` has both.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
-from enum import IntEnum
-from typing import Final, NamedTuple
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
 
+from minibroker.broker.share.runs import (
+    NEVER_MS,
+    NOBODY,
+    Acknowledgement,
+    AcknowledgeType,
+    Acquired,
+    DeliveryState,
+    GivenUp,
+    Limits,
+    Origin,
+    Run,
+    StateBatch,
+)
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
-NOBODY: Final = ""
-NEVER_MS: Final = -1
 FIRST_THROTTLED: Final = 2  # deliveries, at least, after which fewer records are delivered together
-
-
-class DeliveryState(IntEnum):
-    """The state of a record, by its number in `__share_group_state`."""
-
-    AVAILABLE = 0
-    ACQUIRED = 1
-    ACKNOWLEDGED = 2
-    ARCHIVED = 4
-
-    @property
-    def is_final(self) -> bool:
-        """Return whether the record is never delivered again."""
-        return self in (DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED)
-
-
-class AcknowledgeType(IntEnum):
-    """What a member says of a record: GAP that there is none, RENEW that it needs more time (KIP-1222)."""
-
-    GAP = 0
-    ACCEPT = 1
-    RELEASE = 2
-    REJECT = 3
-    RENEW = 4
-
-
+NOT_ACQUIRED: Final = "The offset cannot be acknowledged. The offset is not acquired."
+KINDS: Final = tuple(AcknowledgeType)  # by their numbers
 NEXT: Final = {
     AcknowledgeType.GAP: DeliveryState.ARCHIVED,
     AcknowledgeType.ACCEPT: DeliveryState.ACKNOWLEDGED,
@@ -56,81 +44,67 @@ NEXT: Final = {
 }
 
 
-class StateBatch(NamedTuple):
-    """Records with the same state and delivery count, as the share coordinator keeps them. `last` is inclusive."""
+class Portions:
+    """How many records are delivered together again: one that kills its consumer shall not take many with it.
 
-    first: int
-    last: int
-    state: int
-    deliveries: int
+    After half of the deliveries, at least 2, an origin comes alone, and only half of its records, then a quarter; a
+    record before its last delivery comes alone.
+    """
+
+    __slots__ = ("_limit", "_threshold")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._threshold = max(FIRST_THROTTLED, (limit + 1) // 2)
+
+    def is_throttled(self, runs: Sequence[Run], fetched: range) -> bool:
+        """Return whether the origin of these runs comes alone, and in portions."""
+        return any(run.count >= self._threshold for run in _available(runs, fetched))
+
+    def chosen(self, origin: Origin, runs: Sequence[Run], fetched: range, most: int | None) -> list[tuple[int, int]]:
+        """Return the ranges of an origin's records to deliver now, at most this many.
+
+        As in Kafka, a portion does not end where more records were chosen before the first that asks for portions.
+        """
+        chosen: list[tuple[int, int]] = []
+        count, portion = 0, None
+        for run in _available(runs, fetched):
+            is_last = self._limit > FIRST_THROTTLED and run.count == self._limit - 1
+            if is_last and count:
+                break
+            if run.count >= self._threshold and portion is None:
+                portion = max(1, origin.size >> (run.count - self._threshold + 1))
+            first, last = max(run.first, fetched.start), min(run.last, fetched.stop - 1)
+            ends = [last - first + 1, 1 if is_last else None, None if most is None else most - count]
+            if portion is not None and portion > count:
+                ends.append(portion - count)
+            size = min(end for end in ends if end is not None)
+            chosen.append((first, first + size - 1))
+            count += size
+            if is_last or count in (most, portion):
+                break
+        return chosen
 
 
-class Acquired(NamedTuple):
-    """Records that a member has acquired, and how often they have been delivered. `last` is inclusive."""
-
-    first: int
-    last: int
-    deliveries: int
-
-
-class Limits(NamedTuple):
-    """The limits of a share group: its configs, or the broker's."""
-
-    deliveries: int
-    record_locks: int
-    lock_ms: int
-
-
-class Run:
-    """Records `first` to `last` (inclusive) with the same state; `member_id` and `lock_end_ms` of acquired ones."""
-
-    __slots__ = ("count", "first", "last", "lock_end_ms", "member_id", "state")
-
-    def __init__(self, first: int, last: int, state: DeliveryState, count: int) -> None:
-        self.first = first
-        self.last = last
-        self.state = state
-        self.count = count
-        self.member_id = NOBODY
-        self.lock_end_ms = NEVER_MS
-
-    def __repr__(self) -> str:
-        return f"<{self.first}-{self.last} {self.state.name} {self.count} {self.member_id}>"
-
-    @property
-    def size(self) -> int:
-        """Return the number of offsets."""
-        return self.last - self.first + 1
-
-    def copy(self) -> Run:
-        """Return an equal run."""
-        other = Run(self.first, self.last, self.state, self.count)
-        other.member_id, other.lock_end_ms = self.member_id, self.lock_end_ms
-        return other
-
-    def split(self, offset: int) -> Run:
-        """Cut the run before `offset`; return the second part."""
-        rest = self.copy()
-        rest.first, self.last = offset, offset - 1
-        return rest
-
-    def is_like(self, other: Run) -> bool:
-        """Return whether the two can be one run. Acquired ones stay apart, as their members acknowledge them so."""
-        return self.state == other.state != DeliveryState.ACQUIRED and self.count == other.count
-
-    def batch(self) -> StateBatch:
-        """Return the run as the share coordinator keeps it."""
-        return StateBatch(self.first, self.last, self.state, self.count)
+def _available(runs: Sequence[Run], fetched: range) -> Iterator[Run]:
+    """Yield the runs of which records can be acquired in this range."""
+    for run in runs:
+        if run.state == DeliveryState.AVAILABLE and run.first < fetched.stop and run.last >= fetched.start:
+            yield run
 
 
 class Deliveries:
-    """The delivery states of a partition. Every change returns what the share coordinator is to keep of it."""
+    """The delivery states of a partition. Every change returns what the share coordinator is to keep of it.
 
-    __slots__ = ("_firsts", "_runs", "end_offset", "start_offset")
+    `given_up` has the records that began to be archived, and which need a dead letter.
+    """
+
+    __slots__ = ("_runs", "end_offset", "given_up", "start_offset")
 
     def __init__(self, start_offset: int, batches: Sequence[StateBatch] = ()) -> None:
         """Begin at an offset, with the kept batches, in order. Offsets between these have not been delivered yet."""
         self.start_offset = self.end_offset = start_offset
+        self.given_up: list[GivenUp] = []
         self._runs: list[Run] = []
         for batch in batches:
             if batch.first > self.end_offset:
@@ -139,14 +113,7 @@ class Deliveries:
             if batch.last >= first:
                 self._runs.append(Run(first, batch.last, DeliveryState(batch.state), batch.deliveries))
                 self.end_offset = batch.last + 1
-        self._settle()
-
-    def copy(self) -> Deliveries:
-        """Return the same states as an object of its own."""
-        other = Deliveries(self.start_offset)
-        other.end_offset = self.end_offset
-        other._runs = [run.copy() for run in self._runs]
-        return other
+        self.settle()
 
     # --- what there is ----------------------------------------------------------------------------
 
@@ -168,6 +135,15 @@ class Deliveries:
         """Return the first offset that can be acquired."""
         return next((run.first for run in self._runs if run.state == DeliveryState.AVAILABLE), self.end_offset)
 
+    def last_needed(self, count: int) -> int:
+        """Return the last offset that matters for an acquisition of about `count` records."""
+        for run in self._runs:
+            if run.state == DeliveryState.AVAILABLE:
+                if run.size >= count:
+                    return run.origin.last
+                count -= run.size
+        return self.end_offset + count - 1
+
     def has_room(self, limits: Limits) -> bool:
         """Return whether anything can be acquired: a released record, or a new one below the limit of locks."""
         return self.next_offset() < self.end_offset or self.in_flight < limits.record_locks
@@ -175,10 +151,6 @@ class Deliveries:
     def next_lock_end_ms(self) -> int | None:
         """Return when the first lock ends; None without locks."""
         return min((run.lock_end_ms for run in self._runs if run.state == DeliveryState.ACQUIRED), default=None)
-
-    def is_held_by(self, member_id: str) -> bool:
-        """Return whether the member has acquired records."""
-        return any(run.member_id == member_id for run in self._runs if run.state == DeliveryState.ACQUIRED)
 
     # --- acquiring --------------------------------------------------------------------------------
 
@@ -195,53 +167,60 @@ class Deliveries:
     ) -> list[Acquired]:
         """Acquire records of batches that were read from `next_offset`: their `bounds`, each first and last offset.
 
-        Whole batches are acquired, also beyond `max_records`, unless `strict` (KIP-1206). New records come in ranges of
-        about `batch_size`, cut between batches. Offsets before the first batch do not exist any more.
+        Records that were delivered before come by their origins, whole ones also beyond `max_records`, unless `strict`
+        (KIP-1206). New records come in whole batches, and in ranges of about `batch_size`, cut between batches. Offsets
+        before the first batch do not exist any more.
         """
         if not bounds or max_records <= 0:
             return []
         self._archive_missing(bounds[0][0])
-        last = bounds[-1][1]
-        room = limits.record_locks - self.in_flight
-        left = min(max_records, room) if room > 0 else max_records
-        if room <= 0:
-            last = min(last, self.end_offset - 1)
+        fetched = range(bounds[0][0], bounds[-1][1] + 1)
+        most = min(max_records, limits.record_locks - self.in_flight)
+        if most <= 0:
+            most = min(max_records, self.end_offset - self.next_offset())
+            fetched = range(fetched.start, min(fetched.stop, self.end_offset))
         acquired: list[Acquired] = []
-        found = 0
-        for run in self._available(max(bounds[0][0], self.start_offset), last):
-            portion = _together(run, limits.deliveries)
-            is_throttled = portion < run.size
+        left = most
+        portions = Portions(limits.deliveries)
+        for origin, runs in self._origins(fetched):
+            if left <= 0:
+                return acquired
+            is_throttled = portions.is_throttled(runs, fetched)
             if is_throttled and acquired:
                 return acquired
-            stop = run.first + left - found - 1
-            if not strict:
-                stop = next((bound for _, bound in bounds if bound >= stop), stop)
-            stop = min(stop, last, run.first + portion - 1)
-            acquired += self._take(run.first, stop, member_id, now_ms + limits.lock_ms)
-            found = sum(each.last - each.first + 1 for each in acquired)
-            if is_throttled or found >= left:
+            is_whole = fetched.start <= origin.first and origin.last < fetched.stop
+            if is_whole and not origin.by_record and not is_throttled and not (strict and origin.size > left):
+                chosen = [(run.first, run.last) for run in runs if run.state == DeliveryState.AVAILABLE]
+            elif not origin.by_record and runs[0].state != DeliveryState.AVAILABLE:
+                continue
+            else:
+                origin.by_record = True
+                chosen = portions.chosen(origin, runs, fetched, left if strict else None)
+            for first, last in chosen:
+                acquired += self._take(first, last, member_id, now_ms + limits.lock_ms)
+                left -= last - first + 1
+            if is_throttled and chosen:
                 return acquired
-        return acquired + self._acquire_new(member_id, bounds, last, left - found, batch_size, now_ms, limits, strict)
+        return acquired + self._acquire_new(
+            member_id, bounds, fetched.stop - 1, left, batch_size, now_ms, limits, strict
+        )
+
+    def _origins(self, fetched: range) -> list[tuple[Origin, list[Run]]]:
+        """Return the origins with offsets in a range, each with its runs."""
+        found: list[tuple[Origin, list[Run]]] = []
+        for run in self._runs:
+            if run.origin.first < fetched.stop and run.origin.last >= fetched.start:
+                if not found or found[-1][0] is not run.origin:
+                    found.append((run.origin, []))
+                found[-1][1].append(run)
+        return found
 
     def _archive_missing(self, first: int) -> None:
         """Archive what can be acquired before `first`: compaction has removed it."""
         for run in list(self._within(self.next_offset(), min(first, self.end_offset) - 1)):
             if run.state == DeliveryState.AVAILABLE:
                 run.state = DeliveryState.ARCHIVED
-        self._settle()
-
-    def _available(self, first: int, last: int) -> Iterator[Run]:
-        """Yield the runs that can be acquired, within these offsets; they may change meanwhile."""
-        offset = first
-        while offset <= min(last, self.end_offset - 1):
-            run = self._runs[self._index(offset)]
-            if run.state == DeliveryState.AVAILABLE:
-                if run.first < offset:
-                    self._cut(offset)
-                    continue
-                yield run
-                run = self._runs[self._index(offset)]
-            offset = run.last + 1
+        self.settle()
 
     def _take(self, first: int, last: int, member_id: str, lock_end_ms: int) -> list[Acquired]:
         taken = []
@@ -268,8 +247,7 @@ class Deliveries:
             return []
         if first > self.end_offset and not self._runs:
             self.start_offset = self.end_offset = first  # nothing is in flight: the offsets before do not exist
-        end = next((bound for base, bound in bounds if bound >= first + left - 1), last)
-        end = min(end, last)
+        end = min(_end_of_batch(bounds, first + left - 1), last)
         known = min(end, first + left - 1) if strict else end
         starts = [first]
         for base, _ in bounds:
@@ -279,48 +257,66 @@ class Deliveries:
             self._runs.append(Run(self.end_offset, first - 1, DeliveryState.ARCHIVED, 0))
         acquired = []
         for start, stop in zip(starts, [*(start - 1 for start in starts[1:]), known], strict=True):
-            run = Run(start, stop, DeliveryState.ACQUIRED, 1)
+            origin = Origin(start, end, by_record=known < end) if strict else None
+            run = Run(start, stop, DeliveryState.ACQUIRED, 1, origin)
             run.member_id, run.lock_end_ms = member_id, now_ms + limits.lock_ms
             self._runs.append(run)
             acquired.append(Acquired(start, stop, 1))
-        self.end_offset = known + 1
+        if known < end:  # as in Kafka, the rest of the batch is in flight, too
+            self._runs.append(Run(known + 1, end, DeliveryState.AVAILABLE, 0, self._runs[-1].origin))
+        self.end_offset = end + 1
         return acquired
+
+    def give_back(self, member_id: str, acquired: Iterable[Acquired]) -> None:
+        """Undo an acquisition: that delivery does not count. What the member does not hold any more stays as it is."""
+        for first, last, _ in acquired:
+            for run in self._within(max(first, self.start_offset), min(last, self.end_offset - 1)):
+                if run.state == DeliveryState.ACQUIRED and run.member_id == member_id:
+                    run.state, run.count = DeliveryState.AVAILABLE, run.count - 1
+                    run.member_id, run.lock_end_ms = NOBODY, NEVER_MS
+        self.settle()
 
     # --- acknowledging ------------------------------------------------------------------------------
 
     def acknowledge(
-        self, member_id: str, first: int, last: int, types: Sequence[int], limits: Limits, now_ms: int
+        self, member_id: str, said: Sequence[Acknowledgement], limits: Limits, now_ms: int
     ) -> list[StateBatch]:
-        """Acknowledge records that the member has acquired; one type stands for all of them.
+        """Apply acknowledgements, all or none. They are in order, and no two of them name the same offset.
 
-        Records before the start offset are passed over. Raises KafkaError: INVALID_RECORD_STATE if it has not acquired
-        all of them, INVALID_REQUEST if some have never been delivered; then nothing has changed.
+        Records before the start offset are passed over. Raises KafkaError: INVALID_RECORD_STATE if the member has not
+        acquired all of them, INVALID_REQUEST if some have never been delivered.
         """
+        current = [each for each in said if each.last >= self.start_offset]
+        for one in current:
+            self._check_acquired(member_id, one)
+            if AcknowledgeType.RENEW in one.types and not limits.may_renew:
+                message = "Renewing acquisition locks is not enabled for the group."
+                raise KafkaError(ErrorCode.INVALID_RECORD_STATE, message)
         changed: list[StateBatch] = []
-        if last < self.start_offset:
-            return changed
-        if last >= self.end_offset:
+        for first, last, types in current:
+            skipped = max(self.start_offset - first, 0)
+            for start, stop, kind in _typed(first + skipped, last, types[skipped:] if len(types) > 1 else types):
+                for run in self._within(start, stop):
+                    run.origin.by_record = run.origin.by_record or len(types) > 1
+                    if kind == AcknowledgeType.RENEW:
+                        run.lock_end_ms = now_ms + limits.lock_ms
+                    else:
+                        changed.append(self._end_lock(run, kind, limits))
+        return changed
+
+    def _check_acquired(self, member_id: str, said: Acknowledgement) -> None:
+        if not self._runs:
+            message = "Batch record not found. The request batch offsets are not found in the cache."
+            raise KafkaError(ErrorCode.INVALID_RECORD_STATE, message)
+        if said.last >= self.end_offset:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, "The request contains offsets that have not been delivered yet."
             )
-        skipped = max(self.start_offset - first, 0)
-        self._check_acquired(member_id, first + skipped, last)
-        for start, stop, kind in _typed(first + skipped, last, types[skipped:] if len(types) > 1 else types):
-            for run in self._within(start, stop):
-                if kind == AcknowledgeType.RENEW:
-                    run.lock_end_ms = now_ms + limits.lock_ms
-                else:
-                    self._end_lock(run, NEXT[kind], limits.deliveries)
-                    changed.append(run.batch())
-        return changed
-
-    def _check_acquired(self, member_id: str, first: int, last: int) -> None:
-        offset = first
-        while offset <= last:
+        offset = max(said.first, self.start_offset)
+        while offset <= said.last:
             run = self._runs[self._index(offset)]
             if run.state != DeliveryState.ACQUIRED:
-                message = "The batch cannot be acknowledged. The offset is not acquired."
-                raise KafkaError(ErrorCode.INVALID_RECORD_STATE, message)
+                raise KafkaError(ErrorCode.INVALID_RECORD_STATE, NOT_ACQUIRED)
             if run.member_id != member_id:
                 raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "Member is not the owner of offset")
             offset = run.last + 1
@@ -330,30 +326,28 @@ class Deliveries:
         changed = []
         for run in self._runs:
             if run.state == DeliveryState.ACQUIRED and which(run):
-                self._end_lock(run, DeliveryState.AVAILABLE, limits.deliveries)
-                changed.append(run.batch())
+                changed.append(self._end_lock(run, AcknowledgeType.RELEASE, limits))
         return changed
 
     def archive(self, first: int, last: int) -> list[StateBatch]:
-        """Archive records that no member may see, such as those of aborted transactions."""
+        """Archive records that no member may see, as their transaction was aborted, and those with dead letters."""
         changed = []
         for run in self._within(max(first, self.start_offset), min(last, self.end_offset - 1)):
             run.state, run.member_id, run.lock_end_ms = DeliveryState.ARCHIVED, NOBODY, NEVER_MS
             changed.append(run.batch())
         return changed
 
-    def _end_lock(self, run: Run, state: DeliveryState, limit: int) -> None:
-        is_last = state == DeliveryState.AVAILABLE and run.count >= limit
-        run.state = DeliveryState.ARCHIVED if is_last else state
+    def _end_lock(self, run: Run, kind: AcknowledgeType, limits: Limits) -> StateBatch:
+        """End the lock of an acquired run, as its member says; of one whose lock ends by itself it says release."""
+        is_last = kind == AcknowledgeType.RELEASE and run.count >= limits.deliveries
+        run.state = DeliveryState.ARCHIVED if is_last else NEXT[kind]
+        if limits.has_dead_letters and (is_last or kind == AcknowledgeType.REJECT):
+            run.state = DeliveryState.ARCHIVING
+            self.given_up.append(GivenUp(run.first, run.last, run.count, kind == AcknowledgeType.REJECT))
         run.member_id, run.lock_end_ms = NOBODY, NEVER_MS
+        return run.batch()
 
     # --- the start offset ---------------------------------------------------------------------------
-
-    def settle(self) -> bool:
-        """Drop final records at the start, and join runs; return whether the start offset moved."""
-        before = self.start_offset
-        self._settle()
-        return self.start_offset != before
 
     def begin_at(self, offset: int) -> bool:
         """Pass over the records before `offset`, as the log begins there; return whether the start offset moved."""
@@ -366,10 +360,11 @@ class Deliveries:
             self._cut(offset)
             del self._runs[: self._index(offset)]
             self.start_offset = offset
-            self._settle()
+            self.settle()
         return True
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
+        """Drop final records at the start, which moves the start offset, and join runs that are alike."""
         kept: list[Run] = []
         for run in self._runs:
             if not kept and run.state.is_final:
@@ -395,35 +390,34 @@ class Deliveries:
                 self._runs.insert(index + 1, self._runs[index].split(offset))
 
     def _within(self, first: int, last: int) -> list[Run]:
-        """Return the runs of these offsets, cut so that they have no others."""
+        """Return the runs of these in-flight offsets, cut so that they have no others."""
         if last < first:
             return []
-        self._cut(first)
-        self._cut(last + 1)
-        return self._runs[self._index(first) : self._index(last) + 1]
+        runs, start = self._runs, self._index(first)
+        if runs[start].first < first:
+            runs.insert(start + 1, runs[start].split(first))
+            start += 1
+        end = start
+        while runs[end].last < last:
+            end += 1
+        if runs[end].last > last:
+            runs.insert(end + 1, runs[end].split(last + 1))
+        return runs[start : end + 1]
 
 
-def _together(run: Run, limit: int) -> int:
-    """Return how many records of a run are delivered together.
-
-    After half of the deliveries it is half of them, then a quarter, and before the last one each record comes alone:
-    one that kills its consumer shall not take others with it (KIP-1191).
-    """
-    threshold = max(FIRST_THROTTLED, (limit + 1) // 2)
-    if limit > FIRST_THROTTLED and run.count == limit - 1:
-        return 1
-    if run.count < threshold:
-        return run.size
-    return max(1, run.size >> (run.count - threshold + 1))
+def _end_of_batch(bounds: Sequence[tuple[int, int]], offset: int) -> int:
+    """Return the last offset of the batch that contains `offset`, or `offset` itself behind the last batch."""
+    index = bisect_left(bounds, offset, key=lambda each: each[1])
+    return bounds[index][1] if index < len(bounds) else offset
 
 
 def _typed(first: int, last: int, types: Sequence[int]) -> Iterator[tuple[int, int, AcknowledgeType]]:
     """Yield ranges of offsets with their type: one for all, or neighbours of the same type."""
     if len(types) == 1:
-        yield first, last, AcknowledgeType(types[0])
+        yield first, last, KINDS[types[0]]
         return
     start = first
     for offset in range(first, last + 1):
         if offset == last or types[offset + 1 - first] != types[start - first]:
-            yield start, offset, AcknowledgeType(types[start - first])
+            yield start, offset, KINDS[types[start - first]]
             start = offset + 1

@@ -7,18 +7,24 @@ partition is given up, and read from the coordinator again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from functools import partial
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from minibroker.broker.clock import Timer
-from minibroker.broker.configs.group_settings import group_value
-from minibroker.broker.metadata.partitions import Partition, Waiter
+from minibroker.broker.configs.group_settings import DEAD_LETTER_TOPIC, group_value
+from minibroker.broker.metadata.features import SHARE_VERSION
+from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.requests.turn import Wait
-from minibroker.broker.share.deliveries import Acquired, Deliveries, DeliveryState, Limits, StateBatch
+from minibroker.broker.share.deliveries import Deliveries
+from minibroker.broker.share.runs import Acknowledgement, Acquired, DeliveryState, GivenUp, Limits, StateBatch
 from minibroker.broker.share.states import ShareKey, ShareState
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import BatchHeader
 from minibroker.storage.batch_scanning import headers
+from minibroker.storage.producers.aborted_transactions import AbortedTransaction
 from minibroker.storage.segment import Region
 
 if TYPE_CHECKING:
@@ -26,15 +32,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("minibroker.share")
 
-READ_COMMITTED = "read_committed"
-
-
-class Acknowledgement(NamedTuple):
-    """What a member says of the records `first` to `last`: one type for all, or one for each offset."""
-
-    first: int
-    last: int
-    types: Sequence[int]
+READ_COMMITTED: Final = "read_committed"
+FIRST_WITH_DEAD_LETTERS: Final = 2  # the level of share.version
 
 
 class Delivered(NamedTuple):
@@ -42,6 +41,16 @@ class Delivered(NamedTuple):
 
     region: Region
     acquired: list[Acquired]
+
+
+class Waiter(Protocol):
+    """A fetch that waits for records that others release."""
+
+    def released(self, share: SharePartition) -> None:
+        """Note that records of this share partition may be acquired."""
+
+    def changed(self) -> None:
+        """Look again, as a share partition was given up."""
 
 
 class SharePartition:
@@ -57,6 +66,7 @@ class SharePartition:
         self.leader_epoch = partition.leader_epoch
         self.deliveries = Deliveries(state.start_offset, state.batches)
         self.waiters: set[Waiter] = set()
+        self._resume_archiving()
 
     def __repr__(self) -> str:
         return f"{self.partition} for share group {self.key.group_id}"
@@ -68,10 +78,16 @@ class SharePartition:
             self._value("share.delivery.count.limit"),
             self._value("share.partition.max.record.locks"),
             self._value("share.record.lock.duration.ms"),
+            may_renew=self._value("share.renew.acknowledge.enable"),
+            has_dead_letters=self._has_dead_letters(),
         )
 
-    def _value(self, name: str) -> int:
-        return int(group_value(self._cluster, self.key.group_id, name))
+    def _value(self, name: str) -> Any:
+        return group_value(self._cluster, self.key.group_id, name)
+
+    def _has_dead_letters(self) -> bool:
+        level = self._cluster.image.features.get(SHARE_VERSION, 0)
+        return level >= FIRST_WITH_DEAD_LETTERS and bool(self._value(DEAD_LETTER_TOPIC))
 
     # --- delivering -------------------------------------------------------------------------------
 
@@ -80,73 +96,82 @@ class SharePartition:
         log_start, deliveries = self.partition.log.log_start_offset, self.deliveries
         if deliveries.begin_at(log_start):
             self._keep([])
-        if not deliveries.has_room(self.limits):
+        if not self.has_room:
             return None
         return self.partition.log.read(deliveries.next_offset(), max_bytes, limit_offset=self._limit())
+
+    @property
+    def has_room(self) -> bool:
+        """Whether there are records to acquire again, or room for new ones."""
+        return self.deliveries.has_room(self.limits)
 
     def _limit(self) -> int:
         kept = self.partition.log
         return kept.last_stable_offset if self._is_committed() else kept.high_watermark
 
     def _is_committed(self) -> bool:
-        return bool(group_value(self._cluster, self.key.group_id, "share.isolation.level") == READ_COMMITTED)
+        return bool(self._value("share.isolation.level") == READ_COMMITTED)
 
     def acquire(
         self, member_id: str, region: Region, max_records: int, batch_size: int, *, strict: bool
     ) -> Delivered | None:
         """Acquire records of the batches that `read` returned. Raises KafkaError."""
-        found = list(headers(region.file, region.position, region.position + region.size_bytes))
+        deliveries, limits, start = self.deliveries, self.limits, self.deliveries.start_offset
+        found = _headers(region, deliveries.last_needed(min(max_records, limits.record_locks)))
         bounds = [(header.base_offset, header.last_offset) for _, header in found]
         now_ms = int(self._cluster.clock.monotonic_ms())
-        deliveries, start = self.deliveries, self.deliveries.start_offset
-        acquired = deliveries.acquire(member_id, bounds, self.limits, now_ms, max_records, batch_size, strict=strict)
+        acquired = deliveries.acquire(member_id, bounds, limits, now_ms, max_records, batch_size, strict=strict)
         changed: list[StateBatch] = []
-        if self._is_committed():
-            acquired, changed = self._without_aborted(acquired, [header for _, header in found], region)
+        if acquired and self._is_committed():
+            acquired, changed = self._without_aborted(acquired, [header for _, header in found])
         if changed or deliveries.start_offset != start:
             self._keep(changed)
         self._arm()
         return None if not acquired else Delivered(_cut(region, found, acquired), acquired)
 
     def _without_aborted(
-        self, acquired: list[Acquired], found: list[BatchHeader], region: Region
+        self, acquired: Sequence[Acquired], found: Sequence[BatchHeader]
     ) -> tuple[list[Acquired], list[StateBatch]]:
-        """Archive records of aborted transactions; return what is left, and what has changed."""
-        aborted = self.partition.log.aborted_transactions(found[0].base_offset, region.next_offset)
+        """Archive what was acquired of aborted transactions; return the rest, and what has changed."""
+        left: list[Acquired] = []
         changed: list[StateBatch] = []
-        for header in found:
-            if (
-                header.is_transactional
-                and not header.is_control
-                and any(
-                    one.producer_id == header.producer_id and one.first_offset <= header.base_offset <= one.last_offset
-                    for one in aborted
-                )
-            ):
-                changed += self.deliveries.archive(header.base_offset, header.last_offset)
-        if not changed:
-            return acquired, changed
-        first, last = acquired[0].first, acquired[-1].last
-        left = [
-            Acquired(run.first, run.last, run.count)
-            for run in self.deliveries.runs()
-            if run.state == DeliveryState.ACQUIRED and first <= run.first and run.last <= last
-        ]
+        aborted = self._aborted(found)
+        position = 0
+        for one in acquired:
+            first = one.first
+            while position < len(aborted) and aborted[position].base_offset <= one.last:
+                start, stop = max(aborted[position].base_offset, first), min(aborted[position].last_offset, one.last)
+                if start <= stop:
+                    changed += self.deliveries.archive(start, stop)
+                    if first < start:
+                        left.append(one._replace(first=first, last=start - 1))
+                    first = stop + 1
+                if aborted[position].last_offset > one.last:
+                    break  # the next range may have records of it, too
+                position += 1
+            if first <= one.last:
+                left.append(one._replace(first=first))
         return left, changed
+
+    def _aborted(self, found: Sequence[BatchHeader]) -> list[BatchHeader]:
+        """Return the batches that belong to aborted transactions."""
+        ended: dict[int, list[AbortedTransaction]] = {}
+        for one in self.partition.log.aborted_transactions(found[0].base_offset, found[-1].last_offset + 1):
+            ended.setdefault(one.producer_id, []).append(one)
+        return [header for header in found if header.is_transactional and _is_aborted(header, ended)]
+
+    def give_back(self, member_id: str, delivered: Delivered) -> None:
+        """Undo an acquisition whose records are not sent."""
+        self.deliveries.give_back(member_id, delivered.acquired)
+        self._arm()
+        self._wake()
 
     # --- what members say -------------------------------------------------------------------------
 
     def acknowledge(self, member_id: str, said: Sequence[Acknowledgement]) -> Wait:
         """Apply acknowledgements, all or none; return what to wait for before it is answered. Raises KafkaError."""
-        limits, now_ms, start = self.limits, int(self._cluster.clock.monotonic_ms()), self.deliveries.start_offset
-        before = self.deliveries.copy()
-        changed: list[StateBatch] = []
-        try:
-            for one in (each for each in said if each.last >= start):  # no more than there are records in flight
-                changed += self.deliveries.acknowledge(member_id, *one, limits, now_ms)
-        except KafkaError:
-            self.deliveries = before
-            raise
+        now_ms = int(self._cluster.clock.monotonic_ms())
+        changed = self.deliveries.acknowledge(member_id, said, self.limits, now_ms)
         if changed:
             return self._keep(changed)
         self._arm()  # the locks may have been renewed
@@ -188,14 +213,42 @@ class SharePartition:
         deliveries.settle()
         coordinator.when_durable(self.key.text, self._kept)
         self._arm()
-        for waiter in list(self.waiters):
-            self._cluster.turn.wake_soon(waiter)
+        self._wake()
         return coordinator.wait(self.key.text)
+
+    def _wake(self) -> None:
+        for waiter in self.waiters:
+            waiter.released(self)
 
     def _kept(self, failure: KafkaError | None) -> None:
         if failure is not None:
             log.error("%s could not be kept: %s", self, failure)
             self._shares.give_up(self)
+        else:
+            self._write_dead_letters()
+
+    # --- dead letters -----------------------------------------------------------------------------
+
+    def _resume_archiving(self) -> None:
+        """Write the dead letters of records that were being archived when another object had this share partition."""
+        limit = self.limits.deliveries
+        for run in self.deliveries.runs():
+            if run.state == DeliveryState.ARCHIVING:
+                is_rejected = run.count < limit  # which is all that is known of the reason
+                self.deliveries.given_up.append(GivenUp(run.first, run.last, run.count, is_rejected))
+        self._cluster.clock.call_later(0, self._write_dead_letters)
+
+    def _write_dead_letters(self) -> None:
+        """Write dead letters for what was given up, now that this is kept, and then archive it."""
+        given_up, self.deliveries.given_up = self.deliveries.given_up, []
+        if given_up and self._shares.find(self.key) is self:
+            archive = partial(self._archive, given_up)
+            self._shares.dead_letters.write(self.key.group_id, self.partition, given_up, archive)
+
+    def _archive(self, given_up: Sequence[GivenUp]) -> None:
+        if self._shares.find(self.key) is self:
+            changed = [batch for one in given_up for batch in self.deliveries.archive(one.first, one.last)]
+            self._keep_or_give_up(changed)
 
     # --- locks ------------------------------------------------------------------------------------
 
@@ -221,6 +274,23 @@ class SharePartition:
         self._disarm()
         for waiter in list(self.waiters):
             waiter.changed()
+
+
+def _headers(region: Region, last_needed: int) -> list[tuple[int, BatchHeader]]:
+    """Return position and header of the batches up to an offset, at least of one."""
+    found: list[tuple[int, BatchHeader]] = []
+    for position, header in headers(region.file, region.position, region.position + region.size_bytes):
+        found.append((position, header))
+        if header.last_offset >= last_needed:
+            break
+    return found
+
+
+def _is_aborted(header: BatchHeader, ended: Mapping[int, Sequence[AbortedTransaction]]) -> bool:
+    """Return whether a batch is of an aborted transaction. `ended` has these by producer id, in order."""
+    transactions = ended.get(header.producer_id, ())
+    index = bisect_right(transactions, header.base_offset, key=attrgetter("first_offset")) - 1
+    return index >= 0 and not header.is_control and header.base_offset <= transactions[index].last_offset
 
 
 def _cut(region: Region, found: Sequence[tuple[int, BatchHeader]], acquired: Sequence[Acquired]) -> Region:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from minibroker.broker.configs.group_settings import OFFSET_RESET, duration_ms, group_value
 from minibroker.broker.metadata.partitions import Partition, Topic
+from minibroker.broker.requests.slices import in_slices
+from minibroker.broker.share.dead_letters import DeadLetters
 from minibroker.broker.share.share_partition import SharePartition
 from minibroker.broker.share.states import UNSET, ShareKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -62,8 +64,9 @@ class SharePartitions:
 
     def __init__(self, cluster: Broker) -> None:
         self.cluster = cluster
-        self._open: dict[ShareKey, SharePartition] = {}
+        self._open: dict[Wanted, dict[str, SharePartition]] = {}  # by partition, and then by group
         self.sessions: dict[SessionKey, ShareSession] = {}
+        self.dead_letters = DeadLetters(cluster, cluster.controller)
 
     @property
     def coordinator(self) -> ShareCoordinator:
@@ -74,15 +77,7 @@ class SharePartitions:
 
     def find(self, key: ShareKey) -> SharePartition | None:
         """Return the share partition if anybody has used it since the partition has this leader."""
-        return self._open.get(key)
-
-    def of_group(self, group_id: str) -> list[SharePartition]:
-        """Return the open share partitions of a group."""
-        return [each for key, each in self._open.items() if key.group_id == group_id]
-
-    def of_member(self, group_id: str, member_id: str) -> list[SharePartition]:
-        """Return those in which the member has acquired records."""
-        return [each for each in self.of_group(group_id) if each.deliveries.is_held_by(member_id)]
+        return self._open.get((key.topic_id, key.partition), {}).get(key.group_id)
 
     def get(self, group_id: str, partition: Partition) -> Steps[SharePartition]:
         """Return a share partition of which the partition's leader asks; read it from its coordinator the first time.
@@ -90,7 +85,7 @@ class SharePartitions:
         Raises KafkaError of the coordinator.
         """
         key = ShareKey(group_id, partition.topic.topic_id, partition.index)
-        found = self._open.get(key)
+        found = self.find(key)
         if found is not None and found.leader_epoch == partition.leader_epoch:
             return found
         coordinator = self.coordinator
@@ -102,10 +97,10 @@ class SharePartitions:
         made = SharePartition(self, key, partition, state._replace(start_offset=start))
         if start != state.start_offset:
             coordinator.write(key, state.state_epoch, partition.leader_epoch, start, made.deliveries.final_count, ())
-        other = self._open.get(key)
+        other = self.find(key)
         if other is not None and other.leader_epoch == partition.leader_epoch:
             return other  # another request came first
-        self._open[key] = made
+        self._open.setdefault((key.topic_id, key.partition), {})[group_id] = made
         return made
 
     def _first_offset(self, group_id: str, partition: Partition) -> Steps[int]:
@@ -122,13 +117,17 @@ class SharePartitions:
 
     def give_up(self, share: SharePartition) -> None:
         """Forget a share partition whose state could not be kept; the next request reads it again."""
-        if self._open.get(share.key) is share:
-            del self._open[share.key]
+        where, group_id = (share.key.topic_id, share.key.partition), share.key.group_id
+        groups = self._open.get(where, {})
+        if groups.get(group_id) is share:
+            del groups[group_id]
+            if not groups:
+                del self._open[where]
             share.close()
 
     def drop(self, key: ShareKey) -> None:
         """Forget a share partition, as its state was changed or deleted."""
-        found = self._open.get(key)
+        found = self.find(key)
         if found is not None:
             self.give_up(found)
 
@@ -142,9 +141,9 @@ class SharePartitions:
 
     # --- sessions -----------------------------------------------------------------------------------
 
-    def begin(self, key: SessionKey, connection: Connection) -> ShareSession:
+    def begin(self, key: SessionKey, connection: Connection) -> Steps[ShareSession]:
         """Begin a session, in place of an earlier one. Raises KafkaError(SHARE_SESSION_LIMIT_REACHED)."""
-        self.end(key)
+        yield from self.end(key)
         limit = self.cluster.settings["group.share.max.share.sessions"]
         if sum(other.node_id == key.node_id for other in self.sessions) >= limit:
             raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
@@ -153,8 +152,8 @@ class SharePartitions:
         return session
 
     def check_room(self, count: int) -> None:
-        """Check that a session may have so many more partitions. Raises KafkaError(SHARE_SESSION_LIMIT_REACHED)."""
-        if sum(len(session.wanted) for session in self.sessions.values()) + count > SESSION_PARTITIONS_MAX:
+        """Check that a session may get so many more partitions. Raises KafkaError(SHARE_SESSION_LIMIT_REACHED)."""
+        if count and count + sum(len(session.wanted) for session in self.sessions.values()) > SESSION_PARTITIONS_MAX:
             raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
 
     def resume(self, key: SessionKey, epoch: int) -> ShareSession:
@@ -170,32 +169,33 @@ class SharePartitions:
         session.epoch = 1 if session.epoch == LARGEST_EPOCH else session.epoch + 1
         return session
 
-    def end(self, key: SessionKey) -> None:
+    def end(self, key: SessionKey) -> Steps[None]:
         """End a session, if there is one, and release what its member has acquired."""
         session = self.sessions.pop(key, None)
         if session is None:
             return
         session.connection.call_when_lost(key, None)
-        for share in self.of_member(key.group_id, key.member_id):
-            if share.partition.leader_id == key.node_id:
+        for topic_id, index in list(session.wanted):
+            share = self.find(ShareKey(key.group_id, topic_id, index))
+            if share is not None and share.partition.leader_id == key.node_id:
                 share.release(key.member_id)
+            yield
 
     def _lost(self, key: SessionKey, session: ShareSession) -> None:
         if self.sessions.get(key) is session:
-            self.end(key)
+            in_slices(self.cluster, lambda _: None, self.end(key), lambda: None)
 
     # --- changes of partitions ----------------------------------------------------------------------
 
     def leader_changed(self, partition: Partition) -> None:
         """Forget the share partitions of a partition with another leader."""
-        for key, share in list(self._open.items()):
-            if share.partition is partition:
-                self.drop(key)
+        for share in list(self._open.get((partition.topic.topic_id, partition.index), {}).values()):
+            self.give_up(share)
 
     def topic_deleted(self, topic: Topic) -> Steps[None]:
         """Forget the share partitions of a deleted topic."""
-        for key in [key for key in self._open if key.topic_id == topic.topic_id]:
-            self.drop(key)
+        for partition in topic.partitions:
+            self.leader_changed(partition)
             yield
 
     def transaction_ended(self, topic: str, index: int, producer_id: int, *, committed: bool) -> None:

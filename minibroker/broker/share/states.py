@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from minibroker.broker.share.deliveries import StateBatch
+from minibroker.broker.share.runs import StateBatch
 from minibroker.protocol.messages.share_state_records import ShareSnapshotValue, ShareUpdateValue
 from minibroker.protocol.primitives import uuid_text
 

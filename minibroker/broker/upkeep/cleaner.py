@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 
 from minibroker.broker.cluster import Cluster
+from minibroker.broker.configs.settings import Settings
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.requests.slices import each_partition
 from minibroker.broker.upkeep.cleaner_statistics import CleanerStatistics
@@ -151,19 +152,10 @@ class Cleaner:
 
     def _begin(self, dirty: Log, dirt: Dirtiness) -> None:
         clock = self._cluster.clock
-        cleaning = Cleaning(dirty, dirt, self._limits(), self._throttle, clock.wall_ms())
+        cleaning = Cleaning(dirty, dirt, cleaning_limits(self._cluster.settings), self._throttle, clock.wall_ms())
         self._running[dirty.directory] = cleaning
         self.statistics.running = len(self._running)
         self._work(cleaning, clock.monotonic_ms())
-
-    def _limits(self) -> Limits:
-        settings = self._cluster.settings
-        threads = settings["log.cleaner.threads"]
-        return Limits(
-            keys_bytes=min(settings["log.cleaner.dedupe.buffer.size"] // threads, MAX_KEYS_BYTES),
-            load_factor=min(settings["log.cleaner.io.buffer.load.factor"], 1.0),
-            buffer_bytes=settings["log.cleaner.io.buffer.size"] // threads // 2,
-        )
 
     def _work(self, cleaning: Cleaning, began_ms: float) -> None:
         has_written = []
@@ -224,6 +216,16 @@ class Cleaner:
         expected = isinstance(error, Uncleanable | KafkaError | OSError)
         name = f"{found.topic}-{found.partition}"
         log.error("%s is not compacted any more: %s", name, error, exc_info=None if expected else error)
+
+
+def cleaning_limits(settings: Settings) -> Limits:
+    """Return the memory that the settings allow each of the cleaner's threads."""
+    threads = settings["log.cleaner.threads"]
+    return Limits(
+        keys_bytes=min(settings["log.cleaner.dedupe.buffer.size"] // threads, MAX_KEYS_BYTES),
+        load_factor=min(settings["log.cleaner.io.buffer.load.factor"], 1.0),
+        buffer_bytes=settings["log.cleaner.io.buffer.size"] // threads // 2,
+    )
 
 
 def _report(cleaning: Cleaning, took_ms: float) -> None:

@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 from minibroker.broker.assembly import Broker
 from minibroker.broker.control.elections import balance
-from minibroker.broker.control.token_changes import remove_if_expired
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, SHARE_STATE_TOPIC, Partition
 from minibroker.broker.requests.slices import Then, each_partition, in_slices
 from minibroker.protocol.errors import KafkaError
@@ -128,6 +127,8 @@ class Housekeeping:
         in_slices(self._cluster, self._remove_token, tokens, then)
 
     def _remove_token(self, token_id: str) -> None:
+        from minibroker.broker.control.token_changes import remove_if_expired  # most clusters have no tokens
+
         try:
             remove_if_expired(self._cluster, token_id)
         except KafkaError as error:

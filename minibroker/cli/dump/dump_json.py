@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minibroker.cli.dump.dump_records import Pair, Said
+from minibroker.cli.dump.dump_records import Pair, said_object
 from minibroker.cli.dump.dump_text import codec_name
 from minibroker.cli.shared import bytes_field
 from minibroker.protocol.records.batch import MAGIC, BatchHeader
@@ -68,7 +68,6 @@ def _batch(found: FoundBatch) -> dict[str, Any]:
 
 def _record(found: FoundRecord, said: Pair | None) -> dict[str, Any]:
     record = found.record
-    key, value = said or (None, None)
     return {
         "type": "record",
         "position": found.position,
@@ -79,13 +78,8 @@ def _record(found: FoundRecord, said: Pair | None) -> dict[str, Any]:
         **bytes_field("key", record.key),
         **bytes_field("value", record.value),
         "headers": [{"name": name, **bytes_field("value", content)} for name, content in record.headers],
-        **({} if key is None else {"key_says": _said(key)}),
-        **({} if value is None else {"value_says": _said(value)}),
+        **({} if said is None else said_object(said)),
     }
-
-
-def _said(said: Said) -> dict[str, Any]:
-    return {"name": said.name, "version": said.version, "fields": said.fields}
 
 
 def _record_count(header: BatchHeader) -> int | None:

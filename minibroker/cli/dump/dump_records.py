@@ -1,4 +1,4 @@
-"""The meaning of records of Kafka's own topics, for `minibroker dump`: from records to plain values, by topic.
+"""The meaning of records of Kafka's own topics, for `minibroker dump` and `consume`: plain values, by topic.
 
 The broker and the protocol decode them.
 """
@@ -14,7 +14,8 @@ from minibroker.protocol.records.record import Record
 from minibroker.protocol.values import plain
 
 METADATA_TOPIC = "__cluster_metadata"
-TOPICS = (METADATA_TOPIC, "__consumer_offsets", "__transaction_state")
+COORDINATORS_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+TOPICS = (METADATA_TOPIC, *COORDINATORS_TOPICS)
 
 
 class Undecodable(Exception):
@@ -42,18 +43,13 @@ def decoder_of(topic: str | None) -> Decoder | None:
 
 
 def _metadata(record: Record) -> Pair:
-    from minibroker.broker.metadata.metadata_log import UnknownMetadata, decode_record
-    from minibroker.protocol.primitives import read_varint
+    from minibroker.protocol.records.metadata_values import decode_metadata, read_frame
 
     value = record.value or b""
     try:
-        message = decode_record(value)
-        _, position = read_varint(value, 0)  # the frame's version
-        _, position = read_varint(value, position)  # the API key
-        version, _ = read_varint(value, position)
-    except (UnknownMetadata, ValueError, IndexError) as error:
+        return None, _said(decode_metadata(value), read_frame(value).version)
+    except (ValueError, IndexError) as error:
         raise Undecodable(str(error)) from error
-    return None, _said(message, version)
 
 
 def _internal(topic: str) -> Decoder:
@@ -82,6 +78,11 @@ def control(record: Record) -> Pair:
         raise Undecodable("a control record of a type that is not known")
     version = 0 if isinstance(message, EndTxnMarker) else message.version
     return None, Said(kind.name, version, plain(message, min(version, message.versions[-1])))
+
+
+def said_object(pair: Pair) -> dict[str, Any]:
+    """Return the fields of a JSON object that say what a record means."""
+    return {name: said._asdict() for name, said in zip(("key_says", "value_says"), pair, strict=True) if said}
 
 
 def _said(message: Message, version: int) -> Said:

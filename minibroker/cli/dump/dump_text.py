@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from minibroker.cli.dump.dump_records import Pair, Said
-from minibroker.cli.shared import readable
+from minibroker.protocol.legible import readable
 from minibroker.protocol.records.batch import MAGIC, MAX_SEQUENCE, BatchHeader
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.walking import FoundBatch
-from minibroker.quantities import time_of
+from minibroker.quantities import instant_text
 from minibroker.storage.inspection.index_inspection import (
     OffsetEntry,
     ProducerStateEntry,
@@ -105,12 +105,17 @@ def record_line(found: FoundRecord, said: Pair | None) -> str:
     if said is None:
         parts += [f"key {_bytes(record.key)}", f"value {_bytes(record.value)}"]
     else:
-        key, value = said
-        parts += [_said(key)] if key is not None else []
-        parts.append("tombstone" if value is None else _said(value))
+        parts.append(meaning_text(said))
     parts += [f"header {_word(name)} {_bytes(value)}" for name, value in record.headers]
     where = f"{found.position} decompressed" if found.is_decompressed else found.position
     return f"  record at {where}, {found.size_bytes} bytes: {', '.join(parts)}"
+
+
+def meaning_text(said: Pair) -> str:
+    """Return what a record means: its key, if that is a message, and its value."""
+    key, value = said
+    parts = [] if key is None else [_said(key)]
+    return ", ".join([*parts, "tombstone" if value is None else _said(value)])
 
 
 def damage_line(damage: Damage) -> str:
@@ -131,8 +136,7 @@ def time_text(timestamp_ms: int) -> str:
     """Return a timestamp in UTC, or the number if it is no valid time."""
     if timestamp_ms < 0:
         return "no time" if timestamp_ms == NO_TIMESTAMP else str(timestamp_ms)
-    moment = time_of(timestamp_ms)
-    return str(timestamp_ms) if moment is None else f"{moment:%Y-%m-%dT%H:%M:%S}.{timestamp_ms % 1000:03}Z"
+    return instant_text(timestamp_ms)
 
 
 def _span(first: int, last: int) -> str:

@@ -1,6 +1,6 @@
-"""`minibroker groups`: list and delete consumer groups of any Kafka.
+"""`minibroker groups`: list and delete groups of any Kafka, of all types.
 
-`groups_describe` shows a group and its offsets, and `groups_reset` resets the offsets.
+`groups_describe` shows a group and its offsets, `groups_reset` and `groups_delete_offsets` change the offsets.
 """
 
 from __future__ import annotations
@@ -11,24 +11,41 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from minibroker.cli.administration import connected, delete_each
-from minibroker.cli.connecting import Bootstrap, client_options
+from minibroker.cli.connecting import Bootstrap, connection_options
+from minibroker.cli.groups.groups_delete_offsets import delete_offsets
 from minibroker.cli.groups.groups_describe import describe
-from minibroker.cli.groups.groups_facts import ask_coordinator
+from minibroker.cli.groups.groups_facts import ask_coordinator, group_names
 from minibroker.cli.groups.groups_reset import reset_offsets
-from minibroker.cli.shared import failure, help_if_alone, json_option, print_table
+from minibroker.cli.groups.groups_types import TYPES
+from minibroker.cli.shared import (
+    WholeHelpGroup,
+    completed_by,
+    failure,
+    help_if_alone,
+    json_option,
+    no_such,
+    print_table,
+)
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
 
-STATES: Final = ("Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Dead")
-TYPES: Final = ("classic", "consumer")
-CONSUMERS: Final = ("consumer", "")  # types of protocol: of consumers, and of who only commits offsets
+STATES: Final = (
+    "Stable",
+    "Empty",
+    "PreparingRebalance",
+    "CompletingRebalance",
+    "Assigning",
+    "Reconciling",
+    "NotReady",
+    "Dead",
+)
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=WholeHelpGroup, invoke_without_command=True)
 @click.pass_context
 def groups(context: click.Context) -> None:
-    """List, describe, reset and delete consumer groups.
+    """List, describe, reset and delete groups.
 
     \b
     Example:
@@ -38,9 +55,9 @@ def groups(context: click.Context) -> None:
 
 
 @groups.command("list")
-@click.option("--state", "states", type=click.Choice(STATES, False), multiple=True, help="Only groups in it.")
-@click.option("--type", "types", type=click.Choice(TYPES, False), multiple=True, help="Only groups of this protocol.")
-@client_options
+@click.option("--state", "states", type=click.Choice(STATES, False), multiple=True, help="Only groups in this state.")
+@click.option("--type", "types", type=click.Choice(TYPES, False), multiple=True, help="Only groups of this type.")
+@connection_options
 @json_option("Print a JSON array.")
 def list_groups(
     states: tuple[str, ...],
@@ -48,7 +65,7 @@ def list_groups(
     bootstrap: Bootstrap,
     as_json: bool,
 ) -> None:
-    """List consumer groups, and groups that only commit offsets.
+    """List groups: those of consumers (classic and consumer), share groups, streams groups, and others.
 
     \b
     Example:
@@ -60,20 +77,22 @@ def list_groups(
     with connected(bootstrap) as client:
         for node in client.nodes():
             try:
-                rows += _listed(client, node, states, types)
+                rows += listed_groups(client, node, states, types)
             except ClientError as error:
                 problems.append(str(error))
     rows.sort(key=lambda row: row["group"])
     if as_json:
         click.echo(json.dumps(rows))
     else:
-        print_table(["group", "type", "state"], [list(row.values()) for row in rows])
+        print_table(["group", "type", "protocol", "state"], [list(row.values()) for row in rows])
     if problems:
         raise failure(f"not all groups are listed: {'; '.join(problems)}")
 
 
-def _listed(client: Client, node: int, states: tuple[str, ...], types: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Return the groups that a node coordinates. Old brokers know neither states nor types, and return all groups."""
+def listed_groups(
+    client: Client, node: int, states: tuple[str, ...] = (), types: tuple[str, ...] = ()
+) -> list[dict[str, Any]]:
+    """Return the groups that a node coordinates. Old brokers know no states, and only classic groups."""
     from minibroker.protocol.messages.groups import ListGroupsRequest
 
     def ask() -> Any:
@@ -81,16 +100,21 @@ def _listed(client: Client, node: int, states: tuple[str, ...], types: tuple[str
         client.check(answer.error_code, "listing groups", node)
         return answer
 
-    return [
-        {"group": each.group_id, "type": each.group_type or "classic", "state": each.group_state or "Unknown"}
+    rows = [
+        {
+            "group": each.group_id,
+            "type": (each.group_type or "classic").lower(),
+            "protocol": each.protocol_type,
+            "state": each.group_state or "Unknown",
+        }
         for each in client.retry(ask).groups
-        if each.protocol_type in CONSUMERS
     ]
+    return [row for row in rows if not types or row["type"] in types]
 
 
 @groups.command()
-@click.argument("names", nargs=-1, required=True, metavar="GROUP...")
-@client_options
+@click.argument("names", nargs=-1, required=True, metavar="GROUP...", shell_complete=completed_by("groups"))
+@connection_options
 @json_option("Print a JSON object.")
 def delete(names: tuple[str, ...], bootstrap: Bootstrap, as_json: bool) -> None:
     """Delete groups without members, with their committed offsets, without confirmation.
@@ -105,11 +129,15 @@ def delete(names: tuple[str, ...], bootstrap: Bootstrap, as_json: bool) -> None:
 
 def _delete(client: Client, name: str) -> None:
     from minibroker.client.client_errors import check
+    from minibroker.protocol.errors import ErrorCode
     from minibroker.protocol.messages.groups import DeleteGroupsRequest
 
     (answer,) = ask_coordinator(client, name, DeleteGroupsRequest(groups_names=[name])).results
+    if answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+        raise no_such("group", name, group_names(client))
     check(answer.error_code, f"cannot delete {name}")
 
 
 groups.add_command(describe)
 groups.add_command(reset_offsets)
+groups.add_command(delete_offsets)

@@ -1,4 +1,4 @@
-"""`minibroker groups describe`: a group's members, their partitions, committed offsets and lag.
+"""`minibroker groups describe`: a group's members, their partitions, offsets and lag.
 
 It does not change the group.
 """
@@ -6,15 +6,16 @@ It does not change the group.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from minibroker.cli.administration import TopicPartition, connected
-from minibroker.cli.connecting import Bootstrap, client_options
-from minibroker.cli.groups.groups_facts import Group, Member, committed, described, ends
-from minibroker.cli.shared import failure, json_option, print_table
+from minibroker.cli.connecting import Bootstrap, connection_options
+from minibroker.cli.groups.groups_facts import Group, Member, committed, ends, group_names
+from minibroker.cli.groups.groups_share import start_offsets
+from minibroker.cli.groups.groups_types import described
+from minibroker.cli.shared import NamedCommand, completed_by, json_option, no_such, print_table
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -32,12 +33,26 @@ class Offset(NamedTuple):
     metadata: str
 
 
-@click.command()
-@click.argument("group")
-@client_options
+class SharedOffset(NamedTuple):
+    """Where a share group begins to read a partition; None if it has not read it yet, or for an unknown lag."""
+
+    topic: str
+    partition: int
+    start: int | None
+    lag: int | None
+
+
+Offsets = list[Offset] | list[SharedOffset]
+
+
+@click.command(cls=NamedCommand)
+@click.argument("group", shell_complete=completed_by("groups"))
+@connection_options
 @json_option("Print a JSON object.")
 def describe(group: str, bootstrap: Bootstrap, as_json: bool) -> None:
-    """Show a group's members with their partitions, its committed offsets, and the lag.
+    """Show a group's members with their partitions, its offsets, and the lag.
+
+    These are the committed offsets, or the start offsets of a share group.
 
     \b
     Example:
@@ -46,8 +61,8 @@ def describe(group: str, bootstrap: Bootstrap, as_json: bool) -> None:
     with connected(bootstrap) as client:
         found = described(client, group)
         if found.state == "Dead":
-            raise failure(f"there is no group {group}")
-        offsets = _offsets(client, group, found.members)
+            raise no_such("group", group, group_names(client))
+        offsets = _shared_offsets(client, group) if found.type == "share" else _offsets(client, found)
         host, _, port = client.address(found.coordinator).rpartition(":")
     if as_json:
         click.echo(json.dumps(_as_json(found, host, int(port), offsets)))
@@ -55,15 +70,16 @@ def describe(group: str, bootstrap: Bootstrap, as_json: bool) -> None:
         _print(found, f"node {found.coordinator}, {host}:{port}", offsets)
 
 
-def _offsets(client: Client, group: str, members: Iterable[Member]) -> list[Offset]:
+def _offsets(client: Client, found: Group) -> list[Offset]:
     """Return a line for each partition with a committed offset or a member."""
     owners: dict[TopicPartition, str] = {
         (topic, index): member.member
-        for member in members
+        for member in found.members
+        if isinstance(member, Member)
         for topic, indexes in member.partitions.items()
         for index in indexes
     }
-    positions = committed(client, group)
+    positions = committed(client, found.group)
     places = sorted(owners.keys() | positions.keys())
     end_offsets = ends(client, places)
     lines = []
@@ -75,7 +91,11 @@ def _offsets(client: Client, group: str, members: Iterable[Member]) -> list[Offs
     return lines
 
 
-def _as_json(found: Group, host: str, port: int, offsets: list[Offset]) -> dict[str, Any]:
+def _shared_offsets(client: Client, group: str) -> list[SharedOffset]:
+    return [SharedOffset(*place, *each) for place, each in sorted(start_offsets(client, group).items())]
+
+
+def _as_json(found: Group, host: str, port: int, offsets: Offsets) -> dict[str, Any]:
     return {
         **found._asdict(),
         "coordinator": {"id": found.coordinator, "host": host.strip("[]"), "port": port},
@@ -84,15 +104,16 @@ def _as_json(found: Group, host: str, port: int, offsets: list[Offset]) -> dict[
     }
 
 
-def _print(found: Group, coordinator: str, offsets: list[Offset]) -> None:
+def _print(found: Group, coordinator: str, offsets: Offsets) -> None:
     row = [found.group, found.state, found.type, found.assignor, coordinator]
     print_table(["group", "state", "type", "assignor", "coordinator"], [row])
     if found.members:
         click.echo()
-        print_table(Member._fields, [[*each[:-1], _assigned(each.partitions)] for each in found.members])
+        rows = [[_assigned(cell) if isinstance(cell, dict) else cell for cell in each] for each in found.members]
+        print_table(found.members[0]._fields, rows)
     if offsets:
         click.echo()
-        print_table(Offset._fields, offsets)
+        print_table(offsets[0]._fields, offsets)
 
 
 def _assigned(partitions: dict[str, list[int]]) -> str:

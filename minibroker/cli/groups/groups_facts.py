@@ -6,7 +6,7 @@ The commands show and use the results.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from minibroker.cli.administration import TopicPartition, all_topics
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from minibroker.protocol.declare import Message
 
 NO_OFFSET: Final = -1
+CONSUMER: Final = "consumer"  # the protocol type of groups whose members are consumers
 NAMED_TOPICS_OFFSET_FETCH: Final = (2, 7)  # versions that take one group, and null for all topics
 ASSIGNMENT_VERSION: Final = struct.Struct(">h")
 
@@ -38,79 +39,83 @@ class Member(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A consumer group; one that does not exist has the state "Dead". `coordinator` is a node's id."""
+    """A group; one that does not exist has the state "Dead". `coordinator` is a node's id.
+
+    Members are `Member`s, or have fields of their own in a group of Kafka Streams.
+    """
 
     group: str
     state: str
     type: str
     assignor: str
     coordinator: int
-    members: list[Member]
+    members: Sequence[Any]
 
 
 def ask_coordinator(client: Client, group: str, request: Message, lowest: int = 0, highest: int = 32_767) -> Any:
-    """Return the answer of the group's coordinator, which is looked up again if it has changed.
+    """Return the answer of the group's coordinator. Raises `ClientError`; other errors stay in the answer."""
+    from minibroker.client import coordinators
 
-    Raises `ClientError`. The answer keeps errors that cannot be retried.
-    """
-    from minibroker.client.client_errors import Reaction, check, reaction
-    from minibroker.protocol.response_errors import error_codes
-
-    def ask() -> Any:
-        node = client.coordinator("group", group)
-        answer = client.request(request, node, lowest=lowest, highest=highest)
-        for code in error_codes(answer):
-            if reaction(code) in (Reaction.RETRY, Reaction.FIND_COORDINATOR):
-                check(code, f"{client.address(node)}: group {group}")
-        return answer
-
-    return client.retry(ask)
+    return coordinators.ask_coordinator(client, "group", group, request, lowest, highest)
 
 
-def described(client: Client, group: str) -> Group:
-    """Return the group, of either protocol. Raises `ClientError`."""
-    from minibroker.client.client_errors import ClientError, check
-    from minibroker.protocol.errors import ErrorCode
-    from minibroker.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest
-    from minibroker.protocol.messages.groups import DescribeGroupsRequest
+def group_names(client: Client) -> list[str]:
+    """Return the names of all groups, for a suggestion: none if a node does not tell them."""
+    from minibroker.client.client_errors import ClientError
+    from minibroker.protocol.messages.groups import ListGroupsRequest
 
     try:
-        (found,) = ask_coordinator(client, group, ConsumerGroupDescribeRequest(group_ids=[group])).groups
-        check(found.error_code, f"cannot describe {group}", found.error_message)
-        members = [_consumer_member(each) for each in found.members]
-        node = client.coordinator("group", group)
-        return Group(group, found.group_state, "consumer", found.assignor_name, node, members)
-    except ClientError as error:
-        if error.code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
-            raise
+        answers = [client.request(ListGroupsRequest(), node) for node in client.nodes()]
+    except ClientError:
+        return []
+    return sorted(each.group_id for answer in answers for each in answer.groups)
+
+
+def described_consumer_group(client: Client, group: str) -> Group:
+    """Return the consumer group of the newer protocol (KIP-848). Raises `ClientError`."""
+    from minibroker.client.client_errors import check
+    from minibroker.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest
+
+    (found,) = ask_coordinator(client, group, ConsumerGroupDescribeRequest(group_ids=[group])).groups
+    check(found.error_code, f"cannot describe {group}", found.error_message)
+    members = [_consumer_member(each) for each in found.members]
+    node = client.coordinator("group", group)
+    return Group(group, found.group_state, "consumer", found.assignor_name, node, members)
+
+
+def described_classic_group(client: Client, group: str) -> Group:
+    """Return the classic group. Raises `ClientError`."""
+    from minibroker.client.client_errors import check
+    from minibroker.protocol.errors import ErrorCode
+    from minibroker.protocol.messages.groups import DescribeGroupsRequest
+
     (found,) = ask_coordinator(client, group, DescribeGroupsRequest(groups=[group])).groups
     if found.error_code != ErrorCode.GROUP_ID_NOT_FOUND:  # its state is Dead
         check(found.error_code, f"cannot describe {group}", found.error_message)
-    members = [_classic_member(each) for each in found.members]
+    members = [_classic_member(each, found.protocol_type) for each in found.members]
     node = client.coordinator("group", group)
     return Group(group, found.group_state, "classic", found.protocol_data, node, members)
 
 
 def _consumer_member(member: Any) -> Member:
     partitions = {each.topic_name: sorted(each.partitions) for each in member.assignment.topic_partitions}
-    return Member(member.member_id, member.instance_id, member.client_id, member.client_host, _ordered(partitions))
+    return Member(member.member_id, member.instance_id, member.client_id, member.client_host, ordered(partitions))
 
 
-def _classic_member(member: Any) -> Member:
+def _classic_member(member: Any, protocol_type: str) -> Member:
     partitions: dict[str, list[int]] = {}
-    if member.member_assignment:
+    if member.member_assignment and protocol_type == CONSUMER:
         from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
 
         (version,) = ASSIGNMENT_VERSION.unpack_from(member.member_assignment)
         known = min(version, ConsumerProtocolAssignment.versions[-1])  # newer ones only add to the end
         assignment, _ = ConsumerProtocolAssignment.decode_from(member.member_assignment, known, ASSIGNMENT_VERSION.size)
         partitions = {each.topic: sorted(each.partitions) for each in assignment.assigned_partitions}
-    return Member(
-        member.member_id, member.group_instance_id, member.client_id, member.client_host, _ordered(partitions)
-    )
+    return Member(member.member_id, member.group_instance_id, member.client_id, member.client_host, ordered(partitions))
 
 
-def _ordered(partitions: dict[str, list[int]]) -> dict[str, list[int]]:
+def ordered(partitions: dict[str, list[int]]) -> dict[str, list[int]]:
+    """Return the partitions in the order of their topics."""
     return dict(sorted(partitions.items()))
 
 

@@ -11,17 +11,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from minibroker.cli.administration import TopicPartition, all_topics, connected
-from minibroker.cli.connecting import Bootstrap, client_options
-from minibroker.cli.groups.groups_facts import Committed, ask_coordinator, committed, described
-from minibroker.cli.groups.groups_targets import Target, Topics, moment_of, target_of, topics_of, within
-from minibroker.cli.shared import duration_of, failure, json_option, print_table
+from minibroker.cli.administration import TopicPartition, connected
+from minibroker.cli.connecting import Bootstrap, connection_options
+from minibroker.cli.groups.groups_facts import Group, ask_coordinator, committed
+from minibroker.cli.groups.groups_share import alter_start_offsets, start_offsets
+from minibroker.cli.groups.groups_targets import Target, moment_of, target_of
+from minibroker.cli.groups.groups_types import described
+from minibroker.cli.places import Topics, partitions_of, topics_of, within
+from minibroker.cli.shared import NamedCommand, completed_by, duration_of, failure, json_option, print_table
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
 
 INACTIVE = ("Empty", "Dead")
 NAMED_TOPICS_OFFSET_COMMIT = (2, 9)  # versions that name topics, and group members
+Positions = dict[TopicPartition, int | None]
 
 
 class Move(NamedTuple):
@@ -33,8 +37,8 @@ class Move(NamedTuple):
     new: int
 
 
-@click.command("reset-offsets")
-@click.argument("group")
+@click.command("reset-offsets", cls=NamedCommand)
+@click.argument("group", shell_complete=completed_by("groups"))
 @click.option(
     "--topic",
     "topics",
@@ -42,13 +46,14 @@ class Move(NamedTuple):
     type=topics_of,
     multiple=True,
     help="All or some of its partitions. Can be repeated.",
+    shell_complete=completed_by("topics"),
 )
-@click.option("--all-topics", is_flag=True, help="All topics with committed offsets of the group.")
+@click.option("--all-topics", is_flag=True, help="All topics with offsets of the group.")
 @click.option("--to-earliest", is_flag=True, help="To the first record.")
 @click.option("--to-latest", is_flag=True, help="Past the last record.")
-@click.option("--to-current", is_flag=True, help="To the committed offset, or past the last record if there is none.")
+@click.option("--to-current", is_flag=True, help="To the present offset, or past the last record if there is none.")
 @click.option("--to-offset", metavar="OFFSET", type=click.IntRange(0), help="To this offset.")
-@click.option("--shift-by", metavar="N", type=int, help="By N records from the committed offset; -N goes back.")
+@click.option("--shift-by", metavar="N", type=int, help="By N records from the present offset; -N goes back.")
 @click.option(
     "--to-datetime",
     metavar="TIME",
@@ -62,7 +67,7 @@ class Move(NamedTuple):
     help="To this long ago, a period like P1DT12H, PT30M or '30 min'.",
 )
 @click.option("--execute", is_flag=True, help="Do it; without this, only show what would be done.")
-@client_options
+@connection_options
 @json_option("Print a JSON object.")
 def reset_offsets(
     group: str,
@@ -73,7 +78,9 @@ def reset_offsets(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Reset the committed offsets of a group without members. Without --execute, nothing is changed.
+    """Reset the offsets of a group without members. Without --execute, nothing is changed.
+
+    These are the committed offsets, or the start offsets of a share group.
 
     \b
     Example:
@@ -83,42 +90,36 @@ def reset_offsets(
     if bool(topics) == all_topics:
         raise click.UsageError("choose partitions with --topic or --all-topics")
     with connected(bootstrap) as client:
-        _check_inactive(client, group)
-        positions = committed(client, group)
-        places = sorted(positions) if all_topics else _places(client, topics)
+        is_shared = _inactive(client, group).type == "share"
+        positions = _start_offsets(client, group) if is_shared else _committed(client, group)
+        places = sorted(positions) if all_topics else partitions_of(client, topics)
         if not places:
-            raise failure(f"{group} has no committed offsets: choose topics with --topic")
+            raise failure(f"{group} has no offsets: choose topics with --topic")
         moves = _moves(client, target, places, positions)
-        if execute:
+        if execute and is_shared:
+            alter_start_offsets(client, group, {(move.topic, move.partition): move.new for move in moves})
+        elif execute:
             _commit(client, group, moves)
     _show(group, moves, execute, as_json)
 
 
-def _check_inactive(client: Client, group: str) -> None:
-    """Raises click.ClickException for a group with members, as they would commit their own positions again."""
-    state = described(client, group).state
-    if state not in INACTIVE:
-        raise failure(f"the offsets of {group} can only be reset while it has no members, and it is {state}")
+def _inactive(client: Client, group: str) -> Group:
+    """Return the group. Raises click.ClickException if it has members, as they would go on from where they are."""
+    found = described(client, group)
+    if found.state not in INACTIVE:
+        raise failure(f"the offsets of {group} can only be reset while it has no members, and it is {found.state}")
+    return found
 
 
-def _places(client: Client, asked: tuple[Topics, ...]) -> list[TopicPartition]:
-    """Return the named partitions. Raises click.ClickException if one does not exist."""
-    known = all_topics(client)
-    places: set[TopicPartition] = set()
-    for topic, indexes in asked:
-        if topic not in known:
-            raise failure(f"there is no topic {topic}")
-        partitions = {each.partition_index for each in known[topic].partitions}
-        missing = [index for index in indexes if index not in partitions]
-        if missing:
-            raise failure(f"{topic} has no partition {missing[0]}")
-        places |= {(topic, index) for index in indexes or partitions}
-    return sorted(places)
+def _committed(client: Client, group: str) -> Positions:
+    return {place: each.offset for place, each in committed(client, group).items()}
 
 
-def _moves(
-    client: Client, target: Target, places: list[TopicPartition], positions: dict[TopicPartition, Committed]
-) -> list[Move]:
+def _start_offsets(client: Client, group: str) -> Positions:
+    return {place: each.offset for place, each in start_offsets(client, group).items()}
+
+
+def _moves(client: Client, target: Target, places: list[TopicPartition], positions: Positions) -> list[Move]:
     from minibroker.client.partition_offsets import EARLIEST, LATEST, list_offsets
 
     earliest = list_offsets(client, dict.fromkeys(places, EARLIEST))
@@ -127,13 +128,9 @@ def _moves(
     at_time = {} if timestamp_ms is None else list_offsets(client, dict.fromkeys(places, timestamp_ms))
     moves = []
     for place in places:
-        position = positions.get(place)
-        current = None if position is None else position.offset
+        current = positions.get(place)
         wanted = target.wanted(place, current, earliest[place], latest[place], at_time.get(place))
-        new = within(wanted, earliest[place], latest[place]) if target.is_bounded else wanted
-        if new != wanted:
-            what = "before the first record" if new > wanted else "past the last record"
-            click.echo(f"minibroker: {place[0]}-{place[1]}: {wanted} is {what}, so it is {new}", err=True)
+        new = within(place, wanted, earliest[place], latest[place]) if target.is_bounded else wanted
         moves.append(Move(*place, current, new))
     return moves
 

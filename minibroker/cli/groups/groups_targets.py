@@ -5,7 +5,6 @@ It sends no requests; the ends of logs and the committed offsets are passed in.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -15,17 +14,6 @@ import click
 from minibroker.cli.shared import failure
 
 SECOND_MS = 1000
-TOPICS = re.compile(r"(?P<topic>[^:\s]+)(?::(?P<indexes>\d+(?:,\d+)*))?")
-
-Topics = tuple[str, tuple[int, ...]]  # a topic and its partitions, none for all
-
-
-def topics_of(text: str) -> Topics:
-    """Parse TOPIC or TOPIC:0,2. Raises click.BadParameter."""
-    match = TOPICS.fullmatch(text)
-    if match is None:
-        raise click.BadParameter(f"{text!r} is not TOPIC or TOPIC:PARTITION,...")
-    return match["topic"], tuple(map(int, match["indexes"].split(","))) if match["indexes"] else ()
 
 
 def moment_of(text: str) -> int:
@@ -83,8 +71,3 @@ def target_of(given: Mapping[str, Any]) -> Target:
         raise click.UsageError(f"choose one of {options}")
     ((how, value),) = chosen.items()
     return Target(how, int(value))
-
-
-def within(wanted: int, earliest: int, latest: int) -> int:
-    """Return the offset in the log that is nearest to the wanted one."""
-    return min(max(wanted, earliest), latest)

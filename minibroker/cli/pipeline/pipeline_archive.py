@@ -9,7 +9,7 @@ import json
 import sys
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
@@ -33,6 +33,11 @@ BATCH_OFFSETS: Final = 5_000_000
 INTERVAL: Final = "1 minute"
 POLL_S: Final = 0.3
 HEAD: Final = ("topic", "partition", "records", "bytes", "first offset", "last offset")
+ISOLATION: Final = ("isolation.level", "kafka.isolation.level")
+UNCOMMITTED: Final = (
+    "isolation.level=read_uncommitted: records of aborted and open transactions are archived, and cannot be told from"
+    " others; a replay would make them real"
+)
 
 
 @click.command()
@@ -57,7 +62,7 @@ HEAD: Final = ("topic", "partition", "records", "bytes", "first offset", "last o
     show_default=True,
     help="The codec of the Parquet files.",
 )
-@assignments_option("--option", "options", "An option of the reader, such as isolation.level=read_committed.")
+@assignments_option("--option", "options", "An option of the reader, such as failOnDataLoss=false.")
 @spark_options
 @json_option("Print a JSON object of what was written.")
 def archive(
@@ -75,7 +80,8 @@ def archive(
 ) -> int:
     """Archive topics as Parquet, by topic and date (UTC); run again, it adds what is new.
 
-    Each record is archived once, even if a run is killed. Bytes are those of keys and values.
+    Each record is archived once, even if a run is killed. Records of aborted and open transactions are left out. Bytes
+    are those of keys and values.
 
     \b
     Example:
@@ -88,42 +94,74 @@ def archive(
         "startingOffsets": "earliest",
         "includeHeaders": "true",
         "maxOffsetsPerTrigger": str(batch_offsets),
-        **dict(options),
+        **_committed_only(dict(options)),
     }
+    interval = (trigger or INTERVAL) if continuous else None
+    topics = _topics(reading)
     with spark_session(master, conf, title="archive", progress=False) as spark:
-        interval = (trigger or INTERVAL) if continuous else None
-        progress, run = _begun(spark, reading, out, checkpoint, interval, compression)
+        run = _begun(spark, reading, topics, out, checkpoint, interval, compression)
         try:
-            is_over = _show_until_over(spark, run, progress, "archive")
+            is_over = _show_until_over(spark, run, topics.progress, "archive")
         finally:
             run.stop()
         _print(run, out, as_json)
     return 0 if is_over or continuous else INTERRUPTED
 
 
-def _begun(
-    spark: SparkSession, reading: Mapping[str, str], out: str, checkpoint: str | None, interval: str | None, codec: str
-) -> tuple[StreamProgress, ArchiveRun]:
-    from minibroker.pipeline.jobs.archive_run import ArchiveRun
+def _committed_only(options: dict[str, str]) -> dict[str, str]:
+    """Return the options with `read_committed`. If they say otherwise, keep that, and warn on stderr."""
+    given = [value for name, value in options.items() if name.lower() in ISOLATION]
+    if not given:
+        return {**options, ISOLATION[0]: "read_committed"}
+    if given[0].strip().lower() == "read_uncommitted":
+        click.echo(UNCOMMITTED, err=True)
+    return options
+
+
+class _Topics(NamedTuple):
+    """What is archived: where the stream begins and the log ends, and the topics' identities and configs."""
+
+    progress: StreamProgress
+    ids: dict[str, str]
+    configs: dict[str, dict[str, str]]
+
+
+def _topics(reading: Mapping[str, str]) -> _Topics:
+    """Find the topics, before Spark starts. Raises click.ClickException if there is none, and the source's errors."""
+    from minibroker.pipeline.jobs.archived_configs import topic_configs
     from minibroker.pipeline.jobs.stream_progress import StreamProgress
     from minibroker.pipeline.jobs.topic_ids import topic_ids
     from minibroker.pipeline.options import parse_options
 
     parsed = parse_options(reading, "records", "stream")
     progress = StreamProgress(parsed)
-    topics = {partition.topic for partition in progress.begin}
-    if not topics:
+    names = {partition.topic for partition in progress.begin}
+    if not names:
         raise cannot("there is no topic to archive")
+    return _Topics(progress, topic_ids(parsed, names), topic_configs(parsed, names))
+
+
+def _begun(
+    spark: SparkSession,
+    reading: Mapping[str, str],
+    topics: _Topics,
+    out: str,
+    checkpoint: str | None,
+    interval: str | None,
+    codec: str,
+) -> ArchiveRun:
+    from minibroker.pipeline.jobs.archive_run import ArchiveRun
+
     records = spark.readStream.format("minibroker").options(**reading).load()
-    run = ArchiveRun(
+    return ArchiveRun(
         records,
         out,
-        topic_ids=topic_ids(parsed, topics),
+        topic_ids=topics.ids,
+        topic_configs=topics.configs,
         checkpoint=checkpoint,
         interval=interval,
         compression=codec,
     )
-    return progress, run
 
 
 def _show_until_over(spark: SparkSession, run: ArchiveRun, progress: StreamProgress, title: str) -> bool:

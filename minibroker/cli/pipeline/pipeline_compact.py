@@ -6,20 +6,20 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import click
 
+from minibroker.cli.pipeline.pipeline_engine import Engine, engine_option
 from minibroker.cli.pipeline.pipeline_shared import (
     Source,
+    reads_locally,
     source_options,
     spark_options,
     spark_session,
 )
 from minibroker.cli.shared import json_option, print_table
-
-if TYPE_CHECKING:
-    from pyspark.sql import Row
 
 HEAD: Final = (
     *("topic", "partition", "records", "without key", "keys", "tombstones"),
@@ -37,6 +37,7 @@ HEAD: Final = (
 )
 @click.option("--uncommitted", is_flag=True, help="Include records of open and aborted transactions.")
 @json_option("Print a JSON object per partition.")
+@engine_option
 @spark_options
 def compact(
     source: Source,
@@ -44,6 +45,7 @@ def compact(
     tombstones: bool,
     uncommitted: bool,
     as_json: bool,
+    engine: Engine,
     master: str,
     conf: tuple[tuple[str, str], ...],
 ) -> None:
@@ -60,21 +62,40 @@ def compact(
         "includeHeaders": "true",
         "isolation.level": "read_uncommitted" if uncommitted else "read_committed",
     }
+    if reads_locally(source, options, "records", engine) and (out is None or "://" not in out):
+        rows = _computed_here(options, out, tombstones)
+    else:
+        rows = _computed_by_spark(options, out, tombstones, master, conf)
+    if as_json:
+        for row in rows:
+            print(json.dumps(row))
+    else:
+        print_table(HEAD, (_cells(row) for row in rows))
+
+
+def _computed_here(options: Mapping[str, str], out: str | None, tombstones: bool) -> Sequence[Mapping[str, Any]]:
+    from minibroker.pipeline.jobs.compact_local import savings_here, write_compacted_here
+
+    rows = savings_here(options, tombstones=tombstones)
+    if out is not None:
+        write_compacted_here(options, out, tombstones=tombstones)
+    return rows
+
+
+def _computed_by_spark(
+    options: Mapping[str, str], out: str | None, tombstones: bool, master: str, conf: tuple[tuple[str, str], ...]
+) -> Sequence[Mapping[str, Any]]:
     with spark_session(master, conf, title="compact") as spark:
         from minibroker.pipeline.jobs import compact as job
 
         records = spark.read.format("minibroker").options(**options).load()
         found = job.savings(records.select("topic", "partition", "key", "value", "offset"), tombstones=tombstones)
-        rows = found.orderBy("topic", "partition").collect()
+        rows = [row.asDict() for row in found.orderBy("topic", "partition").collect()]
         if out is not None:
             job.write_compacted(job.compact(records, tombstones=tombstones), out)
-    if as_json:
-        for row in rows:
-            print(json.dumps(row.asDict()))
-    else:
-        print_table(HEAD, (_cells(row) for row in rows))
+    return rows
 
 
-def _cells(row: Row) -> list[Any]:
-    *numbers, saved = row
+def _cells(row: Mapping[str, Any]) -> list[Any]:
+    *numbers, saved = row.values()
     return [*numbers, None if saved is None else f"{saved:.1%}"]

@@ -16,19 +16,28 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from minibroker.cli.connecting import Bootstrap, client_setting_options, require_connection, servers_of
+from minibroker.cli.connecting import (
+    Bootstrap,
+    client_setting_options,
+    default_servers,
+    require_connection,
+    server_option,
+    timeout_option,
+)
 from minibroker.cli.pipeline.pipeline_shared import (
     cannot,
+    explained,
     spark_options,
     spark_session,
 )
-from minibroker.cli.shared import assignment_of, assignments_option, json_option, print_table
+from minibroker.cli.shared import SERVER_VARIABLE, assignment_of, assignments_option, json_option, print_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from minibroker.pipeline.jobs.replay import Archived
     from minibroker.pipeline.jobs.replay_task import ReplayTask
+    from minibroker.pipeline.sink.sink_settings import SinkSettings
 
 COMMIT_RECORDS: Final = 100_000
 POLL_S: Final = 1.0
@@ -38,7 +47,7 @@ HEAD: Final = ("topic", "partition", "to", "archived", "written", "there already
 
 @click.command()
 @click.option("--from", "archive", metavar="DIR", required=True, help="The archive: a directory, or a URL.")
-@click.option("--bootstrap-server", "servers", metavar="HOST:PORT", type=servers_of, required=True, help="Any Kafka.")
+@server_option(f"Any Kafka.  [env var: {SERVER_VARIABLE}]")
 @click.option(
     "--topic", "topics", metavar="NAME", multiple=True, help="An archived topic; by default all. Can be repeated."
 )
@@ -48,7 +57,7 @@ HEAD: Final = ("topic", "partition", "to", "archived", "written", "there already
 @click.option(
     "--partitions", type=click.IntRange(1), help="With --repartition: the number of partitions of a new topic."
 )
-@assignments_option("--config", "configs", "A config of new topics.")
+@assignments_option("--config", "configs", "A config of new topics, beside the archived ones; empty to leave one out.")
 @click.option("--id", "replay_id", metavar="NAME", help="The name of this replay.  [default: by archive and topics]")
 @click.option(
     "--commit-records",
@@ -58,11 +67,12 @@ HEAD: Final = ("topic", "partition", "to", "archived", "written", "there already
     help="How many records of a partition to commit at a time.",
 )
 @client_setting_options
+@timeout_option
 @spark_options
 @json_option("Print a JSON object of what was written.")
 def replay(
     archive: str,
-    servers: str,
+    servers: str | None,
     topics: tuple[str, ...],
     to: str | None,
     topic_map: tuple[tuple[str, str], ...],
@@ -72,6 +82,7 @@ def replay(
     replay_id: str | None,
     commit_records: int,
     client: tuple[tuple[str, str], ...],
+    connect_timeout_s: float | None,
     master: str,
     conf: tuple[tuple[str, str], ...],
     as_json: bool,
@@ -79,7 +90,8 @@ def replay(
     """Write archived topics to a broker: each record once, with the order and timestamps of each partition.
 
     After a kill, run it again to continue. A completed replay that is run again writes what was archived since. Another
-    --id starts over. Missing topics are created with retention.ms=-1, as archived records are old.
+    --id starts over. Missing topics are created with their archived configs, and with retention.ms=-1, as archived
+    records are old.
 
     \b
     Example:
@@ -89,29 +101,48 @@ def replay(
         raise click.UsageError("--partitions needs --repartition")
     if to is not None and (topic_map or len(topics) > 1):
         raise click.UsageError("--to is for one topic, and goes without --topic-map")
-    require_connection(Bootstrap(servers, client))
+    servers = servers or default_servers()
+    if servers is None:
+        raise click.UsageError("name the broker with --bootstrap-server")
+    require_connection(Bootstrap(servers, client, connect_timeout_s))
+    settings = _settings(servers, dict(client))
+    if "://" not in archive and not Path(archive).is_dir():
+        raise cannot(f"there is no archive {archive}")
     with spark_session(master, conf, progress=False) as spark:
         from minibroker.pipeline.jobs.archive import read_archive
-        from minibroker.pipeline.jobs.replay import archived_partitions, replay_id_of, replay_settings
+        from minibroker.pipeline.jobs.archived_configs import for_replay, noted_configs
+        from minibroker.pipeline.jobs.hadoop_files import HadoopFiles
+        from minibroker.pipeline.jobs.replay import archived_partitions, replay_id_of
         from minibroker.pipeline.jobs.replay_task import ReplayTask
 
-        settings = replay_settings(servers, dict(client))
         rows = read_archive(spark, archive)
         archived = _chosen(archived_partitions(rows), topics)
         targets = _renamed(archived, topic_map) if to is None else {_only_topic(archived): to}
         whole = archive if "://" in archive else str(Path(archive).resolve())  # independent of the working directory
         name = replay_id or replay_id_of(whole, targets, repartition)
         task = ReplayTask(settings, name, targets, repartition, commit_records)
-        made, remarks = _prepare(task, archived, dict(configs), partitions)
+        kept = for_replay(
+            noted_configs(HadoopFiles(spark, archive)), targets, {each.partition.topic for each in archived}
+        )
+        made, remarks = _prepare(task, archived, dict(configs), partitions, kept)
         for remark in remarks:
             click.echo(remark, err=True)
         written = _run(rows, task, archived)
     report = [_row(task, each, written.get((each.partition.topic, each.partition.partition), 0)) for each in archived]
     if as_json:
-        told = [dict(zip(FIELDS, row, strict=True)) for row in report]
-        click.echo(json.dumps({"id": name, "created": made, "partitions": told}))
+        partition_rows = [dict(zip(FIELDS, row, strict=True)) for row in report]
+        click.echo(json.dumps({"id": name, "created": made, "partitions": partition_rows}))
     else:
         print_table(HEAD, report)
+
+
+def _settings(servers: str, client: dict[str, str]) -> SinkSettings:
+    """Check the settings, before Spark starts. Raises click.ClickException without the extra, and `OptionError`."""
+    try:
+        from minibroker.pipeline.jobs.replay import replay_settings
+    except ImportError as error:
+        raise explained(error) from error
+    return replay_settings(servers, client)
 
 
 def _chosen(archived: list[Archived], topics: tuple[str, ...]) -> list[Archived]:
@@ -144,7 +175,11 @@ def _only_topic(archived: list[Archived]) -> str:
 
 
 def _prepare(
-    task: ReplayTask, archived: list[Archived], configs: Mapping[str, str], partitions: int | None
+    task: ReplayTask,
+    archived: list[Archived],
+    configs: Mapping[str, str],
+    partitions: int | None,
+    kept: Mapping[str, Mapping[str, str]],
 ) -> tuple[list[str], list[str]]:
     from minibroker.pipeline.jobs.replay import needed_topics
     from minibroker.pipeline.jobs.replay_targets import prepare_topics
@@ -154,7 +189,7 @@ def _prepare(
         needed = needed_topics(archived, task)
         if task.repartition:
             needed = {topic: need._replace(partitions=partitions or need.partitions) for topic, need in needed.items()}
-        prepared = prepare_topics(client, needed, configs, any_count=task.repartition)
+        prepared = prepare_topics(client, needed, configs, any_count=task.repartition, archived=kept)
     return prepared.made, prepared.remarks
 
 

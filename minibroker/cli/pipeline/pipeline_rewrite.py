@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from minibroker.cli.pipeline.pipeline_shared import path_option, spark_options, spark_session
+from minibroker.cli.pipeline.pipeline_shared import explained, path_option, spark_options, spark_session
 from minibroker.cli.shared import json_option, print_table
 
 if TYPE_CHECKING:
@@ -68,15 +68,23 @@ def rewrite(
     Example:
         minibroker pipeline rewrite --path old-data --output new-data --format 2 --compression zstd
     """
-    from minibroker.pipeline.jobs.rewrite import run
-    from minibroker.pipeline.rewriting.rewrite_settings import RewriteSettings
+    try:
+        from minibroker.pipeline.jobs.rewrite import run_begun
+        from minibroker.pipeline.rewriting.directory import Rewriting
+        from minibroker.pipeline.rewriting.rewrite_settings import RewriteSettings
+    except ImportError as error:
+        raise explained(error) from error
     from minibroker.protocol.records.compression import Compression
 
     codec = None if compression is None else Compression[compression.upper()]
     format = None if magic is None else int(magic)
     settings = RewriteSettings(format, codec, level, batch_bytes, elide, committed_only, drop_headers)
-    with spark_session(master, conf, title="Rewriting") as spark:
-        report = run(spark, path, output, settings, topics)
+    # The first one refuses what cannot be, before Spark starts.
+    with (
+        Rewriting(path, output, settings, topics) as rewriting,
+        spark_session(master, conf, title="Rewriting") as spark,
+    ):
+        report = run_begun(spark, rewriting)
     if as_json:
         click.echo(json.dumps(report.as_json()))
     else:

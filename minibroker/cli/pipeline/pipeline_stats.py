@@ -6,15 +6,18 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
+from minibroker.cli.pipeline.pipeline_engine import Engine, engine_option
 from minibroker.cli.pipeline.pipeline_shared import (
     Source,
     cannot,
+    reads_locally,
     source_options,
     spark_options,
     spark_session,
@@ -66,6 +69,7 @@ def span_of(text: str) -> int:
 @click.option("--span", metavar="TIME", type=span_of, help="The step of the rates; by default chosen automatically.")
 @click.option("--plot", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Write a .png or .html.")
 @assignments_option("--option", "options", "An option of the reader, such as startingTimestamp=1700000000000.")
+@engine_option
 @spark_options
 @json_option("Print a JSON object of everything.")
 def stats(
@@ -77,6 +81,7 @@ def stats(
     span: int | None,
     plot: Path | None,
     options: tuple[tuple[str, str], ...],
+    engine: Engine,
     master: str,
     conf: tuple[tuple[str, str], ...],
     as_json: bool,
@@ -91,12 +96,14 @@ def stats(
         minibroker pipeline stats --path minibroker-data --keys --plot report.html
     """
     _check_plot(plot)
-    with spark_session(master, conf, title="stats") as spark:
+    reading = {**source.options(), **dict(options)}
+    is_local = reads_locally(source, reading, "batches", engine)
+    with nullcontext() if is_local else spark_session(master, conf, title="stats") as spark:
         from minibroker.pipeline.jobs.stats_run import gather
 
         found = gather(
             spark,
-            {**source.options(), **dict(options)},
+            reading,
             name=source.path or source.servers or "",
             by=by or (),
             exact=exact,
@@ -122,7 +129,7 @@ def _check_plot(path: Path | None) -> None:
     if not path.absolute().parent.is_dir():
         raise click.BadParameter(f"there is no directory {path.absolute().parent}", param_hint="--plot")
     if find_spec("matplotlib") is None:
-        raise cannot("--plot needs matplotlib: python3 -m pip install 'minibroker[plot]'")
+        raise cannot("--plot needs matplotlib: python3 -m pip install matplotlib")
 
 
 def _print(found: Statistics, by: tuple[str, ...] | None, top: int) -> None:

@@ -8,14 +8,17 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
+from minibroker.cli.pipeline.pipeline_engine import Engine, engine_option, runs_locally
 from minibroker.cli.pipeline.pipeline_shared import (
     cannot,
+    explained,
     path_option,
     spark_options,
     spark_session,
@@ -24,8 +27,9 @@ from minibroker.cli.shared import json_option, print_table
 
 if TYPE_CHECKING:
     from minibroker.pipeline.jobs.verify.findings import Finding
+    from minibroker.pipeline.jobs.verify.log_files import DirectoryPlan
 
-HEAD = ("file", "offset", "position", "kind", "severity", "what is wrong")
+HEAD: Final = ("file", "offset", "position", "kind", "severity", "what is wrong")
 
 
 @click.command()
@@ -35,6 +39,9 @@ HEAD = ("file", "offset", "position", "kind", "severity", "what is wrong")
 @click.option("--skip", metavar="CHECK,...", help="Skip these checks. records and compaction are the most expensive.")
 @click.option(
     "--compacted", metavar="NAME", multiple=True, help="A compacted topic that the directory does not mark as such."
+)
+@click.option(
+    "--all", "each", is_flag=True, help="Print each finding; by default one row for those of a kind in a file."
 )
 @click.option("--strict", is_flag=True, help="Count notes, such as open transactions, for the exit status.")
 @click.option(
@@ -46,6 +53,7 @@ HEAD = ("file", "offset", "position", "kind", "severity", "what is wrong")
     help="List the checks and exit.",
 )
 @json_option("Print a JSON object per line.")
+@engine_option
 @spark_options
 def verify(
     path: str,
@@ -53,39 +61,65 @@ def verify(
     checks: str | None,
     skip: str | None,
     compacted: tuple[str, ...],
+    each: bool,
     strict: bool,
     as_json: bool,
+    engine: Engine,
     master: str,
     conf: tuple[tuple[str, str], ...],
 ) -> int:
     """Look for damage and contradictions in a log directory: minibroker's, or Apache Kafka's own.
 
-    It is a second opinion, which uses none of the broker's start-up checks. The exit status is 1 if something is wrong,
-    0 if nothing is, and 2 if the directory cannot be read.
+    It is a second opinion, which uses none of the broker's start-up checks. Of a partition, what may be the cause is
+    printed first, what may follow from it last. The exit status is 1 if something is wrong, 0 if nothing is, and 2 if
+    the directory cannot be read.
 
     \b
     Example:
         minibroker pipeline verify --path minibroker-data
     """
     wanted = _wanted(checks, skip)
+    plan = _plan(path, topics, wanted, compacted)
     if _is_in_use(path):
         click.echo(f"{path} is in use: concurrent writes may look like damage", err=True)
+    found = _found(plan, engine, path, master, conf)
+    if as_json:
+        from minibroker.pipeline.jobs.verify.verify_job import row_of
+
+        for finding in found:
+            print(json.dumps(row_of(finding)))
+    else:
+        _print(found, each)
+    return int(any(strict or finding.severity != "note" for finding in found))
+
+
+def _plan(path: str, topics: Sequence[str], checks: Sequence[str], compacted: Sequence[str]) -> DirectoryPlan:
+    """Find the files to check. Raises click.ClickException without the extra."""
+    try:
+        from minibroker.pipeline.jobs.verify import log_files
+    except ImportError as error:
+        raise explained(error) from error
+    return log_files.plan_directory(path, topics=topics, checks=checks, compacted=compacted)
+
+
+def _found(
+    plan: DirectoryPlan, engine: Engine, path: str, master: str, conf: tuple[tuple[str, str], ...]
+) -> list[Finding]:
+    """Return the findings in the order in which they are printed."""
+    from minibroker.pipeline.jobs.verify.findings import in_order
+
+    if runs_locally(engine, size_bytes=sum(segment.size_bytes for segment in plan.segments)):
+        from minibroker.pipeline.jobs.verify.verify_local import verify_locally
+
+        return in_order(verify_locally(plan))
     with spark_session(master, conf, title=f"verifying {path}") as spark:
         from minibroker.pipeline.jobs.verify import verify_job
 
-        findings = verify_job.verify(spark, path, topics=topics, checks=wanted, compacted=compacted)
-        found = verify_job.findings_of(findings.toArrow())
-    found.sort(key=lambda each: (each.topic, each.partition, each.file, each.position, each.offset, each.kind))
-    if as_json:
-        for each in found:
-            print(json.dumps(verify_job.row_of(each)))
-    else:
-        _print(found)
-    return int(any(strict or each.severity != "note" for each in found))
+        return in_order(verify_job.findings_of(verify_job.verify_plan(spark, plan).toArrow()))
 
 
 def _wanted(checks: str | None, skip: str | None) -> list[str]:
-    """The checks to make. Raises click.ClickException, status 2."""
+    """Return the checks to make. Raises click.ClickException, status 2."""
     from minibroker.pipeline.jobs.verify.findings import CHECKS
 
     chosen = CHECKS if checks is None else _names(checks)
@@ -123,12 +157,20 @@ def _list(context: click.Context, wanted: bool) -> None:
     context.exit()
 
 
-def _print(found: Sequence[Finding]) -> None:
+def _print(found: Sequence[Finding], each: bool) -> None:
     if found:
-        print_table(HEAD, (_cells(each) for each in found))
-    counts = Counter(each.kind for each in found)
+        print_table(HEAD, map(_cells, found) if each else _grouped(found))
+    counts = Counter(finding.kind for finding in found)
     said = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
     click.echo(f"{len(found)} {'finding' if len(found) == 1 else 'findings'}{': ' if said else ''}{said}", err=True)
+
+
+def _grouped(found: Sequence[Finding]) -> Iterator[tuple[object, ...]]:
+    """Yield a row for each file and kind: its first finding, and how many more there are."""
+    for _, group in groupby(found, lambda finding: (finding.file, finding.kind)):
+        first, *more = group
+        *cells, detail = _cells(first)
+        yield *cells, f"{detail} (and {len(more)} more of this kind)" if more else detail
 
 
 def _cells(finding: Finding) -> tuple[object, ...]:

@@ -4,25 +4,39 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
 from minibroker.broker.security.acls import PatternType, Permission
 from minibroker.broker.security.operations import CLUSTER_NAME, Operation, ResourceType, user_resource
 from minibroker.cli.administration import connected
-from minibroker.cli.connecting import Bootstrap, client_options
-from minibroker.cli.shared import help_if_alone, json_option, print_table
+from minibroker.cli.connecting import Bootstrap, connection_options
+from minibroker.cli.shared import WholeHelpGroup, completed_by, failure, help_if_alone, json_option, print_table
+
+if TYPE_CHECKING:
+    from minibroker.client.blocking import Client
 
 OPERATIONS: Final = {each.name.lower().replace("_", "-"): each for each in Operation if each is not Operation.ANY}
-HEAD: Final = ("resource", "name", "pattern", "principal", "host", "operation", "permission")
 Command = Callable[..., Any]
 
 
-@click.group(invoke_without_command=True)
+class ListedAcl(NamedTuple):
+    """An ACL, with Kafka's names in lower case."""
+
+    resource: str
+    name: str
+    pattern: str
+    principal: str
+    host: str
+    operation: str
+    permission: str
+
+
+@click.group(cls=WholeHelpGroup, invoke_without_command=True)
 @click.pass_context
 def acls(context: click.Context) -> None:
-    """List, add and remove ACLs, of a cluster with an authorizer.
+    """List, add and remove ACLs of a cluster with an authorizer.
 
     \b
     Example:
@@ -36,8 +50,8 @@ def _acl_options(command: Command) -> Command:
     options: list[Callable[[Command], Command]] = [
         click.argument("user"),
         click.argument("operation", type=click.Choice(list(OPERATIONS))),
-        click.option("--topic", help="The topic; * for all."),
-        click.option("--group", help="The group."),
+        click.option("--topic", help="The topic; * for all.", shell_complete=completed_by("topics")),
+        click.option("--group", help="The group.", shell_complete=completed_by("groups")),
         click.option("--transactional-id", help="The transactional id."),
         click.option("--cluster", is_flag=True, help="The cluster itself."),
         click.option("--delegation-token", help="The delegation token, by its id."),
@@ -45,7 +59,7 @@ def _acl_options(command: Command) -> Command:
         click.option("--prefixed", is_flag=True, help="The name is a prefix."),
         click.option("--host", default="*", show_default=True, help="The client's address, or a range of them."),
         click.option("--deny", is_flag=True, help="Deny it, instead of allowing it."),
-        client_options,
+        connection_options,
     ]
     for option in reversed(options):
         command = option(command)
@@ -67,7 +81,7 @@ def _resource(options: dict[str, Any]) -> tuple[int, str]:
         found.append((ResourceType.USER, user_resource(options["user_principal"])))
     if len(found) != 1:
         raise click.UsageError(
-            "name one of --topic, --group, --transactional-id, --cluster, --delegation-token and --user-principal"
+            "choose one of --topic, --group, --transactional-id, --cluster, --delegation-token, --user-principal"
         )
     return found[0]
 
@@ -90,7 +104,7 @@ def _pattern_type(options: dict[str, Any]) -> PatternType:
 
 
 @acls.command("list")
-@client_options
+@connection_options
 @json_option("Print a JSON array.")
 def list_acls(bootstrap: Bootstrap, as_json: bool) -> None:
     """List all ACLs.
@@ -99,6 +113,16 @@ def list_acls(bootstrap: Bootstrap, as_json: bool) -> None:
     Example:
         minibroker acls list
     """
+    with connected(bootstrap) as client:
+        rows = described_acls(client)
+    if as_json:
+        click.echo(json.dumps([row._asdict() for row in rows]))
+    else:
+        print_table(ListedAcl._fields, rows)
+
+
+def described_acls(client: Client) -> list[ListedAcl]:
+    """Return all ACLs. Raises `ClientError`."""
     from minibroker.client.client_errors import check
     from minibroker.protocol.messages.security import DescribeAclsRequest
 
@@ -111,11 +135,10 @@ def list_acls(bootstrap: Bootstrap, as_json: bool) -> None:
         operation=Operation.ANY,
         permission_type=Permission.ANY,
     )
-    with connected(bootstrap) as client:
-        answer = client.request(everything)
-        check(answer.error_code, "cannot list ACLs", answer.error_message)
-    rows = [
-        (
+    answer = client.request(everything)
+    check(answer.error_code, "cannot list ACLs", answer.error_message)
+    return sorted(
+        ListedAcl(
             ResourceType(resource.resource_type).name.lower(),
             resource.resource_name,
             PatternType(resource.pattern_type).name.lower(),
@@ -126,11 +149,7 @@ def list_acls(bootstrap: Bootstrap, as_json: bool) -> None:
         )
         for resource in answer.resources
         for acl in resource.acls
-    ]
-    if as_json:
-        click.echo(json.dumps([dict(zip(HEAD, row, strict=True)) for row in sorted(rows)]))
-    else:
-        print_table(HEAD, sorted(rows))
+    )
 
 
 @acls.command()
@@ -180,5 +199,5 @@ def remove(user: str, operation: str, bootstrap: Bootstrap, **options: Any) -> N
         (result,) = client.request(DeleteAclsRequest(filters=[wanted]), client.controller()).filter_results
         check(result.error_code, "cannot remove the ACL", result.error_message)
     if not result.matching_acls:
-        raise click.UsageError("there is no such ACL")
+        raise failure("there is no such ACL; 'minibroker acls list' shows those that there are")
     click.echo(f"removed {len(result.matching_acls)}")

@@ -4,19 +4,33 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from minibroker.cli.administration import connected
-from minibroker.cli.connecting import Bootstrap, client_options
-from minibroker.cli.shared import assignment_of, help_if_alone, json_option, print_table
+from minibroker.cli.connecting import Bootstrap, connection_options
+from minibroker.cli.shared import WholeHelpGroup, assignment_of, help_if_alone, json_option, print_table
+
+if TYPE_CHECKING:
+    from minibroker.client.blocking import Client
 
 Command = Callable[..., Any]
 DEFAULT = "*"
+HEAD = ("user", "client-id", "ip", "quota", "value")
 
 
-@click.group(invoke_without_command=True)
+class ListedQuota(NamedTuple):
+    """A quota of a user, a client id, both, or an address; "*" is the default."""
+
+    user: str | None
+    client_id: str | None
+    ip: str | None
+    quota: str
+    value: float
+
+
+@click.group(cls=WholeHelpGroup, invoke_without_command=True)
 @click.pass_context
 def quotas(context: click.Context) -> None:
     """List, set and remove the quotas of users, client ids and addresses.
@@ -35,7 +49,7 @@ def _entity_options(command: Command) -> Command:
 
 
 @quotas.command("list")
-@client_options
+@connection_options
 @json_option("Print a JSON array.")
 def list_quotas(bootstrap: Bootstrap, as_json: bool) -> None:
     """List all quotas. The name * stands for the default.
@@ -44,29 +58,33 @@ def list_quotas(bootstrap: Bootstrap, as_json: bool) -> None:
     Example:
         minibroker quotas list
     """
+    with connected(bootstrap) as client:
+        rows = described_quotas(client)
+    if as_json:
+        click.echo(json.dumps([dict(zip(HEAD, row, strict=True)) for row in rows]))
+    else:
+        print_table(HEAD, rows)
+
+
+def described_quotas(client: Client) -> list[ListedQuota]:
+    """Return all quotas. Raises `ClientError`."""
     from minibroker.client.client_errors import check
     from minibroker.protocol.messages.quotas import DescribeClientQuotasRequest
 
-    with connected(bootstrap) as client:
-        answer = client.request(DescribeClientQuotasRequest(components=[]))
-        check(answer.error_code, "cannot list quotas", answer.error_message)
-    rows = []
+    answer = client.request(DescribeClientQuotasRequest(components=[]))
+    check(answer.error_code, "cannot list quotas", answer.error_message)
+    found = []
     for entry in answer.entries or ():
         named = {part.entity_type: DEFAULT if part.entity_name is None else part.entity_name for part in entry.entity}
-        for value in entry.values:
-            rows.append((named.get("user"), named.get("client-id"), named.get("ip"), value.key, value.value))
-    rows.sort(key=str)
-    head = ("user", "client-id", "ip", "quota", "value")
-    if as_json:
-        click.echo(json.dumps([dict(zip(head, row, strict=True)) for row in rows]))
-    else:
-        print_table(head, rows)
+        entity = named.get("user"), named.get("client-id"), named.get("ip")
+        found += [ListedQuota(*entity, value.key, value.value) for value in entry.values]
+    return sorted(found, key=str)
 
 
 @quotas.command("set")
 @click.argument("limits", metavar="NAME=VALUE...", nargs=-1, required=True, type=assignment_of)
 @_entity_options
-@client_options
+@connection_options
 def set_quotas(limits: tuple[tuple[str, str], ...], bootstrap: Bootstrap, **options: str | None) -> None:
     """Set quotas: producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate (of a user or
     client id), connection_creation_rate (of an address).
@@ -88,7 +106,7 @@ def set_quotas(limits: tuple[tuple[str, str], ...], bootstrap: Bootstrap, **opti
 @quotas.command()
 @click.argument("names", nargs=-1, required=True)
 @_entity_options
-@client_options
+@connection_options
 def remove(names: tuple[str, ...], bootstrap: Bootstrap, **options: str | None) -> None:
     """Remove quotas.
 
@@ -107,7 +125,7 @@ def _alter(bootstrap: Bootstrap, options: dict[str, str | None], limits: dict[st
     shape = AlterClientQuotasRequest.EntryData
     named = [(option.replace("_", "-"), name) for option, name in options.items() if name is not None]
     if not named:
-        raise click.UsageError("name a --user, a --client-id, both, or an --ip")
+        raise click.UsageError("choose one of --user, --client-id, --ip, or the first two")
     entity = [shape.EntityData(entity_type=kind, entity_name=None if name == DEFAULT else name) for kind, name in named]
     changes = [shape.OpData(key=key, value=value, remove=remove) for key, value in limits.items()]
     with connected(bootstrap) as client:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from minibroker.cli.administration import connected
-from minibroker.cli.connecting import Bootstrap, client_options
-from minibroker.cli.shared import duration_of, help_if_alone, json_option, print_table
+from minibroker.cli.connecting import Bootstrap, connection_options
+from minibroker.cli.shared import WholeHelpGroup, duration_of, failure, help_if_alone, json_option, print_rows
 from minibroker.quantities import time_text
 
 if TYPE_CHECKING:
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 USER: Final = "User"
 AS_LONG_AS_POSSIBLE: Final = -1
 AT_ONCE: Final = -1
+NAMES: Final = ("id", "owner", "requester", "renewers", "issued_ms", "expires_ms", "max_ms")
 FIRST_WITH_OWNER: Final = 3  # version of CreateDelegationToken
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=WholeHelpGroup, invoke_without_command=True)
 @click.pass_context
 def tokens(context: click.Context) -> None:
     """Create, renew, expire and describe delegation tokens. Log in with SASL or a certificate for that.
@@ -35,10 +36,12 @@ def tokens(context: click.Context) -> None:
 
 
 @tokens.command()
-@click.option("--renewer", "renewers", metavar="USER", multiple=True, help="Who may renew it, too. Can be repeated.")
-@click.option("--owner", metavar="USER", help="For whom the token is.  [default: oneself]")
-@click.option("--max-lifetime", metavar="DURATION", type=duration_of, help="After which it cannot be renewed.")
-@client_options
+@click.option("--renewer", "renewers", metavar="USER", multiple=True,
+              help="A user who may renew it, too. Can be repeated.")  # fmt: skip
+@click.option("--owner", metavar="USER", help="The user that the token is for.  [default: yourself]")
+@click.option("--max-lifetime", metavar="DURATION", type=duration_of,
+              help="How long it lives at most, however often it is renewed.")  # fmt: skip
+@connection_options
 @json_option("Print a JSON object.")
 def create(
     renewers: tuple[str, ...], owner: str | None, max_lifetime: int | None, bootstrap: Bootstrap, as_json: bool
@@ -50,6 +53,7 @@ def create(
         minibroker tokens create --renewer bob --max-lifetime 1d
     """
     from minibroker.client.client_errors import check
+    from minibroker.protocol.errors import ErrorCode
     from minibroker.protocol.messages.delegation_tokens import CreateDelegationTokenRequest
 
     named = [
@@ -61,7 +65,8 @@ def create(
     with connected(bootstrap) as client:
         lowest = 0 if owner is None else FIRST_WITH_OWNER
         answer = client.request(request, client.controller(), lowest=lowest)
-        check(answer.error_code, "cannot create a token")
+        refused = answer.error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+        check(answer.error_code, "cannot create a token", "log in first, and not with a token" if refused else None)
     row = {
         "id": answer.token_id,
         "secret": base64.b64encode(answer.hmac).decode(),
@@ -73,15 +78,16 @@ def create(
     if as_json:
         click.echo(json.dumps(row))
     else:
-        _print([row])
+        print_rows([row])
 
 
 @tokens.command()
 @click.argument("token_id", metavar="ID")
-@click.option("--period", metavar="DURATION", type=duration_of, help="From now on.  [default: as long as possible]")
-@client_options
+@click.option("--period", metavar="DURATION", type=duration_of,
+              help="How long it is valid from now on.  [default: the longest]")  # fmt: skip
+@connection_options
 def renew(token_id: str, period: int | None, bootstrap: Bootstrap) -> None:
-    """Renew a token of one's own, or one that one may renew.
+    """Renew a token that is yours, or that you may renew.
 
     \b
     Example:
@@ -96,13 +102,13 @@ def renew(token_id: str, period: int | None, bootstrap: Bootstrap) -> None:
         )
         answer = client.request(request, client.controller())
         check(answer.error_code, "cannot renew the token")
-    click.echo(f"{token_id} expires at {time_text(answer.expiry_timestamp_ms)}")
+    click.echo(f"{token_id} expires at {time_text(answer.expiry_timestamp_ms)} UTC")
 
 
 @tokens.command()
 @click.argument("token_id", metavar="ID")
-@click.option("--after", metavar="DURATION", type=duration_of, help="From now on.  [default: at once]")
-@client_options
+@click.option("--after", metavar="DURATION", type=duration_of, help="How long it stays valid.  [default: not at all]")
+@connection_options
 def expire(token_id: str, after: int | None, bootstrap: Bootstrap) -> None:
     """Let a token expire, at once or later. Open sessions continue.
 
@@ -120,17 +126,17 @@ def expire(token_id: str, after: int | None, bootstrap: Bootstrap) -> None:
         answer = client.request(request, client.controller())
         check(answer.error_code, "cannot expire the token")
     click.echo(
-        f"removed {token_id}" if after is None else f"{token_id} expires at {time_text(answer.expiry_timestamp_ms)}"
+        f"removed {token_id}" if after is None else f"{token_id} expires at {time_text(answer.expiry_timestamp_ms)} UTC"
     )
 
 
 @tokens.command()
-@click.option("--owner", "owners", metavar="USER", multiple=True, help="Whose tokens.  [default: all] Can be repeated.")
+@click.option("--owner", "owners", metavar="USER", multiple=True, help="Only tokens of this user. Can be repeated.")
 @click.option("--secrets", "with_secrets", is_flag=True, help="Print the secrets, too.")
-@client_options
+@connection_options
 @json_option("Print a JSON array.")
 def describe(owners: tuple[str, ...], with_secrets: bool, bootstrap: Bootstrap, as_json: bool) -> None:
-    """Describe the tokens that one may see: one's own, those that one may renew, and those that ACLs show.
+    """Describe the tokens that you may see: yours, those that you may renew, and those that ACLs let you describe.
 
     \b
     Example:
@@ -142,7 +148,7 @@ def describe(owners: tuple[str, ...], with_secrets: bool, bootstrap: Bootstrap, 
     if as_json:
         click.echo(json.dumps(rows))
     else:
-        _print(rows)
+        print_rows(rows, NAMES)
 
 
 def _row(token: Any, with_secret: bool) -> dict[str, Any]:
@@ -158,13 +164,6 @@ def _row(token: Any, with_secret: bool) -> dict[str, Any]:
     }
 
 
-def _print(rows: list[dict[str, Any]]) -> None:
-    """Print a table of tokens, with times for people."""
-    head = list(rows[0]) if rows else ["id", "owner", "requester", "renewers", "issued", "expires", "max"]
-    cells = [[time_text(value) if name.endswith("_ms") else value for name, value in row.items()] for row in rows]
-    print_table([name.removesuffix("_ms") for name in head], cells)
-
-
 def _described(client: Client, owners: tuple[str, ...]) -> list[Any]:
     """Return the tokens that the client may see. Raises `ClientError`."""
     from minibroker.client.client_errors import check
@@ -178,8 +177,8 @@ def _described(client: Client, owners: tuple[str, ...]) -> list[Any]:
 
 
 def _secret_of(client: Client, token_id: str) -> bytes:
-    """Return the HMAC of a token, so that nobody has to write it on a command line. Raises click.UsageError."""
+    """Return the HMAC of a token, so that nobody has to write it on a command line. Raises click.ClickException."""
     found: bytes | None = next((one.hmac for one in _described(client, ()) if one.token_id == token_id), None)
     if found is None:
-        raise click.UsageError(f"there is no token {token_id} that you may see")
+        raise failure(f"there is no token {token_id} that you may see")
     return found

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import secrets
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
 from minibroker.cli.administration import connected
-from minibroker.cli.connecting import Bootstrap, client_options
-from minibroker.cli.shared import help_if_alone, json_option, print_table
+from minibroker.cli.connecting import Bootstrap, connection_options
+from minibroker.cli.shared import WholeHelpGroup, help_if_alone, json_option, no_such, print_table
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -21,7 +21,15 @@ FEWEST_ITERATIONS: Final = 4096  # what Kafka allows
 MOST_ITERATIONS: Final = 16_384
 
 
-@click.group(invoke_without_command=True)
+class ListedUser(NamedTuple):
+    """A user that can log in with a mechanism."""
+
+    user: str
+    mechanism: str
+    iterations: int
+
+
+@click.group(cls=WholeHelpGroup, invoke_without_command=True)
 @click.pass_context
 def users(context: click.Context) -> None:
     """List, add and remove the users that log in with SCRAM.
@@ -34,7 +42,7 @@ def users(context: click.Context) -> None:
 
 
 @users.command("list")
-@client_options
+@connection_options
 @json_option("Print a JSON array.")
 def list_users(bootstrap: Bootstrap, as_json: bool) -> None:
     """List the users, with their mechanisms and iterations.
@@ -44,16 +52,20 @@ def list_users(bootstrap: Bootstrap, as_json: bool) -> None:
         minibroker users list
     """
     with connected(bootstrap) as client:
-        found = _described(client)
-    rows = [
-        {"user": user, "mechanism": MECHANISMS[info.mechanism - 1], "iterations": info.iterations}
-        for user, infos in sorted(found.items())
+        rows = described_users(client)
+    if as_json:
+        click.echo(json.dumps([row._asdict() for row in rows]))
+    else:
+        print_table(ListedUser._fields, rows)
+
+
+def described_users(client: Client) -> list[ListedUser]:
+    """Return all users, one row for each mechanism. Raises `ClientError`."""
+    return [
+        ListedUser(user, MECHANISMS[info.mechanism - 1], info.iterations)
+        for user, infos in sorted(_described(client).items())
         for info in sorted(infos, key=lambda info: info.mechanism)
     ]
-    if as_json:
-        click.echo(json.dumps(rows))
-    else:
-        print_table(["user", "mechanism", "iterations"], [list(row.values()) for row in rows])
 
 
 @users.command()
@@ -68,9 +80,9 @@ def list_users(bootstrap: Bootstrap, as_json: bool) -> None:
     show_default=True,
     help="How often the password is hashed.",
 )
-@client_options
+@connection_options
 def add(name: str, mechanisms: tuple[str, ...], iterations: int, bootstrap: Bootstrap) -> None:
-    """Add a user, or change its password, which is asked for, or read from a pipe.
+    """Add a user, or change its password. The password is asked for, or read from a pipe.
 
     \b
     Example:
@@ -99,7 +111,7 @@ def add(name: str, mechanisms: tuple[str, ...], iterations: int, bootstrap: Boot
 
 @users.command()
 @click.argument("name")
-@client_options
+@connection_options
 def remove(name: str, bootstrap: Bootstrap) -> None:
     """Remove a user. Its open connections continue.
 
@@ -111,10 +123,10 @@ def remove(name: str, bootstrap: Bootstrap) -> None:
 
     deletion = AlterUserScramCredentialsRequest.ScramCredentialDeletion
     with connected(bootstrap) as client:
-        infos = _described(client).get(name)
-        if infos is None:
-            raise click.UsageError(f"there is no user {name}")
-        for info in infos:
+        known = _described(client)
+        if name not in known:
+            raise no_such("user", name, known)
+        for info in known[name]:
             _alter(client, f"cannot remove {name}", deletions=[deletion(name=name, mechanism=info.mechanism)])
     click.echo(f"removed {name}")
 

@@ -11,21 +11,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from minibroker.cli.administration import (
-    TIMEOUT_MS,
     all_topics,
+    check_configs,
     connected,
     delete_each,
     existing_topic,
     topic_configs,
 )
-from minibroker.cli.connecting import Bootstrap, client_options
-from minibroker.cli.shared import assignments_option, help_if_alone, json_option, print_table
-from minibroker.cli.topics.topics_config import alter, config
+from minibroker.cli.connecting import Bootstrap, connection_options
+from minibroker.cli.shared import (
+    WholeHelpGroup,
+    assignments_option,
+    completed_by,
+    help_if_alone,
+    json_option,
+    no_such,
+    print_table,
+)
+from minibroker.cli.topics.topics_config import DYNAMIC_TOPIC_CONFIG, alter, config
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
-
-DYNAMIC_TOPIC_CONFIG = 1
 
 
 class Partition(NamedTuple):
@@ -39,7 +45,7 @@ class Partition(NamedTuple):
     latest: int | None
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=WholeHelpGroup, invoke_without_command=True)
 @click.pass_context
 def topics(context: click.Context) -> None:
     """List, create, describe, change and delete topics.
@@ -56,7 +62,7 @@ topics.add_command(config)
 
 
 @topics.command("list")
-@client_options
+@connection_options
 @json_option("Print a JSON array.")
 def list_topics(bootstrap: Bootstrap, as_json: bool) -> None:
     """List the topics.
@@ -78,13 +84,13 @@ def list_topics(bootstrap: Bootstrap, as_json: bool) -> None:
 
 
 @topics.command()
-@click.argument("name")
+@click.argument("name", metavar="TOPIC")
 @click.option(
     "--partitions", type=click.IntRange(1), help="The number of partitions.  [default: the broker's num.partitions]"
 )
 @click.option("--replication-factor", type=click.IntRange(1), help="[default: the broker's]")
-@assignments_option("--config", "configs", "A topic config.")
-@client_options
+@assignments_option("--config", "configs", "A topic config.", completed_by("topic_settings"))
+@connection_options
 @json_option("Print a JSON object.")
 def create(
     name: str,
@@ -100,7 +106,6 @@ def create(
     Example:
         minibroker topics create orders --partitions 3
     """
-    from minibroker.client.client_errors import check
     from minibroker.protocol.messages.topics import CreateTopicsRequest
 
     of_topic = CreateTopicsRequest.CreatableTopic
@@ -111,18 +116,20 @@ def create(
         configs=[of_topic.CreatableTopicConfig(name=key, value=value) for key, value in configs],
     )
     with connected(bootstrap) as client:
-        request = CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=client.settings.request_timeout_ms)
         (answer,) = client.request(request, client.controller()).topics
-        check(answer.error_code, f"cannot create {name}", answer.error_message)
+        check_configs(answer, f"cannot create {name}", (key for key, _ in configs))
     click.echo(json.dumps({"created": name}) if as_json else f"created {name}")
 
 
 @topics.command()
-@click.argument("name")
-@client_options
+@click.argument("name", metavar="TOPIC", shell_complete=completed_by("topics"))
+@connection_options
 @json_option("Print a JSON object.")
 def describe(name: str, bootstrap: Bootstrap, as_json: bool) -> None:
     """Show a topic's partitions, with their first and next offsets, and the configs it overrides.
+
+    Brokers before 1.1 do not return configs. With --json, they are null then.
 
     \b
     Example:
@@ -136,13 +143,15 @@ def describe(name: str, bootstrap: Bootstrap, as_json: bool) -> None:
         click.echo(json.dumps({"name": name, "partitions": rows, "configs": configs}))
         return
     print_table(list(Partition._fields), [list(row) for row in partitions])
-    if configs:
+    if configs is None:
+        click.echo("minibroker: configs are not shown, as brokers before 1.1 do not tell them", err=True)
+    elif configs:
         print_table(["config", "value"], [list(pair) for pair in configs.items()])
 
 
 @topics.command()
-@click.argument("names", nargs=-1, required=True)
-@client_options
+@click.argument("names", metavar="TOPIC...", nargs=-1, required=True, shell_complete=completed_by("topics"))
+@connection_options
 @json_option("Print a JSON object.")
 def delete(names: tuple[str, ...], bootstrap: Bootstrap, as_json: bool) -> None:
     """Delete topics with all their records, without confirmation.
@@ -157,11 +166,16 @@ def delete(names: tuple[str, ...], bootstrap: Bootstrap, as_json: bool) -> None:
 
 def _delete(client: Client, name: str) -> None:
     from minibroker.client.client_errors import check
+    from minibroker.protocol.errors import ErrorCode
     from minibroker.protocol.messages.topics import DeleteTopicsRequest
 
     of_topic = DeleteTopicsRequest.DeleteTopicState
-    request = DeleteTopicsRequest(topics=[of_topic(name=name)], topic_names=[name], timeout_ms=TIMEOUT_MS)
+    request = DeleteTopicsRequest(
+        topics=[of_topic(name=name)], topic_names=[name], timeout_ms=client.settings.request_timeout_ms
+    )
     (answer,) = client.request(request, client.controller()).responses
+    if answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        raise no_such("topic", name, all_topics(client))
     check(answer.error_code, f"cannot delete {name}", answer.error_message)
 
 
@@ -187,7 +201,15 @@ def _partitions(client: Client, topic: Any) -> list[Partition]:
     ]
 
 
-def _configs(client: Client, name: str) -> dict[str, str | None]:
-    """Return the configs that the topic overrides."""
-    entries = topic_configs(client, name)
+def _configs(client: Client, name: str) -> dict[str, str | None] | None:
+    """Return the configs that the topic overrides, or None if the broker does not tell them."""
+    from minibroker.client.client_errors import ClientError
+    from minibroker.protocol.errors import ErrorCode
+
+    try:
+        entries = topic_configs(client, name)
+    except ClientError as error:
+        if error.code != ErrorCode.UNSUPPORTED_VERSION:
+            raise
+        return None
     return {entry.name: entry.value for entry in entries if entry.config_source == DYNAMIC_TOPIC_CONFIG}

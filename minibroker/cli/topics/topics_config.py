@@ -3,45 +3,41 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from minibroker.cli.administration import TIMEOUT_MS, TOPIC_RESOURCE, connected, existing_topic, topic_configs
-from minibroker.cli.connecting import Bootstrap, client_options
-from minibroker.cli.shared import assignments_option, json_option, print_table
+from minibroker.cli.administration import (
+    TOPIC_RESOURCE,
+    Config,
+    check_configs,
+    config_row,
+    connected,
+    existing_topic,
+    topic_configs,
+)
+from minibroker.cli.connecting import Bootstrap, connection_options
+from minibroker.cli.shared import NamedCommand, assignments_option, completed_by, failure, json_option, print_table
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
 
-DEFAULT_CONFIG = 5
+DYNAMIC_TOPIC_CONFIG: Final = 1
 SET, DELETE = 0, 1  # operations of IncrementalAlterConfigs
-SOURCES: Final = {  # by the number in DescribeConfigs
-    1: "topic",
-    2: "broker",
-    3: "all brokers",
-    4: "server.properties",
-    5: "default",
-}
 
 
-class Config(NamedTuple):
-    """A line of the table. Hidden values, and missing defaults, are None."""
-
-    config: str
-    value: str | None
-    source: str
-    default: str | None
-    read_only: bool
-
-
-@click.command()
-@click.argument("name")
-@assignments_option("--set", "assignments", "A config to set.")
+@click.command(cls=NamedCommand)
+@click.argument("name", metavar="TOPIC", shell_complete=completed_by("topics"))
+@assignments_option("--set", "assignments", "A config to set.", completed_by("topic_settings"))
 @click.option(
-    "--delete", "deleted", metavar="NAME", multiple=True, help="A config to reset to its default. Can be repeated."
+    "--delete",
+    "deleted",
+    metavar="NAME",
+    multiple=True,
+    help="A config to reset to its default. Can be repeated.",
+    shell_complete=completed_by("topic_settings"),
 )
-@client_options
+@connection_options
 @json_option("Print a JSON array, or what was changed as a JSON object.")
 def config(
     name: str,
@@ -63,18 +59,37 @@ def config(
         if not changed and not deleted:
             _show([_row(entry) for entry in topic_configs(client, name)], as_json)
             return
+        known = {entry.name for entry in topic_configs(client, name)}
+        unknown = next((key for key in deleted if key not in known), None)
+        if unknown is not None:
+            from minibroker.suggestions import did_you_mean
+
+            raise failure(f"{name} has no config {unknown}{did_you_mean(unknown, sorted(known))}")
         _change(client, name, changed, deleted)
+        kept = _kept(client, name, deleted)
     if as_json:
-        click.echo(json.dumps({"name": name, "set": changed, "deleted": list(deleted)}))
+        gone = [key for key in deleted if key not in kept]
+        click.echo(json.dumps({"name": name, "set": changed | kept, "deleted": gone}))
         return
     for key, value in changed.items():
         click.echo(f"{name}: {key} is {value}")
     for key in deleted:
-        click.echo(f"{name}: {key} is no longer the topic's own")
+        told = f"is now {kept[key]}: once set, it cannot be unset" if key in kept else "is no longer set"
+        click.echo(f"{name}: {key} {told}")
+
+
+def _kept(client: Client, name: str, deleted: tuple[str, ...]) -> dict[str, str | None]:
+    """Return the deleted configs that the topic still has, with their values: some cannot be unset again."""
+    entries = topic_configs(client, name) if deleted else []
+    return {
+        entry.name: entry.value
+        for entry in entries
+        if entry.name in deleted and entry.config_source == DYNAMIC_TOPIC_CONFIG
+    }
 
 
 def _check_change(assigned: list[str], deleted: tuple[str, ...]) -> None:
-    """Raises click.UsageError for a config that is given twice."""
+    """Check that no config is given twice. Raises click.UsageError."""
     given = [*assigned, *deleted]
     twice = next((key for key in given if given.count(key) > 1), None)
     if twice is not None:
@@ -82,10 +97,8 @@ def _check_change(assigned: list[str], deleted: tuple[str, ...]) -> None:
 
 
 def _row(entry: Any) -> Config:
-    said = [(entry.config_source, entry.value), *((each.source, each.value) for each in entry.synonyms)]
-    defaults = [value for source, value in said if source == DEFAULT_CONFIG]
-    default = defaults[0] if defaults else _documented_default(entry.name)
-    return Config(entry.name, entry.value, SOURCES.get(entry.config_source, "unknown"), default, entry.read_only)
+    row = config_row(entry)
+    return row if row.default is not None else row._replace(default=_documented_default(entry.name))
 
 
 def _documented_default(name: str) -> str | None:
@@ -104,7 +117,6 @@ def _show(rows: list[Config], as_json: bool) -> None:
 
 def _change(client: Client, name: str, changed: dict[str, str], deleted: tuple[str, ...]) -> None:
     """Change the configs. Raises `ClientError` if the broker rejects it; then nothing is changed."""
-    from minibroker.client.client_errors import check
     from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 
     of_resource = IncrementalAlterConfigsRequest.AlterConfigsResource
@@ -113,15 +125,15 @@ def _change(client: Client, name: str, changed: dict[str, str], deleted: tuple[s
     resource = of_resource(resource_type=TOPIC_RESOURCE, resource_name=name, configs=configs)
     request = IncrementalAlterConfigsRequest(resources=[resource])
     (answer,) = client.request(request, client.controller()).responses
-    check(answer.error_code, f"cannot change the configs of {name}", answer.error_message)
+    check_configs(answer, f"cannot change the configs of {name}", changed)
 
 
-@click.command()
-@click.argument("name")
+@click.command(cls=NamedCommand)
+@click.argument("name", metavar="TOPIC", shell_complete=completed_by("topics"))
 @click.option(
     "--partitions", type=click.IntRange(1), required=True, help="The new number of partitions, larger than now."
 )
-@client_options
+@connection_options
 @json_option("Print a JSON object.")
 def alter(name: str, partitions: int, bootstrap: Bootstrap, as_json: bool) -> None:
     """Add partitions to a topic. Existing records stay in their partitions.
@@ -136,7 +148,7 @@ def alter(name: str, partitions: int, bootstrap: Bootstrap, as_json: bool) -> No
     wanted = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=partitions, assignments=None)
     with connected(bootstrap) as client:
         before = len(existing_topic(client, name).partitions)
-        request = CreatePartitionsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS)
+        request = CreatePartitionsRequest(topics=[wanted], timeout_ms=client.settings.request_timeout_ms)
         (answer,) = client.request(request, client.controller()).results
         check(answer.error_code, f"cannot alter {name}", answer.error_message)
     if as_json:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from minibroker.cli.administration import connected
-from minibroker.cli.connecting import Bootstrap, client_options
-from minibroker.cli.shared import help_if_alone, json_option, print_table
+from minibroker.cli.connecting import Bootstrap, connection_options
+from minibroker.cli.shared import WholeHelpGroup, help_if_alone, json_option, no_such, print_rows
 from minibroker.cli.transactions.transactions_hanging import abort, find_hanging
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 STATES: Final = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=WholeHelpGroup, invoke_without_command=True)
 @click.pass_context
 def transactions(context: click.Context) -> None:
     """List, describe and abort transactions.
@@ -33,8 +33,8 @@ def transactions(context: click.Context) -> None:
 
 
 @transactions.command("list")
-@click.option("--state", "states", type=click.Choice(STATES, False), multiple=True, help="Only ids in it.")
-@client_options
+@click.option("--state", "states", type=click.Choice(STATES, False), multiple=True, help="Only ids in this state.")
+@connection_options
 @json_option("Print a JSON array.")
 def list_transactions(states: tuple[str, ...], bootstrap: Bootstrap, as_json: bool) -> None:
     """List the transactional ids and the states of their transactions.
@@ -43,28 +43,36 @@ def list_transactions(states: tuple[str, ...], bootstrap: Bootstrap, as_json: bo
     Example:
         minibroker transactions list --state Ongoing
     """
+    with connected(bootstrap) as client:
+        rows = _listed(client, states)
+    if as_json:
+        click.echo(json.dumps(rows))
+    else:
+        print_rows(rows, ("transactional_id", "coordinator", "producer_id", "state"))
+
+
+def _listed(client: Client, states: tuple[str, ...]) -> list[dict[str, Any]]:
     from minibroker.protocol.messages.transactions import ListTransactionsRequest
 
     rows: list[dict[str, Any]] = []
-    with connected(bootstrap) as client:
-        for node in client.nodes():
-            answer = client.request(ListTransactionsRequest(state_filters=list(states)), node)
-            client.check(answer.error_code, f"cannot list the transactions of broker {node}", node)
-            rows += [
-                {
-                    "transactional_id": each.transactional_id,
-                    "coordinator": node,
-                    "producer_id": each.producer_id,
-                    "state": each.transaction_state,
-                }
-                for each in answer.transaction_states
-            ]
-    _print(sorted(rows, key=lambda row: str(row["transactional_id"])), as_json)
+    for node in client.nodes():
+        answer = client.request(ListTransactionsRequest(state_filters=list(states)), node)
+        client.check(answer.error_code, f"cannot list the transactions of broker {node}", node)
+        rows += [
+            {
+                "transactional_id": each.transactional_id,
+                "coordinator": node,
+                "producer_id": each.producer_id,
+                "state": each.transaction_state,
+            }
+            for each in answer.transaction_states
+        ]
+    return sorted(rows, key=lambda row: str(row["transactional_id"]))
 
 
 @transactions.command()
 @click.argument("transactional_id")
-@client_options
+@connection_options
 @json_option("Print a JSON object.")
 def describe(transactional_id: str, bootstrap: Bootstrap, as_json: bool) -> None:
     """Show the producer of a transactional id, and its transaction's start and partitions.
@@ -78,15 +86,18 @@ def describe(transactional_id: str, bootstrap: Bootstrap, as_json: bool) -> None
     if as_json:
         click.echo(json.dumps(row))
     else:
-        print_table(list(row), [list(row.values())])
+        print_rows([row])
 
 
 def _described(client: Client, transactional_id: str) -> dict[str, Any]:
+    from minibroker.protocol.errors import ErrorCode
     from minibroker.protocol.messages.transactions import DescribeTransactionsRequest
 
     node = client.coordinator("transaction", transactional_id)
     request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
     (found,) = client.request(request, node).transaction_states
+    if found.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+        raise no_such("transactional id", transactional_id, (row["transactional_id"] for row in _listed(client, ())))
     client.check(found.error_code, f"cannot describe {transactional_id}", node)
     return {
         "transactional_id": transactional_id,
@@ -98,13 +109,6 @@ def _described(client: Client, transactional_id: str) -> dict[str, Any]:
         "start_ms": None if found.transaction_start_time_ms < 0 else found.transaction_start_time_ms,
         "partitions": [f"{topic.topic}-{index}" for topic in found.topics for index in topic.partitions],
     }
-
-
-def _print(rows: list[dict[str, Any]], as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps(rows))
-    else:
-        print_table(["transactional_id", "coordinator", "producer_id", "state"], [list(row.values()) for row in rows])
 
 
 transactions.add_command(abort)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from minibroker.cli.administration import connected
-from minibroker.cli.connecting import Bootstrap, client_options
-from minibroker.cli.shared import failure, json_option, print_table
+from minibroker.cli.administration import all_topics, connected
+from minibroker.cli.connecting import Bootstrap, connection_options
+from minibroker.cli.shared import completed_by, failure, json_option, no_such, print_rows
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -37,7 +37,7 @@ class OpenTransaction(NamedTuple):
 
 
 @click.command("find-hanging")
-@click.option("--topic", help="Only the partitions of this topic.")
+@click.option("--topic", help="Only the partitions of this topic.", shell_complete=completed_by("topics"))
 @click.option(
     "--max-transaction-timeout",
     "minutes",
@@ -47,7 +47,7 @@ class OpenTransaction(NamedTuple):
     show_default=True,
     help="The longest time of a transaction, the brokers' transaction.max.timeout.ms.",
 )
-@client_options
+@connection_options
 @json_option("Print a JSON array.")
 def find_hanging(topic: str | None, minutes: int, bootstrap: Bootstrap, as_json: bool) -> None:
     """Find transactions that have been open for too long in a log and that no coordinator knows.
@@ -64,14 +64,14 @@ def find_hanging(topic: str | None, minutes: int, bootstrap: Bootstrap, as_json:
     if as_json:
         click.echo(json.dumps([each._asdict() for each in hanging]))
     else:
-        print_table(OpenTransaction._fields, hanging)
+        print_rows([each._asdict() for each in hanging], OpenTransaction._fields)
 
 
 @click.command()
-@click.option("--topic", required=True, help="The topic.")
+@click.option("--topic", required=True, help="The topic.", shell_complete=completed_by("topics"))
 @click.option("--partition", required=True, type=click.IntRange(0), help="The partition.")
 @click.option("--start-offset", required=True, type=click.IntRange(0), help="The first offset of the transaction.")
-@client_options
+@connection_options
 def abort(topic: str, partition: int, start_offset: int, bootstrap: Bootstrap) -> None:
     """Abort a hanging transaction in one partition, without confirmation.
 
@@ -91,10 +91,10 @@ def abort(topic: str, partition: int, start_offset: int, bootstrap: Bootstrap) -
 def open_transactions(client: Client, only: str | None) -> list[OpenTransaction]:
     """Return the open transactions in the logs of a topic, or of all topics. Raises click.ClickException."""
     by_leader: defaultdict[int, defaultdict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-    topics = [topic for topic in client.metadata(None).topics if only in (None, topic.name)]
-    if only is not None and not topics:
-        raise failure(f"there is no topic {only}")
-    for topic in topics:
+    found = all_topics(client)
+    if only is not None and only not in found:
+        raise no_such("topic", only, found)
+    for topic in found.values() if only is None else (found[only],):
         for partition in topic.partitions:
             if partition.leader_id != NO_LEADER:
                 by_leader[partition.leader_id][topic.name].append(partition.partition_index)

@@ -25,7 +25,7 @@ from minibroker.protocol.errors import ErrorCode
 class BrokerSource:
     """The selected partitions of a cluster. It is pickled without its connections, and connects when it is used.
 
-    `settings` are the options that begin with `kafka.`, without that prefix. Raise `OptionError` if one is invalid.
+    `settings` are the options that begin with `kafka.`, without that prefix. Raises `OptionError` if one is invalid.
     """
 
     def __init__(
@@ -59,11 +59,15 @@ class BrokerSource:
             self._client.close()
         self._client = None
 
-    def partitions(self) -> list[TopicPartition]:
-        """Return the selected partitions, sorted. Raise `OptionError` if one does not exist, and `ClientError`."""
+    def partitions(self, *, missing_ok: bool = False) -> list[TopicPartition]:
+        """Return the selected partitions, sorted.
+
+        Raises `OptionError` if one does not exist, unless `missing_ok`, and `ClientError`.
+        """
         named = [*self._selection.topics, *(each.topic for each in self._selection.assigned)]
         try:
-            return self._selection.chosen(self.client.partitions(named or None))
+            there = self.client.partitions(named or None, missing_ok=missing_ok)
+            return self._selection.chosen(there, missing_ok=missing_ok)
         except ClientError as error:
             if named and error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise OptionError(str(error)) from None
@@ -72,7 +76,7 @@ class BrokerSource:
     def bounds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
         """Return first offsets, and high watermarks (last stable offsets with `read_committed`).
 
-        Raise `ClientError`.
+        Raises `ClientError`.
         """
         wanted = list(partitions)
         # Get the end first: if records are deleted in between, a partition still does not end before it begins.
@@ -90,7 +94,7 @@ class BrokerSource:
         return [Split(each) for each in proportional(ranges, min_splits)]
 
     def read(self, split: Split, request: ReadRequest) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one split. Raise `DataLoss`, `CorruptData` and `ClientError`."""
+        """Yield the rows of one split. Raises `DataLoss`, `CorruptData` and `ClientError`."""
         aborted = AbortedRanges() if self._read_committed else None
         partition, start, end = split.offsets
         decoder = decoder_for(request, split.offsets, aborted)

@@ -18,7 +18,7 @@ DEFAULT_CLIENT_ID: Final = "minibroker-pipeline"
 class Client(blocking.Client):
     """Connections to the nodes of one cluster, opened when they are first needed. Not thread-safe, and not picklable.
 
-    `settings` are the options that begin with `kafka.`, without that prefix. Raise `OptionError` if one is invalid.
+    `settings` are the options that begin with `kafka.`, without that prefix. Raises `OptionError` if one is invalid.
     """
 
     def __init__(
@@ -27,16 +27,19 @@ class Client(blocking.Client):
         super().__init__(client_settings(bootstrap_servers, settings or {}, client_id))
         self.bootstrap_servers = bootstrap_servers
 
-    def partitions(self, topics: Iterable[str] | re.Pattern[str] | None = None) -> list[TopicPartition]:
+    def partitions(
+        self, topics: Iterable[str] | re.Pattern[str] | None = None, *, missing_ok: bool = False
+    ) -> list[TopicPartition]:
         """Return the partitions of these topics, of topics whose whole name matches, or of all topics, sorted.
 
-        Internal topics are included only if they are named. Raise `ClientError` if a topic does not exist.
+        Internal topics are included only if they are named. Raises `ClientError` if a topic does not exist, unless
+        `missing_ok`.
         """
         named = None if topics is None or isinstance(topics, re.Pattern) else sorted(set(topics))
-        return sorted(self.retry(lambda: self._described(named, topics)))
+        return sorted(self.retry(lambda: self._described(named, topics, missing_ok)))
 
     def _described(
-        self, named: list[str] | None, topics: Iterable[str] | re.Pattern[str] | None
+        self, named: list[str] | None, topics: Iterable[str] | re.Pattern[str] | None, missing_ok: bool
     ) -> list[TopicPartition]:
         found = []
         for topic in self.metadata(named).topics:
@@ -45,6 +48,8 @@ class Client(blocking.Client):
             ):
                 continue
             if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                if missing_ok:
+                    continue
                 raise ClientError(f"{self.bootstrap_servers}: topic {topic.name} does not exist", code=topic.error_code)
             if topic.error_code != ErrorCode.LEADER_NOT_AVAILABLE:
                 self.check(topic.error_code, f"topic {topic.name}")

@@ -11,11 +11,10 @@ from minibroker.client.connection_settings import INT32_MAX, ClientSettings, Set
 from minibroker.pipeline.brokers.java_store import read_store
 from minibroker.pipeline.log_source import OptionError
 
-# Spark's own connector refuses these too, except the group. The text says what to do instead.
+# Spark's own connector refuses these too. The text says what to do instead.
 REFUSED: Final = {
     "auto.offset.reset": "use the option startingOffsets",
     "enable.auto.commit": "offsets are kept by Spark, and none are committed",
-    "group.id": "no consumer group is used",
     "interceptor.classes": "interceptors are Java classes",
     "key.deserializer": "keys are bytes: cast the column",
     "value.deserializer": "values are bytes: cast the column",
@@ -28,7 +27,7 @@ FIXED: Final = {"check.crcs": "true", "allow.auto.create.topics": "false"}
 
 
 def client_settings(bootstrap_servers: str, settings: Mapping[str, str], client_id: str = "") -> ClientSettings:
-    """Return the settings of a client. Raise `OptionError` if one is invalid."""
+    """Return the settings of a client. Raises `OptionError` if one is invalid."""
     rest = Settings(settings, known=FIXED)
     for name in sorted(rest.keys() & REFUSED.keys()):
         raise OptionError(f"kafka.{name} cannot be set: {REFUSED[name]}")

@@ -38,7 +38,7 @@ class FetchSettings:
 
     @classmethod
     def taken_from(cls, settings: dict[str, str]) -> Self:
-        """Make it from its settings, and remove these from `settings`. Raise `OptionError`."""
+        """Make it from its settings, and remove these from `settings`. Raises `OptionError`."""
         with option_errors():
             return cls(
                 taken(settings, "max.partition.fetch.bytes", cls.partition_bytes, 1),

@@ -13,7 +13,7 @@ KEYTOOL_TIMEOUT_S: Final = 60
 
 
 def read_store(path: str, password: str) -> str:
-    """Return the certificates of a store in PEM. Raise `OSError`."""
+    """Return the certificates of a store in PEM. Raises `OSError`."""
     return _read(path, password, os.stat(path).st_mtime_ns)
 
 

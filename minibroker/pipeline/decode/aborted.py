@@ -44,14 +44,8 @@ class AbortedRanges:
             if last == _OPEN and first <= offset:
                 self._by_producer[producer_id][index] = (first, offset)
 
-    def is_aborted(self, producer_id: int, offset: int) -> bool:
-        """Return whether the producer's transactional record at `offset` was aborted."""
-        known = self._by_producer.get(producer_id, ())
-        at = bisect_right(known, (offset, _OPEN))
-        return at > 0 and offset <= known[at - 1][1]
-
     def are_aborted(self, producer_ids: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Return `is_aborted` for many offsets."""
+        """Return, for each producer and offset of a transactional record, whether it was aborted."""
         found = np.zeros(len(offsets), np.bool_)
         for producer_id in np.unique(producer_ids).tolist():
             known = self._by_producer.get(producer_id)

@@ -10,7 +10,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.compression import Compression, decompress
 
 Buffer = bytes | bytearray | memoryview
@@ -52,18 +51,12 @@ class Arena:
         return start
 
     def decompress(self, codec: int, compressed: memoryview) -> int:
-        """Append decompressed data. Return the position of its start. Raise what the protocol's `decompress` raises."""
-        if codec in (Compression.GZIP, Compression.ZSTD):
+        """Append decompressed data, and return where it starts. Raises what the protocol's `decompress` raises."""
+        is_harmless = codec != Compression.LZ4 or _is_harmless_lz4(compressed, self._max_batch_bytes)
+        if codec in (Compression.GZIP, Compression.LZ4, Compression.ZSTD) and is_harmless:
             start = self._decompress_in_place(codec, compressed)
             if start >= 0:
                 return start
-        elif codec == Compression.LZ4 and _is_harmless_lz4(compressed, self._max_batch_bytes):
-            from lz4 import frame
-
-            try:
-                return self.append(frame.decompress(compressed))
-            except (RuntimeError, EOFError) as error:
-                raise CorruptBatch(f"invalid lz4 data: {error}") from error
         return self.append(decompress(codec, compressed, self._max_batch_bytes))
 
     def _decompress_in_place(self, codec: int, compressed: memoryview) -> int:
@@ -73,7 +66,7 @@ class Arena:
         room = min(max(_ROOM_RATIO * len(compressed), _MIN_ROOM), self._max_batch_bytes)
         self._reserve(room)
         into = self.data[self.used : len(self.data) - _PADDING][: self._max_batch_bytes]
-        variant = cramjam.gzip if codec == Compression.GZIP else cramjam.zstd
+        variant = getattr(cramjam, Compression(codec).name.lower())
         try:
             size: int = variant.decompress_into(compressed, into)
         except cramjam.DecompressionError:

@@ -99,7 +99,7 @@ class _Brought(NamedTuple):
 
 
 def _bring(batch: memoryview, magic: int, codec: int, arena: Arena) -> _Brought:
-    """Put the records of a batch into the arena, if they are stored apart from it. Raise `KafkaError`."""
+    """Put the records of a batch into the arena, if they are stored apart from it. Raises `KafkaError`."""
     nowhere = np.empty(0, np.int64)
     if magic == MAGIC:
         payload = batch[HEADER_BYTES:]

@@ -66,7 +66,7 @@ class _Decoder(ABC):
         """Yield the rows of the whole batches in `data` as chunks get full; `finish` yields the rest.
 
         `place` (a file's path, or a broker) and `position` (where `data` begins in the file; None for a broker) are for
-        messages about damage. The caller may reuse `data` once the iterator is exhausted. Raise `CorruptData`.
+        messages about damage. The caller may reuse `data` once the iterator is exhausted. Raises `CorruptData`.
         """
         view = memoryview(data)
         whence = Place(place, position)
@@ -81,12 +81,12 @@ class _Decoder(ABC):
                 return
 
     def finish(self) -> RecordBatches:
-        """Yield the remaining rows. Raise `CorruptData`."""
+        """Yield the remaining rows. Raises `CorruptData`."""
         return iter(())
 
     @abstractmethod
     def _window(self, view: memoryview, headers: Headers, place: Place) -> RecordBatches:
-        """Yield the rows of some consecutive batches in `view`. Raise `CorruptData`."""
+        """Yield the rows of some consecutive batches in `view`. Raises `CorruptData`."""
 
     def _lost(self, view: memoryview, found: Scan, place: Place) -> RecordBatches:
         """Report that no batch can be found after this place. The offset is read from the bytes there."""
@@ -136,7 +136,7 @@ class RecordsDecoder(_Decoder):
         return Gathering(self._rows, self._request, self._offsets, self._chunk_bytes, self._max_batch_bytes)
 
     def finish(self) -> RecordBatches:
-        """Yield the remaining rows. Raise `CorruptData`."""
+        """Yield the remaining rows. Raises `CorruptData`."""
         return self._reporting_damage(self._gathering.flush())
 
     def _window(self, view: memoryview, headers: Headers, place: Place) -> RecordBatches:

@@ -37,7 +37,7 @@ _TIMESTAMP_POSITION: Final = 18
 def unwrap(batch: memoryview, arena: Arena) -> I64:
     """Append the messages of a wrapper with a right checksum to the arena, and return where each of them begins.
 
-    Raise `KafkaError` if the wrapper or one of its messages is invalid; then nothing is appended.
+    Raises `KafkaError` if the wrapper or one of its messages is invalid; then nothing is appended.
     """
     wrapper, _ = read_message(bytes(batch), is_checked=True)
     if wrapper.value is None:

@@ -23,7 +23,7 @@ def walk(file: File, position: int, end: int, next_offset: int, *, blank_ends: b
     """Yield (position, header) of each batch from `position` to `end`, and the damage between them.
 
     `next_offset` is the smallest possible offset of the next batch. With `blank_ends`, zeros are the end, as in a file
-    that was preallocated. Raise `OSError`.
+    that was preallocated. Raises `OSError`.
     """
     least_offset = next_offset  # offsets in damaged headers must not hide sound batches behind them
     while position < end:
@@ -50,7 +50,7 @@ def steps(file: File, position: int, end: int, next_offset: int, *, blank_ends: 
 def damage_at(file: File, position: int, end: int, next_offset: int, least_offset: int) -> Damage:
     """Return what is wrong at `position`, where a batch should begin, and where the next sound one is: at most `end`.
 
-    `next_offset` is the expected offset. No later batch can have an offset below `least_offset`. Raise `OSError`.
+    `next_offset` is the expected offset. No later batch can have an offset below `least_offset`. Raises `OSError`.
     """
     limit = least_offset + MAX_RELATIVE_OFFSET + 1
     step = walker_of(file, end, next_offset=least_offset, limit=limit).step(position)

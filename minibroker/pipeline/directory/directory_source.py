@@ -5,7 +5,6 @@ It combines the other files of this package, and keeps a view of each log.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, TypeVar
@@ -15,6 +14,7 @@ import pyarrow as pa
 from minibroker.pipeline.directory.finding import FoundLog, find_logs, log_start_offsets, paths_in
 from minibroker.pipeline.directory.log_transactions import Transactions
 from minibroker.pipeline.directory.log_view import LogView
+from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.pipeline.directory.split_reading import BLOCK_BYTES, SplitReader
 from minibroker.pipeline.directory.splitting import Stretch, Stretches, extents, packed, stretches_of
 from minibroker.pipeline.directory.times import offset_at
@@ -62,7 +62,7 @@ class DirectorySource:
         split_bytes: int = SPLIT_BYTES,
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
-        self._paths = tuple(os.path.abspath(each) for each in paths_in(path))
+        self._paths = paths_in(path)
         if not self._paths:
             raise OptionError("path: it has no directory")
         self._selection = selection
@@ -81,22 +81,21 @@ class DirectorySource:
         """Leave out the views of logs: a copy makes its own."""
         return {**self.__dict__, "_views": {}, "_transactions": {}}
 
-    def partitions(self) -> Sequence[TopicPartition]:
-        """Return the selected partitions, sorted. Raise `OptionError` if a named one does not exist.
+    def partitions(self, *, missing_ok: bool = False) -> Sequence[TopicPartition]:
+        """Return the selected partitions, sorted.
 
-        Internal topics are included only if they are named, or if the path is the directory of one partition.
+        Raises `OptionError` if a named one does not exist, unless `missing_ok`. Internal topics are included only if
+        they are named, or if the path is the directory of one partition.
         """
-        return self._selected(find_logs(self._paths))
-
-    def _selected(self, found: Mapping[TopicPartition, FoundLog]) -> list[TopicPartition]:
+        found = find_logs(self._paths)
         if self._selection == TopicSelection() and all(log.path in self._paths for log in found.values()):
             return sorted(found)
-        return self._selection.chosen(found)
+        return self._selection.chosen(found, missing_ok=missing_ok)
 
     def bounds(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, Bounds]:
         """Return where the partitions begin and end now. A second call reads only what was added since.
 
-        Raise `DataLoss` if a partition is gone; with `fail_on_data_loss` false, leave it out.
+        Raises `DataLoss` if a partition is gone; with `fail_on_data_loss` false, leave it out.
         """
         wanted = list(partitions)
         return _retried_once(lambda: self._bounds_now(wanted))
@@ -134,7 +133,7 @@ class DirectorySource:
     def splits(self, ranges: Sequence[OffsetRange], min_splits: int = 0) -> list[Split]:
         """Split the ranges for tasks: about `min_splits`, or more. Together they read each offset once.
 
-        Ranges are cut only between batches, so a few large batches may give fewer splits. Raise `DataLoss` if offsets
+        Ranges are cut only between batches, so a few large batches may give fewer splits. Raises `DataLoss` if offsets
         are gone, or if the log does not reach the end.
         """
         return _retried_once(lambda: self._splits_now(ranges, min_splits))
@@ -155,8 +154,8 @@ class DirectorySource:
     def read(self, split: Split, request: ReadRequest) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one split, in the order of their offsets.
 
-        Raise `DataLoss` if the split is no longer where it was: its segment is gone, shorter, or was replaced. If the
-        request does not fail on data loss, read what is left of its offsets instead. Raise `CorruptData` with file,
+        Raises `DataLoss` if the split is no longer where it was: its segment is gone, shorter, or was replaced. If the
+        request does not fail on data loss, read what is left of its offsets instead. Raises `CorruptData` with file,
         position and offset.
         """
         return SplitReader(split, request, self._find, self._block_bytes).rows()
@@ -179,7 +178,7 @@ class DirectorySource:
         return Bounds(earliest, max(latest, earliest))
 
     def _existing(self, ranges: Sequence[OffsetRange]) -> Iterator[OffsetRange]:
-        """Yield the parts of the ranges that still exist. Raise `DataLoss`."""
+        """Yield the parts of the ranges that still exist. Raises `DataLoss`."""
         bounds = self._bounds_now([each.partition for each in ranges])
         for each in ranges:
             if each.partition not in bounds:
@@ -202,7 +201,7 @@ class DirectorySource:
 
     def _find(self, offsets: OffsetRange) -> list[Stretch]:
         """Return the stretches where the offsets are now."""
-        log = find_logs([each for each in self._paths if os.path.isdir(each)]).get(offsets.partition)
+        log = find_logs([each for each in self._paths if DISK.is_directory(each)]).get(offsets.partition)
         if log is None:
             return []
         found = _retried_once(lambda: list(extents(LogView(log).look(), offsets.start, offsets.end)))

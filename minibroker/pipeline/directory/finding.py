@@ -8,27 +8,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from urllib.parse import unquote, urlsplit
 
+from minibroker.pipeline.directory.reading_disk import DISK, internal_path, is_remote
 from minibroker.pipeline.log_source import OptionError, TopicPartition
 from minibroker.storage.checkpoints.checkpoint_texts import (
     LOG_START_OFFSET_CHECKPOINT,
     MalformedCheckpoint,
     offsets_from_text,
 )
-from minibroker.storage.files import Disk, File
 from minibroker.storage.names import LOG_SUFFIX, offsets_with, topic_partition_of
-
-
-class ReadOnlyDisk(Disk):
-    """A disk for readers, which must not and perhaps may not change anything."""
-
-    def open(self, path: str, *, create: bool = False) -> File:
-        """Open a file for reading. Never create one."""
-        return self.open_to_read(path)
-
-
-DISK = ReadOnlyDisk()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +29,22 @@ class FoundLog:
 
 
 def paths_in(text: str) -> tuple[str, ...]:
-    """Return the directories in an option `path`: one, also as a `file:` URI, or several separated by commas."""
-    whole = _without_scheme(text.strip())
-    if DISK.is_directory(whole):
-        return (whole,)
-    return tuple(_without_scheme(part.strip()) for part in text.split(",") if part.strip())
+    """Return the directories in an option `path`: one, also as a URL, or several separated by commas.
+
+    Local ones are absolute, URLs in the form of `reading_disk`. Raises `OptionError` for an unknown file system.
+    """
+    whole = internal_path(text.strip())
+    try:
+        if DISK.is_directory(whole):
+            return (_absolute(whole),)
+    except OSError as error:
+        if "," not in whole:
+            raise OptionError(f"path: {error}") from None
+    return tuple(_absolute(internal_path(part.strip())) for part in text.split(",") if part.strip())
+
+
+def _absolute(path: str) -> str:
+    return path if is_remote(path) else os.path.abspath(path)
 
 
 def find_logs(paths: Sequence[str]) -> dict[TopicPartition, FoundLog]:
@@ -63,8 +62,13 @@ def find_logs(paths: Sequence[str]) -> dict[TopicPartition, FoundLog]:
     return found
 
 
+def size_bytes(log: FoundLog) -> int:
+    """Return the size of a log's segments. Raises `OSError`."""
+    return sum(DISK.size_bytes(f"{log.path}/{name}") for name in DISK.names(log.path) if name.endswith(LOG_SUFFIX))
+
+
 def log_start_offsets(log_directory: str) -> Mapping[tuple[str, int], int]:
-    """Return the log start offsets in a directory's checkpoint. Raise `OptionError` if it is malformed.
+    """Return the log start offsets in a directory's checkpoint. Raises `OptionError` if it is malformed.
 
     A log that is not listed begins with its first segment.
     """
@@ -78,7 +82,7 @@ def log_start_offsets(log_directory: str) -> Mapping[tuple[str, int], int]:
 
 
 def _logs_at(path: str) -> list[FoundLog]:
-    path = os.path.abspath(path)
+    path = _absolute(path)
     try:
         names = DISK.names(path)
     except OSError as error:
@@ -98,7 +102,3 @@ def _log_itself(path: str) -> FoundLog:
     if partition is None:
         raise OptionError(f"path: {path} holds segments, but is not named <topic>-<partition>")
     return FoundLog(TopicPartition(*partition), path, os.path.dirname(path))
-
-
-def _without_scheme(path: str) -> str:
-    return unquote(urlsplit(path).path) if path.startswith("file:") else path

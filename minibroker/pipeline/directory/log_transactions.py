@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from contextlib import closing
 
 from minibroker.pipeline.directory.batch_walking import Step, walk
-from minibroker.pipeline.directory.finding import DISK, FoundLog
+from minibroker.pipeline.directory.finding import FoundLog
 from minibroker.pipeline.directory.log_view import LogView
+from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.pipeline.directory.segment_files import OpenSegment, Place, SegmentFile, place_after
 from minibroker.pipeline.log_source import CorruptData
 from minibroker.protocol.errors import CorruptBatch
@@ -66,7 +67,7 @@ class Transactions:
         return [(each.producer_id, each.first_offset, each.last_offset) for each in between]
 
     def catch_up(self, view: LogView) -> None:
-        """Read what was added to the log. Raise `OSError`, and `CorruptData` if a marker cannot be read."""
+        """Read what was added to the log. Raises `OSError`, and `CorruptData` if a marker cannot be read."""
         index = self._reached(view) if self._cuts == view.cuts else None
         if index is None:
             index = self._begin(view) if view.segments else 0

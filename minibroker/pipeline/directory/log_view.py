@@ -25,7 +25,7 @@ class LogView:
         self.cuts = 0  # how often something that was seen had disappeared
 
     def look(self) -> LogView:
-        """Read what has changed. Raise `OSError`, and keep the old view then."""
+        """Read what has changed. If this raises `OSError`, the old view stays."""
         segments = segments_in(self.log.path)
         before, last = self.segments[-1:], segments[-1:]
         if before != last or not last:

@@ -5,7 +5,6 @@ An index entry is only trusted after its batch was found there. `splitting.py` m
 
 from __future__ import annotations
 
-import os
 import time
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from minibroker.pipeline.directory.batch_walking import steps
-from minibroker.pipeline.directory.finding import DISK
+from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import BatchHeader
 from minibroker.storage.batch_scanning import headers, is_blank, stored_batch
@@ -47,7 +46,7 @@ SWAP_WAITS_S = (0, 0.01, 0.02, 0.04)
 def index_entries(path: str, entry: npt.DTypeLike) -> npt.NDArray[np.void]:
     """Return all entries up to the zeros, of the first `MAX_INDEX_BYTES` of the file; none if it cannot be opened.
 
-    `entry` is the type of an entry. Raise `OSError` if the open file cannot be read.
+    `entry` is the type of an entry. Raises `OSError` if the open file cannot be read.
     """
     kind = np.dtype(entry)
     try:
@@ -83,7 +82,7 @@ def segments_in(directory: str) -> list[SegmentFile]:
 
     Files that are being deleted (`.deleted`) or made (`.cleaned`) are left out. If there are files that will replace
     others (`.swap`), wait a little for that. If they stay, a broker has died there, and they count as at its next
-    start. Raise `OSError`.
+    start. Raises `OSError`.
     """
     for wait_s in SWAP_WAITS_S:
         time.sleep(wait_s)
@@ -114,8 +113,8 @@ def _segments(directory: str, base_offsets: Iterable[int], state: str = "") -> l
     for base_offset in base_offsets:
         path = f"{directory}/{segment_name(base_offset)}"
         with suppress(FileNotFoundError):  # it was removed after the names were read
-            status = os.stat(f"{path}{LOG_SUFFIX}{state}")
-            found.append(SegmentFile(path, base_offset, status.st_size, status.st_mtime_ns, state))
+            size_bytes, modified_ns = DISK.stamp(f"{path}{LOG_SUFFIX}{state}")
+            found.append(SegmentFile(path, base_offset, size_bytes, modified_ns, state))
     return found
 
 
@@ -263,7 +262,7 @@ def _walked(path: str) -> array[int]:
 def _read_index(segment: SegmentFile, size_bytes: int) -> tuple[Numbers, Numbers]:
     """Return (last offset, position) of the batches in the index, both ascending; none if it contradicts itself.
 
-    Entries beyond `size_bytes` of the log are left out. Raise `OSError`.
+    Entries beyond `size_bytes` of the log are left out. Raises `OSError`.
     """
     entries = index_entries(segment.file(INDEX_SUFFIX), ENTRY_TYPE)
     offsets, positions = entries["offset"].astype(np.int64) + segment.base_offset, entries["position"].astype(np.int64)

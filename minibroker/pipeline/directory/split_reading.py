@@ -16,7 +16,7 @@ import pyarrow as pa
 from minibroker.pipeline.decode.batch_headers import may_be_whole, scan
 from minibroker.pipeline.decode.decoder import AbortedRanges, decoder_for
 from minibroker.pipeline.directory.batch_walking import damage_at
-from minibroker.pipeline.directory.finding import DISK
+from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.pipeline.directory.splitting import Stretch, Stretches
 from minibroker.pipeline.log_source import CorruptData, DataLoss, OffsetRange, ReadRequest, Split
 from minibroker.pipeline.schemas import BATCHES, CORRUPT, RECORDS, chosen
@@ -50,7 +50,7 @@ class SplitReader:
         self._next_offset = split.offsets.start  # offsets before were decoded
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows. Raise `DataLoss`, `CorruptData`, `OSError`."""
+        """Yield the rows. Raises `DataLoss`, `CorruptData`, `OSError`."""
         for stretch in self._place.stretches:
             yield from self._stretch(stretch)
         yield from self._decoder.finish()
@@ -127,7 +127,7 @@ class SplitReader:
 
 
 def _opened(stretch: Stretch) -> File:
-    """Open the file if the stretch is unchanged. Raise `DataLoss`."""
+    """Open the file if the stretch is unchanged. Raises `DataLoss`."""
     try:
         file = DISK.open_to_read(stretch.path)
     except FileNotFoundError:
@@ -156,10 +156,9 @@ def _is_unchanged(file: File, stretch: Stretch) -> bool:
     """
     if stretch.first_offset is None and stretch.last_position is None:
         try:
-            status = os.stat(stretch.path)
+            return DISK.stamp(stretch.path) == (stretch.size_bytes, stretch.modified_ns)
         except FileNotFoundError:
             return False
-        return (status.st_size, status.st_mtime_ns) == (stretch.size_bytes, stretch.modified_ns)
     if stretch.first_offset is not None:
         first = _header(file, stretch.position, stretch.end_position)
         if first is None or first.base_offset != stretch.first_offset:

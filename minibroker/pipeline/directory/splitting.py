@@ -77,7 +77,7 @@ class Extent(NamedTuple):
 
 
 def extents(view: LogView, start: int, end: int) -> Iterator[Extent]:
-    """Yield the extents of the offsets from `start` to before `end`, the oldest segment first. Raise `OSError`."""
+    """Yield the extents of the offsets from `start` to before `end`, the oldest segment first. Raises `OSError`."""
     bases = [segment.base_offset for segment in view.segments]
     for index in range(max(bisect_right(bases, start) - 1, 0), bisect_left(bases, end)):
         segment = view.segments[index]

@@ -19,7 +19,7 @@ ENTRY_TYPE = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 
 
 def offset_at(view: LogView, timestamp_ms: int, start: int) -> int | None:
-    """Return the first offset from `start` on whose timestamp is `timestamp_ms` or later, or None. Raise `OSError`."""
+    """Return the first offset from `start` on whose timestamp is `timestamp_ms` or later, or None. Raises `OSError`."""
     for index, segment in enumerate(view.segments):
         is_last = index == len(view.segments) - 1
         if not is_last and view.segments[index + 1].base_offset <= start:
@@ -83,7 +83,7 @@ class _Search:
 
 
 def _entries(segment: SegmentFile) -> tuple[np.ndarray, np.ndarray]:
-    """Return (timestamp, offset) of a time index, both ascending; none if it contradicts itself. Raise `OSError`."""
+    """Return (timestamp, offset) of a time index, both ascending; none if it contradicts itself. Raises `OSError`."""
     entries = index_entries(segment.file(TIME_INDEX_SUFFIX), ENTRY_TYPE)
     times, offsets = entries["timestamp"].astype(np.int64), entries["offset"].astype(np.int64) + segment.base_offset
     if np.any(np.diff(times) <= 0) or np.any(np.diff(offsets) < 0):

@@ -23,7 +23,7 @@ class BatchSettings:
     `batch_records` records, but at least one. `level` is the codec's; None is its default. With `timestamp_type` 1 (log
     append time), a batch ends where the timestamp changes, as all its records share one. `elide_attributes` leaves out
     the attributes byte of each record (bit 7 of the batch's attributes, KIP-931). Formats 0 and 1 have no headers: rows
-    with headers are refused unless `drop_headers` is set. Raise `EncodeError` for contradicting settings.
+    with headers are refused unless `drop_headers` is set. Raises `EncodeError` for contradicting settings.
     """
 
     magic: int = MAGIC

@@ -33,7 +33,7 @@ def encode(
 
     It uses the column `value`, and if they exist `key`, `timestamp` (null: -1), `headers` and `offset`. Records get
     offsets from `base_offset` on. If that is None they keep those of the column `offset`, which must rise and may have
-    gaps. Raise `EncodeError`, in some cases only while batches are taken.
+    gaps. Raises `EncodeError`, in some cases only while batches are taken.
     """
     return encode_origins(rows, settings, [Origin(0, producer, settings.leader_epoch)], base_offset)
 
@@ -43,7 +43,7 @@ def encode_origins(
 ) -> Iterator[EncodedBatch]:
     """Encode rows of several producers as `encode` does, but much faster than with one call for each.
 
-    The first origin starts at row 0, and each one after the one before it. Raise `EncodeError`.
+    The first origin starts at row 0, and each one after the one before it. Raises `EncodeError`.
     """
     if settings.magic < MAGIC and any(origin.producer != _NOBODY for origin in origins):
         raise EncodeError(f"message format {settings.magic} has no producer ids and no transactions")

@@ -62,7 +62,7 @@ _CRC = Struct(">I")
 
 
 def encode_batches(columns: Columns, settings: BatchSettings, origins: Sequence[Origin]) -> Iterator[EncodedBatch]:
-    """Yield the batches of at least one row. Raise `EncodeError`."""
+    """Yield the batches of at least one row. Raises `EncodeError`."""
     blocks = None if columns.headers is None else header_blocks(columns.headers)
     sizes = largest_sizes(columns, blocks, settings.elide_attributes)
     writer = _Writer(columns, settings, origins)
@@ -116,7 +116,7 @@ class _Writer:
         return self._origins[self._next - 1]
 
     def _reach(self, origin: Origin, end: int, base_offset: int, last_offset: int) -> int:
-        """Return the last offset of a batch that ends before the row `end`. Raise `EncodeError`."""
+        """Return the last offset of a batch that ends before the row `end`. Raises `EncodeError`."""
         limit = self._origins[self._next].start if self._next < len(self._origins) else len(self._columns)
         if origin.last_offset is None or end != limit:
             return last_offset
@@ -163,7 +163,7 @@ class HeaderBlocks(NamedTuple):
 
 
 def header_blocks(headers: pa.ListArray) -> HeaderBlocks:
-    """Encode the headers of each row. Raise `EncodeError` if one has no key.
+    """Encode the headers of each row. Raises `EncodeError` if one has no key.
 
     First each header is a row; as those of a row are adjacent, they then become one slice.
     """
@@ -189,7 +189,7 @@ def _header_fields(headers: pa.ListArray) -> tuple[pa.BinaryArray, pa.BinaryArra
 
 
 def largest_sizes(columns: Columns, blocks: HeaderBlocks | None, is_elided: bool) -> Int64s:
-    """Return the largest size of each row as a record in any batch, in bytes. Raise `EncodeError` from 2 GiB on."""
+    """Return the largest size of each row as a record in any batch, in bytes. Raises `EncodeError` from 2 GiB on."""
     span = int(columns.offsets[-1] - columns.offsets[0])
     times = columns.timestamps_ms
     time_span = int(times.max()) - int(times.min())

@@ -48,7 +48,7 @@ class Columns:
 def columns_of(rows: pa.RecordBatch, base_offset: int | None) -> Columns:
     """Return the columns of rows: `value`, and if they exist `key`, `timestamp`, `headers` and `offset`.
 
-    Offsets are consecutive from `base_offset` on, or those of the column. Raise `EncodeError` for a column of another
+    Offsets are consecutive from `base_offset` on, or those of the column. Raises `EncodeError` for a column of another
     type, offsets that do not rise, and headers without a key.
     """
     if base_offset is None:

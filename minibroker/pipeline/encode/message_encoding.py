@@ -47,7 +47,7 @@ _MAX_MESSAGE_BYTES = 2**31 - 1 - LOG_OVERHEAD_BYTES
 
 
 def encode_messages(columns: Columns, settings: BatchSettings, origins: Sequence[Origin]) -> Iterator[EncodedBatch]:
-    """Yield the messages of at least one row. Raise `EncodeError`."""
+    """Yield the messages of at least one row. Raises `EncodeError`."""
     if columns.headers is not None and not settings.drop_headers:
         raise EncodeError(f"message format {settings.magic} has no headers, and there are rows with some")
     sizes = _sizes(columns, settings.magic)

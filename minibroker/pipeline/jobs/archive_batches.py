@@ -19,6 +19,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from minibroker.pipeline.jobs.archive import COLUMNS, DIRECTORIES, ORDER
+from minibroker.pipeline.jobs.archive_merging import Merging
 from minibroker.pipeline.jobs.archive_totals import Totals, Written
 from minibroker.pipeline.jobs.hadoop_files import HadoopFiles, Journal, StoredFile
 from minibroker.pipeline.log_source import TopicPartition
@@ -51,7 +52,7 @@ class Noted(NamedTuple):
 
     @classmethod
     def of(cls, text: str, where: str) -> Noted:
-        """Read a note from a file's content; `where` is for messages. Raise `ArchiveError`."""
+        """Read a note from a file's content; `where` is for messages. Raises `ArchiveError`."""
         try:
             parsed = json.loads(text)
             return cls(parsed["query"], Totals.from_json(parsed["totals"]))
@@ -82,6 +83,7 @@ class ArchiveBatches:
         self.compression = compression
         self.query = ""  # the stream's id, set before the first batch
         self.written = Totals()
+        self._touched: set[str] = set()  # the directories with new files
         self._journal = Journal(files, DONE)
         newest = self._journal.newest()
         self.batch = newest[0] if newest else -1
@@ -95,6 +97,9 @@ class ArchiveBatches:
                 self._write(rows, staging)
             self._move(staging, batch)
         self.files.delete(staging)
+        merging = Merging(rows.sparkSession, self.files, self.compression)
+        self.totals.files -= merging.merge(self._touched)
+        self._touched.clear()
 
     def _write(self, rows: DataFrame, staging: str) -> None:
         """Write all rows of a batch into staging files, whatever an earlier attempt has written."""
@@ -119,6 +124,7 @@ class ArchiveBatches:
         data = f"{staging}/data"
         for file in self._parquet(data):
             self.files.move(f"{data}/{file.path}", file.path)
+            self._touched.add(file.path.rpartition("/")[0])
         self.written.add(noted.totals)
         self.totals.add(noted.totals)
         self.batch = batch

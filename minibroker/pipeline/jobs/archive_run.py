@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from minibroker.pipeline.jobs.archive import archived
 from minibroker.pipeline.jobs.archive_batches import HOME, ArchiveBatches, ArchiveError, queries_of
+from minibroker.pipeline.jobs.archived_configs import note_configs
 from minibroker.pipeline.jobs.hadoop_files import HadoopFiles, Journal
 from minibroker.pipeline.spark_errors import reason_of
 
@@ -35,6 +36,7 @@ class ArchiveRun:
         path: str,
         *,
         topic_ids: Mapping[str, str],
+        topic_configs: Mapping[str, Mapping[str, str]] | None = None,
         checkpoint: str | None = None,
         interval: str | None = None,
         compression: str = "zstd",
@@ -42,8 +44,8 @@ class ArchiveRun:
         """Begin or continue; the stream then runs by itself.
 
         `records` is a streaming DataFrame of the records table with headers. `topic_ids` has for each topic its id, or
-        another text that identifies its log. Without an `interval` ("30 seconds"), the run ends when it has read all
-        that exists at its start. Raise `ArchiveError`.
+        another text that identifies its log; `topic_configs` are kept for a replay. Without an `interval` ("30
+        seconds"), the run ends when it has read all that exists at its start. Raises `ArchiveError`.
         """
         spark = records.sparkSession
         files = HadoopFiles(spark, path)
@@ -51,6 +53,7 @@ class ArchiveRun:
         _require_archive(files)
         _require_checkpoint(files, progress)
         _note_topics(files, topic_ids)
+        note_configs(files, topic_configs or {})
         self.batches = ArchiveBatches(files, compression)
         self.checkpoint = progress
         writer = archived(records).writeStream.foreachBatch(self._put).option("checkpointLocation", progress.root)
@@ -95,7 +98,7 @@ def _require_checkpoint(files: HadoopFiles, checkpoint: HadoopFiles) -> None:
 
 
 def _note_topics(files: HadoopFiles, topic_ids: Mapping[str, str]) -> None:
-    """Note the ids of the archive's topics, new ones included. Raise `ArchiveError` if they are other topics."""
+    """Note the ids of the archive's topics, new ones included. Raises `ArchiveError` if they are other topics."""
     journal = Journal(files, SOURCES)
     newest = journal.newest()
     known: dict[str, str] = json.loads(newest[1]) if newest and queries_of(files) else {}

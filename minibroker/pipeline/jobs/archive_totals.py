@@ -59,7 +59,7 @@ class Totals:
 
     @classmethod
     def from_json(cls, parsed: Mapping[str, Any]) -> Totals:
-        """Return the totals from such a file. Raise `KeyError` or `TypeError` if it is malformed."""
+        """Return the totals from such a file. Raises `KeyError` or `TypeError` if it is malformed."""
         partitions = {
             TopicPartition(row["topic"], row["partition"]): Written(*(row[name] for name in Written._fields))
             for row in parsed["partitions"]

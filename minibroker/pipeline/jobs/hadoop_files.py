@@ -79,7 +79,7 @@ class HadoopFiles:
         self.move(unfinished, path)
 
     def move(self, path: str, to: str) -> None:
-        """Rename a file, and create its new directory. Raise `OSError` if the file system refuses."""
+        """Rename a file, and create its new directory. Raises `OSError` if the file system refuses."""
         target = self._path(to)
         self._system.mkdirs(target.getParent())
         if not self._system.rename(self._path(path), target):

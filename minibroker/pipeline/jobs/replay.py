@@ -40,7 +40,7 @@ class Archived(NamedTuple):
 def replay_settings(servers: str, client: Mapping[str, str] | None = None) -> SinkSettings:
     """Return the settings of a replay. `client` are Kafka's settings of producer and connection.
 
-    Raise `OptionError`.
+    Raises `OptionError`.
     """
     kafka = {"transaction.timeout.ms": str(TRANSACTION_TIMEOUT_MS), **(client or {})}
     options = {f"kafka.{name}": value for name, value in kafka.items()}
@@ -73,7 +73,7 @@ def archived_partitions(archive: DataFrame) -> list[Archived]:
 
 
 def needed_topics(partitions: list[Archived], task: ReplayTask) -> dict[str, Needed]:
-    """Return what the target topics must have. Raise `OptionError` if two partitions have the same target."""
+    """Return what the target topics must have. Raises `OptionError` if two partitions have the same target."""
     needed: dict[str, Needed] = {}
     origins: dict[tuple[str, int], str] = {}
     for each in partitions:
@@ -89,7 +89,7 @@ def needed_topics(partitions: list[Archived], task: ReplayTask) -> dict[str, Nee
 
 
 def next_offsets(client: Client, task: ReplayTask, partitions: list[Archived]) -> dict[TopicPartition, int]:
-    """Return the next archived offset to replay in each partition. Raise `WriteFailed`."""
+    """Return the next archived offset to replay in each partition. Raises `WriteFailed`."""
     return {each.partition: task.next_offset(client, each.partition) for each in partitions}
 
 
@@ -99,6 +99,8 @@ def replayed(archive: DataFrame, task: ReplayTask, partitions: list[Archived] | 
     `partitions` are those of the archive to replay; None means all. A repeated call continues where the last one ended;
     it does not even sort what is committed. The topics must exist. Tasks raise `WriteFailed`.
     """
+    from minibroker.pipeline.sources.arrival import shipped
+
     partitions = archived_partitions(archive) if partitions is None else partitions
     with connected(task.settings) as client:
         offsets = next_offsets(client, task, partitions)
@@ -109,4 +111,4 @@ def replayed(archive: DataFrame, task: ReplayTask, partitions: list[Archived] | 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return (report_of(done) for done in task.run(batches))
 
-    return ordered.sortWithinPartitions("topic", "partition", "offset").mapInArrow(run, REPORT)
+    return ordered.sortWithinPartitions("topic", "partition", "offset").mapInArrow(shipped(run), REPORT)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from minibroker.client.client_errors import ClientError
 from minibroker.pipeline.brokers.client import Client
+from minibroker.pipeline.jobs.archived_configs import described
 from minibroker.pipeline.log_source import OptionError
 from minibroker.protocol.errors import ErrorCode
-from minibroker.protocol.messages.configs import DescribeConfigsRequest
 from minibroker.protocol.messages.topics import CreateTopicsRequest
 
 # For topics that are created: archived timestamps are kept, and retention must not delete old records.
 CONFIGS: Final = {"message.timestamp.type": "CreateTime", "retention.ms": "-1"}
-_TOPIC_RESOURCE: Final = 2
 _TIMEOUT_MS: Final = 30_000
 _BROKERS_CHOICE: Final = -1  # of the replication factor; from Kafka 2.4 on
 
@@ -37,21 +35,33 @@ class Prepared(NamedTuple):
 
 
 def prepare_topics(
-    client: Client, needed: Mapping[str, Needed], configs: Mapping[str, str] | None = None, any_count: bool = False
+    client: Client,
+    needed: Mapping[str, Needed],
+    configs: Mapping[str, str] | None = None,
+    any_count: bool = False,
+    archived: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Prepared:
     """Create the missing topics. An existing topic may have fewer partitions only with `any_count`.
 
-    Raise `OptionError` if a topic has too few partitions, or replaces timestamps by the time of the append. Raise
+    New topics get their `archived` configs, by topic, and `configs`, which override them; an empty value leaves one
+    out. Raises `OptionError` if a topic has too few partitions, or replaces timestamps by the time of the append. Raise
     `ClientError`.
     """
+    archived = archived or {}
     found = _partitions(client, needed)
     for topic, count in found.items():
         if not any_count and count < needed[topic].partitions:
             raise OptionError(f"topic {topic} has {count} partitions, and the archive has {needed[topic].partitions}")
-    remarks = [remark for topic in found for remark in _remarks(client, topic, needed[topic].oldest_ms)]
+    remarks = [
+        remark
+        for topic in found
+        for remark in _remarks(client, topic, needed[topic].oldest_ms, archived.get(topic, {}))
+    ]
     made = [topic for topic in needed if topic not in found]
     for topic in made:
-        _create(client, topic, needed[topic].partitions, CONFIGS | dict(configs or {}))
+        wanted = {**CONFIGS, **archived.get(topic, {}), **(configs or {})}
+        set_configs = {name: value for name, value in wanted.items() if value}
+        _create(client, topic, needed[topic].partitions, set_configs)
     return Prepared(made, remarks)
 
 
@@ -78,28 +88,20 @@ def _create(client: Client, topic: str, partitions: int, configs: Mapping[str, s
         client.check(each.error_code, f"creating topic {topic}", message=each.error_message)
 
 
-def _remarks(client: Client, topic: str, oldest_ms: int | None) -> list[str]:
-    """Return warnings about what an existing topic's configs would do to old records. Raise `OptionError`."""
-    configs = _configs(client, topic)
+def _remarks(client: Client, topic: str, oldest_ms: int | None, archived: Mapping[str, str]) -> list[str]:
+    """Return warnings about what an existing topic's configs do to old records, and do not do. Raises `OptionError`."""
+    configs = described(client, topic)
     if configs.get("message.timestamp.type") == "LogAppendTime":
         raise OptionError(f"topic {topic} has message.timestamp.type=LogAppendTime: archived times would be lost")
+    found = [
+        f"topic {topic} has {name}={configs[name]}, the archived one had {value}"
+        for name, value in archived.items()
+        if name in configs and configs[name] != value
+    ]
     retention_ms = int(configs.get("retention.ms") or -1)
     old = oldest_ms is not None and time.time() * 1000 - oldest_ms > retention_ms >= 0
     if old and "delete" in configs.get("cleanup.policy", "delete"):
-        return [f"topic {topic} has retention.ms={retention_ms}: the broker deletes archived records that are older"]
-    return []
-
-
-def _configs(client: Client, topic: str) -> dict[str, str]:
-    """Return the visible configs of a topic; none if the client may not describe them."""
-    resource = DescribeConfigsRequest.DescribeConfigsResource(
-        resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=None
-    )
-    answer: Any = client.request(DescribeConfigsRequest(resources=[resource]))
-    for result in answer.results:
-        if result.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            return {}
-        if result.error_code != ErrorCode.NONE:
-            raise ClientError(f"{client.bootstrap_servers}: configs of topic {topic}: {result.error_message}")
-        return {config.name: config.value or "" for config in result.configs}
-    return {}
+        found.append(
+            f"topic {topic} has retention.ms={retention_ms}: the broker deletes archived records that are older"
+        )
+    return found

@@ -65,13 +65,13 @@ class ReplayTask:
         return self.targets.get(topic, topic)
 
     def next_offset(self, client: Client, partition: TopicPartition) -> int:
-        """Return the first archived offset that was not replayed yet. Raise `WriteFailed`."""
+        """Return the first archived offset that was not replayed yet. Raises `WriteFailed`."""
         transaction = Transaction(client, self.settings, self.transactional_id(partition), generation=1)
         marker = transaction.marker(stable=False)
         return 0 if marker is None else marker.value
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Replayed]:
-        """Replay rows of `COLUMNS`, sorted by topic, partition and offset. Raise `WriteFailed`."""
+        """Replay rows of `COLUMNS`, sorted by topic, partition and offset. Raises `WriteFailed`."""
         with connected(self.settings) as client:
             for partition, pieces in groupby(_pieces(batches), key=lambda piece: piece[0]):
                 yield self._partition(client, partition, (rows for _, rows in pieces))

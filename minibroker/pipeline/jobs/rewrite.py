@@ -52,6 +52,8 @@ def rewrite(segments: DataFrame, source: str, target: str, settings: RewriteSett
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
+    from minibroker.pipeline.sources.arrival import shipped
+
     def written(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for row in batch.to_pylist():
@@ -59,7 +61,7 @@ def rewrite(segments: DataFrame, source: str, target: str, settings: RewriteSett
                 open = None if row["openTransactions"] is None else dict(row["openTransactions"])
                 yield _rows(task, rewrite_segment(task, source, target, settings, open))
 
-    return segments.mapInArrow(written, from_arrow_schema(WRITTEN))
+    return segments.mapInArrow(shipped(written), from_arrow_schema(WRITTEN))
 
 
 def run(
@@ -67,22 +69,26 @@ def run(
 ) -> Report:
     """Rewrite a log directory that no broker uses: these topics, or all but the internal ones.
 
-    Everything else is copied. A call after a killed one continues with the remaining segments. Raise `RewriteError` if
-    the directory cannot be rewritten, if possible before anything is written. Raise `OSError` and Spark's errors.
+    Everything else is copied. A call after a killed one continues with the remaining segments. Raises `RewriteError` if
+    the directory cannot be rewritten, if possible before anything is written. Raises `OSError` and Spark's errors.
     """
     with Rewriting(source, target, settings, topics) as rewriting:
-        open: dict[str, dict[int, int]] | None = None
-        if settings.is_old:
-            where, tasks = rewriting.source, rewriting.plan.tasks
-            surveys = spark.sparkContext.parallelize(tasks, _slices(tasks)).map(
-                lambda task: survey_segment(task, where)
-            )
-            open = rewriting.open_transactions(surveys.collect())
-        left = rewriting.left()
-        if left:
-            segments = segments_of(spark, left, open if settings.committed_only else None)
-            rewrite(segments, rewriting.source, rewriting.target, settings).count()
-        return rewriting.finish()
+        return run_begun(spark, rewriting)
+
+
+def run_begun(spark: SparkSession, rewriting: Rewriting) -> Report:
+    """Do the rest of a rewriting whose directories are checked and locked. Raises what `run` raises."""
+    settings = rewriting.settings
+    open: dict[str, dict[int, int]] | None = None
+    if settings.is_old:
+        where, tasks = rewriting.source, rewriting.plan.tasks
+        surveys = spark.sparkContext.parallelize(tasks, _slices(tasks)).map(lambda task: survey_segment(task, where))
+        open = rewriting.open_transactions(surveys.collect())
+    left = rewriting.left()
+    if left:
+        segments = segments_of(spark, left, open if settings.committed_only else None)
+        rewrite(segments, rewriting.source, rewriting.target, settings).count()
+    return rewriting.finish()
 
 
 def segments_of(

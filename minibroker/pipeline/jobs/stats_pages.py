@@ -49,7 +49,7 @@ p.note { color: #666; }
 def write_report(statistics: Statistics, path: Path) -> None:
     """Write the report as a picture or as a page, by the suffix of the file's name.
 
-    Raise `OSError`, and `ImportError` without matplotlib.
+    Raises `OSError`, and `ImportError` without matplotlib.
     """
     if path.suffix.lower() == ".png":
         path.write_bytes(picture(statistics))

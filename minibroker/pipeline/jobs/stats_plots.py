@@ -199,7 +199,7 @@ def compression(axes: Axes, statistics: Statistics) -> None:
     _name_rows(axes, [_codec_and_format(row) for row in rows])
     axes.xaxis.set_major_formatter(lambda number, _: bytes_text(number))
     axes.legend(**_legend_style(2, True))
-    axes.set_title(f"Compression{_estimated(rows)}")
+    axes.set_title(f"Compression{_estimated(rows)}{_unmeasured(statistics)}")
     axes.set_xlabel("bytes")
 
 
@@ -219,7 +219,7 @@ def parts_of_a_record(axes: Axes, statistics: Statistics) -> None:
     _name_rows(axes, [_codec_and_format(row) for row in rows])
     axes.xaxis.set_major_formatter(lambda number, _: bytes_text(number))
     axes.legend(**_legend_style(len(PARTS), True))
-    axes.set_title(f"What a record consists of, uncompressed{_estimated(rows)}")
+    axes.set_title(f"What a record consists of, uncompressed{_estimated(rows)}{_unmeasured(statistics)}")
     axes.set_xlabel("bytes a record, on average")
 
 
@@ -245,13 +245,20 @@ def _codec_and_format(row: Traffic) -> str:
     return f"{row.by['codec']}, format {row.by['format']}"
 
 
+def _unmeasured(statistics: Statistics) -> str:
+    """Return the codecs that are not drawn, as none of their batches is in the sample, or as there are too many."""
+    drawn = _measured(statistics)
+    left_out = [_codec_and_format(row) for row in statistics.tables["codec, format"] if row not in drawn]
+    return f"; without {' and '.join(left_out)}" if left_out else ""
+
+
 def _estimated(rows: Iterable[Traffic]) -> str:
     return "" if all(row.is_measured_wholly for row in rows) else " (from a sample)"
 
 
 def producers(axes: Axes, statistics: Statistics) -> None:
-    """Draw the records of the producers with the most bytes."""
-    rows = statistics.tables["producer"][:ROWS_MAX]
+    """Draw the records of the producers with the most."""
+    rows = sorted(statistics.tables["producer"], key=lambda row: -row.records)[:ROWS_MAX]
     left_out = len(statistics.tables["producer"]) - len(rows) + statistics.left_out.get("producer", 0)
     axes.barh(range(len(rows)), [row.records for row in rows], height=0.6, color=COLORS[2])
     names = ["without an id" if row.by["producer"] == -1 else str(row.by["producer"]) for row in rows]

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from minibroker.pipeline.jobs import stats
+from minibroker.pipeline.jobs.stats_local import LocalQueries
 from minibroker.pipeline.jobs.stats_report import KeySkew, Rate, SizeClass, Statistics, Traffic, span_for
-from minibroker.pipeline.options import ReadOptions, parse_options
-from minibroker.pipeline.sources.tables import open_source
+from minibroker.pipeline.log_opening import offsets_to_read
+from minibroker.pipeline.options import parse_options
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 ALWAYS: Final = (("topic", "partition"), ("codec", "format"), ("producer",))
 MEASURED_RECORDS: Final = 1_000_000  # about so many records of a larger log are measured, which takes seconds
@@ -19,7 +20,7 @@ ROWS_MAX: Final = 1000  # of a table
 
 
 def gather(
-    spark: SparkSession,
+    spark: SparkSession | None,
     options: Mapping[str, str],
     *,
     name: str,
@@ -30,30 +31,82 @@ def gather(
 ) -> Statistics:
     """Return the statistics of the log that `spark.read` reads with these options. `name` is the log's name in them.
 
-    `by` adds one more table. `exact` measures all batches. With `top_keys`, all keys are read and counted, and so many
-    of each topic returned. `span_ms` is the span of the rates. Raise `OptionError`, `OSError`, `ClientError`, and
-    Spark's errors.
+    Without Spark (None), this process reads it. `by` adds one more table. `exact` measures all batches. With
+    `top_keys`, all keys are read and counted, and so many of each topic returned. `span_ms` is the span of the rates.
+    Raises `OptionError`, `OSError`, `ClientError`, and Spark's errors.
     """
     one_in = 1 if exact else sample_of(offsets_to_read(parse_options(options, "batches", "batch")))
-    reader = spark.read.format("minibroker-batches").options(**{**options, "measure": str(one_in)})
-    batches = reader.schema(stats.BATCH_COLUMNS).load().persist()
+    queries: Queries = LocalQueries(options, one_in) if spark is None else SparkQueries(spark, options, one_in)
     try:
-        found = _from_batches(batches, name, one_in, [*ALWAYS, *([tuple(by)] if by else [])], span_ms)
+        found = _from_batches(queries, name, one_in, [*ALWAYS, *([tuple(by)] if by else [])], span_ms)
+        if top_keys is not None:
+            found.keys = _skews(*queries.keys(top_keys))
     finally:
-        batches.unpersist()
-    if top_keys is not None:
-        records = spark.read.format("minibroker").options(**options).schema(stats.KEY_COLUMNS).load()
-        found.keys = _skews(records, top_keys)
+        queries.close()
     return found
 
 
-def offsets_to_read(options: ReadOptions) -> int:
-    """Return the approximate number of records. Raise what the log's source raises."""
-    source = open_source(options)
-    try:
-        return sum(latest - earliest for earliest, latest in source.bounds(source.partitions()).values())
-    finally:
-        source.close()
+class Queries(Protocol):
+    """The queries of a log's batches and keys."""
+
+    def grouped(self, sets: Sequence[Sequence[str]], most: int) -> list[dict[str, Any]]:
+        """Return the rows of `stats.grouped_by_each`; for the empty set there is always one."""
+        ...
+
+    def rates(self, span_ms: int) -> list[Rate]:
+        """Return the rows of `stats.rates`."""
+        ...
+
+    def sizes(self) -> list[tuple[str, int, int]]:
+        """Return the rows of `stats.batch_sizes`."""
+        ...
+
+    def keys(self, top: int) -> tuple[list[tuple[str, int, int]], list[tuple[str, bytes | None, int]]]:
+        """Return the rows of `stats.key_frequencies` and of `stats.top_keys`."""
+        ...
+
+    def close(self) -> None:
+        """Free the memory."""
+        ...
+
+
+class SparkQueries:
+    """The queries by Spark."""
+
+    def __init__(self, spark: SparkSession, options: Mapping[str, str], one_in: int) -> None:
+        self._spark, self._options = spark, options
+        reader = spark.read.format("minibroker-batches").options(**{**options, "measure": str(one_in)})
+        self._batches = reader.schema(stats.BATCH_COLUMNS).load().persist()
+
+    def grouped(self, sets: Sequence[Sequence[str]], most: int) -> list[dict[str, Any]]:
+        """Return the rows of each set of dimensions, at most `most` of each, the largest first."""
+        rows = [row.asDict() for row in stats.grouped_by_each(self._batches, sets, most).collect()]
+        if rows:
+            return rows
+        return [{**stats.grouped(self._batches, ()).collect()[0].asDict(), "set": stats.set_id(()), "rows": 1}]
+
+    def rates(self, span_ms: int) -> list[Rate]:
+        """Return records and bytes by topic and span of time."""
+        return [Rate(*row) for row in stats.rates(self._batches, span_ms).collect()]
+
+    def sizes(self) -> list[tuple[str, int, int]]:
+        """Return (codec, size class, number of batches)."""
+        return [tuple(row) for row in stats.batch_sizes(self._batches).collect()]
+
+    def keys(self, top: int) -> tuple[list[tuple[str, int, int]], list[tuple[str, bytes | None, int]]]:
+        """Return (topic, records of a key, number of such keys), and (topic, key, records) of frequent keys."""
+        records = self._spark.read.format("minibroker").options(**self._options).schema(stats.KEY_COLUMNS).load()
+        counts = stats.key_counts(records).persist()
+        try:
+            frequencies = [tuple(row) for row in stats.key_frequencies(counts).collect()]
+            most = stats.top_keys(counts, top).collect()
+        finally:
+            counts.unpersist()
+        return frequencies, [(row.topic, None if row.key is None else bytes(row.key), row.records) for row in most]
+
+    def close(self) -> None:
+        """Free the memory."""
+        self._batches.unpersist()
 
 
 def sample_of(records: int) -> int:
@@ -62,38 +115,32 @@ def sample_of(records: int) -> int:
 
 
 def _from_batches(
-    batches: DataFrame, name: str, one_in: int, tables: Sequence[tuple[str, ...]], span_ms: int | None
+    queries: Queries, name: str, one_in: int, tables: Sequence[tuple[str, ...]], span_ms: int | None
 ) -> Statistics:
     sets = {stats.set_id(by): by for by in ((), *tables)}
     by_set: dict[int, list[dict[str, Any]]] = {number: [] for number in sets}
-    for row in stats.grouped_by_each(batches, list(sets.values()), ROWS_MAX).collect():
-        by_set[row.set].append(row.asDict())
-    everything = (by_set[stats.set_id(())] or [stats.grouped(batches, ()).collect()[0].asDict()])[0]
+    for row in queries.grouped(list(sets.values()), ROWS_MAX):
+        by_set[row["set"]].append(row)
+    (everything,) = by_set[stats.set_id(())]
     found = Statistics(name, one_in, Traffic.of(everything, (), everything["bytes"]))
     for by in tables:
         rows = by_set[stats.set_id(by)]
         found.tables[", ".join(by)] = [Traffic.of(row, by, everything["bytes"]) for row in rows]
         found.left_out[", ".join(by)] = rows[0]["rows"] - len(rows) if rows else 0
     found.span_ms = span_ms or span_for(found.all.first_ms, found.all.last_ms)
-    found.rates = [Rate(*row) for row in stats.rates(batches, found.span_ms).collect()]
+    found.rates = queries.rates(found.span_ms)
     found.sizes = [
         SizeClass(codec, round(2 ** (size_class / stats.SIZE_CLASSES_PER_DOUBLING)), count)
-        for codec, size_class, count in stats.batch_sizes(batches).collect()
+        for codec, size_class, count in queries.sizes()
     ]
     return found
 
 
-def _skews(records: DataFrame, top: int) -> list[KeySkew]:
-    counts = stats.key_counts(records).persist()
-    try:
-        frequencies = stats.key_frequencies(counts).collect()
-        most_frequent = stats.top_keys(counts, top).collect()
-    finally:
-        counts.unpersist()
+def _skews(frequencies: Sequence[tuple[str, int, int]], most: Sequence[tuple[str, bytes | None, int]]) -> list[KeySkew]:
     by_topic: dict[str, list[tuple[int, int]]] = {}
     for topic, records_of_key, count in frequencies:
         by_topic.setdefault(topic, []).append((records_of_key, count))
     keys: dict[str, list[tuple[bytes | None, int]]] = {}
-    for row in most_frequent:
-        keys.setdefault(row.topic, []).append((None if row.key is None else bytes(row.key), row.records))
+    for topic, key, records in most:
+        keys.setdefault(topic, []).append((key, records))
     return [KeySkew.of(topic, by_topic.get(topic, []), keys[topic]) for topic in sorted(keys)]

@@ -9,9 +9,9 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from minibroker.pipeline.log_opening import open_source
 from minibroker.pipeline.log_source import TopicPartition
 from minibroker.pipeline.options import ReadOptions
-from minibroker.pipeline.sources.tables import open_source
 from minibroker.pipeline.stream_planning import from_json, initial_offsets, latest_offsets
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Done(NamedTuple):
 class StreamProgress:
     """The progress of one run. `begin` is where a stream with these options starts, `end` the present end.
 
-    Raise `OptionError`, `OSError` and `ClientError`.
+    Raises `OptionError`, `OSError` and `ClientError`.
     """
 
     def __init__(self, options: ReadOptions) -> None:

@@ -9,7 +9,8 @@ import base64
 from collections.abc import Iterable
 
 from minibroker.pipeline.brokers.client import Client
-from minibroker.pipeline.directory.finding import DISK, find_logs, paths_in
+from minibroker.pipeline.directory.finding import find_logs, paths_in
+from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.pipeline.log_source import OptionError
 from minibroker.pipeline.options import ReadOptions
 from minibroker.storage.checkpoints.checkpoint_texts import (
@@ -22,7 +23,7 @@ NO_ID = bytes(16)
 
 
 def topic_ids(options: ReadOptions, topics: Iterable[str]) -> dict[str, str]:
-    """Return the identity of each of a reader's topics. Raise `OptionError`, `OSError` and `ClientError`."""
+    """Return the identity of each of a reader's topics. Raises `OptionError`, `OSError` and `ClientError`."""
     wanted = sorted(set(topics))
     return _in_directory(options.path, wanted) if options.path is not None else _in_cluster(options, wanted)
 

@@ -81,7 +81,7 @@ class Rewriting:
     def open_transactions(self, surveys: Sequence[tuple[str, Survey]]) -> dict[str, dict[int, int]]:
         """Return the transactions without an end, by log. `surveys` are of all segments of all logs.
 
-        Raise `RewriteError` if there are transactions, but no place for them, and the settings do not say what to do.
+        Raises `RewriteError` if there are transactions, but no place for them, and the settings do not say what to do.
         """
         by_log: dict[str, list[Survey]] = {}
         for log, each in surveys:
@@ -120,7 +120,7 @@ class Rewriting:
 
 
 def survey_segment(task: SegmentTask, source: str) -> tuple[str, Survey]:
-    """Return a segment's log, and its transactions. Raise `CorruptBatch`, `OSError`."""
+    """Return a segment's log, and its transactions. Raises `CorruptBatch`, `OSError`."""
     return task.log, survey(Disk(), f"{source}/{task.log}", task.base_offset, is_torn=task.is_torn)
 
 
@@ -129,7 +129,7 @@ def rewrite_segment(
 ) -> list[NewSegment]:
     """Rewrite a segment unless that is done, and return the new ones. Several processes may do this at a time.
 
-    `open` are the log's transactions without an end, if only committed records are kept. Raise `RewriteError`,
+    `open` are the log's transactions without an end, if only committed records are kept. Raises `RewriteError`,
     `CorruptData`, `OSError`.
     """
     workspace = Workspace(target)
@@ -153,7 +153,7 @@ def rewrite_segment(
 def rewrite_directory(source: str, target: str, settings: RewriteSettings, topics: Collection[str] = ()) -> Report:
     """Rewrite a log directory in this process, one segment after the other, without Spark.
 
-    A call after an interrupted one continues it. Raise `RewriteError`, `CorruptData`, `CorruptBatch`, `OSError`.
+    A call after an interrupted one continues it. Raises `RewriteError`, `CorruptData`, `CorruptBatch`, `OSError`.
     """
     with Rewriting(source, target, settings, topics) as rewriting:
         open: dict[str, dict[int, int]] = {}

@@ -59,7 +59,7 @@ class Plan:
 def plan_of(source: str, topics: Collection[str] = ()) -> Plan:
     """Return the plan for the log directory `source`: rewrite these topics, or all but internal ones.
 
-    Raise `RewriteError` for unknown and internal topics, and if a broker must start on the directory first.
+    Raises `RewriteError` for unknown and internal topics, and if a broker must start on the directory first.
     """
     disk = Disk()
     logs = _logs(disk, source)
@@ -94,7 +94,7 @@ def _check_topics(topics: Iterable[str], known: set[str]) -> None:
 
 
 def _segments(disk: Disk, source: str, name: str) -> list[int]:
-    """Return the base offsets of a log's segments. Raise `RewriteError` if a change of them was interrupted."""
+    """Return the base offsets of a log's segments. Raises `RewriteError` if a change of them was interrupted."""
     names = disk.names(f"{source}/{name}")
     for each in names:
         if each.endswith((SWAP_SUFFIX, CLEANED_SUFFIX)) or each == FAILED_SYNC:

@@ -31,7 +31,7 @@ class RewriteSettings:
     `magic` is the message format, `level` the codec's. Without `batch_bytes` each batch stays one batch, and messages
     of old formats are joined to batches of 16384 bytes. `elide` leaves out the attributes byte of records, or restores
     it. Formats 0 and 1 have neither transactions nor headers: with `committed_only` only committed records remain, with
-    `drop_headers` records lose their headers. Raise `EncodeError` for contradicting settings.
+    `drop_headers` records lose their headers. Raises `EncodeError` for contradicting settings.
     """
 
     magic: int | None = None

@@ -118,7 +118,7 @@ class SegmentRewriter:
     def run(self) -> list[NewSegment]:
         """Write the new segments and return them; mostly there is one.
 
-        Raise `RewriteError` with topic, partition and offset, `CorruptData`, `OSError`.
+        Raises `RewriteError` with topic, partition and offset, `CorruptData`, `OSError`.
         """
         task = self._task
         converter = Converter(TopicPartition(task.topic, task.partition), self._path, self._settings, self._epoch_at())

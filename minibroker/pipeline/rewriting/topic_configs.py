@@ -1,6 +1,6 @@
 """Reads the topics' formats and codecs from the cluster's metadata, and updates them after a rewriting.
 
-It reads and appends to the metadata log by the storage engine. Kafka's records have this frame:
+It reads and appends to the metadata log by the storage engine.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from minibroker.protocol.messages.metadata_records import (
     EndTransactionRecord,
     TopicRecord,
 )
-from minibroker.protocol.primitives import MalformedMessage, Output, read_varint, varint
+from minibroker.protocol.primitives import MalformedMessage
 from minibroker.protocol.records.batch import MAGIC, batches, check_batch, read_header
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.control import ControlType, control_message, control_type
+from minibroker.protocol.records.metadata_values import UnknownMetadata, encode_metadata, read_frame
 from minibroker.protocol.records.payload import records_of
 from minibroker.protocol.records.record import Record
 from minibroker.storage.environment import Environment
@@ -40,7 +41,7 @@ FORMAT, CODEC, ELIDE = "message.format.version", "compression.type", "record.att
 VERSIONS = ("0.9.0", "0.10.2", "3.0")  # by magic: the last version of Kafka with it; 3.0 stands for all newer
 
 _TOPIC = 2  # the resource type of topics
-_FRAME_VERSION = 1
+_ANY_LEVEL = 0  # of metadata.version: a ConfigRecord has the same version at each
 _READ_BYTES = 8 << 20
 _SNAPSHOT = re.compile(r"(?P<end_offset>[0-9]{20})-[0-9]{10}\.checkpoint")
 _KINDS: Mapping[int, type[Message]] = {
@@ -200,12 +201,11 @@ def now_ms() -> int:
 
 def _message(value: bytes) -> Message | None:
     """Return a record's message if its type is needed here, else None."""
-    frame_version, position = read_varint(value, 0)
-    api_key, position = read_varint(value, position)
-    version, position = read_varint(value, position)
+    try:
+        api_key, version, position = read_frame(value)
+    except UnknownMetadata as error:
+        raise RewriteError(f"the metadata log has {error}") from error
     kind = _KINDS.get(api_key)
-    if frame_version != _FRAME_VERSION:
-        raise RewriteError(f"a metadata record in frame version {frame_version}")
     return None if kind is None else kind.decode(value, version, position)
 
 
@@ -217,7 +217,5 @@ def _append(log: Log, needed: Iterable[Change]) -> None:
 
 def _values(needed: Iterable[Change]) -> Iterator[bytes]:
     for topic, name, value in needed:
-        out = Output()
-        out += varint(_FRAME_VERSION) + varint(ConfigRecord.api_key) + varint(0)
-        ConfigRecord(resource_type=_TOPIC, resource_name=topic, name=name, value=value).encode_into(out, 0)
-        yield bytes(out)
+        record = ConfigRecord(resource_type=_TOPIC, resource_name=topic, name=name, value=value)
+        yield encode_metadata(record, _ANY_LEVEL)

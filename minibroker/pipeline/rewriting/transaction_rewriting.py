@@ -90,7 +90,7 @@ class Uncommitted:
 
 
 def uncommitted(disk: Disk, directory: str, base_offsets: Iterable[int], open: Mapping[int, int]) -> Uncommitted:
-    """Return the aborted transactions of a log, by its indexes, and the open ones. Raise `CorruptIndex`, `OSError`."""
+    """Return the aborted transactions of a log, by its indexes, and the open ones. Raises `CorruptIndex`, `OSError`."""
     aborted: dict[int, list[AbortedTransaction]] = {}
     for transaction in indexed(disk, directory, base_offsets):
         aborted.setdefault(transaction.producer_id, []).append(transaction)
@@ -98,7 +98,7 @@ def uncommitted(disk: Disk, directory: str, base_offsets: Iterable[int], open: M
 
 
 def content(disk: Disk, path: str) -> bytes:
-    """Return a small file, which need not be writable. Raise `OSError`."""
+    """Return a small file, which need not be writable. Raises `OSError`."""
     file = disk.open_to_read(path)
     try:
         return file.read(0, file.size_bytes())
@@ -107,7 +107,7 @@ def content(disk: Disk, path: str) -> bytes:
 
 
 def indexed(disk: Disk, directory: str, base_offsets: Iterable[int]) -> list[AbortedTransaction]:
-    """Return the aborted transactions in the indexes of these segments. Raise `CorruptIndex`, `OSError`."""
+    """Return the aborted transactions in the indexes of these segments. Raises `CorruptIndex`, `OSError`."""
     found: list[AbortedTransaction] = []
     for base_offset in base_offsets:
         path = f"{directory}/{segment_name(base_offset)}{TRANSACTION_INDEX_SUFFIX}"

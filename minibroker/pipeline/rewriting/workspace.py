@@ -54,7 +54,7 @@ class Workspace:
     def lock(self) -> File:
         """Create the directory, or check that it is ours or empty. Lock out brokers and other runs.
 
-        Raise `RewriteError` for a directory with content that is not from a rewriting.
+        Raises `RewriteError` for a directory with content that is not from a rewriting.
         """
         disk = self._disk
         if disk.exists(self.target) and not disk.exists(f"{self._state}/plan.json"):
@@ -70,7 +70,7 @@ class Workspace:
     def begin(self, plan: Plan, settings: RewriteSettings) -> bool:
         """Write down the plan. Return whether a part of it may be done already.
 
-        Raise `RewriteError` if another rewriting has done something here.
+        Raises `RewriteError` if another rewriting has done something here.
         """
         path = f"{self._state}/plan.json"
         said = {

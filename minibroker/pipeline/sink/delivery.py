@@ -59,7 +59,7 @@ class Delivered:
 
 
 def connected(settings: SinkSettings) -> Client:
-    """Return a client of the settings' brokers. Raise `OptionError` for unknown settings of `kafka.`."""
+    """Return a client of the settings' brokers. Raises `OptionError` for unknown settings of `kafka.`."""
     return Client(settings.bootstrap_servers, settings.client)
 
 
@@ -84,7 +84,7 @@ def write_exactly_once(
 ) -> Delivered:
     """Write the rows of batch `number` into a transaction and leave it open, unless they are committed already.
 
-    Raise `WriteFailed` if the batch was committed with other rows, or if a later one is committed.
+    Raises `WriteFailed` if the batch was committed with other rows, or if a later one is committed.
     """
     rest = (batch for batch in batches if batch.num_rows)
     first = next(rest, None)
@@ -111,7 +111,7 @@ def write_exactly_once(
 def commit(settings: SinkSettings, transactions: Sequence[Open]) -> None:
     """Commit transactions, one after another. A call after a failed one may repeat it, also in another process.
 
-    Raise `WriteFailed` at the first one that was not committed and cannot be; the ones before it stay committed.
+    Raises `WriteFailed` at the first one that was not committed and cannot be; the ones before it stay committed.
     """
     if not transactions:
         return
@@ -129,7 +129,7 @@ def commit(settings: SinkSettings, transactions: Sequence[Open]) -> None:
 
 
 def abort(settings: SinkSettings, transactions: Sequence[Open]) -> None:
-    """Abort the transactions that are still open. Raise `WriteFailed` after all attempts."""
+    """Abort the transactions that are still open. Raises `WriteFailed` after all attempts."""
     failures: list[WriteFailed] = []
     if not transactions:
         return
@@ -191,7 +191,7 @@ def _written(writer: TaskWriter, batches: Iterable[pa.RecordBatch]) -> Counted:
 
 
 def _skipped(batches: Iterable[pa.RecordBatch], marker: Marker, number: int, transactional_id: str) -> int:
-    """Count rows without writing them, as they are committed. Raise `WriteFailed` if they are other rows."""
+    """Count rows without writing them, as they are committed. Raises `WriteFailed` if they are other rows."""
     if marker.value > number + 1:
         raise WriteFailed(
             f"transactional id {transactional_id}: batch {marker.value - 1} is committed, but batch {number} was to be "

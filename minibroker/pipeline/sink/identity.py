@@ -67,7 +67,7 @@ class Identity:
 
 
 def request_producer_id(client: Client) -> tuple[int, int]:
-    """Return a new producer id and epoch without a transactional id. Raise `WriteFailed`."""
+    """Return a new producer id and epoch without a transactional id. Raises `WriteFailed`."""
 
     def ask() -> tuple[int, int]:
         answer = client.request(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_TIMEOUT_MS))

@@ -8,28 +8,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-_SEED: Final = 0x9747B28C
-_M: Final = 0x5BD1E995
-_MASK: Final = 0xFFFFFFFF
+from minibroker.client.murmur2 import MULTIPLIER, SEED, murmur2
+
 # Longer keys are hashed one by one: the vectorized way takes a step for each four bytes of the longest key.
 _COLUMN_KEY_BYTES_MAX: Final = 256
 
 UInt32s = npt.NDArray[np.uint32]
 Int64s = npt.NDArray[np.int64]
-
-
-def murmur2(key: bytes) -> int:
-    """Return the hash of one key, an unsigned 32-bit number."""
-    value = (_SEED ^ len(key)) & _MASK
-    whole = len(key) & ~3
-    for position in range(0, whole, 4):
-        word = int.from_bytes(key[position : position + 4], "little") * _M & _MASK
-        word = (word ^ word >> 24) * _M & _MASK
-        value = (value * _M & _MASK) ^ word
-    if whole < len(key):
-        value = (value ^ int.from_bytes(key[whole:], "little")) * _M & _MASK
-    value = (value ^ value >> 13) * _M & _MASK
-    return value ^ value >> 15
 
 
 def murmur2_of(keys: pa.BinaryArray) -> UInt32s:
@@ -48,15 +33,15 @@ def _murmur2_of_short(data: npt.NDArray[np.uint8], starts: Int64s, lengths: Int6
     words = lengths >> 2
     order = np.argsort(-words, kind="stable")  # the keys with a word i are always a prefix
     starts, lengths, words = starts[order], lengths[order], words[order]
-    values = (_SEED ^ lengths).astype(np.uint32)
+    values = (SEED ^ lengths).astype(np.uint32)
     little_endian: Any = np.ndarray((max(len(data) - 3, 0),), "<u4", data, strides=(1,))  # a word begins at every byte
     for index in range(int(words[0]) if len(words) else 0):
         active = int(np.searchsorted(-words, -index, side="left"))  # the number of keys with more than `index` words
-        word = little_endian[starts[:active] + 4 * index] * np.uint32(_M)
-        word = (word ^ word >> np.uint32(24)) * np.uint32(_M)
-        values[:active] = values[:active] * np.uint32(_M) ^ word
+        word = little_endian[starts[:active] + 4 * index] * np.uint32(MULTIPLIER)
+        word = (word ^ word >> np.uint32(24)) * np.uint32(MULTIPLIER)
+        values[:active] = values[:active] * np.uint32(MULTIPLIER) ^ word
     _mix_tails(values, data, starts + 4 * words, lengths & 3)
-    values = (values ^ values >> np.uint32(13)) * np.uint32(_M)
+    values = (values ^ values >> np.uint32(13)) * np.uint32(MULTIPLIER)
     values ^= values >> np.uint32(15)
     hashes = np.empty_like(values)
     hashes[order] = values
@@ -69,7 +54,7 @@ def _mix_tails(values: UInt32s, data: npt.NDArray[np.uint8], starts: Int64s, len
         has = np.flatnonzero(lengths > byte)
         values[has] ^= data[starts[has] + byte].astype(np.uint32) << np.uint32(8 * byte)
     has = np.flatnonzero(lengths)
-    values[has] *= np.uint32(_M)
+    values[has] *= np.uint32(MULTIPLIER)
 
 
 def _buffers(keys: pa.BinaryArray) -> tuple[Int64s, npt.NDArray[np.uint8]]:

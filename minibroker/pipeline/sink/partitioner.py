@@ -35,7 +35,7 @@ class Partitioner:
         self._sent_bytes: dict[str, int] = {}  # by topic, of rows without a key
 
     def split(self, rows: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
-        """Yield the rows of each partition, in order. Raise `WriteFailed` if a partition does not exist."""
+        """Yield the rows of each partition, in order. Raises `WriteFailed` if a partition does not exist."""
         topics = rows.column("topic").dictionary_encode()
         codes = topics.indices.to_numpy(zero_copy_only=False)
         partitions = np.empty(rows.num_rows, np.int64)

@@ -84,7 +84,7 @@ class Sender:
     def send(self, rows: Mapping[TopicPartition, pa.RecordBatch]) -> None:
         """Write the rows of each partition, in order. When it returns, brokers have them all.
 
-        Raise `RecordRefused` if no broker accepts a row, `Fenced`, and `WriteFailed`, also if a batch was not accepted
+        Raises `RecordRefused` if no broker accepts a row, `Fenced`, and `WriteFailed`, also if a batch was not accepted
         within `delivery_timeout_ms` of its first attempt.
         """
         queues = {partition: self._encoded(partition, some) for partition, some in rows.items()}

@@ -42,7 +42,7 @@ ROWS: Final = pa.schema(
 
 
 def check_columns(types: Mapping[str, str], topic: str | None) -> None:
-    """Check a DataFrame's columns (name to Spark's type) as Spark's own sink does. Raise `OptionError`.
+    """Check a DataFrame's columns (name to Spark's type) as Spark's own sink does. Raises `OptionError`.
 
     Columns of other names are ignored.
     """
@@ -73,7 +73,7 @@ class Rows:
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return one batch's rows.
 
-        Raise `RecordRefused` for null topics, partitions and times below 0, and headers without a key.
+        Raises `RecordRefused` for null topics, partitions and times below 0, and headers without a key.
         """
         count, first = batch.num_rows, self.count
         self.count += count

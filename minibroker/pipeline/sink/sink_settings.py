@@ -11,6 +11,7 @@ from typing import Final, Literal, TypeVar
 
 from minibroker.client.connection_settings import Settings
 from minibroker.pipeline.encode.encoder import BatchSettings
+from minibroker.pipeline.foreign_options import meaningless, without
 from minibroker.pipeline.log_source import OptionError
 from minibroker.protocol.records.compression import Compression
 
@@ -67,6 +68,7 @@ class SinkSettings:
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
     transaction_timeout_ms: int = 900_000
+    ignored: tuple[str, ...] = ()
 
     @property
     def exactly_once(self) -> bool:
@@ -75,8 +77,9 @@ class SinkSettings:
 
 
 def parse_settings(options: Mapping[str, str]) -> SinkSettings:
-    """Return the settings of a writer's options. The case of names does not matter. Raise `OptionError` in one line."""
-    lowered = {name.lower(): value for name, value in options.items()}
+    """Return the settings of a writer's options. Names may be in any case. Raises `OptionError` in one line."""
+    ignored = meaningless(options, writing=True)
+    lowered = {name.lower(): value for name, value in without(options, ignored).items()}
     kafka = {name.removeprefix("kafka."): value for name, value in lowered.items() if name.startswith("kafka.")}
     own = _Options({name: value for name, value in lowered.items() if not name.startswith("kafka.")})
     producer = _Options(kafka, "kafka.")
@@ -96,6 +99,7 @@ def parse_settings(options: Mapping[str, str]) -> SinkSettings:
         keep_timestamps=own.flag("keepTimestamps", True),
         **_producer_settings(producer),  # type: ignore[arg-type]
         client=Settings({**producer.rest(), **_timing(kafka)}, producer.known),
+        ignored=tuple(ignored),
     )
     _refuse(set(own.rest()) - _OF_SPARK)
     return _consistent(settings, kafka, prefixed="transactionalidprefix" in lowered)
@@ -151,7 +155,7 @@ def _batch_settings(given: _Options) -> BatchSettings:
 
 
 def _consistent(settings: SinkSettings, kafka: Mapping[str, str], *, prefixed: bool) -> SinkSettings:
-    """Return the settings. Raise `OptionError` if they contradict each other."""
+    """Return the settings. Raises `OptionError` if they contradict each other."""
     if settings.idempotent and settings.acks != -1:
         raise OptionError("kafka.enable.idempotence=true needs kafka.acks=all")
     if settings.exactly_once and not settings.idempotent:

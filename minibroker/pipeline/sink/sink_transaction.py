@@ -73,7 +73,7 @@ class Transaction:
         self._partitions: set[TopicPartition] = set()
 
     def begin(self) -> None:
-        """Take the id over: fence its last producer, and abort an open transaction. Raise `WriteFailed`."""
+        """Take the id over: fence its last producer, and abort an open transaction. Raises `WriteFailed`."""
         answer = self._ask(
             "transaction",
             "taking over",
@@ -85,7 +85,7 @@ class Transaction:
         self.identity.become(answer.producer_id, answer.producer_epoch)
 
     def marker(self, stable: bool = True) -> Marker | None:
-        """Return the newest marker of ended transactions. Raise `WriteFailed`.
+        """Return the newest marker of ended transactions. Raises `WriteFailed`.
 
         While an open transaction has a marker, the stable one is unknown: `begin` aborts such a transaction.
         """
@@ -106,7 +106,7 @@ class Transaction:
         return None if newest is None else Marker(newest.committed_offset, newest.metadata or "")
 
     def add(self, partitions: Iterable[TopicPartition]) -> None:
-        """Add partitions to the transaction before they are written to. Raise `Fenced` and `WriteFailed`."""
+        """Add partitions to the transaction before they are written to. Raises `Fenced` and `WriteFailed`."""
         new = set(partitions) - self._partitions
         if new and self.generation == 1:
             self._ask(
@@ -128,7 +128,7 @@ class Transaction:
     def mark(self, marker: Marker) -> None:
         """Put a marker into the transaction, for each of its topics, so that it survives until the last one is deleted.
 
-        Raise `Fenced` and `WriteFailed`.
+        Raises `Fenced` and `WriteFailed`.
         """
         if self.generation == 1:
             self._ask(
@@ -162,7 +162,7 @@ class Transaction:
     def end(self, commit: bool) -> None:
         """Commit or abort. Then the identity is that of the next transaction.
 
-        It may be called again. Raise `Fenced` if the transaction no longer exists, and `WriteFailed`.
+        It may be called again. Raises `Fenced` if the transaction no longer exists, and `WriteFailed`.
         """
         answer = self._ask(
             "transaction",

@@ -30,7 +30,7 @@ def offered(options: ReadOptions) -> StructType:
 
 
 def columns_of(schema: StructType, options: ReadOptions) -> tuple[str, ...]:
-    """Return the names of a query's columns. Raise `OptionError` for unknown ones, and for other types."""
+    """Return the names of a query's columns. Raises `OptionError` for unknown ones, and for other types."""
     table = from_arrow_schema(TABLES[options.table])
     types = {column.name: column.dataType for column in table.fields}
     for column in schema.fields:

@@ -1,4 +1,4 @@
-"""The readers that Spark calls: one for batch queries and one for streams, on planning and a `LogSource`.
+"""The reader of batch queries that Spark calls, on planning and a `LogSource`. That of streams is in `stream_reader`.
 
 Filters are not pushed down: with them, Spark 4.3 gives wrong results for a DataFrame that is used twice (its scans
 share the last one's filters), and fails every query of such a reader if the setting for it is off.
@@ -9,25 +9,20 @@ from __future__ import annotations
 import functools
 import gc
 import sys
-import time
 from collections.abc import Iterator
+from typing import Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from minibroker.pipeline import planning, stream_planning
+from minibroker.pipeline import planning
+from minibroker.pipeline.foreign_options import warn_of
 from minibroker.pipeline.log_source import LogSource, ReadRequest, Split
 from minibroker.pipeline.options import ReadOptions
 from minibroker.pipeline.plain_errors import rows_with_plain_errors, with_plain_errors
-from minibroker.pipeline.planning import Offsets
-from minibroker.pipeline.stream_planning import JsonOffsets, from_json, to_json
+from minibroker.pipeline.sources.arrival import Shipped
+
+DAEMONS: Final = ("pyspark.daemon", "minibroker.pipeline.worker_daemon")
 
 
 class SplitPartition(InputPartition):
@@ -44,7 +39,7 @@ def freeze_present_objects() -> None:
     Spark collects after each task, and went through some 300,000 objects each time: a quarter of the CPU of a read.
     """
     spec = getattr(sys.modules["__main__"], "__spec__", None)
-    if spec is not None and spec.name == "pyspark.daemon":
+    if spec is not None and spec.name in DAEMONS:
         gc.freeze()
 
 
@@ -59,7 +54,7 @@ def rows(source: LogSource, partition: InputPartition, request: ReadRequest) -> 
         freeze_present_objects()
 
 
-class BatchReader(DataSourceReader):
+class BatchReader(Shipped, DataSourceReader):
     """`spark.read`: planned once, when the DataFrame is first used, and then always read by that plan."""
 
     def __init__(self, options: ReadOptions, request: ReadRequest, source: LogSource) -> None:
@@ -69,7 +64,8 @@ class BatchReader(DataSourceReader):
 
     @with_plain_errors
     def partitions(self) -> list[InputPartition]:
-        """Return the parts of the tasks. Raise `OptionError` and `DataLoss`."""
+        """Return the parts of the tasks. Raises `OptionError` and `DataLoss`."""
+        warn_of(self._options.ignored)
         try:
             ranges = planning.batch_ranges(self._options, self._source)
             return [SplitPartition(split) for split in planning.splits(self._options, self._source, ranges)]
@@ -77,84 +73,5 @@ class BatchReader(DataSourceReader):
             self._source.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Run in a task: yield its rows. Raise `DataLoss` and `CorruptData`."""
+        """Run in a task: yield its rows. Raises `DataLoss` and `CorruptData`."""
         return rows_with_plain_errors(rows(self._source, partition, self._request))
-
-
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """`spark.readStream`: a process of Spark's driver keeps it while the query runs. Tasks read with copies."""
-
-    def __init__(self, options: ReadOptions, request: ReadRequest, source: LogSource) -> None:
-        self._options = options
-        self._request = request
-        self._source = source
-        self._initial: JsonOffsets | None = None
-        self._latest: Offsets | None = None
-        self._until: Offsets | None = None  # the end of a query with the trigger `availableNow`
-        self._last_batch_s: float | None = None
-
-    @with_plain_errors
-    def initialOffset(self) -> JsonOffsets:
-        """Return where a query without a checkpoint begins, always the same. Raise `OptionError`."""
-        if self._initial is None:
-            self._initial = to_json(stream_planning.initial_offsets(self._options, self._source))
-        return self._initial
-
-    def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the limit of a batch. Spark's Python limits cannot have both a minimum and a maximum."""
-        if self._options.max_offsets_per_trigger is not None:
-            return ReadMaxRows(self._options.max_offsets_per_trigger)
-        if self._options.min_offsets_per_trigger is not None:
-            return ReadMinRows(self._options.min_offsets_per_trigger)
-        return ReadAllAvailable()
-
-    @with_plain_errors
-    def latestOffset(self, start: JsonOffsets, limit: ReadLimit) -> JsonOffsets:
-        """Return where the next batch ends; `start` if there is none yet."""
-        self._latest = stream_planning.latest_offsets(self._source) if self._until is None else self._until
-        begin = from_json(start)
-        if not isinstance(limit, ReadAllAvailable) and self._has_to_wait(begin, self._latest):
-            return to_json(begin)
-        end = self._latest
-        if isinstance(limit, ReadMaxRows):
-            end = stream_planning.limited(begin, end, limit.max_rows, self._source)
-        return to_json(end)
-
-    def _has_to_wait(self, start: Offsets, end: Offsets) -> bool:
-        """Return whether there are fewer than `minOffsetsPerTrigger` offsets, and the last batch is too recent."""
-        least, now_s = self._options.min_offsets_per_trigger, time.monotonic()
-        if least is None or self._until is not None:
-            return False
-        last_s, delay_s = self._last_batch_s, self._options.max_trigger_delay_ms / 1000
-        if last_s is not None and now_s - last_s < delay_s:
-            there = stream_planning.sizes(start, end, self._source)
-            if sum(there.values()) < least:
-                return True
-        self._last_batch_s = now_s
-        return False
-
-    def reportLatestOffset(self) -> JsonOffsets | None:
-        """Return the end of the log when it was last read, for the query's progress."""
-        return None if self._latest is None else to_json(self._latest)
-
-    @with_plain_errors
-    def prepareForTriggerAvailableNow(self) -> None:
-        """Note the end of the log: the query ends there."""
-        self._until = stream_planning.latest_offsets(self._source)
-
-    @with_plain_errors
-    def partitions(self, start: JsonOffsets, end: JsonOffsets) -> list[InputPartition]:
-        """Return the parts of a batch's tasks. They have the same offsets after a restart. Raise `DataLoss`."""
-        ranges = stream_planning.stream_ranges(self._options, self._source, from_json(start), from_json(end))
-        return [SplitPartition(split) for split in planning.splits(self._options, self._source, ranges)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Run in a task: yield its rows. Raise `DataLoss` and `CorruptData`."""
-        return rows_with_plain_errors(rows(self._source, partition, self._request))
-
-    def commit(self, end: JsonOffsets) -> None:
-        """Do nothing: the offsets are in the checkpoint, and the log does not change."""
-
-    def stop(self) -> None:
-        """Close connections and files."""
-        self._source.close()

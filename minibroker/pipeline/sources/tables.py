@@ -4,43 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
+import pyspark
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from minibroker.pipeline.log_source import LogSource, OptionError, ReadRequest, Table
+from minibroker.pipeline.log_opening import open_source, request_of
+from minibroker.pipeline.log_source import OptionError, ReadRequest, Table
 from minibroker.pipeline.options import Query, ReadOptions, parse_options
 from minibroker.pipeline.plain_errors import with_plain_errors
+from minibroker.pipeline.sources.arrival import Shipped
 from minibroker.pipeline.sources.query_columns import columns_of, offered
-from minibroker.pipeline.sources.readers import BatchReader, StreamReader
+from minibroker.pipeline.sources.readers import BatchReader
 
 PROVIDER: Final = "provider"  # a table property that Spark passes if SQL creates the table
 NO_TABLE: Final = "Spark reads tables of a Python source without their options; CREATE TEMPORARY VIEW keeps them"
 
 
-def open_source(options: ReadOptions) -> LogSource:
-    """Return the log to read. Raise `OptionError` for invalid settings of Kafka's client."""
-    if options.path is not None:
-        from minibroker.pipeline.directory.directory_source import DirectorySource
-
-        return DirectorySource(
-            options.path,
-            options.selection,
-            options.isolation_level,
-            fail_on_data_loss=options.fail_on_data_loss,
-            fail_on_damage=options.mode == "FAILFAST",
-        )
-    from minibroker.pipeline.brokers.broker_source import BrokerSource
-
-    assert options.bootstrap_servers is not None
-    committed = options.isolation_level == "read_committed"
-    return BrokerSource(options.bootstrap_servers, options.selection, options.client_settings, committed)
-
+STREAMS_VERSION_MIN: Final = (4, 2)
 
 if TYPE_CHECKING:
-    from minibroker.pipeline.sink.writer import BatchWriter, StreamWriter
+    from minibroker.pipeline.sink.stream_writer import StreamWriter
+    from minibroker.pipeline.sink.writer import BatchWriter
+    from minibroker.pipeline.sources.stream_reader import StreamReader
 
 
-class LogDataSource(DataSource):
+class LogDataSource(Shipped, DataSource):
     """A table of a log. Each method raises `OptionError` for invalid options."""
 
     table: ClassVar[Table]
@@ -61,21 +49,15 @@ class LogDataSource(DataSource):
     @with_plain_errors
     def streamReader(self, schema: StructType) -> StreamReader:
         """Return the reader of `spark.readStream`."""
+        _require_streams()
+        from minibroker.pipeline.sources.stream_reader import StreamReader
+
         options, request = self._parsed(schema, "stream")
         return StreamReader(options, request, open_source(options))
 
     def _parsed(self, schema: StructType, query: Query) -> tuple[ReadOptions, ReadRequest]:
         options = parse_options(self.options, self.table, query)
-        columns = columns_of(schema, options)
-        request = ReadRequest(
-            self.table,
-            columns,
-            options.mode,
-            options.fail_on_data_loss,
-            options.verify_crc,
-            options.measure_one_in,
-        )
-        return options, request
+        return options, request_of(options, columns_of(schema, options))
 
 
 class RecordsSource(LogDataSource):
@@ -101,7 +83,8 @@ class RecordsSource(LogDataSource):
     @with_plain_errors
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         """Return the writer of `df.writeStream`."""
-        from minibroker.pipeline.sink.writer import stream_writer
+        _require_streams()
+        from minibroker.pipeline.sink.stream_writer import stream_writer
 
         return stream_writer(self.options, schema, overwrite)
 
@@ -115,3 +98,10 @@ class BatchesSource(LogDataSource):
     def name(cls) -> str:
         """Return the name for `format`."""
         return "minibroker-batches"
+
+
+def _require_streams() -> None:
+    """Raise `OptionError` if this Spark has no limits for streams of Python sources."""
+    version = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
+    if version < STREAMS_VERSION_MIN:
+        raise OptionError(f"streams need Spark 4.2 or newer, and this is {pyspark.__version__}; batch queries work")

@@ -22,10 +22,12 @@ class ShareSnapshotValue(Message, api_key=0, versions="0", flexible="0+"):
     snapshot_epoch: int32 = field()
     state_epoch: int32 = field()
     leader_epoch: int32 = field()
-    start_offset: int64 = field()
+    start_offset: int64 = field(
+        about="The first offset the group may still deliver; -1 if it has not been decided yet."
+    )
     delivery_complete_count: int32 = field(tag=0, default=-1)
-    create_timestamp: int64 = field()
-    write_timestamp: int64 = field()
+    create_timestamp: int64 = field(about="When the state was first made.")
+    write_timestamp: int64 = field(about="When this snapshot was written.")
     state_batches: list[StateBatch] = field()
 
     class StateBatch(Struct):
@@ -48,9 +50,9 @@ class ShareUpdateValue(Message, api_key=1, versions="0", flexible="0+"):
 
     snapshot_epoch: int32 = field()
     leader_epoch: int32 = field()
-    start_offset: int64 = field()
+    start_offset: int64 = field(about="The first offset the group may still deliver; -1 if it stays.")
     delivery_complete_count: int32 = field(tag=0, default=-1)
-    state_batches: list[StateBatch] = field()
+    state_batches: list[StateBatch] = field(about="The ranges of offsets that have changed.")
 
     class StateBatch(Struct):
         first_offset: int64 = field()

@@ -155,7 +155,10 @@ def check_batch(data: Bytes, position: int = 0) -> BatchHeader:
 
     Raises `CorruptBatch` for missing bytes, a magic other than 2, an impossible length or a wrong checksum.
     """
-    header, end = _whole_header(data, position)
+    header = _bounded_header(data, position)
+    end = position + header.batch_length + LOG_OVERHEAD_BYTES
+    if end > len(data):
+        raise _incomplete(header, data, position)
     computed = crc32c(memoryview(data)[position + CRC_START : end])
     if computed != header.crc:
         raise _wrong_checksum(header, computed, position)
@@ -164,22 +167,17 @@ def check_batch(data: Bytes, position: int = 0) -> BatchHeader:
 
 def check_batch_in_steps(data: Bytes, position: int = 0) -> Steps[BatchHeader]:
     """Check a batch as `check_batch` does, in steps."""
-    header, end = _whole_header(data, position)
-    computed = yield from _crc_in_steps(data, position + CRC_START, end)
+    header = _bounded_header(data, position)
+    if position + header.size_bytes > len(data):
+        raise _incomplete(header, data, position)
+    computed = yield from _crc_in_steps(data, position + CRC_START, position + header.size_bytes)
     if computed != header.crc:
         raise _wrong_checksum(header, computed, position)
     return header
 
 
-def _whole_header(data: Bytes, position: int) -> tuple[BatchHeader, int]:
-    """Return the header and the end of a complete batch."""
-    header = _bounded_header(data, position)
-    end = position + header.batch_length + LOG_OVERHEAD_BYTES
-    if end > len(data):
-        raise CorruptBatch(
-            f"the batch has {header.size_bytes} bytes, of which {len(data) - position} are here", position
-        )
-    return header, end
+def _incomplete(header: BatchHeader, data: Bytes, position: int) -> CorruptBatch:
+    return CorruptBatch(f"the batch has {header.size_bytes} bytes, of which {len(data) - position} are here", position)
 
 
 def _wrong_checksum(header: BatchHeader, computed: int, position: int) -> CorruptBatch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import (
@@ -22,9 +23,7 @@ from minibroker.protocol.records.batch import (
 )
 from minibroker.protocol.records.compressing import compressed_chunks
 from minibroker.protocol.records.compression import Compression, compress
-from minibroker.protocol.records.payload import payload_chunks
 from minibroker.protocol.records.record import Record
-from minibroker.protocol.records.restarting import renumbered
 from minibroker.protocol.records.varints import Bytes, wrapped, zigzag_bytes
 from minibroker.protocol.steps import Steps
 
@@ -79,19 +78,20 @@ def build_plain_batch(
     With a `producer` (id and epoch) it is a batch of its transaction.
     """
     parts: list[bytes] = [bytes(HEADER_BYTES)]
-    sizes = -1, -1
-    key_length = value_length = before = b""
     for delta, (key, value) in enumerate(entries):
-        offset, own = zigzag_bytes(delta), (len(key), -1 if value is None else len(value))
-        value = value or b""
-        if own != sizes or len(offset) != len(before):
-            key_length, value_length = map(zigzag_bytes, own)
-            size_bytes = 3 + len(offset) + len(key_length) + len(key) + len(value_length) + len(value)
-            start, before, sizes = zigzag_bytes(size_bytes) + b"\0\0", offset, own
-        parts += (start, offset, key_length, key, value_length, value, b"\0")
+        before_key, before_value = _around(delta, len(key), -1 if value is None else len(value))
+        parts += (before_key, key, before_value, value or b"", b"\0")
     batch = bytearray().join(parts)
     finish_plain_batch(batch, len(entries), timestamp, producer)
     return batch
+
+
+@lru_cache(maxsize=1024)
+def _around(delta: int, key_bytes: int, value_bytes: int) -> tuple[bytes, bytes]:
+    """Return what lies before the key of a record, and before its value, whose length is -1 for null."""
+    offset, key_length, value_length = zigzag_bytes(delta), zigzag_bytes(key_bytes), zigzag_bytes(value_bytes)
+    size_bytes = 3 + len(offset) + len(key_length) + key_bytes + len(value_length) + max(value_bytes, 0)
+    return b"".join((zigzag_bytes(size_bytes), b"\0\0", offset, key_length)), value_length
 
 
 def finish_plain_batch(
@@ -138,6 +138,9 @@ def recompress_in_steps(
     deltas from 0 on. Raises as `decompress` does, and `too_large(size_bytes)` above `max_bytes`; no more than that is
     held in memory.
     """
+    from minibroker.protocol.records.payload import payload_chunks  # no start needs them
+    from minibroker.protocol.records.restarting import renumbered
+
     payload = payload_chunks(batch, 0, header)
     if renumbers:
         payload = renumbered(payload, header.record_count)

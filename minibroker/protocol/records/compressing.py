@@ -8,6 +8,9 @@ from itertools import chain
 
 from minibroker.protocol.records.compression import (
     GZIP_WINDOW,
+    LZ4_BLOCK_BYTES,
+    LZ4_END,
+    LZ4_HEADER,
     STEP_BYTES,
     XERIAL_BLOCK_BYTES,
     XERIAL_HEADER,
@@ -16,7 +19,7 @@ from minibroker.protocol.records.compression import (
     compress,
     in_pieces,
     known_codec,
-    lz4_level,
+    lz4_block,
     xerial_block,
 )
 from minibroker.protocol.records.varints import Bytes
@@ -56,28 +59,29 @@ def _gzip(chunks: Iterable[Bytes], level: int | None) -> Iterator[Bytes]:
 
 def _snappy(chunks: Iterable[Bytes]) -> Iterator[Bytes]:
     yield XERIAL_HEADER
-    waiting = bytearray()
-    for piece in in_pieces(chunks, XERIAL_BLOCK_BYTES):
-        waiting += piece
-        if len(waiting) >= XERIAL_BLOCK_BYTES:
-            yield xerial_block(waiting[:XERIAL_BLOCK_BYTES])
-            del waiting[:XERIAL_BLOCK_BYTES]
-        else:
-            yield b""
-    if waiting:
-        yield xerial_block(waiting)
+    for block in _blocks(chunks, XERIAL_BLOCK_BYTES):
+        yield xerial_block(block) if block else b""
 
 
 def _lz4(chunks: Iterable[Bytes], level: int | None) -> Iterator[Bytes]:
-    from lz4 import frame
+    yield LZ4_HEADER
+    for block in _blocks(chunks, LZ4_BLOCK_BYTES):
+        yield lz4_block(block, level) if block else b""
+    yield LZ4_END
 
-    stream = frame.LZ4FrameCompressor(
-        compression_level=lz4_level(level), block_size=frame.BLOCKSIZE_MAX64KB, block_linked=False, auto_flush=False
-    )
-    yield stream.begin()
-    for piece in in_pieces(chunks, STEP_BYTES // 2):
-        yield stream.compress(piece)
-    yield stream.flush()
+
+def _blocks(chunks: Iterable[Bytes], block_bytes: int) -> Iterator[bytes]:
+    """Yield the same bytes in blocks of this size, the last one smaller. Empty ones are pauses."""
+    waiting = bytearray()
+    for piece in in_pieces(chunks, block_bytes):
+        waiting += piece
+        if len(waiting) >= block_bytes:
+            yield bytes(waiting[:block_bytes])
+            del waiting[:block_bytes]
+        else:
+            yield b""
+    if waiting:
+        yield bytes(waiting)
 
 
 def _zstd(chunks: Iterator[Bytes], level: int | None) -> Iterator[Bytes]:

@@ -11,6 +11,7 @@ from enum import IntEnum
 from struct import Struct
 
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
+from minibroker.protocol.records.lz4_frames import with_right_checksum
 from minibroker.protocol.records.varints import Bytes
 
 MAX_UNCOMPRESSED_BYTES = 100 * 1024 * 1024
@@ -43,7 +44,7 @@ def compress(codec: int, data: Bytes, level: int | None = None) -> Bytes:
 def decompress(codec: int, data: Bytes, limit_bytes: int) -> Bytes:
     """Decompress `data`; codec 0 returns `data` itself.
 
-    It takes at most about `limit_bytes` and 256 KiB of memory, whatever size `data` announces. Raises `CorruptBatch`
+    It takes at most about `limit_bytes` and 4 MiB of memory, whatever size `data` announces. Raises `CorruptBatch`
     for bytes that are not of this codec or end early, `KafkaError` MESSAGE_TOO_LARGE for more than `limit_bytes` (Kafka
     itself has no limit, as it never holds all of it), and UNSUPPORTED_COMPRESSION_TYPE for codecs 5-7.
     """
@@ -65,7 +66,7 @@ def decompressed_chunks(codec: int, data: Bytes, limit_bytes: int, chunk_bytes: 
         left_bytes -= len(chunk)
         if left_bytes < 0:
             raise _too_large(limit_bytes)
-        if len(chunk) > chunk_bytes:  # a block of snappy, which is decompressed at once
+        if len(chunk) > chunk_bytes:  # a block of snappy or lz4, which is decompressed at once
             yield from in_pieces((chunk,), chunk_bytes)
         else:
             yield chunk
@@ -214,50 +215,102 @@ def _snappy_block(block: memoryview, left_bytes: int, limit_bytes: int) -> bytea
 
 # --- lz4 --------------------------------------------------------------------------------------------------------------
 
+# A frame is a header (see `lz4_frames`), blocks, and four zero bytes. A block is its size in four bytes, lowest first,
+# whose highest bit says that it is not compressed; then that many bytes; then a checksum, if the flags say so. Only
+# blocks are the library's business: it writes no frames of independent blocks, and decompresses a frame at once.
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
-_LZ4_INDEPENDENT_BLOCKS = 0x20  # in the byte after the magic
-_LZ4_DEFAULT_LEVEL = 9  # Kafka's default, for which its library uses the fast compressor (level 0 here)
+_LZ4_VERSION = 0x40  # all these are flags, in the byte after the magic
+_LZ4_INDEPENDENT_BLOCKS = 0x20
+_LZ4_BLOCK_CHECKSUMS = 0x10
+_LZ4_CONTENT_SIZE = 0x08
+_LZ4_CONTENT_CHECKSUM = 0x04
+_LZ4_RESERVED = 0x83  # versions, a reserved bit and dictionaries, which Kafka refuses
+_LZ4_BLOCK_BYTES = {0x40: 1 << 16, 0x50: 1 << 18, 0x60: 1 << 20, 0x70: 1 << 22}  # by the byte after the flags
+_LZ4_MAX_RATIO = 255
+_LZ4_UNCOMPRESSED = 1 << 31
+_LZ4_DEFAULT_LEVEL = 9  # Kafka's default, for which its library uses the fast compressor
+_LZ4_FIRST_SLOW_LEVEL = 3
+_UINT32 = Struct("<I")
+LZ4_HEADER = with_right_checksum(_LZ4_MAGIC + bytes((_LZ4_VERSION | _LZ4_INDEPENDENT_BLOCKS, 0x40, 0)))
+LZ4_BLOCK_BYTES = _LZ4_BLOCK_BYTES[0x40]
+LZ4_END = bytes(4)
 
 
 def _lz4_compress(data: Bytes, level: int | None) -> bytes:
     """Return a frame as Kafka writes it: independent blocks of 64 KB, no content size, no content checksum."""
-    from lz4 import frame
-
-    compressed: bytes = frame.compress(
-        data,
-        compression_level=lz4_level(level),
-        block_size=frame.BLOCKSIZE_MAX64KB,
-        block_linked=False,
-        store_size=False,
+    view = memoryview(data)
+    starts = range(0, len(view), LZ4_BLOCK_BYTES)
+    return b"".join(
+        (LZ4_HEADER, *(lz4_block(view[start : start + LZ4_BLOCK_BYTES], level) for start in starts), LZ4_END)
     )
-    return compressed
 
 
-def lz4_level(level: int | None) -> int:
-    """Return the library's level for Kafka's."""
-    return 0 if level is None or level == _LZ4_DEFAULT_LEVEL else level
+def lz4_block(data: Bytes, level: int | None) -> bytes:
+    """Return a block of a frame with `data`, of at most 64 KB."""
+    from cramjam import lz4
+
+    if level is not None and level != _LZ4_DEFAULT_LEVEL and level >= _LZ4_FIRST_SLOW_LEVEL:
+        frame = bytes(lz4.compress(data, level=level))  # of one block; blocks alone have no levels there
+        size_bytes = _UINT32.unpack_from(frame, len(LZ4_HEADER))[0] & ~_LZ4_UNCOMPRESSED
+        return frame[len(LZ4_HEADER) :][: _UINT32.size + size_bytes]
+    block = lz4.compress_block(data, store_size=False)
+    if len(block) >= len(data):
+        return _UINT32.pack(len(data) | _LZ4_UNCOMPRESSED) + data
+    return _UINT32.pack(len(block)) + bytes(block)
 
 
 def _lz4_chunks(data: Bytes, limit_bytes: int, chunk_bytes: int) -> Iterator[Bytes]:
-    """Decompress the first frame. As in Kafka, bytes behind it are ignored, and linked blocks are refused."""
-    from lz4.frame import LZ4FrameDecompressor
+    """Decompress the first frame, block by block.
 
+    As in Kafka, bytes behind it are ignored, so is a checksum of the content, and linked blocks are refused.
+    """
     view = memoryview(data)
     if view[:4] != _LZ4_MAGIC or len(view) < 5 or not view[4] & _LZ4_INDEPENDENT_BLOCKS:
         raise CorruptBatch("invalid lz4 data: not a frame of independent blocks")
-    stream = LZ4FrameDecompressor()
-    position = 0
-    while not stream.eof:
-        is_hungry = stream.needs_input
-        source = view[position : position + _INPUT_BYTES] if is_hungry else b""
-        position += len(source)
-        try:
-            chunk: bytes = stream.decompress(source, chunk_bytes)
-        except (RuntimeError, EOFError) as error:
-            raise CorruptBatch(f"invalid lz4 data: {error}") from error
-        if is_hungry and not source and not chunk and not stream.eof:
+    header, position = _lz4_header(view)
+    has_checksums = bool(header[4] & _LZ4_BLOCK_CHECKSUMS)
+    while True:
+        if len(view) - position < _UINT32.size:
             raise CorruptBatch("invalid lz4 data: it ends early")
-        yield chunk
+        (word,) = _UINT32.unpack_from(view, position)
+        if word == 0:
+            break
+        end = position + _UINT32.size + (word & ~_LZ4_UNCOMPRESSED) + (_UINT32.size if has_checksums else 0)
+        if end > len(view):
+            raise CorruptBatch("invalid lz4 data: it ends early")
+        yield _lz4_decompressed(header, view[position:end])
+        position = end
+    if view[4] & _LZ4_CONTENT_CHECKSUM and len(view) - position < 2 * _UINT32.size:
+        raise CorruptBatch("invalid lz4 data: it ends early")
+
+
+def _lz4_header(view: memoryview) -> tuple[bytes, int]:
+    """Return the header for a frame with one of the blocks, and where the blocks begin."""
+    flags = view[4]
+    size_bytes = 7 + (8 if flags & _LZ4_CONTENT_SIZE else 0)
+    whole = bytes(view[:size_bytes])
+    if flags & _LZ4_RESERVED or not flags & _LZ4_VERSION or whole[5:6] not in map(_one_byte, _LZ4_BLOCK_BYTES):
+        raise CorruptBatch("invalid lz4 data: its header has values that are not known")
+    if len(whole) < size_bytes or with_right_checksum(whole) != whole:
+        raise CorruptBatch("invalid lz4 data: the header's checksum is wrong")
+    kept = _LZ4_VERSION | _LZ4_INDEPENDENT_BLOCKS | flags & _LZ4_BLOCK_CHECKSUMS
+    return bytes(with_right_checksum(_LZ4_MAGIC + bytes((kept, whole[5], 0)))), size_bytes
+
+
+def _one_byte(value: int) -> bytes:
+    return bytes((value,))
+
+
+def _lz4_decompressed(header: bytes, block: memoryview) -> Bytes:
+    """Decompress a block, with its size and its checksum."""
+    from cramjam import DecompressionError, lz4
+
+    buffer = bytearray(min(_LZ4_BLOCK_BYTES[header[5]], _LZ4_MAX_RATIO * len(block)))
+    try:
+        size_bytes: int = lz4.decompress_into(b"".join((header, block, LZ4_END)), buffer)
+    except DecompressionError as error:
+        raise CorruptBatch(f"invalid lz4 data: {error}") from error
+    return memoryview(buffer)[:size_bytes]
 
 
 # --- zstd -------------------------------------------------------------------------------------------------------------

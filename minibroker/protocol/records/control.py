@@ -44,7 +44,7 @@ class ControlType(IntEnum):
 
 QuorumMessage = LeaderChangeMessage | SnapshotHeaderRecord | SnapshotFooterRecord | KRaftVersionRecord | VotersRecord
 
-_QUORUM_MESSAGES: dict[ControlType, tuple[type[QuorumMessage], int]] = {  # and their latest version
+QUORUM_MESSAGES: dict[ControlType, tuple[type[QuorumMessage], int]] = {  # and their latest version
     ControlType.LEADER_CHANGE: (LeaderChangeMessage, 1),
     ControlType.SNAPSHOT_HEADER: (SnapshotHeaderRecord, 0),
     ControlType.SNAPSHOT_FOOTER: (SnapshotFooterRecord, 0),
@@ -79,7 +79,7 @@ def end_transaction_marker(*, committed: bool, coordinator_epoch: int, timestamp
 
 def control_record(message: QuorumMessage, *, timestamp: int) -> Record:
     """Return the record of a quorum's message, in the version of its field `version`."""
-    kind = next(kind for kind, (known, _) in _QUORUM_MESSAGES.items() if type(message) is known)
+    kind = next(kind for kind, (known, _) in QUORUM_MESSAGES.items() if type(message) is known)
     return Record(timestamp=timestamp, key=control_key(kind), value=message.encode(message.version))
 
 
@@ -100,7 +100,7 @@ def control_message(record: Record) -> EndTxnMarker | QuorumMessage | None:
         raise InvalidRecords(f"Invalid version found for control record: {version}. May indicate data corruption")
     if kind in (ControlType.ABORT, ControlType.COMMIT):
         return _marker(value)
-    message, latest = _QUORUM_MESSAGES[kind]
+    message, latest = QUORUM_MESSAGES[kind]
     try:
         return message.decode(value, min(version, latest))
     except MalformedMessage as error:

@@ -7,16 +7,17 @@ The magic byte, which is at the same position in all of them, decides.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import LOG_OVERHEAD_BYTES, MAGIC, MIN_BATCH_LENGTH, BatchHeader, check_batch
 from minibroker.protocol.records.batch import read_header as read_batch_header
 from minibroker.protocol.records.compression import MAX_UNCOMPRESSED_BYTES
 from minibroker.protocol.records.message import MAGIC_POSITION, MIN_MESSAGE_BYTES, check_message, message_header
-from minibroker.protocol.records.message_set import records_of_message
-from minibroker.protocol.records.payload import records_of
-from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.varints import Bytes
+
+if TYPE_CHECKING:
+    from minibroker.protocol.records.record import Record
 
 # The smallest value of the length field in a batch or message, by magic.
 MIN_LENGTHS = (*(size_bytes - LOG_OVERHEAD_BYTES for size_bytes in MIN_MESSAGE_BYTES), MIN_BATCH_LENGTH)
@@ -47,7 +48,11 @@ def records_in(batch: Bytes, position: int = 0, *, limit_bytes: int = MAX_UNCOMP
     It must have been checked, or come from the log. Raises what `records_of` and `records_of_message` raise.
     """
     if is_old(batch, position):
+        from minibroker.protocol.records.message_set import records_of_message  # no start needs it
+
         return records_of_message(batch, position, limit_bytes=limit_bytes)
+    from minibroker.protocol.records.payload import records_of  # as above
+
     return records_of(batch, position, limit_bytes=limit_bytes)
 
 

@@ -45,9 +45,9 @@ def decode_internal(topic: str, key: bytes | None, value: bytes | None) -> tuple
 
     Raises `UnknownRecord`, or `MalformedMessage`; ValueError for another topic.
     """
-    if topic not in _KINDS:
+    if topic not in COORDINATOR_KINDS:
         raise ValueError(f"the format of the records of {topic} is unknown")
-    key_kinds, value_kinds = _KINDS[topic]
+    key_kinds, value_kinds = COORDINATOR_KINDS[topic]
     kind = _int16(key, "key")
     if kind not in key_kinds:
         raise UnknownRecord(f"a key of type {kind}")
@@ -80,7 +80,8 @@ def _kinds(*modules: ModuleType) -> tuple[dict[int, type[Message]], dict[int, ty
     return _by_type("Key", *modules), _by_type("Value", *modules)
 
 
-_KINDS = {
+# By topic: the messages of keys, and of values, by the type of the record.
+COORDINATOR_KINDS = {
     GROUPS_TOPIC: _kinds(group_records, share_group_records, streams_group_records),
     TRANSACTIONS_TOPIC: _kinds(transaction_records),
     SHARE_STATE_TOPIC: _kinds(share_state_records),

@@ -41,13 +41,14 @@ class Record(NamedTuple):
     headers: tuple[Header | tuple[str, bytes | None], ...] = ()
 
 
-def parse_records(payload: Bytes, header: BatchHeader, start: int = 0, position: int = 0) -> Iterator[Record]:
-    """Yield the records in `payload`, from record `start` at `position` on. It must end with the last record.
+def parse_records(payload: Bytes, header: BatchHeader) -> Iterator[Record]:
+    """Yield the records in `payload`, which must end with the last one.
 
     Raises `InvalidRecords` with the index of a malformed record, and the reason.
     """
     append_time = header.max_timestamp if header.timestamp_type == LOG_APPEND_TIME else None
-    for index in range(start, header.record_count):
+    position = 0
+    for index in range(header.record_count):
         try:
             record, position = read_record(payload, position, header, append_time)
         except (MalformedVarint, Malformed) as error:

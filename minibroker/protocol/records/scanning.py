@@ -23,7 +23,7 @@ from minibroker.protocol.records.varints import (
 )
 
 MIN_RUN = 16  # a leap costs about as much as walking this many records
-MIN_JOG = 16  # a jog has a fixed cost: after one of fewer records, there is no other
+MIN_JOG = 16  # a jog has a fixed cost: after two of fewer records, there is no other
 MAX_JOG_INDEX = 1 << 13  # above, offset deltas have three bytes
 MAX_WALK = 1024  # records to walk before the next search for a run
 WALK_BYTES = 1 << 15  # bytes to walk in one step: twice the largest record that is not large
@@ -151,7 +151,7 @@ class Scan:
         """Step over the records before `end_index`, up to the first bad one. Return whether all are good."""
         while self.index < end_index:
             if self._jogs and end_index - self.index >= MIN_JOG:
-                self._jogs = self._jog(end_index) >= MIN_JOG
+                self._jog_on(end_index)
             last_position = self._stride(end_index)
             if self.position > len(self.payload):  # the last one is longer than the data
                 self.index, self.position = self.index - 1, last_position
@@ -159,6 +159,13 @@ class Scan:
             if self.index < end_index and not self._step():
                 return False
         return True
+
+    def _jog_on(self, end_index: int) -> None:
+        """Jog from one timestamp to the next, as long as that is worth it: a single jog may be short."""
+        began, short = self.index, 0
+        while short < 2 and end_index - self.index >= MIN_JOG:
+            short = 0 if self._jog(end_index) >= MIN_JOG else short + 1
+        self._jogs = self.index - began >= MIN_JOG
 
     def _jog(self, end_index: int) -> int:
         """Pass records without key and headers that have the timestamp of the first one. Return their number.

@@ -65,7 +65,7 @@ class Cleaning:
         self.dirt = dirt
         self.segments = self.replacements = 0
         self.rewriter: Rewriter | None = None
-        self._plan = _plan(log, dirt, limits, now_ms)
+        self._plan = plan_of(log, dirt, limits, now_ms)
         self._generation = log.truncation_generation
         self._cancelled = False
         self._throttle = throttle
@@ -139,7 +139,8 @@ class Cleaning:
             self._check()
 
 
-def _plan(log: Log, dirt: Dirtiness, limits: Limits, now_ms: int) -> Plan:
+def plan_of(log: Log, dirt: Dirtiness, limits: Limits, now_ms: int) -> Plan:
+    """Return the input of a cleaning. For the loop's thread."""
     sources = [
         Source(segment, segment.path, segment.base_offset, end_offset, segment.size_bytes)
         for segment, end_offset in closed_segments(log)

@@ -5,14 +5,14 @@ It reads closed segments, and writes files that nobody else reads. `cleaning.py`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import CONTROL_BIT, MAGIC, TRANSACTIONAL_BIT, BatchHeader
 from minibroker.protocol.records.formats import records_in
 from minibroker.protocol.records.streaming import slices_of
-from minibroker.storage.compaction.batch_filter import BatchFilter, Counts, LastRecord, Retention
+from minibroker.storage.compaction.batch_filter import Batch, BatchFilter, Counts, LastRecord, Retention
 from minibroker.storage.compaction.batch_reading import (
     StoredBatch,
     Uncleanable,
@@ -257,6 +257,13 @@ class Rewriter:
 
     def _copy(self, source: Source, writer: SegmentWriter) -> None:
         """Write what is kept of one segment."""
+        for _, kept in self.filtered(source):
+            if kept is not None:
+                writer.add(*kept)
+                self._pace(len(kept[1]))
+
+    def filtered(self, source: Source) -> Iterator[tuple[StoredBatch, Batch | None]]:
+        """Yield each batch of a segment with what is kept of it. Pass all that `map_keys` returns, in order."""
         disk = self._plan.disk
         file = disk.open(source.path + LOG_SUFFIX)
         self._filter.old_tombstones_stay = disk.modified_ms(source.path + LOG_SUFFIX) > self._old_horizon_ms
@@ -266,9 +273,7 @@ class Rewriter:
                 kept = self._filter.filtered(batch.header, batch.data)
             except KafkaError as error:
                 raise uncleanable(file, batch.position, batch.header.base_offset, error) from error
-            if kept is not None:
-                writer.add(*kept)
-                self._pace(len(kept[1]))
+            yield batch, kept
 
     def _horizon_of_old_formats(self) -> int:
         """Return a time, in ms: segments modified until then keep no tombstones of formats 0 and 1.

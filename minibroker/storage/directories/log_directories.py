@@ -20,8 +20,9 @@ MAXIMUM_PREFERRED = 10_000
 
 
 class LogDirectories:
-    """The logs of one broker. `cluster_id` is the one given, else the one in the directories, else a new one.
+    """The logs of one broker.
 
+    `cluster_id` is the one given, else the one in the directories, else `first_cluster_id`, else a new one.
     `new_id` returns a new id as Kafka's: 22 characters of base64url, of which the first is no dash. `broker_epoch` is
     written into the marker of a clean stop; None: the same as in the last marker.
     """
@@ -34,6 +35,7 @@ class LogDirectories:
         node_id: int,
         cluster_id: str | None,
         new_id: Callable[[], str],
+        first_cluster_id: str | None = None,
     ) -> None:
         """Open all directories. Raises `LogDirectoryError`, and then has changed nothing and holds no lock."""
         for path in paths:
@@ -46,7 +48,7 @@ class LogDirectories:
         self._interrupted: list[tuple[TopicPartition, LogDirectory]] = []
         try:
             found = [cluster for directory in self.directories if (cluster := directory.lock())]
-            self.cluster_id = cluster_id or (found[0] if found else new_id())
+            self.cluster_id = cluster_id or (found[0] if found else first_cluster_id or new_id())
             for directory in self.directories:
                 directory.check_identity(node_id, self.cluster_id)
             self._found, older = self._locate()

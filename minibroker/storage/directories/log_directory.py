@@ -132,6 +132,9 @@ class LogDirectory:
             self._missing = self._disk.missing(self.path)
             self._disk.make_directory(self.path)
             self._lock = self._disk.lock(f"{self.path}/{LOCK}")
+        except FileExistsError as error:
+            message = f"log directory {self.path} cannot be used: it is a file, not a directory"
+            raise LogDirectoryError(message) from error
         except OSError as error:
             raise LogDirectoryError(f"log directory {self.path} cannot be used: {error.strerror or error}") from error
         if self._lock is None:

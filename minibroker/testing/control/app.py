@@ -2,44 +2,65 @@
 
 from __future__ import annotations
 
-import secrets
+import asyncio
+from typing import Any
 
-from fastapi import Depends, FastAPI, HTTPException, Request
-from fastapi.security import HTTPBearer
+from fastapi import Depends, FastAPI
 
 from minibroker import __version__
 from minibroker.testing.broker import Broker
 from minibroker.testing.control import http_errors
+from minibroker.testing.control.guard import Guard
+from minibroker.testing.control.limited_bodies import LimitedBodies
+from minibroker.testing.control.pages import add_pages
 from minibroker.testing.control.routes import control_routes
 
 DESCRIPTION = """\
-The state, faults, time and journal of a broker, for tests. Durations are numbers of milliseconds, or texts such as
-"7 days". A wait answers as soon as its condition holds, or after its timeout with 408 and the progress."""
+The state, faults, time and journal of a broker, for tests. Durations are texts such as "7 days" or "200 ms"; bare
+numbers are milliseconds. A wait answers as soon as its condition holds, or after its timeout with 408 and the
+progress."""
+TOKEN_SCHEME = {"type": "http", "scheme": "bearer", "description": "What `--control-token` says."}
 
 
-def control_app(broker: Broker, token: str | None = None) -> FastAPI:
-    """Return the application for a broker in the same event loop. With a token, requests must send it."""
-    # The first only describes the token in OpenAPI; the second checks it.
-    guards = [] if token is None else [Depends(HTTPBearer(auto_error=False)), Depends(Guard(token))]
-    app = FastAPI(
+def control_app(broker: Broker, token: str | None = None, closing: asyncio.Event | None = None) -> FastAPI:
+    """Return the application for a broker in the same event loop. With a token, requests must send it.
+
+    With `closing`, which is set when the server closes, it has the explorer, too.
+    """
+    guard = Guard(token)
+    app = Control(
         title="minibroker control",
         version=__version__,
         description=DESCRIPTION,
-        dependencies=guards,
+        docs_url=None,  # FastAPI's pages load scripts from another server
+        redoc_url=None,
+        servers=[{"url": "/"}],
+        dependencies=[Depends(guard.check)],
         responses=http_errors.EVERYWHERE if token is None else http_errors.EVERYWHERE | http_errors.GUARDED,
+        generate_unique_id_function=lambda route: route.name,  # operation ids, from which clients are generated
     )
+    app.needs_token = token is not None
+    app.add_middleware(LimitedBodies, guard=guard)
     http_errors.register(app)
+    if closing is not None:  # before the verbs: FastAPI prepares paths when a request is compared with them first
+        from minibroker.explorer.explorer_routes import add_explorer
+
+        add_explorer(app, broker, closing)
     app.include_router(control_routes(broker), prefix="/v1")
+    add_pages(app, lambda: broker.bootstrap_servers)
     return app
 
 
-class Guard:
-    """Rejects requests without the token."""
+class Control(FastAPI):
+    """The application; its description has the token, which is optional unless the control needs one."""
 
-    def __init__(self, token: str) -> None:
-        self._wanted = f"Bearer {token}".encode()
+    needs_token = False
 
-    def __call__(self, request: Request) -> None:
-        given = request.headers.get("authorization", "").encode()
-        if not secrets.compare_digest(given, self._wanted):
-            raise HTTPException(401, "a bearer token is needed", {"WWW-Authenticate": "Bearer"})
+    def openapi(self) -> dict[str, Any]:
+        """Return the description for people and for generators of clients."""
+        if self.openapi_schema is None:
+            schema = super().openapi()
+            schema["components"]["securitySchemes"] = {"token": TOKEN_SCHEME}
+            schema["security"] = [{"token": []}] if self.needs_token else [{}, {"token": []}]
+        assert self.openapi_schema is not None
+        return self.openapi_schema

@@ -4,84 +4,71 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
-import socket
-from collections.abc import AsyncIterator
-from typing import NamedTuple
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING
 
+from minibroker.addresses import HostPort, bound, bracketed, host_port, is_loopback
 from minibroker.broker.lifecycle import StartError
 from minibroker.testing.broker import Broker
 
-LOOPBACK = "127.0.0.1"
-PORT_MAX = 65_535
-REMEDY = "the HTTP control needs FastAPI and uvicorn: python3 -m pip install 'minibroker[control]'"
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+REMEDY = "the HTTP control needs FastAPI and uvicorn: python3 -m pip install fastapi uvicorn pyyaml"
 
 
-class Address(NamedTuple):
-    """The address on which the control listens; port 0 is any free one."""
-
-    host: str
-    port: int
-
-
-def address_of(text: str, token: str | None) -> Address:
+def address_of(text: str, token: str | None, option: str = "--control") -> HostPort:
     """Parse "HOST:PORT" or "PORT". Raises StartError, also for an address that other machines reach without a token.
 
-    An empty token counts as none.
+    An empty token counts as none. `option` is named in errors.
     """
-    host, _, port = text.rpartition(":")
-    host = host.strip("[]") or LOOPBACK
-    if not port.isdecimal() or int(port) > PORT_MAX:
-        raise StartError(f"--control {text}: HOST:PORT or PORT is expected")
+    try:
+        address = host_port(text)
+    except ValueError as error:
+        raise StartError(f"{option} {text}: {error}") from None
     if token == "":
         raise StartError("--control-token is empty, which protects nothing")
-    if token is None and not _is_loopback(host):
-        raise StartError(f"--control {text} is open to other machines, which needs a token: --control-token")
-    return Address(host, int(port))
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    if token is None and not is_loopback(address.host):
+        remedy = ", which needs a token: --control-token" if option == "--control" else ""
+        raise StartError(f"{option} {text} is open to other machines{remedy}")
+    return address
 
 
 @contextlib.asynccontextmanager
-async def controlled(broker: Broker, address: Address, token: str | None) -> AsyncIterator[str]:
-    """Serve inside the block; yield the URL. Raises StartError."""
+async def controlled(
+    broker: Broker, address: HostPort, token: str | None, *, explorer: bool = False
+) -> AsyncIterator[str]:
+    """Serve inside the block, with the explorer if it is wanted; yield the URL. Raises StartError."""
+    closing = asyncio.Event()
+
+    def made() -> FastAPI:
+        from minibroker.testing.control.app import control_app
+
+        return control_app(broker, token, closing if explorer else None)
+
+    async with served(made, address, closing) as url:
+        yield url
+
+
+@contextlib.asynccontextmanager
+async def served(made: Callable[[], FastAPI], address: HostPort, closing: asyncio.Event) -> AsyncIterator[str]:
+    """Serve the application that `made` returns; yield the URL. Set `closing` at the end. Raises StartError."""
     try:
         import uvicorn
 
-        from minibroker.testing.control.app import control_app
+        app = made()
     except ImportError:
         raise StartError(REMEDY) from None
-    bound = _bound(address)
-    config = uvicorn.Config(
-        control_app(broker, token), log_level="warning", lifespan="off", timeout_graceful_shutdown=1
-    )
-    server = uvicorn.Server(config)
-    serving = asyncio.ensure_future(server._serve([bound]))  # `serve` would take the process's signals
     try:
-        yield f"http://{_host(address.host)}:{bound.getsockname()[1]}"
+        listening = bound(address)
+    except OSError as error:
+        raise StartError(str(error)) from None
+    config = uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    serving = asyncio.ensure_future(server._serve([listening]))  # `serve` would take the process's signals
+    try:
+        yield f"http://{bracketed(address.host)}:{listening.getsockname()[1]}"
     finally:
+        closing.set()
         server.should_exit = True
         await serving
-
-
-def _bound(address: Address) -> socket.socket:
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind(address)
-        bound.listen()
-    except OSError as error:
-        bound.close()
-        raise StartError(f"cannot listen on {address.host}:{address.port}: {error.strerror}") from None
-    bound.setblocking(False)
-    return bound
-
-
-def _host(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

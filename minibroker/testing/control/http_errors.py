@@ -2,14 +2,17 @@
 
 400  an invalid value: a duration, a fault, a topic's records
 401  a missing or wrong token
+403  the page of another site
 404  an unknown snapshot or fault
 408  a wait that timed out; the message reports the progress
 409  an error of the broker, with Kafka's name of the error; or the broker is down
+413  a body of more than 64 MiB
 422  a field that is missing, unknown, or of the wrong type
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final
@@ -26,7 +29,7 @@ from minibroker.testing.loops import NotRunning
 from minibroker.testing.waiting import Expired
 
 
-class Refusal(BaseModel):
+class ErrorAnswer(BaseModel):
     """An error: `error` is a name for programs, `message` a line for people."""
 
     error: str
@@ -34,16 +37,18 @@ class Refusal(BaseModel):
 
 
 def _told(status: int, description: str) -> dict[int | str, dict[str, Any]]:
-    return {status: {"model": Refusal, "description": description}}
+    return {status: {"model": ErrorAnswer, "description": description}}
 
 
 EVERYWHERE: Final = {
     **_told(400, "A value is invalid, or the body is not JSON"),
+    **_told(403, "The page of another site asks"),
     **_told(409, "The broker rejects the request, with Kafka's name of the error, or is down"),
     **_told(422, "A field is missing, unknown, or of the wrong type"),
 }
 GUARDED: Final = _told(401, "The token is missing or wrong")
 MISSING: Final = _told(404, "There is no such number")
+SECRET: Final = re.compile("password|users")  # in the name of a field
 WAITED: Final = _told(408, "The wait timed out; the message reports the progress")
 
 
@@ -90,7 +95,7 @@ def _line(fault: Mapping[str, Any]) -> str:
     """Return what is wrong with a field, and where it is; `loc` begins with "body", "path" or "query"."""
     where = ".".join(map(str, fault["loc"]))
     is_shown = fault["type"] not in ("missing", "json_invalid") and isinstance(fault["input"], str | int | float)
-    given = f", not {fault['input']!r:.80}" if is_shown and "password" not in where else ""
+    given = f", not {fault['input']!r:.80}" if is_shown and not SECRET.search(where) else ""
     return f"{where}: {fault['msg']}{given}"
 
 

@@ -1,21 +1,32 @@
-"""The requests and answers of the HTTP control, with the names that they have in Python."""
+"""The bodies and parameters of requests to the HTTP control, with the names that they have in Python."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection
+from datetime import timedelta
 from typing import Annotated, Any, Final, Literal, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler, RootModel, WithJsonSchema
 
-from minibroker.testing.exchange import Exchange, text_of
 from minibroker.testing.faults.rules import WORDS
 from minibroker.testing.group_verbs import Held
-from minibroker.testing.record_verbs import SeenRecord, Text
+from minibroker.testing.record_verbs import Text
+from minibroker.testing.share_verbs import LATER
 from minibroker.testing.waiting import DEFAULT_SILENCE, DEFAULT_TIMEOUT
 
-DURATION = 'A number of milliseconds, or a text such as "7 days", "1.5 s", "200 ms".'
-Span = str | float
+DURATION = 'A number and a unit, such as "7 days", "1.5 s", "200 ms". A bare number is one of milliseconds.'
+
+
+def with_unit(duration: Any) -> Any:
+    """Return a bare number as a text with its unit: here it is one of ms, where it is one of seconds in Python."""
+    is_bare = isinstance(duration, int | float) and not isinstance(duration, bool)
+    return f"{duration} ms" if is_bare else duration
+
+
+Span = Annotated[
+    str, BeforeValidator(with_unit), WithJsonSchema({"type": "string", "description": DURATION, "examples": ["10 s"]})
+]
 
 
 class Asked(BaseModel):
@@ -40,6 +51,8 @@ class NewTopic(Asked):
 
 class NewRecords(Asked):
     """Records to append as one batch, all with the same key, headers and timestamp. Bytes are in hexadecimal digits."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"values": ["first", "second"], "key": "ann"}]})
 
     values: list[str | None] = Field(default_factory=list)
     values_hex: list[str | None] = Field(default_factory=list, description="Instead of `values`.")
@@ -75,6 +88,7 @@ class RequestsAsked(Query):
 
     api: str | None = None
     client_id: str | None = None
+    group: str | None = None
     node: int | None = None
     error: str | None = None
     raw: bool = Field(default=False, description="Include each request and answer, decoded and in hexadecimal digits.")
@@ -84,20 +98,20 @@ class Expectation(Asked):
     """A wait for records."""
 
     count: int = Field(default=1, ge=0)
-    timeout: Span = Field(default=DEFAULT_TIMEOUT, description=DURATION)
+    timeout: Span = DEFAULT_TIMEOUT
     committed: bool = Field(default=True, description="Do not count records of open and aborted transactions.")
 
 
 class Silence(Asked):
     """A time without new records."""
 
-    during: Span = Field(default=DEFAULT_SILENCE, description=DURATION)
+    during: Span = DEFAULT_SILENCE
 
 
 class Wait(Asked):
     """A wait."""
 
-    timeout: Span = Field(default=DEFAULT_TIMEOUT, description=DURATION)
+    timeout: Span = DEFAULT_TIMEOUT
 
 
 class GroupWait(Wait):
@@ -121,6 +135,42 @@ class CaughtUpWait(Wait):
     topic: str
 
 
+class AssignmentWait(Wait):
+    """A wait for the members of a share group to have all partitions of a topic."""
+
+    topic: str
+    members: int | None = Field(default=None, ge=1, description="How many have any; by default any number.")
+
+
+class SettledWait(Wait):
+    """A wait for a share group to acknowledge or archive the records below an offset."""
+
+    topic: str
+    offset: int = Field(ge=0)
+    partition: int = Field(default=0, ge=0)
+
+
+class Redelivery(Wait):
+    """A wait for records that were delivered again."""
+
+    topic: str
+    count: int = Field(default=1, ge=0)
+    deliveries: int = Field(default=LATER, ge=1, description="The least number of deliveries of each record.")
+
+
+class DeadLetterQueue(Asked):
+    """A topic for dead letters."""
+
+    topic: str | None = Field(default=None, description='"dlq." and the id of the group by default.')
+    copies: bool = Field(default=True, description="Whether dead letters have keys and values.")
+
+
+class DeadLetterWait(Wait):
+    """A wait for dead letters."""
+
+    count: int = Field(default=1, ge=0)
+
+
 class WatermarkWait(Wait):
     """A wait for a high watermark."""
 
@@ -134,6 +184,7 @@ class RequestWait(Wait):
     api: str | None = None
     count: int = Field(default=1, ge=0)
     client_id: str | None = None
+    group: str | None = None
     node: int | None = None
     error: str | None = None
 
@@ -144,13 +195,13 @@ class HitWait(Wait):
     hits: int = Field(default=1, ge=0)
 
 
-class Advance(Asked):
+class ClockAdvance(Asked):
     """A move of the clock."""
 
-    by: Span = Field(description=DURATION)
+    by: Span
 
 
-class Switch(Asked):
+class JournalSwitch(Asked):
     """On or off."""
 
     on: bool
@@ -174,20 +225,20 @@ class Eviction(Asked):
     member: str | None = Field(default=None, description="All by default.")
 
 
-class Delay(Asked):
+class JoinDelay(Asked):
     """A delay."""
 
-    delay: Span = Field(description=DURATION)
+    delay: Span
 
 
 class MetricsAsked(Asked):
     """The metrics that clients are to push."""
 
     names: list[str] = Field(default=[], description="Beginnings of their names; all by default.")
-    interval: Span = Field(default="1 s", description=DURATION)
+    interval: Span = "1 s"
 
 
-class Hold(Asked):
+class TransactionHold(Asked):
     """The state in which transactions are held."""
 
     state: Held = "prepared"
@@ -199,77 +250,6 @@ class Truncation(Asked):
     offset: int = Field(ge=0)
 
 
-class BrokerState(BaseModel):
-    """The broker's address; while it is up also the ends of partitions by topic, and the groups by id."""
-
-    bootstrap_servers: str
-    nodes: int
-    running: bool
-    topics: dict[str, list[int | None]] = Field(default_factory=dict, description="null for a partition without a log.")
-    groups: dict[str, GroupState] = Field(default_factory=dict)
-
-
-class GroupState(BaseModel):
-    """A group: its state, the ids of its members, and its committed offsets by TOPIC-PARTITION."""
-
-    state: str
-    members: list[str]
-    committed: dict[str, int]
-
-
-class ClockState(BaseModel):
-    """The broker's time."""
-
-    now_ms: int
-    frozen: bool
-
-
-class JournalState(BaseModel):
-    """Whether the journal is on, how many requests it has, and how many it dropped for newer ones."""
-
-    on: bool
-    kept: int
-    dropped: int
-
-
-class Record(BaseModel):
-    """A record as it is stored. `key_hex` and `value_hex` are exact; `key` and `value` are for people."""
-
-    topic: str
-    partition: int
-    offset: int
-    key: str | None
-    value: str | None
-    key_hex: str | None
-    value_hex: str | None
-    headers: list[tuple[str, str | None]]
-    timestamp_ms: int
-    timestamp_type: str
-    transaction: str | None
-    producer_id: int
-    producer_epoch: int
-    sequence: int
-    leader_epoch: int
-    magic: int
-
-
-class Request(BaseModel):
-    """A request of the journal, and its outcome. `raw` has request and answer, decoded and in hexadecimal digits."""
-
-    number: int
-    api: str
-    version: int
-    client_id: str | None
-    node: int
-    connection: str
-    outcome: str
-    duration_ms: float | None
-    errors: list[str]
-    refusals: list[str]
-    faults: list[str]
-    raw: dict[str, Any] | None = None
-
-
 TYPES: Final = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
 
@@ -278,12 +258,21 @@ def _fault_schema() -> dict[str, Any]:
     words: dict[str, dict[str, Any]] = {}
     for name, (kinds, word) in WORDS.items():
         schemas = [schema for schema in map(_schema_of, kinds) if schema is not None]
+        if _is_span(name):
+            schemas = [{"type": "string"}]
         if schemas:
             words[name] = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
             limits = {"minimum": word.minimum, "maximum": word.maximum}
             words[name] |= {limit: value for limit, value in limits.items() if math.isfinite(value)}
             words[name]["description"] = word.meaning
-    return {"title": "NewFault", "type": "object", "properties": words, "additionalProperties": False}
+    meaning = "A fault: which requests it applies to, what it does to them, and how often."
+    example = {"api": "Produce", "topic": "orders", "error": "NOT_LEADER_OR_FOLLOWER", "times": 2}
+    shape = {"type": "object", "properties": words, "additionalProperties": False}
+    return shape | {"description": meaning, "examples": [example]}
+
+
+def _is_span(word: str) -> bool:
+    return word in WORDS and timedelta in WORDS[word][0]
 
 
 def _schema_of(kind: Any) -> dict[str, Any] | None:
@@ -295,40 +284,19 @@ def _schema_of(kind: Any) -> dict[str, Any] | None:
     return {"type": TYPES[kind]} if kind in TYPES else None
 
 
-NewFault = Annotated[dict[str, Any], WithJsonSchema(_fault_schema())]
+class NewFault(RootModel[dict[str, Any]]):
+    """A fault to add: the words of `Rule` that JSON can have."""
 
+    @classmethod
+    def __get_pydantic_json_schema__(cls, _: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Return the schema of a fault, which the root has not."""
+        return _fault_schema()
 
-class FaultState(BaseModel):
-    """A fault, and how often it matched and struck."""
-
-    number: int
-    rule: str
-    matches: int
-    hits: int
-
-
-def record_model(record: SeenRecord) -> Record:
-    """Return a record for JSON."""
-    told = {name: getattr(record, name) for name in Record.model_fields if hasattr(record, name)}
-    told["key"], told["key_hex"] = _text(record.key), _hex(record.key)
-    told["value"], told["value_hex"] = _text(record.value), _hex(record.value)
-    told["headers"] = [(name, _text(value)) for name, value in record.headers]
-    return Record(**told)
-
-
-def request_model(exchange: Exchange, raw: bool) -> Request:
-    """Return a request of the journal for JSON."""
-    told = {name: getattr(exchange, name) for name in Request.model_fields if hasattr(exchange, name)}
-    return Request(**told, node=exchange.node_id, raw=exchange.as_json() if raw else None)
+    @property
+    def words(self) -> dict[str, Any]:
+        """Return the fault's words; durations have units."""
+        return {name: with_unit(value) if _is_span(name) else value for name, value in self.root.items()}
 
 
 def _from_hex(digits: str | None) -> bytes | None:
     return None if digits is None else bytes.fromhex(digits)
-
-
-def _text(data: bytes | None) -> str | None:
-    return None if data is None else text_of(data)
-
-
-def _hex(data: bytes | None) -> str | None:
-    return None if data is None else data.hex()

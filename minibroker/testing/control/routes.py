@@ -5,51 +5,78 @@ A wait answers as soon as its condition holds, or after its timeout with 408 and
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from enum import StrEnum
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
 from minibroker.testing.broker import Broker
+from minibroker.testing.control.answers import (
+    BrokerState,
+    ClockState,
+    Coordinator,
+    FaultNumber,
+    FaultState,
+    JournalState,
+    Leader,
+    LeaderEpoch,
+    Members,
+    Metric,
+    Offset,
+    Record,
+    SeenRequest,
+    SnapshotNumber,
+    StreamsGroup,
+    TopicName,
+    TransactionState,
+    record_model,
+    request_model,
+)
 from minibroker.testing.control.delegation_routes import delegation_routes
 from minibroker.testing.control.http_errors import MISSING, WAITED
 from minibroker.testing.control.models import (
-    Advance,
-    BrokerState,
     CaughtUpWait,
-    ClockState,
+    ClockAdvance,
     CommitWait,
     CoordinatorMove,
-    Delay,
     Eviction,
     Expectation,
-    FaultState,
     GroupWait,
     HitWait,
-    Hold,
-    JournalState,
+    JoinDelay,
+    JournalSwitch,
     LeaderMove,
     MetricsAsked,
     NewFault,
     NewRecords,
     NewTopic,
-    Record,
     RecordsAsked,
-    Request,
     RequestsAsked,
     RequestWait,
     Silence,
-    Switch,
+    TransactionHold,
     Truncation,
     WatermarkWait,
-    record_model,
-    request_model,
 )
-from minibroker.testing.control.security_routes import rights_routes, security_routes, token_routes
+from minibroker.testing.control.registry_routes import registry_fault_routes, registry_routes
+from minibroker.testing.control.security_routes import rights_routes, security_routes, token_routes, user_routes
+from minibroker.testing.control.share_routes import dead_letter_routes, share_routes
 from minibroker.testing.directories import Snapshot
 from minibroker.testing.failure_report import state_of
 from minibroker.testing.faults.engine import Fault
+from minibroker.testing.journal import Which
 
-NodeVerb = Literal["stop", "kill", "start", "pause", "resume", "make-stale", "refresh"]
+
+class NodeVerb(StrEnum):
+    """What can be done to a node."""
+
+    STOP = "stop"
+    KILL = "kill"
+    START = "start"
+    PAUSE = "pause"
+    RESUME = "resume"
+    MAKE_STALE = "make-stale"
+    REFRESH = "refresh"
 
 
 def control_routes(broker: Broker) -> APIRouter:
@@ -61,9 +88,10 @@ def control_routes(broker: Broker) -> APIRouter:
         "waits": (_waits,),
         "faults": (_faults,),
         "nodes": (_nodes, _leaders, _coordinators),
-        "groups": (_groups, _transactions),
-        "security": (security_routes, rights_routes, token_routes, delegation_routes),
+        "groups": (_groups, share_routes, dead_letter_routes, _transactions),
+        "security": (security_routes, user_routes, rights_routes, token_routes, delegation_routes),
         "clients": (_clients,),
+        "registry": (registry_routes, registry_fault_routes),
     }.items():
         routes = APIRouter(tags=[tag])
         for part in parts:
@@ -76,85 +104,85 @@ def _life(broker: Broker, routes: APIRouter) -> None:
     snapshots: dict[int, Snapshot] = {}
 
     @routes.get("/broker", response_model_exclude_unset=True)
-    async def state() -> BrokerState:
+    async def get_broker() -> BrokerState:
         """Return the broker's address, and its topics and groups."""
         where = {"bootstrap_servers": broker.bootstrap_servers, "nodes": broker.nodes, "running": broker.is_running}
         return BrokerState.model_validate(where | (state_of(broker) if broker.is_running else {}))
 
     @routes.post("/reset", status_code=204)
-    async def reset() -> None:
+    async def reset_broker() -> None:
         """Remove topics, groups, transactions, configs, faults, and the journal. Connections and ports stay."""
         broker.reset()
 
     @routes.post("/snapshots")
-    async def snapshot() -> dict[str, int]:
+    async def take_snapshot() -> SnapshotNumber:
         """Copy the current contents of the logs; return the snapshot's number."""
         number = len(snapshots) + 1
         snapshots[number] = broker.snapshot()
-        return {"snapshot": number}
+        return SnapshotNumber(snapshot=number)
 
     @routes.post("/snapshots/{number}/restore", status_code=204, responses=MISSING)
-    async def restore(number: int) -> None:
+    async def restore_snapshot(number: int) -> None:
         """Restore the logs of the snapshot."""
         if number not in snapshots:
             raise LookupError(f"there is no snapshot {number}")
         broker.restore(snapshots[number])
 
     @routes.post("/restart", status_code=204)
-    async def restart() -> None:
+    async def restart_broker() -> None:
         """Stop cleanly, if the broker is up, and start again with the same ports and data."""
         await broker.arestart()
 
     @routes.post("/kill", status_code=204)
-    async def kill() -> None:
+    async def kill_broker() -> None:
         """Crash: connections are cut, ports refuse connections until `restart`."""
         broker.kill()
 
 
 def _clock(broker: Broker, routes: APIRouter) -> None:
     @routes.get("/clock")
-    async def clock() -> ClockState:
+    async def get_clock() -> ClockState:
         """Return the broker's time."""
         return ClockState(now_ms=broker.clock.now_ms(), frozen=broker.clock.frozen)
 
     @routes.post("/clock/advance")
-    async def advance(asked: Advance) -> ClockState:
+    async def advance_clock(asked: ClockAdvance) -> ClockState:
         """Advance the broker's time; answer once everything that became due is done."""
         await broker.clock.aadvance(asked.by)
-        return await clock()
+        return await get_clock()
 
     @routes.post("/clock/freeze")
-    async def freeze() -> ClockState:
+    async def freeze_clock() -> ClockState:
         """Stop the clock; only `advance` moves it."""
         broker.clock.freeze()
-        return await clock()
+        return await get_clock()
 
     @routes.post("/clock/unfreeze")
-    async def unfreeze() -> ClockState:
+    async def unfreeze_clock() -> ClockState:
         """Let the clock run again."""
         broker.clock.unfreeze()
-        return await clock()
+        return await get_clock()
 
 
 def _records(broker: Broker, routes: APIRouter) -> None:
     @routes.post("/topics", status_code=201)
-    async def create(asked: NewTopic) -> dict[str, str]:
+    async def create_topic(asked: NewTopic) -> TopicName:
         """Create a topic."""
         await broker.acreate_topic(asked.name, asked.partitions, **asked.config)
-        return {"topic": asked.name}
+        return TopicName(topic=asked.name)
 
     @routes.post("/fill", status_code=204)
-    async def fill(source: dict[str, Any]) -> None:
+    async def fill_topics(source: dict[str, Any]) -> None:
         """Create topics with records: {"orders": ["first", {"key": "k", "value": {"id": 2}}]}."""
         await broker.afill(source)
 
     @routes.get("/topics/{topic}/records")
-    async def records(topic: str, asked: Annotated[RecordsAsked, Query()]) -> list[Record]:
+    async def list_records(topic: str, asked: Annotated[RecordsAsked, Query()]) -> list[Record]:
         """Return all records of a topic, including those of open and aborted transactions."""
         return [record_model(record) for record in broker.records(topic, asked.partition)]
 
     @routes.post("/topics/{topic}/records")
-    async def produce(topic: str, asked: NewRecords) -> dict[str, int]:
+    async def produce_records(topic: str, asked: NewRecords) -> Offset:
         """Append records as one batch; return the first offset. A missing topic is created."""
         offset = await broker.aproduce(
             topic,
@@ -164,12 +192,12 @@ def _records(broker: Broker, routes: APIRouter) -> None:
             headers=asked.headers,
             timestamp_ms=asked.timestamp_ms,
         )
-        return {"offset": offset}
+        return Offset(offset=offset)
 
 
 def _expectations(broker: Broker, routes: APIRouter) -> None:
     @routes.post("/topics/{topic}/expect", responses=WAITED)
-    async def expect(topic: str, asked: Expectation | None = None) -> list[Record]:
+    async def expect_records(topic: str, asked: Expectation | None = None) -> list[Record]:
         """Wait until a topic has this many records; return them."""
         asked = asked or Expectation()
         found = await broker.aexpect(topic, asked.count, asked.timeout, committed=asked.committed)
@@ -183,92 +211,97 @@ def _expectations(broker: Broker, routes: APIRouter) -> None:
 
 def _journal(broker: Broker, routes: APIRouter) -> None:
     @routes.get("/requests")
-    async def requests(asked: Annotated[RequestsAsked, Query()]) -> list[Request]:
+    async def list_requests(asked: Annotated[RequestsAsked, Query()]) -> list[SeenRequest]:
         """Return the requests that the journal has, oldest first."""
-        found = broker.requests(asked.api, client_id=asked.client_id, node=asked.node, error=asked.error)
+        found = broker.requests(asked.api, **_which(asked))
         return [request_model(exchange, asked.raw) for exchange in found]
 
     @routes.delete("/requests", status_code=204)
-    async def forget() -> None:
+    async def clear_requests() -> None:
         """Drop all requests."""
         broker.journal.clear()
 
     @routes.get("/journal")
-    async def journal() -> JournalState:
+    async def get_journal() -> JournalState:
         """Return whether the journal is on, and how many requests it has."""
         kept = broker.on_loop(broker.journal.found)
         return JournalState(on=broker.journal.is_on, kept=len(kept), dropped=broker.journal.dropped)
 
     @routes.post("/journal")
-    async def switch(asked: Switch) -> JournalState:
+    async def switch_journal(asked: JournalSwitch) -> JournalState:
         """Turn the journal on or off."""
         if asked.on:
             broker.journal.on()
         else:
             broker.journal.off()
-        return await journal()
+        return await get_journal()
+
+
+def _which(asked: RequestsAsked | RequestWait) -> Which:
+    """Return the conditions for requests."""
+    return {"client_id": asked.client_id, "group": asked.group, "node": asked.node, "error": asked.error}
 
 
 def _waits(broker: Broker, routes: APIRouter) -> None:
     @routes.post("/groups/{group}/wait", responses=WAITED)
-    async def group_wait(group: str, asked: GroupWait | None = None) -> dict[str, list[str]]:
+    async def wait_for_group(group: str, asked: GroupWait | None = None) -> Members:
         """Wait until the group is in this state with this many members; return their ids."""
         asked = asked or GroupWait()
-        return {"members": await broker.await_for_group(group, asked.members, asked.state, asked.timeout)}
+        return Members(members=await broker.await_for_group(group, asked.members, asked.state, asked.timeout))
 
     @routes.post("/groups/{group}/wait-for-commit", responses=WAITED)
-    async def commit_wait(group: str, asked: CommitWait) -> dict[str, int]:
+    async def wait_for_commit(group: str, asked: CommitWait) -> Offset:
         """Wait until the group has committed an offset; return it."""
         found = await broker.await_for_commit(group, asked.topic, asked.partition, asked.offset, asked.timeout)
-        return {"offset": found}
+        return Offset(offset=found)
 
     @routes.post("/groups/{group}/wait-until-caught-up", status_code=204, responses=WAITED)
-    async def caught_up_wait(group: str, asked: CaughtUpWait) -> None:
+    async def wait_until_caught_up(group: str, asked: CaughtUpWait) -> None:
         """Wait until the group has committed the ends of all partitions of the topic."""
         await broker.await_until_caught_up(group, asked.topic, asked.timeout)
 
     @routes.post("/topics/{topic}/wait-for-high-watermark", responses=WAITED)
-    async def watermark_wait(topic: str, asked: WatermarkWait) -> dict[str, int]:
+    async def wait_for_high_watermark(topic: str, asked: WatermarkWait) -> Offset:
         """Wait until the high watermark is at least this offset; return it."""
-        return {"offset": await broker.await_for_high_watermark(topic, asked.offset, asked.partition, asked.timeout)}
+        reached = await broker.await_for_high_watermark(topic, asked.offset, asked.partition, asked.timeout)
+        return Offset(offset=reached)
 
     @routes.post("/requests/wait", responses=WAITED)
-    async def request_wait(asked: RequestWait) -> list[Request]:
+    async def wait_for_requests(asked: RequestWait) -> list[SeenRequest]:
         """Wait until the journal has this many requests; return them."""
-        found = await broker.await_for_requests(
-            asked.api, asked.count, asked.timeout, client_id=asked.client_id, node=asked.node, error=asked.error
-        )
+        found = await broker.await_for_requests(asked.api, asked.count, asked.timeout, **_which(asked))
         return [request_model(exchange, False) for exchange in found]
 
 
 def _faults(broker: Broker, routes: APIRouter) -> None:
     @routes.get("/faults")
-    async def faults() -> list[FaultState]:
+    async def list_faults() -> list[FaultState]:
         """Return all faults."""
         return [_state(fault) for fault in broker.faults.all()]
 
     @routes.post("/faults", status_code=201)
-    async def add(asked: NewFault | list[NewFault]) -> list[FaultState]:
+    async def add_faults(asked: NewFault | list[NewFault]) -> list[FaultState]:
         """Add a fault: {"api": "Produce", "topic": "t", "error": "NOT_LEADER_OR_FOLLOWER", "times": 2}, or a list."""
-        return [_state(fault) for fault in broker.faults.add_all(asked if isinstance(asked, list) else [asked])]
+        words = [each.words for each in (asked if isinstance(asked, list) else [asked])]
+        return [_state(fault) for fault in broker.faults.add_all(words)]
 
     @routes.delete("/faults", status_code=204)
-    async def clear() -> None:
+    async def clear_faults() -> None:
         """Remove all faults."""
         broker.faults.clear()
 
     @routes.get("/faults/{number}", responses=MISSING)
-    async def fault(number: int) -> FaultState:
+    async def get_fault(number: int) -> FaultState:
         """Return how often the fault has struck."""
         return _state(_found(broker, number))
 
     @routes.delete("/faults/{number}", status_code=204, responses=MISSING)
-    async def remove(number: int) -> None:
+    async def remove_fault(number: int) -> None:
         """Remove the fault."""
         _found(broker, number).remove()
 
     @routes.post("/faults/{number}/wait", responses=MISSING | WAITED)
-    async def wait(number: int, asked: HitWait | None = None) -> FaultState:
+    async def wait_for_hits(number: int, asked: HitWait | None = None) -> FaultState:
         """Wait until the fault has this many hits."""
         asked, found = asked or HitWait(), _found(broker, number)
         await found.await_for_hits(asked.hits, asked.timeout)
@@ -297,7 +330,7 @@ def _nodes(broker: Broker, routes: APIRouter) -> None:
     }
 
     @routes.post("/nodes/{node}/{verb}", status_code=204)
-    async def do(node: int, verb: NodeVerb) -> None:
+    async def change_node(node: int, verb: NodeVerb) -> None:
         """Stop, kill or start a node; pause or resume it; make its metadata stale, or refresh it."""
         if verb == "start":
             await broker.astart_node(node)
@@ -307,22 +340,22 @@ def _nodes(broker: Broker, routes: APIRouter) -> None:
 
 def _coordinators(broker: Broker, routes: APIRouter) -> None:
     @routes.get("/groups/{group}/coordinator")
-    async def coordinator_of_group(group: str) -> dict[str, int | None]:
+    async def get_group_coordinator(group: str) -> Coordinator:
         """Return the node that coordinates a group, or null if no node does yet."""
-        return {"coordinator": broker.coordinator(group=group)}
+        return Coordinator(coordinator=broker.coordinator(group=group))
 
     @routes.get("/transactions/{transactional_id}/coordinator")
-    async def coordinator_of_transactions(transactional_id: str) -> dict[str, int | None]:
+    async def get_transaction_coordinator(transactional_id: str) -> Coordinator:
         """Return the node that coordinates a transactional id, or null if no node does yet."""
-        return {"coordinator": broker.coordinator(transactional_id=transactional_id)}
+        return Coordinator(coordinator=broker.coordinator(transactional_id=transactional_id))
 
     @routes.post("/groups/{group}/move-coordinator", status_code=204)
-    async def move_group(group: str, asked: CoordinatorMove) -> None:
+    async def move_group_coordinator(group: str, asked: CoordinatorMove) -> None:
         """Make a node the coordinator of a group."""
         broker.move_coordinator(asked.node, group=group)
 
     @routes.post("/transactions/{transactional_id}/move-coordinator", status_code=204)
-    async def move_transactions(transactional_id: str, asked: CoordinatorMove) -> None:
+    async def move_transaction_coordinator(transactional_id: str, asked: CoordinatorMove) -> None:
         """Make a node the coordinator of a transactional id."""
         broker.move_coordinator(asked.node, transactional_id=transactional_id)
 
@@ -334,77 +367,83 @@ def _groups(broker: Broker, routes: APIRouter) -> None:
         broker.force_rebalance(group)
 
     @routes.post("/groups/{group}/evict")
-    async def evict(group: str, asked: Eviction | None = None) -> dict[str, list[str]]:
+    async def evict_members(group: str, asked: Eviction | None = None) -> Members:
         """Remove a member from its group, or all members; return their ids."""
-        return {"members": broker.evict(group, (asked or Eviction()).member)}
+        return Members(members=broker.evict(group, (asked or Eviction()).member))
 
     @routes.post("/groups/{group}/slow-joins")
-    async def slow_joins(group: str, asked: Delay) -> dict[str, int]:
+    async def slow_joins(group: str, asked: JoinDelay) -> FaultNumber:
         """Delay joining until the fault with the returned number is removed."""
-        return {"fault": broker.slow_joins(group, asked.delay).number}
+        return FaultNumber(fault=broker.slow_joins(group, asked.delay).number)
+
+    @routes.get("/streams-groups/{group}")
+    async def get_streams_group(group: str) -> StreamsGroup:
+        """Return a group of Kafka Streams, with its members and their tasks."""
+        found = broker.streams_group(group)
+        return StreamsGroup(**{**found._asdict(), "members": [each._asdict() for each in found.members]})
 
 
 def _transactions(broker: Broker, routes: APIRouter) -> None:
     @routes.get("/transactions/{transactional_id}")
-    async def state(transactional_id: str) -> dict[str, str]:
+    async def get_transaction(transactional_id: str) -> TransactionState:
         """Return the state of its transaction."""
-        return {"state": broker.transaction_state(transactional_id)}
+        return TransactionState(state=broker.transaction_state(transactional_id))
 
     @routes.post("/transactions/{transactional_id}/fence", status_code=204)
-    async def fence(transactional_id: str) -> None:
+    async def fence_producer(transactional_id: str) -> None:
         """Fence the producer that has this id, and abort its ongoing transaction."""
         broker.fence(transactional_id)
 
     @routes.post("/transactions/{transactional_id}/hold", status_code=204)
-    async def hold(transactional_id: str, asked: Hold | None = None) -> None:
+    async def hold_transactions(transactional_id: str, asked: TransactionHold | None = None) -> None:
         """Keep transactions of this id in a state until `release`."""
-        broker.hold(transactional_id, (asked or Hold()).state)
+        broker.hold(transactional_id, (asked or TransactionHold()).state)
 
     @routes.post("/transactions/{transactional_id}/release", status_code=204)
-    async def release(transactional_id: str) -> None:
+    async def release_transactions(transactional_id: str) -> None:
         """Release the transactions of this id."""
         broker.release(transactional_id)
 
 
 def _clients(broker: Broker, routes: APIRouter) -> None:
     @routes.post("/client-metrics", status_code=204)
-    async def collect(asked: MetricsAsked | None = None) -> None:
+    async def collect_client_metrics(asked: MetricsAsked | None = None) -> None:
         """Ask clients that connect from now on for their metrics."""
         wanted = asked or MetricsAsked()
         broker.collect_client_metrics(*wanted.names, interval=wanted.interval)
 
     @routes.get("/client-metrics")
-    async def metrics(client_id: str | None = None) -> list[dict[str, Any]]:
+    async def list_client_metrics(client_id: str | None = None) -> list[Metric]:
         """Return the metrics that clients with this id, or all, have pushed."""
-        return [metric._asdict() for metric in broker.client_metrics(client_id)]
+        return [Metric(**metric._asdict()) for metric in broker.client_metrics(client_id)]
 
 
 def _leaders(broker: Broker, routes: APIRouter) -> None:
     @routes.get("/topics/{topic}/partitions/{partition}/leader")
-    async def leader(topic: str, partition: int) -> dict[str, int | None]:
+    async def get_leader(topic: str, partition: int) -> Leader:
         """Return the node that leads the partition, or null."""
-        return {"leader": broker.leader(topic, partition)}
+        return Leader(leader=broker.leader(topic, partition))
 
     @routes.post("/topics/{topic}/partitions/{partition}/leader")
-    async def move(topic: str, partition: int, asked: LeaderMove) -> dict[str, int | None]:
+    async def move_leader(topic: str, partition: int, asked: LeaderMove) -> Leader:
         """Make a node the partition's leader, or leave it without a leader if the node is null."""
         if asked.node is None:
             broker.leave_leaderless(topic, partition)
         else:
             broker.move_leader(topic, asked.node, partition)
-        return {"leader": broker.leader(topic, partition)}
+        return Leader(leader=broker.leader(topic, partition))
 
     @routes.post("/topics/{topic}/partitions/{partition}/begin-epoch")
-    async def begin_epoch(topic: str, partition: int) -> dict[str, int]:
+    async def begin_leader_epoch(topic: str, partition: int) -> LeaderEpoch:
         """Begin a new leader epoch; return it."""
-        return {"leader_epoch": broker.begin_epoch(topic, partition)}
+        return LeaderEpoch(leader_epoch=broker.begin_epoch(topic, partition))
 
     @routes.post("/topics/{topic}/partitions/{partition}/truncate")
-    async def truncate(topic: str, partition: int, asked: Truncation) -> dict[str, int]:
+    async def truncate_partition(topic: str, partition: int, asked: Truncation) -> LeaderEpoch:
         """Drop the records from an offset on, as an unclean election does; return the new leader epoch."""
-        return {"leader_epoch": broker.truncate(topic, asked.offset, partition)}
+        return LeaderEpoch(leader_epoch=broker.truncate(topic, asked.offset, partition))
 
     @routes.post("/elect-leaders", status_code=204)
-    async def elect() -> None:
+    async def elect_leaders() -> None:
         """Elect a leader for every partition that can have one."""
         broker.elect_leaders()

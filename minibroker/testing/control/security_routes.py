@@ -10,12 +10,23 @@ from pydantic import BaseModel, Field
 
 from minibroker.testing.broker import Broker
 from minibroker.testing.control.http_errors import MISSING
-from minibroker.testing.control.models import DURATION, Asked, Span
+from minibroker.testing.control.models import (
+    Asked,
+    Span,
+)
 
 # Those of aiokafka and kafka-python have objects.
 Library = Literal["confluent", "librdkafka.properties", "java", "kafkajs", "franz-go"]
 Effect = Literal["allow", "deny"]
+Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 Kind = Literal["good", "expired", "other host", "unknown authority"]
+
+
+class NewSecurity(Asked):
+    """A protocol, and users by their passwords."""
+
+    protocol: Protocol
+    users: Mapping[str, str] = Field(default_factory=dict)
 
 
 class NewUser(Asked):
@@ -25,7 +36,7 @@ class NewUser(Asked):
     password: str | None = None
 
 
-class Rule(Asked):
+class AclRule(Asked):
     """An ACL: an operation such as "read" on a topic, group or transactional id, or, without these, the cluster."""
 
     user: str = Field(description='"*" for all.')
@@ -36,7 +47,7 @@ class Rule(Asked):
     host: str = "*"
 
 
-class Limited(Asked):
+class QuotaEntity(Asked):
     """Whose quotas: a user's, a client id's, those of both, or an address's; "*" is the default."""
 
     user: str | None = None
@@ -44,7 +55,7 @@ class Limited(Asked):
     ip: str | None = None
 
 
-class Limits(Limited):
+class Quotas(QuotaEntity):
     """Quotas, per second."""
 
     producer_byte_rate: float | None = None
@@ -54,7 +65,7 @@ class Limits(Limited):
     connection_creation_rate: float | None = None
 
 
-class ClientWish(Asked):
+class ClientOptions(Asked):
     """A client: its library, and the user as whom it connects."""
 
     library: Library
@@ -68,10 +79,10 @@ class CertificateKind(Asked):
     kind: Kind
 
 
-class TokenWish(Asked):
+class IssuedTokenOptions(Asked):
     """What a token has, by default all that it needs."""
 
-    expires_in: Span | None = Field(default=None, description=DURATION)
+    expires_in: Span | None = None
     audience: str | None = None
     issuer: str | None = None
     scope: str | None = None
@@ -84,13 +95,13 @@ class TokenWish(Asked):
         return {name: value for name, value in self if name != "user" and value is not None}
 
 
-class UserTokenWish(TokenWish):
+class UserTokenOptions(IssuedTokenOptions):
     """A token of a user."""
 
     user: str
 
 
-class Whose(Asked):
+class UserName(Asked):
     """A user."""
 
     user: str
@@ -100,6 +111,24 @@ class Rotation(Asked):
     """Whether old keys stay valid."""
 
     keep_old: bool = False
+
+
+class IssuedToken(BaseModel):
+    """A token of the issuer."""
+
+    token: str
+
+
+class Assertion(BaseModel):
+    """An assertion of a user, signed."""
+
+    assertion: str
+
+
+class ClientKey(BaseModel):
+    """A private key (PEM)."""
+
+    key: str
 
 
 class IssuerState(BaseModel):
@@ -123,10 +152,10 @@ class SecurityState(BaseModel):
 
 
 def security_routes(broker: Broker, routes: APIRouter) -> None:
-    """Add the paths of users, certificates and clients."""
+    """Add the paths of the protocol, the certificate and the issuer."""
 
     @routes.get("/security")
-    async def state() -> SecurityState:
+    async def get_security() -> SecurityState:
         """Return how clients connect."""
         if not broker.is_secured:
             return SecurityState(protocol=None)
@@ -135,13 +164,34 @@ def security_routes(broker: Broker, routes: APIRouter) -> None:
             protocol=security.protocol,
             users=sorted(security.passwords),
             authority=None if security.authority is None else security.authority.certificate,
-            issuer=None if security.issuer is None else await issuer(),
+            issuer=None if security.issuer is None else await get_issuer(),
         )
 
+    @routes.post("/security", status_code=204)
+    async def secure_broker(asked: NewSecurity) -> None:
+        """Start the broker again with this security, and these users beside those that it had; ports and data stay."""
+        await broker.asecure(asked.protocol, asked.users)
+
+    @routes.post("/certificate", status_code=204)
+    async def use_certificate(asked: CertificateKind) -> None:
+        """Present another certificate to new clients."""
+        broker.use_certificate(asked.kind)
+
+    @routes.get("/issuer")
+    async def get_issuer() -> IssuerState:
+        """Return the addresses of the issuer of tokens."""
+        found = broker.issuer
+        return IssuerState(url=found.url, token_endpoint=found.token_endpoint, jwks_url=found.jwks_url)
+
+
+def user_routes(broker: Broker, routes: APIRouter) -> None:
+    """Add the paths of users and their clients."""
+
     @routes.post("/client-config")
-    async def client_config(asked: ClientWish) -> Any:
+    async def get_client_config(asked: ClientOptions) -> dict[str, Any] | str:
         """Return what a client needs to connect, with its password or key; add the user if it does not exist."""
-        return broker.client_config(asked.library, user=asked.user, mechanism=asked.mechanism)
+        config: dict[str, Any] | str = broker.client_config(asked.library, user=asked.user, mechanism=asked.mechanism)
+        return config
 
     @routes.post("/users", status_code=204)
     async def add_user(asked: NewUser) -> None:
@@ -156,39 +206,28 @@ def security_routes(broker: Broker, routes: APIRouter) -> None:
             raise LookupError(f"there is no user {user}")
         broker.users.remove(user)
 
-    @routes.post("/certificate", status_code=204)
-    async def use_certificate(asked: CertificateKind) -> None:
-        """Present another certificate to new clients."""
-        broker.use_certificate(asked.kind)
-
-    @routes.get("/issuer")
-    async def issuer() -> IssuerState:
-        """Return the addresses of the issuer of tokens."""
-        found = broker.issuer
-        return IssuerState(url=found.url, token_endpoint=found.token_endpoint, jwks_url=found.jwks_url)
-
 
 def rights_routes(broker: Broker, routes: APIRouter) -> None:
     """Add the paths of ACLs and quotas."""
 
     @routes.post("/acls/{effect}", status_code=204)
-    async def add_acl(effect: Effect, asked: Rule) -> None:
+    async def add_acl(effect: Effect, asked: AclRule) -> None:
         """Allow or deny an operation. A denial takes precedence."""
         add = broker.acls.allow if effect == "allow" else broker.acls.deny
         add(**dict(asked))
 
     @routes.delete("/acls", status_code=204)
-    async def clear() -> None:
+    async def clear_acls() -> None:
         """Remove all ACLs."""
         broker.acls.clear()
 
     @routes.post("/quotas", status_code=204)
-    async def set_quotas(asked: Limits) -> None:
+    async def set_quotas(asked: Quotas) -> None:
         """Set quotas."""
         broker.quotas.set(**dict(asked))
 
     @routes.post("/quotas/remove", status_code=204)
-    async def remove_quotas(asked: Limited) -> None:
+    async def remove_quotas(asked: QuotaEntity) -> None:
         """Remove the quotas of a user, a client id, both, or an address."""
         broker.quotas.remove(**dict(asked))
 
@@ -197,26 +236,26 @@ def token_routes(broker: Broker, routes: APIRouter) -> None:
     """Add the paths of the issuer's tokens and keys."""
 
     @routes.post("/issuer/token")
-    async def token(asked: UserTokenWish) -> dict[str, str]:
+    async def issue_token(asked: UserTokenOptions) -> IssuedToken:
         """Return a token of a user, who need not exist."""
-        return {"token": broker.issuer.token(asked.user, **asked.options)}
+        return IssuedToken(token=broker.issuer.token(asked.user, **asked.options))
 
     @routes.post("/issuer/use-tokens", status_code=204)
-    async def use_tokens(asked: TokenWish | None = None) -> None:
+    async def use_tokens(asked: IssuedTokenOptions | None = None) -> None:
         """Let clients get such tokens from now on, until a reset; by default good ones."""
-        broker.issuer.use_tokens(**(asked or TokenWish()).options)
+        broker.issuer.use_tokens(**(asked or IssuedTokenOptions()).options)
 
     @routes.post("/issuer/rotate-keys", status_code=204)
-    async def rotate_keys(asked: Rotation | None = None) -> None:
+    async def rotate_issuer_keys(asked: Rotation | None = None) -> None:
         """Sign with a new key from now on."""
         broker.issuer.rotate_keys(keep_old=(asked or Rotation()).keep_old)
 
     @routes.post("/issuer/assertion")
-    async def assertion(asked: Whose) -> dict[str, str]:
+    async def make_assertion(asked: UserName) -> Assertion:
         """Return an assertion that a user has signed, as the token endpoint takes it."""
-        return {"assertion": broker.issuer.assertion(asked.user)}
+        return Assertion(assertion=broker.issuer.assertion(asked.user))
 
     @routes.post("/issuer/client-key")
-    async def client_key(asked: Whose) -> dict[str, str]:
+    async def get_client_key(asked: UserName) -> ClientKey:
         """Return the private key (PEM) with which a user signs assertions."""
-        return {"key": broker.issuer.client_key(asked.user)}
+        return ClientKey(key=broker.issuer.client_key(asked.user))

@@ -170,7 +170,7 @@ def is_since(release: str, first: str) -> bool:
 
 @cache
 def versions_of(release: str) -> dict[ApiKey, range]:
-    """Return the versions of each API that a release announced. Raise KeyError for an unknown release."""
+    """Return the versions of each API that a release announced. Raises KeyError for an unknown release."""
     position = {name: index for index, name in enumerate(RELEASES)}[release]
     found: dict[ApiKey, range] = {}
     for key, changes in CHANGES.items():
@@ -187,7 +187,7 @@ def versions_of(release: str) -> dict[ApiKey, range]:
 
 
 def release_of(text: str) -> str:
-    """Return the release of a version: 0.10.2 for "0.10.2.1", 3.9 for "3.9.1". Raise ValueError."""
+    """Return the release of a version: 0.10.2 for "0.10.2.1", 3.9 for "3.9.1". Raises ValueError."""
     parts = text.strip().split(".")
     for count in (3, 2):
         name = ".".join(parts[:count])

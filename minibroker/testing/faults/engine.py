@@ -22,10 +22,12 @@ from minibroker.broker.security.logins import Login, Verdict
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
 from minibroker.quantities import Duration
+from minibroker.testing.completion import hides
 from minibroker.testing.faults.error_answers import (
     corrupt_batches,
     put_in,
     refused,
+    set_aside,
     set_errors,
     set_throttle,
     take_out,
@@ -34,12 +36,12 @@ from minibroker.testing.faults.error_answers import (
 from minibroker.testing.faults.matching import Asked, concerns_login, names_by
 from minibroker.testing.faults.rules import Rule, rule_from, rules_in
 from minibroker.testing.journal import Journal
-from minibroker.testing.loops import Loop, awaited, blocking, renamed
+from minibroker.testing.loops import Loop, awaited, blocking, brief, renamed
 from minibroker.testing.pausing import Paused
-from minibroker.testing.waiting import DEFAULT_TIMEOUT
+from minibroker.testing.waiting import DEFAULT_TIMEOUT, were
 
 if TYPE_CHECKING:
-    from minibroker.testing.embedded_broker import EmbeddedBroker
+    from minibroker.testing.hosting import Host
     from minibroker.testing.waiting import Watch
 
 Words = ParamSpec("Words")
@@ -48,12 +50,14 @@ log = logging.getLogger("minibroker.faults")
 
 _CORRELATION_ID = Struct(">i")
 _CORRELATION_POSITION = 4
+OF_SHARE_SESSIONS = (ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE)
 LOGIN = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
 FAR = 1 << 30  # so that the wrong correlation id is not that of the client's next requests
 # The interceptors that see a request before a fault answers it: those that watch, and paused nodes.
 BEFORE_FAULTS = (RequestStatistics, Journal, Paused)
 
 
+@hides("loop", "agrees", "strikes", "failure", "wait", "await_hits")
 class Fault:
     """An active rule. `matches` counts the requests that it applies to, `hits` those that it struck."""
 
@@ -84,7 +88,7 @@ class Fault:
                 raise self.failure
             return self.hits >= hits
 
-        await self._faults.watch.until(reached, timeout, lambda: f"{hits} hits were expected of {self!r}")
+        await self._faults.watch.until(reached, timeout, lambda: f"{were(hits, 'hit')} expected of {self!r}")
 
     await_for_hits = awaited(wait_for_hits)
     wait = renamed("wait", wait_for_hits)
@@ -139,10 +143,11 @@ def _in_words_of(
     return signed
 
 
+@hides("broker", "watch", "held_by", "has_struck", *vars(Interceptor))
 class Faults(Interceptor):
     """The faults of a broker."""
 
-    def __init__(self, broker: EmbeddedBroker, watch: Watch, journal: Journal) -> None:
+    def __init__(self, broker: Host, watch: Watch, journal: Journal) -> None:
         self.broker = broker
         self.watch = watch
         self._journal = journal
@@ -150,6 +155,7 @@ class Faults(Interceptor):
         self._number = 0
         self._struck: dict[Call, list[Fault]] = {}
         self._errors: dict[Call, list[tuple[Rule, Message]]] = {}
+        self._put_back: dict[Call, list[Callable[[], None]]] = {}
         self._logins: dict[object, list[Fault]] = {}  # whose answer has not been made
         self._held: dict[Fault, dict[Parked, Call]] = {}
         broker.when_reset.append(self._clear)
@@ -157,6 +163,7 @@ class Faults(Interceptor):
     # --- for tests --------------------------------------------------------------------------------
 
     @_in_words_of(Rule)
+    @brief
     def add(self, **words: Any) -> Fault:
         """Add a fault: add(api="Produce", topic="t", error="NOT_LEADER_OR_FOLLOWER", times=2).
 
@@ -164,10 +171,12 @@ class Faults(Interceptor):
         """
         return self._add(rule_from(words, in_python=True))
 
+    @brief
     def add_all(self, mappings: Iterable[Any]) -> list[Fault]:
         """Add faults given as mappings. Raises FaultError, and then adds none."""
         return [self._add(rule) for rule in [rule_from(words) for words in mappings]]
 
+    @brief
     def load(self, path: str | Path) -> list[Fault]:
         """Add the faults of a YAML file, a list of mappings. Raises FaultError, OSError."""
         return [self._add(rule) for rule in rules_in(Path(path))]
@@ -190,6 +199,10 @@ class Faults(Interceptor):
 
     # --- on the loop ------------------------------------------------------------------------------
 
+    def has_struck(self, call: Call) -> bool:
+        """Return whether a fault has struck a request that is not answered yet, and may have changed it."""
+        return call in self._struck
+
     def _add(self, rule: Rule) -> Fault:
         self._number += 1
         fault = Fault(self, rule, self._number)
@@ -202,10 +215,12 @@ class Faults(Interceptor):
             before = [at for at, each in enumerate(interceptors) if isinstance(each, BEFORE_FAULTS)]
             interceptors.insert(1 + max(before, default=-1), self)
         self._faults.append(fault)
+        self.broker.tell("fault", f"add fault {fault.number}: {fault.rule}")
 
     def _remove(self, fault: Fault) -> None:
         if fault in self._faults:
             self._faults.remove(fault)
+            self.broker.tell("fault", f"remove fault {fault.number}")
             if not self._faults:
                 self.broker.interceptors.remove(self)
             for parked, call in self._held.pop(fault, {}).items():
@@ -320,6 +335,12 @@ class Faults(Interceptor):
         if call.api_key == ApiKey.PRODUCE and call.request.acks == 0:  # type: ignore[attr-defined]
             raise Unanswerable(f"a fault of a Produce with acks=0: {rule}")
         answer = refused(call, rule)
+        if call.api_key in OF_SHARE_SESSIONS and rule.level != "top":
+            if call.api_key == ApiKey.SHARE_FETCH:
+                without_wait(call.request)
+            self._put_back.setdefault(call, []).append(set_aside(call, rule))
+            self._errors.setdefault(call, []).append((rule, answer))
+            return None
         if rule.level == "top" or not take_out(call.request, rule, names_by(call)):
             return answer
         self._errors.setdefault(call, []).append((rule, answer))
@@ -342,6 +363,7 @@ class Faults(Interceptor):
     def answer(self, call: Call, response: Message) -> Message:
         if call.api_key in LOGIN and (struck := self._logins.pop(call.context.connection, None)) is not None:
             self._note(call, struck)
+        self._make_whole(call)
         for rule, errors in self._errors.pop(call, ()):
             if call.api_key == ApiKey.FETCH:
                 set_errors(call, rule, response)
@@ -378,6 +400,12 @@ class Faults(Interceptor):
         self._logins.pop(call.context.connection, None)
         self._struck.pop(call, None)
         self._errors.pop(call, None)
+        self._make_whole(call)
+
+    def _make_whole(self, call: Call) -> None:
+        """Give the share session of a request its partitions back."""
+        for put_back in self._put_back.pop(call, ()):
+            put_back()
 
 
 def _joined(items: list[Any]) -> bytes:

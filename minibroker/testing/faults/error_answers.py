@@ -6,21 +6,25 @@ A fault of one partition leaves the others of the same request alone: its partit
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from minibroker.broker.requests.interceptors import Call
+from minibroker.broker.share.share_partitions import FIRST_EPOCH
 from minibroker.protocol.apis import ApiKey, response_class
 from minibroker.protocol.declare import Message
 from minibroker.protocol.fields import fields
 from minibroker.protocol.messages.fetch import FetchResponse
+from minibroker.protocol.messages.share_fetch import ShareFetchResponse
 from minibroker.testing.faults.corrupting import corrupted
-from minibroker.testing.faults.matching import is_meant, names_by, session_partitions
+from minibroker.testing.faults.matching import is_meant, names_by, session_partitions, share_session
 from minibroker.testing.faults.places import Place, deepest_level, error_answer, places_below, places_in
 from minibroker.testing.faults.rules import FaultError, Rule
 from minibroker.testing.faults.subjects import NameOf, each, partition_of, structs_below, topic_of
 
 TopicAnswer = FetchResponse.FetchableTopicResponse
-PartitionAnswer = TopicAnswer.PartitionData
+ShareTopicAnswer = ShareFetchResponse.ShareFetchableTopicResponse
+FETCHES = (ApiKey.FETCH, ApiKey.SHARE_FETCH)
 
 
 def refused(call: Call, rule: Rule) -> Message:
@@ -34,7 +38,7 @@ def refused(call: Call, rule: Rule) -> Message:
 def set_errors(call: Call, rule: Rule, response: Message) -> None:
     """Set the rule's error where it applies. Raises FaultError if the API has no place for it."""
     assert rule.code is not None
-    if call.api_key == ApiKey.FETCH and rule.level != "top":
+    if call.api_key in FETCHES and rule.level != "top":
         _name_session_partitions(call, rule, response)
     places = list(places_in(response, names_by(call)))
     level = rule.level or deepest_level(places)
@@ -46,15 +50,23 @@ def set_errors(call: Call, rule: Rule, response: Message) -> None:
 
 
 def _name_session_partitions(call: Call, rule: Rule, response: Any) -> None:
-    """Add the partitions that get errors to an incremental Fetch's answer, which has only those with news."""
+    """Add the partitions that get errors to the answer of an incremental fetch, which has only those with news."""
     ids = call.context.cluster.image.topics
     named = {(place.topic, place.partition) for place in places_in(response, names_by(call))}
     for topic, partition in session_partitions(call):
         meant = Place("partition", topic, partition, None, "")
         if (topic, partition) in named or topic not in ids or not is_meant(rule, meant):
             continue
-        answer = PartitionAnswer(partition_index=partition, high_watermark=-1, records=b"")
-        response.responses.append(TopicAnswer(topic=topic, topic_id=ids[topic].topic_id, partitions=[answer]))
+        response.responses.append(_without_records(response, topic, ids[topic].topic_id, partition))
+
+
+def _without_records(response: Message, topic: str, topic_id: bytes, partition: int) -> Any:
+    """Return the answer for a partition without records."""
+    if isinstance(response, ShareFetchResponse):
+        share_answer = ShareTopicAnswer.PartitionData(partition_index=partition, records=b"")
+        return ShareTopicAnswer(topic_id=topic_id, partitions=[share_answer])
+    answer = TopicAnswer.PartitionData(partition_index=partition, high_watermark=-1, records=b"")
+    return TopicAnswer(topic=topic, topic_id=topic_id, partitions=[answer])
 
 
 def without_wait(request: Any) -> None:
@@ -73,7 +85,7 @@ def corrupt_batches(call: Call, rule: Rule, response: Any) -> None:
     assert rule.corrupt is not None
     name_of = names_by(call)
     for topic in getattr(response, "responses", ()):
-        name = topic.topic or name_of(topic.topic_id)
+        name = topic_of(topic, name_of)
         for partition in topic.partitions:
             place = Place("partition", name, partition.partition_index, partition, "error_code")
             data = _bytes_of(partition.records) if is_meant(rule, place) else b""
@@ -126,6 +138,37 @@ def _keeps(topic: Any, rule: Rule, name_of: NameOf) -> bool:
     return stays
 
 
+def set_aside(call: Call, rule: Rule) -> Callable[[], None]:
+    """Take the rule's partitions out of a ShareFetch or ShareAcknowledge, and out of the session of a ShareFetch.
+
+    The rest takes effect, so that the session goes on. Return the function that puts them into the session again.
+    """
+    request: Any = call.request
+    name_of = names_by(call)
+
+    def is_ours(topic_id: bytes, index: int) -> bool:
+        return is_meant(rule, Place("partition", name_of(topic_id), index, None, ""))
+
+    named = [(topic.topic_id, each.partition_index) for topic in request.topics for each in topic.partitions]
+    for topic in request.topics:
+        topic.partitions = [each for each in topic.partitions if not is_ours(topic.topic_id, each.partition_index)]
+    if call.api_key != ApiKey.SHARE_FETCH:
+        return lambda: None
+    session = share_session(call)
+    if session is not None and request.share_session_epoch > FIRST_EPOCH:  # else the request begins another, or ends it
+        named += session.wanted
+        session.wanted = {wanted: None for wanted in session.wanted if not is_ours(*wanted)}
+    forgotten = {(topic.topic_id, index) for topic in request.forgotten_topics_data for index in topic.partitions}
+    taken = dict.fromkeys(each for each in named if is_ours(*each) and each not in forgotten)
+
+    def put_back() -> None:
+        session = share_session(call)  # the request may have begun it
+        if session is not None:
+            session.wanted |= taken
+
+    return put_back
+
+
 def put_in(response: Message, errors: Message, rule: Rule, name_of: NameOf) -> None:
     """Add to `response`, the answer to the rest, the errors of the rule from `errors`, the answer to all."""
     for name, about_topics in places_below(errors.__class__):
@@ -148,4 +191,6 @@ def _put_topic(topics: list[Any], topic: Any, rule: Rule, name_of: NameOf) -> No
         topics.append(topic)
         return
     for name in lists:
-        getattr(there, name).extend(getattr(topic, name))
+        errors = getattr(topic, name)
+        others = [value for value in getattr(there, name) if partition_of(value) not in map(partition_of, errors)]
+        setattr(there, name, [*others, *errors])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
+from typing import Any
 
 from minibroker.broker.requests.interceptors import Call
 from minibroker.broker.security.logins import Login
 from minibroker.broker.security.principals import USER, Principal
-from minibroker.protocol.apis import response_class
+from minibroker.broker.share.share_partitions import FIRST_EPOCH, SessionKey, ShareSession
+from minibroker.protocol.apis import ApiKey, response_class
 from minibroker.testing.faults.places import Place, levels_of
 from minibroker.testing.faults.rules import Rule
 from minibroker.testing.faults.subjects import NameOf, Subjects, subjects_of
@@ -32,7 +35,7 @@ class Asked:
 
     @cached_property
     def subjects(self) -> Subjects:
-        """Return the subjects of the request; for a Fetch, including those of its session."""
+        """Return the subjects of the request; for a Fetch or ShareFetch, including those of its session."""
         found = subjects_of(self.call.request, names_by(self.call))
         for topic, partition in session_partitions(self.call):
             found.topics.setdefault(topic, set()).add(partition)
@@ -86,14 +89,26 @@ def concerns_login(rule: Rule, login: Login) -> bool:
 
 
 def session_partitions(call: Call) -> list[tuple[str, int]]:
-    """Return the partitions of the client's fetch session, if the request is a Fetch within one (KIP-227)."""
-    session_id = getattr(call.request, "session_id", 0)
-    if not session_id:
-        return []
+    """Return the partitions of the client's session, if the request is a Fetch or ShareFetch within one (KIP-227)."""
     name_of = names_by(call)
-    partitions = call.context.node.sessions.partitions_of(session_id)
-    named = ((name_of(topic) if isinstance(topic, bytes) else topic, index) for topic, index in partitions)
+    named = ((name_of(topic) if isinstance(topic, bytes) else topic, index) for topic, index in _in_session(call))
     return [(topic, index) for topic, index in named if topic is not None]
+
+
+def _in_session(call: Call) -> Iterable[tuple[bytes | str, int]]:
+    request: Any = call.request
+    if call.api_key == ApiKey.SHARE_FETCH:
+        session = share_session(call) if request.share_session_epoch > FIRST_EPOCH else None
+        return () if session is None else session.wanted
+    session_id = getattr(request, "session_id", 0)
+    return call.context.node.sessions.partitions_of(session_id) if session_id else ()
+
+
+def share_session(call: Call) -> ShareSession | None:
+    """Return the share session of the sender of a ShareFetch, if there is one."""
+    request: Any = call.request
+    key = SessionKey(call.context.node.node_id, request.group_id or "", request.member_id or "")
+    return call.context.cluster.shares.sessions.get(key)
 
 
 def is_meant(rule: Rule, place: Place) -> bool:

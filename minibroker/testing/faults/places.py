@@ -52,8 +52,10 @@ class Place(NamedTuple):
     field: str
 
     def set(self, code: int) -> None:
-        """Set the error code."""
+        """Set the error code; in a ShareFetch also that of the acknowledgements."""
         setattr(self.struct, self.field, code)
+        if hasattr(self.struct, "acknowledge_error_code"):
+            self.struct.acknowledge_error_code = code
 
 
 def places_in(response: Message, name_of: NameOf) -> Iterator[Place]:
@@ -96,14 +98,14 @@ def places_below(struct: type) -> tuple[tuple[str, bool], ...]:
 
 
 def _is_about_topics(field: str, struct: type) -> bool:
-    """Whether each struct of a list is about a topic, by the name of the list, of the struct, or of its fields."""
+    """Return whether the structs of a list are about topics, by the name of the list, the struct, or its fields."""
     named = "topic" in field or "Topic" in struct.__name__ or {"topic", "topic_id"} & {f.name for f in _fields(struct)}
     return bool(named) and not field.startswith("partition")
 
 
 @cache
 def has_places(struct: type) -> bool:
-    """Whether a struct, or one inside of it, has an error code."""
+    """Return whether a struct, or one inside of it, has an error code."""
     if error_field(struct) is not None:
         return True
     inner = ((field.kind.item or field.kind).struct for field in _fields(struct))

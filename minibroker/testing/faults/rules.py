@@ -1,7 +1,7 @@
 """The grammar of faults: which requests a fault applies to, what it does to them, and how often.
 
 `Rule` is the single declaration: its fields are the arguments of a fault, with types, limits and meanings. The
-signature of `Faults.add`, the checks, YAML, the OpenAPI description and the tables of docs/testing.md come from it.
+signature of `Faults.add`, the checks, YAML, the OpenAPI description and docs/testing-faults.md come from it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, get_args, get_ori
 from minibroker.protocol.apis import ApiKey, api_name, response_class
 from minibroker.protocol.errors import ErrorCode
 from minibroker.quantities import Duration, milliseconds
+from minibroker.testing.callers import PACKAGE
+from minibroker.testing.durations import MAXIMUM_SECONDS, span_of
 from minibroker.testing.exchange import api_key_of
 from minibroker.testing.faults.places import LEVELS, levels_of
 from minibroker.testing.yaml_files import read_at_most, yaml_of
@@ -47,6 +49,8 @@ Corruption = Literal["crc", "length", "codec", "truncated", "offsets"]
 
 class FaultError(ValueError):
     """An invalid fault; the message is one line."""
+
+    __module__ = PACKAGE
 
 
 class Word(NamedTuple):
@@ -102,7 +106,8 @@ class Rule:
         Answer | None, act("Sends half the answer and disconnects, sends nothing, or sends a wrong correlation id.")
     ] = None
     corrupt: Annotated[
-        Corruption | None, act("Damages the first batch of a Fetch: its checksum, length, codec, end, or offsets.")
+        Corruption | None,
+        act("Damages the first batch of a Fetch or ShareFetch: its checksum, length, codec, end, or offsets."),
     ] = None
     authentication: Annotated[
         Authentication | None,
@@ -114,8 +119,8 @@ class Rule:
     session: Annotated[
         Duration | None,
         act(
-            "The time after which `expire` ends a session; the client is told (KIP-368). Without it, the session ends "
-            "at once, and the client is not told."
+            "How long a session lasts with `expire`. The answer to the login has this time (KIP-368). Without "
+            "`session`, the session ends at once, and the answer does not say so."
         ),
     ] = None
     delay: Annotated[Duration | None, act("Holds the request back, in the broker's time.")] = None
@@ -259,8 +264,8 @@ def _check_together(rule: Rule) -> None:
         raise FaultError(f"one fault cannot have both {acts[0]} and {acts[1]}: add two")
     if not acts and not rule.delay_ms and not rule.throttle_ms:
         raise FaultError(f"a fault needs one of {', '.join(ACTS)}, delay, throttle")
-    if rule.corrupt is not None and rule.api_keys not in (frozenset(), frozenset({ApiKey.FETCH})):
-        raise FaultError("only a Fetch has batches in its answer that could be corrupt")
+    if rule.corrupt is not None and not rule.api_keys <= {ApiKey.FETCH, ApiKey.SHARE_FETCH}:
+        raise FaultError("only Fetch and ShareFetch have batches in their answers that could be corrupt")
     if rule.level is not None and rule.code is None:
         raise FaultError("level says where an error is, and needs error")
     if rule.when == "after" and rule.code is None and rule.answer != "silence":
@@ -302,7 +307,7 @@ def _check_authentication(rule: Rule) -> None:
 
 def _milliseconds(word: str, duration: Duration | None) -> float:
     try:
-        return 0.0 if duration is None else milliseconds(duration)
+        return 0.0 if duration is None else milliseconds(span_of(duration))
     except ValueError as error:
         raise FaultError(f"{word}: {error}") from None
 
@@ -311,5 +316,5 @@ def _shown(word: str, value: Any) -> str:
     if callable(value):
         return "given"
     if isinstance(value, int | float) and timedelta in WORDS[word][0]:
-        return f"{value} ms"
+        return f"{value} s" if value <= MAXIMUM_SECONDS else f"{value} ms"
     return str(value) if isinstance(value, str | int | float | timedelta) else "|".join(value)

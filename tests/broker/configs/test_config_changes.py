@@ -67,7 +67,7 @@ def test_differences_lead_from_one_to_the_other(before: dict[str, str], after: d
     assert all(before.get(name) != text for name, text in changed.items())
 
 
-def test_what_must_stay_known_is_turned_off_and_not_removed() -> None:
+def test_configs_that_must_stay_known_are_set_to_false_and_not_removed() -> None:
     elide = "record.attributes.elide"
     assert differences({elide: "true"}, {}) == {elide: "false"}
     assert differences({elide: "false"}, {elide: "true"}) == {elide: "true"}

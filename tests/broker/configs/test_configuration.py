@@ -102,13 +102,35 @@ def test_a_variable_names_a_setting_as_in_kafkas_image(variable: str, name: str)
     assert setting_of_variable(variable) == name
 
 
+def test_variables_of_kafkas_image_are_settings_if_they_are_asked_for() -> None:
+    environment = {"KAFKA_NUM_PARTITIONS": "3", "KAFKA_BROKER_RACK": "a", "MINIBROKER_BROKER_RACK": "b"}
+    assert load_settings(None, environment, []).settings["num.partitions"] == 1
+    settings, warnings = load_settings(None, environment, [], kafka_variables=True)
+    assert (settings["num.partitions"], settings["broker.rack"], warnings) == (3, "b", ())
+
+
+def test_unknown_variables_of_kafkas_image_are_warned_of() -> None:
+    environment = {"KAFKA_ZOOKEEPER_CONNECT": "zookeeper:2181", "KAFKA_OPTS": "-Dx=y", "KAFKA_NUM_IO_THREADS": "1"}
+    assert load_settings(None, environment, [], kafka_variables=True).warnings == (
+        "environment variable KAFKA_OPTS has no effect: there is no JVM",
+        "environment variable KAFKA_ZOOKEEPER_CONNECT has no effect: unknown setting zookeeper.connect",
+        "num.io.threads is accepted by Kafka but has no effect here yet",
+    )
+
+
+def test_a_wrong_value_in_a_variable_of_kafkas_image_is_refused() -> None:
+    with pytest.raises(SettingsError, match="environment variable KAFKA_NUM_PARTITIONS: Invalid value 0"):
+        load_settings(None, {"KAFKA_NUM_PARTITIONS": "0"}, [], kafka_variables=True)
+
+
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("log.segment.byte", "unknown setting log.segment.byte, did you mean log.segment.bytes?"),
-        ("ssl.key.pasword", "unknown setting ssl.key.pasword, did you mean ssl.key.password?"),
+        ("log.segment.byte", "unknown setting log.segment.byte; did you mean log.segment.bytes?"),
+        ("ssl.key.pasword", "unknown setting ssl.key.pasword; did you mean ssl.key.password?"),
         ("segment.bytes", "unknown setting segment.bytes (a topic's; the broker's is log.segment.bytes)"),
         ("internal.segment.bytes", "unknown setting internal.segment.bytes"),
+        ("port", "unknown setting port; did you mean listeners?"),
         ("zzz", "unknown setting zzz"),
     ],
 )
@@ -164,6 +186,6 @@ def test_listeners_that_cannot_be_opened_are_refused_before_anything_starts() ->
 
 
 @pytest.mark.parametrize(("told", "warned"), [("", 0), (RACK_AWARE, 0), ("org.example.OwnSelector", 1)])
-def test_a_replica_selector_of_somebodys_own_is_told_of(told: str, warned: int) -> None:
+def test_an_unknown_replica_selector_is_logged(told: str, warned: int) -> None:
     warnings = load_settings(None, {}, [f"replica.selector.class={told}"]).warnings
     assert len([warning for warning in warnings if "consumers read from the leader" in warning]) == warned

@@ -33,5 +33,5 @@ def test_a_version_names_the_format_of_its_time(version: str, magic: int) -> Non
 @pytest.mark.parametrize(
     "version", ["", "0.7", "0.8", "0.9.0-IV0", "0.10", "0.10.0-IV2", "0.10.3", "1", "2", "2.9", "x"]
 )
-def test_what_was_never_a_version_is_none(version: str) -> None:
+def test_an_unknown_version_has_no_format(version: str) -> None:
     assert format_of_version(version) is None

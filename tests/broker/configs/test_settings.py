@@ -27,7 +27,7 @@ def entry(entries: list[ConfigEntry], name: str) -> ConfigEntry:
 # --- values in force
 
 
-def test_a_setting_that_nobody_set_has_its_default() -> None:
+def test_an_unset_setting_has_its_default() -> None:
     settings = Settings()
     assert settings["num.partitions"] == 1
     assert settings["listeners"] == ("PLAINTEXT://127.0.0.1:9092",)
@@ -168,7 +168,7 @@ def test_a_topic_config_that_kafka_refuses_is_refused_by_name(overrides: dict[st
 # --- changes while running
 
 
-def test_what_cannot_change_while_running_is_refused_by_name() -> None:
+def test_static_settings_are_refused_by_name() -> None:
     for name in ("node.id", "listeners"):
         with pytest.raises(
             KafkaError, match=rf"^INVALID_REQUEST: Cannot update these configs dynamically: \[{name}\]$"

@@ -59,7 +59,7 @@ def test_a_number_of_a_million_digits_is_refused_without_being_computed() -> Non
         parse(ConfigType.INT, "9" * 1_000_000)
 
 
-def test_a_topics_list_drops_what_it_repeats_and_a_brokers_is_refused() -> None:
+def test_duplicates_are_dropped_from_a_topics_list_and_refused_in_a_brokers() -> None:
     setting = Setting("log.cleanup.policy", ConfigType.LIST, (), "", scope=Scope.BOTH, topic="cleanup.policy")
     assert parse_value(setting, "cleanup.policy", "b,a,b") == ("b", "a")
     with pytest.raises(InvalidValue, match=r"^Configuration 'log\.cleanup\.policy' values must not be duplicated\.$"):

@@ -5,11 +5,14 @@ What clients are answered is tested with the handlers.
 
 from __future__ import annotations
 
+import weakref
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from minibroker.broker.control.controller import DELETED_AT_ONCE
 from minibroker.broker.control.registration import leave, unregister
 from minibroker.broker.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from minibroker.broker.metadata.partitions import NO_LEADER
@@ -42,7 +45,7 @@ def test_of_two_colliding_names_that_are_made_at_once_one_is_refused(harness: Ha
     assert list(harness.cluster.image.topics) == ["a.b"]
 
 
-def test_what_was_made_stays_if_nobody_goes_on_with_the_rest(tmp_path: Path) -> None:
+def test_a_created_topic_stays_if_the_other_steps_do_not_run(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         cluster = harness.cluster
         cluster.controller.change_config(BROKER_RESOURCE, "1", {"log.retention.ms": "7000"})
@@ -55,7 +58,7 @@ def test_what_was_made_stays_if_nobody_goes_on_with_the_rest(tmp_path: Path) -> 
         assert harness.partition("t").log.log_end_offset == 1
 
 
-def test_what_is_changed_and_who_leaves_while_a_topic_is_made_counts_for_it(tmp_path: Path) -> None:
+def test_changes_and_leaving_brokers_count_while_a_topic_is_created(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         cluster = harness.cluster
         steps = cluster.controller.create_topic_in_steps("t", 2, 2)
@@ -117,11 +120,12 @@ def test_new_partitions_get_the_settings_of_their_topic(harness: Harness) -> Non
 # --- deletion -----------------------------------------------------------------------------------
 
 
-def test_a_deleted_topic_is_led_by_nobody_for_those_who_still_hold_it(harness: Harness) -> None:
+def test_a_deleted_topic_has_no_leader(harness: Harness) -> None:
     harness.create_topic("t", 2)
     topic = harness.cluster.image.topics["t"]
+    partitions = topic.partitions
     harness.cluster.controller.delete_topic(topic)
-    assert [partition.leader_id for partition in topic.partitions] == [NO_LEADER, NO_LEADER]
+    assert [partition.leader_id for partition in partitions] == [NO_LEADER, NO_LEADER]
     assert harness.cluster.image.topics_by_id == {}
     assert recorded(harness, records.RemoveTopicRecord) == [records.RemoveTopicRecord(topic_id=topic.topic_id)]
 
@@ -212,6 +216,17 @@ def test_topics_that_come_grow_and_go_while_settings_change_have_the_new_ones(ha
     assert intervals(harness) == {9}
 
 
+def test_partitions_of_a_deleted_topic_are_freed_in_steps(harness: Harness) -> None:
+    controller = harness.cluster.controller
+    controller.create_topic("t", 50)
+    logs = [weakref.ref(partition.log) for partition in harness.cluster.image.topics["t"].partitions]
+    left = [len(logs)]
+    for _ in controller.delete_topic_in_steps(harness.cluster.image.topics["t"]):
+        left.append(sum(log() is not None for log in logs))
+    assert not any(log() for log in logs)
+    assert max(before - after for before, after in pairwise(left)) <= 2 * DELETED_AT_ONCE
+
+
 def test_of_two_changes_at_the_same_time_the_later_one_stays(harness: Harness) -> None:
     controller = harness.cluster.controller
     controller.create_topic("t", 250)
@@ -231,7 +246,7 @@ def test_each_partition_goes_by_its_leaders_settings_after_a_change_in_steps(tmp
             assert partition.log.settings.index_interval_bytes == expected
 
 
-def test_a_topic_is_led_by_nobody_who_is_forgotten_while_it_is_made(tmp_path: Path) -> None:
+def test_a_broker_that_is_unregistered_meanwhile_leads_no_new_topic(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         making = harness.cluster.controller.create_topic_in_steps("t", 120, 2)
         next(making)

@@ -58,7 +58,7 @@ def test_the_next_replica_that_is_there_leads_in_a_new_epoch(tmp_path: Path) -> 
         assert harness.produce("t", "b") == 1
 
 
-def test_who_was_elected_leads_on_when_the_first_replica_comes_back(tmp_path: Path) -> None:
+def test_an_elected_leader_stays_when_the_preferred_one_comes_back(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         harness.cluster.controller.create_topic("t", assignment=[(0, [1, 2])])
         harness.restart(nodes=[2])
@@ -208,7 +208,7 @@ def test_unclean_elections_are_held_a_hundred_partitions_a_step(tmp_path: Path) 
         assert led == [0, 0, 0, 100, 200, 250, 250, 250, 250]  # first the logs hear of it, last who is in sync again
 
 
-def test_portions_are_of_what_is_there_when_they_are_asked_for(harness: Harness) -> None:
+def test_portions_have_the_partitions_that_exist_when_they_are_taken(harness: Harness) -> None:
     controller = harness.cluster.controller
     for name, count in (("a", 30), ("b", 150), ("c", 40), ("d", 10)):
         controller.create_topic(name, count)

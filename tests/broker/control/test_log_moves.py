@@ -121,7 +121,7 @@ def test_a_producer_s_sequence_goes_on_after_the_move(two: Harness) -> None:
     assert refused.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_what_was_promised_to_be_on_the_disk_is_never_in_a_copy_that_is_not(two: Harness) -> None:
+def test_a_flushed_record_is_never_moved_to_an_unflushed_copy(two: Harness) -> None:
     begin(two)
     told: list[object] = []
     log = two.partition("t").log

@@ -35,7 +35,7 @@ def test_a_node_registers_with_all_that_others_ask_of_a_broker(harness: Harness)
         ("transaction.version", 0, 2),
         ("eligible.leader.replicas.version", 0, 1),
         ("group.version", 0, 1),
-        ("share.version", 0, 1),
+        ("share.version", 0, 2),
         ("streams.version", 0, 1),
         ("kraft.version", 0, 1),
     ]

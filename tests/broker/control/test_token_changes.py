@@ -106,7 +106,7 @@ def test_others_than_the_owner_and_the_renewers_change_nothing(harness: Harness)
     assert harness.cluster.image.tokens.by_id == {record.token_id: record}
 
 
-def test_only_what_has_expired_is_removed(harness: Harness) -> None:
+def test_only_expired_tokens_are_removed(harness: Harness) -> None:
     (record, _), (renewed, secret) = issue(harness), issue(harness)
     token_changes.expire(harness.cluster, secret, ALICE, RENEWAL_MS + 1)
     harness.clock.advance(RENEWAL_MS + 1)

@@ -85,7 +85,7 @@ def test_the_hash_is_that_of_java(text: str, value: int) -> None:
     assert java_hash(text) == value
 
 
-@pytest.mark.parametrize(("key", "index"), [("group", 98629247 % 50), ("ümläut", 1271284472 % 50)])
+@pytest.mark.parametrize(("key", "index"), [("group", 98629247 % 5), ("ümläut", 1271284472 % 5)])
 def test_a_partition_is_the_remainder_of_the_hash_without_its_sign(harness: Harness, key: str, index: int) -> None:
     assert CoordinatorLog(harness.cluster, harness.cluster.controller, NAME, SETTINGS).partition_of(key) == index
     assert made(harness).partition_of(key) == index
@@ -98,7 +98,7 @@ def test_the_smallest_hash_has_no_positive_counterpart_and_stands_for_0(harness:
 def test_the_topic_that_is_there_counts_and_not_the_setting(harness: Harness) -> None:
     made(harness)
     harness.restart(settings={"offsets.topic.num.partitions": "7"})
-    assert made(harness).partition_of("group") == 98629247 % 50
+    assert made(harness).partition_of("group") == 98629247 % 5
 
 
 def test_the_topic_is_made_as_kafka_makes_it(tmp_path: Path) -> None:
@@ -115,13 +115,14 @@ def test_the_topic_is_made_as_kafka_makes_it(tmp_path: Path) -> None:
         }
 
 
-def test_one_node_has_one_replica(harness: Harness) -> None:
-    topic = made(harness).topic
-    assert topic is not None
-    assert (len(topic.partitions), topic.partitions[0].replicas) == (50, [1])
+def test_one_node_has_one_replica_of_each_of_many_partitions(tmp_path: Path) -> None:
+    with Harness(tmp_path, settings={"offsets.topic.num.partitions": "50"}) as harness:
+        topic = made(harness).topic
+        assert topic is not None
+        assert (len(topic.partitions), topic.partitions[0].replicas) == (50, [1])
 
 
-def test_what_is_appended_is_read_back_after_a_crash(harness: Harness) -> None:
+def test_appended_records_are_read_back_after_a_crash(harness: Harness) -> None:
     entries: Sequence[Entry] = [(b"k", b"v"), (b"k", None), (b"e", b"")]
     append(made(harness), 3, entries)
     harness.restart(crash=True)
@@ -130,7 +131,7 @@ def test_what_is_appended_is_read_back_after_a_crash(harness: Harness) -> None:
     assert replayed(harness, 2).records == []
 
 
-def test_what_is_appended_at_once_is_one_batch_in_the_codec_of_the_setting(tmp_path: Path) -> None:
+def test_records_appended_at_once_are_one_batch_in_the_configured_codec(tmp_path: Path) -> None:
     with Harness(tmp_path, settings={"offsets.topic.compression.codec": "3"}) as harness:
         append(made(harness), 0, [(b"k", b"v" * 1000), (b"l", b"w")])
         region = harness.partition(NAME).log.read(0, 1 << 20, minimum_one=True)
@@ -195,7 +196,7 @@ def test_there_is_no_partition_before_the_topic(harness: Harness) -> None:
     assert raised.value.code == ErrorCode.NOT_COORDINATOR
 
 
-def test_what_does_not_fit_into_a_batch_is_refused_whole(harness: Harness) -> None:
+def test_records_that_exceed_a_batch_are_refused_as_a_whole(harness: Harness) -> None:
     topic = made(harness)
     with pytest.raises(KafkaError) as raised:
         append(topic, 0, [(b"k", b"v"), (b"l", bytes(1_100_000))])

@@ -23,7 +23,7 @@ def test_a_transactional_id_is_coordinated_by_the_leader_of_its_partition(tmp_pa
         assert {coordinator_of(harness.cluster.transactions, key).node_id for key in KEYS} == {1, 3}
 
 
-def test_a_node_that_does_not_coordinate_a_transactional_id_is_told(tmp_path: Path) -> None:
+def test_a_node_that_does_not_coordinate_a_transactional_id_refuses(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         coordinator = coordinator_of(harness.cluster.transactions, "tx")
         harness.cluster.transactions.check(coordinator, "tx")
@@ -47,7 +47,7 @@ def test_a_group_gets_another_coordinator_when_its_node_does_not_come_back(tmp_p
         assert {coordinator_of(harness.cluster.groups, key).node_id for key in KEYS} == {2}
 
 
-def test_a_group_whose_partition_nobody_leads_has_no_coordinator(tmp_path: Path) -> None:
+def test_a_group_whose_partition_has_no_leader_has_no_coordinator(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2, settings={"offsets.topic.replication.factor": "1"}) as harness:
         away = next(key for key in KEYS if coordinator_of(harness.cluster.groups, key).node_id == 1)
         harness.restart(nodes=[2])

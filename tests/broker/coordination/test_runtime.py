@@ -75,7 +75,7 @@ def test_a_commit_whose_write_fails_is_refused_and_is_not_there(harness: Broken)
     assert harness.offsets() == before == {"g": {("t", 0): 5, ("t", 1): 7}}
 
 
-def test_what_shared_the_write_is_lost_with_it_and_what_came_in_turns_before_is_not(harness: Broken) -> None:
+def test_a_failed_write_loses_the_commits_of_its_turn_and_no_earlier_ones(harness: Broken) -> None:
     commit(harness, "g", ("t", 0, 5))
     client = harness.client()
     harness.fail(GROUPS_TOPIC)
@@ -109,7 +109,7 @@ def test_members_go_on_in_the_generation_that_is_recorded(harness: Broken) -> No
     assert driver.group.members == {}, "its session goes on"
 
 
-def test_who_waits_to_join_is_told_to_look_for_the_coordinator(harness: Broken) -> None:
+def test_a_waiting_join_gets_not_coordinator(harness: Broken) -> None:
     driver = Driver(harness)
     driver.stable(2)
     new, waiting = driver.new_member()
@@ -121,7 +121,7 @@ def test_who_waits_to_join_is_told_to_look_for_the_coordinator(harness: Broken) 
     assert len(driver.group.members) == 2 and new not in driver.group.members
 
 
-def test_a_static_member_whose_return_cannot_be_written_is_who_it_was(harness: Broken) -> None:
+def test_a_static_member_whose_return_cannot_be_written_keeps_its_member_id(harness: Broken) -> None:
     driver = Driver(harness)
     joining = driver.ask_join(instance="i")
     driver.turn()
@@ -260,7 +260,7 @@ def test_a_topic_that_is_deleted_before_its_shard_is_loaded_again_leaves_nothing
     assert commit(harness, "g", ("t", 0, 1)) == [OK]
 
 
-def test_who_goes_through_all_finds_each_that_is_there_when_its_turn_comes(harness: Broken) -> None:
+def test_iterating_over_groups_yields_those_that_still_exist(harness: Broken) -> None:
     groups = harness.cluster.groups.groups
     for name in ("a", "b", "c"):
         harness.cluster.groups.classic_group_or_new(name)
@@ -278,7 +278,7 @@ def test_nothing_is_recorded_of_no_entries(harness: Broken) -> None:
     assert harness.partition(GROUPS_TOPIC).log.next_offset == 0
 
 
-def test_whoever_must_tell_of_it_waits_for_the_disk_only_if_the_topic_asks_for_that(harness: Broken) -> None:
+def test_an_answer_waits_for_a_sync_only_if_the_topic_demands_one(harness: Broken) -> None:
     groups = harness.cluster.groups
     told: list[KafkaError | None] = []
     groups.append("g", [(b"k", b"v")])

@@ -77,7 +77,7 @@ def test_nothing_to_commit_or_to_delete_is_no_record_and_no_group(harness: Harne
     assert record_counts(harness) == [1]
 
 
-def test_what_cannot_be_recorded_is_not_applied(harness: Harness) -> None:
+def test_commits_that_cannot_be_written_are_not_applied(harness: Harness) -> None:
     groups = harness.cluster.groups
     commit_at_once(groups, "g", [("t", 0, OFFSET)])
     harness.partition(GROUPS_TOPIC).log.offline = "the disk is away"
@@ -100,7 +100,7 @@ def test_a_commit_of_any_size_is_one_batch_or_none(harness: Harness) -> None:
     assert "h" not in groups.groups
 
 
-def test_who_commits_is_looked_at_when_it_is_recorded(harness: Harness) -> None:
+def test_a_commit_is_checked_again_when_it_is_written(harness: Harness) -> None:
     groups, allowed = harness.cluster.groups, True
 
     def check() -> None:

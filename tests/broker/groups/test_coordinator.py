@@ -83,7 +83,7 @@ def test_a_group_whose_record_is_taken_back_is_gone_and_its_offsets_are_not(harn
     assert "h" not in harness.cluster.groups.groups
 
 
-def test_of_what_was_committed_the_last_holds(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_last_of_several_committed_offsets_is_loaded(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
     groups = groups_of(harness)
     for offset in range(5):
         groups.append("g", [records.offset_entry("g", "t", index, OFFSET._replace(offset=offset)) for index in (0, 1)])
@@ -126,7 +126,7 @@ def test_offsets_as_brokers_of_long_ago_wrote_them_are_understood(harness: Harne
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_what_a_transaction_has_committed_holds_if_it_was_committed(harness: Harness, committed: bool) -> None:
+def test_transactional_offsets_are_loaded_only_if_the_transaction_committed(harness: Harness, committed: bool) -> None:
     partition = harness.partition("__consumer_offsets", groups_of(harness).log.partition_of("g"))
     key, value = records.offset_entry("g", "t", 0, OFFSET)
     identity = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
@@ -175,7 +175,7 @@ def test_a_deleted_group_that_had_an_open_transaction_is_not_back_after_a_restar
     assert "g" not in harness.cluster.groups.groups
 
 
-def test_a_topic_of_groups_that_cannot_be_read_is_served_by_nobody(
+def test_groups_of_an_unreadable_partition_have_no_coordinator(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     groups = groups_of(harness)

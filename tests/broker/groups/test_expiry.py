@@ -113,7 +113,7 @@ def test_an_old_client_says_itself_how_long_to_keep_its_offset(harness: Harness,
     assert group_of(harness) is None
 
 
-def test_what_a_transaction_is_about_to_commit_keeps_its_group(harness: Harness) -> None:
+def test_pending_transactional_offsets_keep_their_group(harness: Harness) -> None:
     commit(harness, "g", ("t", 0, 5), ("t", 1, 5))
     group = group_of(harness)
     assert group is not None
@@ -136,7 +136,7 @@ def test_a_log_that_cannot_be_written_keeps_the_offsets_until_it_can(
     assert group_of(harness) is None
 
 
-def test_nobody_looks_for_offsets_where_there_never_was_a_group(harness: Harness) -> None:
+def test_without_groups_no_coordinator_is_made_to_expire_offsets(harness: Harness) -> None:
     harness.clock.advance(60 * MINUTE_MS)
     assert harness.cluster.coordinators.made == {}
 
@@ -153,7 +153,7 @@ def heartbeat(harness: Harness, epoch: int, *topics: str) -> int:
     return member_epoch
 
 
-def test_of_a_consumer_group_an_offset_expires_after_its_commit_once_nobody_is_subscribed(harness: Harness) -> None:
+def test_an_offset_of_a_consumer_group_expires_once_no_member_is_subscribed(harness: Harness) -> None:
     epoch = heartbeat(harness, 0, "t")
     member = {"member_id": "m", "generation_id_or_member_epoch": epoch}
     assert commit(harness, "c", ("t", 0, 5), ("u", 0, 5), **member) == [0, 0]

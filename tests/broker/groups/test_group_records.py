@@ -26,7 +26,7 @@ COMMITTED = st.builds(
 
 
 @given(group=NAMES, offsets=st.lists(st.tuples(NAMES, st.integers(0, 1 << 30), COMMITTED), max_size=5))
-def test_what_is_packed_is_read_back_and_is_what_the_messages_encode(
+def test_packed_offset_records_equal_the_encoded_messages(
     group: str, offsets: list[tuple[str, int, CommittedOffset]]
 ) -> None:
     assert offset_entries(group, offsets) == [offset_entry(group, *each) for each in offsets]

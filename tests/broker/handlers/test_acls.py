@@ -29,7 +29,7 @@ ANY = {
 
 
 @pytest.mark.parametrize("version", served_versions(DescribeAclsRequest))
-def test_nobody_may_or_may_not_do_anything(harness: Harness, version: int) -> None:
+def test_without_an_authorizer_acls_are_refused(harness: Harness, version: int) -> None:
     answer = harness.request(DescribeAclsRequest(**ANY), version)
     assert (answer.error_code, answer.resources) == (DISABLED, [])
     assert answer.error_message == "No Authorizer is configured on the broker"
@@ -194,7 +194,7 @@ def test_filters(authorized: Harness, wanted: dict[str, Any], found: list[str]) 
     assert len(names(authorized)) == 5 - len(found)
 
 
-def test_a_filter_tells_what_it_matches_even_if_another_deletes_it_too(authorized: Harness) -> None:
+def test_a_filter_lists_its_matches_even_if_another_deletes_them_too(authorized: Harness) -> None:
     create(authorized, creation("a"))
     assert delete(authorized, {}, {"resource_name_filter": "a"}, {"resource_name_filter": "b"}) == [
         (0, ["a"]),
@@ -220,7 +220,7 @@ def test_a_thousand_acls_are_made_and_deleted(authorized: Harness) -> None:
     assert (code, len(gone), names(authorized)) == (0, 1000, [])
 
 
-def test_acls_are_told_and_changed_only_with_the_rights_for_it(authorized: Harness) -> None:
+def test_acls_are_described_and_changed_only_with_the_rights_for_it(authorized: Harness) -> None:
     denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     acl, wanted = CreateAclsRequest(creations=[creation()]), DeleteAclsRequest(filters=[Filter(**ANY)])
     assert authorized.request(DescribeAclsRequest(**ANY), user="alice").error_code == denied
@@ -247,7 +247,7 @@ def test_a_producer_writes_from_the_moment_it_may_until_it_no_longer_may(authori
     assert authorized.partition("t").log.log_end_offset == 1
 
 
-def test_a_filter_with_a_type_that_nobody_knows_matches_nothing_and_deletes_nothing(authorized: Harness) -> None:
+def test_a_filter_with_an_unknown_type_matches_and_deletes_nothing(authorized: Harness) -> None:
     create(authorized, creation())
     for strange in (
         {"resource_type_filter": 99},
@@ -281,7 +281,7 @@ def _no_room(batch: memoryview) -> None:
     raise RuntimeError("no room")
 
 
-def test_what_denies_comes_first_and_goes_last(authorized: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_denials_are_created_first_and_deleted_last(authorized: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     allowing, denying = creation(), creation(permission_type=DENY)
     image, seen = authorized.cluster.image, list[list[int]]()
     apply = image.apply

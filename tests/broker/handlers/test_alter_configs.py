@@ -50,7 +50,7 @@ def topic(harness: Harness) -> Harness:
 
 
 @pytest.mark.parametrize("version", ALTERED)
-def test_what_is_named_is_set_and_all_else_is_removed(topic: Harness, version: int) -> None:
+def test_configs_in_the_request_are_set_and_all_others_are_removed(topic: Harness, version: int) -> None:
     configs = (("cleanup.policy", " compact , delete "), ("segment.bytes", "2000000"))
     assert alter(topic, TOPIC, "t", *configs, version=version) == (ErrorCode.NONE, None)
     assert set_on(topic, TOPIC_RESOURCE, "t") == {"cleanup.policy": "compact,delete", "segment.bytes": "2000000"}

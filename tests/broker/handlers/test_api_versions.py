@@ -23,7 +23,7 @@ def asked(name: str = "librdkafka", version: str = "2.8.0") -> ApiVersionsReques
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_exactly_what_has_a_handler_is_announced(harness: Harness, version: int) -> None:
+def test_exactly_the_apis_with_a_handler_are_announced(harness: Harness, version: int) -> None:
     answer = harness.request(asked(), version)
     assert answer.error_code == ErrorCode.NONE
     announced = {api.api_key: range(api.min_version, api.max_version + 1) for api in answer.api_keys}
@@ -61,8 +61,8 @@ def test_the_first_issues_apis_are_served_in_all_their_versions(harness: Harness
 def test_features_are_those_of_the_metadata(harness: Harness, version: int) -> None:
     before = harness.request(asked(), version)
     supported = {one.name: (one.min_version, one.max_version) for one in before.supported_features}
-    names = ("eligible.leader.replicas", "group", "kraft", "share", "streams")
-    from_0 = {f"{name}.version": (0, 1) for name in names} | {"transaction.version": (0, 2)}
+    names = ("eligible.leader.replicas", "group", "kraft", "streams")
+    from_0 = {f"{name}.version": (0, 1) for name in names} | {"share.version": (0, 2), "transaction.version": (0, 2)}
     from_0 = {} if version < WITH_LEVEL_0 else from_0
     assert supported == {"metadata.version": (7, 33), **from_0}
     assert [(one.name, one.min_version_level, one.max_version_level) for one in before.finalized_features] == [
@@ -71,6 +71,7 @@ def test_features_are_those_of_the_metadata(harness: Harness, version: int) -> N
         ("eligible.leader.replicas.version", 1, 1),
         ("group.version", 1, 1),
         ("share.version", 1, 1),
+        ("streams.version", 1, 1),
     ]
     harness.create_topic("t")
     assert harness.request(asked(), version).finalized_features_epoch > before.finalized_features_epoch >= 0
@@ -81,9 +82,7 @@ def test_features_are_those_of_the_metadata(harness: Harness, version: int) -> N
     ("name", "software_version"),
     [("", "1"), ("a", ""), ("a b", "1"), ("-a", "1"), ("a-", "1"), ("a", "1/2"), ("ä", "1")],
 )
-def test_a_client_with_an_illegal_name_is_told(
-    harness: Harness, version: int, name: str, software_version: str
-) -> None:
+def test_an_illegal_client_name_is_refused(harness: Harness, version: int, name: str, software_version: str) -> None:
     answer = harness.request(asked(name, software_version), version)
     assert (answer.error_code, answer.api_keys, answer.finalized_features_epoch) == (ErrorCode.INVALID_REQUEST, [], -1)
 
@@ -106,7 +105,7 @@ def test_a_legal_name_is_kept_for_the_log(harness: Harness, name: str) -> None:
         ("another", 1, ErrorCode.REBOOTSTRAP_REQUIRED),
     ],
 )
-def test_a_client_that_wants_another_node_is_told_to_bootstrap_again(
+def test_a_client_of_another_node_gets_rebootstrap_required(
     harness: Harness, cluster_id: str | None, node_id: int, code: ErrorCode
 ) -> None:
     """The empty id stands for the cluster's own."""

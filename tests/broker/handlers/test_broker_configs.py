@@ -131,7 +131,7 @@ def test_a_bad_change_of_a_broker_is_refused(
     assert [found.name for found in describe(harness, BROKER, "").configs] == ["min.insync.replicas"]
 
 
-def test_settings_of_brokers_that_nobody_knows_or_acts_on_are_kept_and_described(
+def test_unknown_broker_configs_and_those_without_effect_are_kept_and_described(
     harness: Harness, caplog: pytest.LogCaptureFixture
 ) -> None:
     rate, unknown = "leader.replication.throttled.rate", "no.such.name"
@@ -194,7 +194,7 @@ def test_a_new_topic_goes_by_its_leaders_settings_at_once(tmp_path: Path) -> Non
         assert harness.partition("t", 1).log.settings.max_message_bytes == 1_048_588
 
 
-def test_what_a_further_broker_has_for_itself_of_what_all_share_is_told_in_the_log(
+def test_a_setting_that_only_the_first_broker_can_change_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Harness(tmp_path, nodes=2) as harness, caplog.at_level(logging.WARNING):
@@ -228,7 +228,7 @@ def test_each_of_several_brokers_is_described_with_its_own_place(tmp_path: Path)
         ]
 
 
-def test_what_one_of_several_brokers_does_not_have_can_be_removed_as_kafka_s_tools_do(tmp_path: Path) -> None:
+def test_a_config_that_is_not_set_can_be_removed_from_one_of_several_brokers(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         lines = [(f"{who}.replication.throttled.rate", DELETE, None) for who in ("leader", "follower")]
         assert alter(harness, BROKER, "2", *lines, node=2) == (ErrorCode.NONE, None)

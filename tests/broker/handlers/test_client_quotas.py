@@ -93,7 +93,7 @@ def test_quotas_are_kept(full: Harness, version: int, crash: bool) -> None:
         ([], True, set()),
     ],
 )
-def test_a_filter_finds_what_has_all_its_parts(
+def test_a_filter_finds_the_entities_that_match_all_its_components(
     full: Harness, components: list[tuple[str, int, str | None]], strict: bool, found: set[Parts]
 ) -> None:
     assert set(describe(full, *components, strict=strict)) == found

@@ -15,7 +15,7 @@ NOT_ASKED = -2147483648
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_all_nodes_are_told(tmp_path: Path, version: int) -> None:
+def test_all_nodes_are_listed(tmp_path: Path, version: int) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         harness.cluster.nodes[2].rack = "r2"
         answer = harness.request(DescribeClusterRequest(), version, node=2)
@@ -36,7 +36,9 @@ def test_addresses_are_those_of_the_listener_the_client_came_by(harness: Harness
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize(("asked", "operations"), [(False, NOT_ASKED), (True, 8096)])
-def test_operations_are_told_when_asked_for(harness: Harness, version: int, asked: bool, operations: int) -> None:
+def test_authorized_operations_are_included_on_request(
+    harness: Harness, version: int, asked: bool, operations: int
+) -> None:
     request = DescribeClusterRequest(include_cluster_authorized_operations=asked)
     assert harness.request(request, version).cluster_authorized_operations == operations
 

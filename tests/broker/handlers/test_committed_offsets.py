@@ -77,7 +77,7 @@ def test_groups_that_have_committed_nothing(harness: Harness, topic_id: bytes, v
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_was_committed_is_told(harness: Harness, topic_id: bytes, version: int) -> None:
+def test_committed_offsets_are_returned(harness: Harness, topic_id: bytes, version: int) -> None:
     assert commit(harness, "g", ("t", 0, 7), ("t", 1, 8), leader_epoch=4, metadata="note") == [0, 0]
     asked = of_groups("g", topics=[GroupTopic(name="t", topic_id=topic_id, partition_indexes=[1, 0, 2])])
     if version < 8:
@@ -110,7 +110,7 @@ def test_all_that_a_group_has_committed_can_be_asked_for(harness: Harness, topic
     assert (of("nobody").error_code, of("nobody").topics) == (ErrorCode.NONE, [])
 
 
-def test_an_unknown_topic_id_is_told_for_its_partitions(harness: Harness, topic_id: bytes) -> None:
+def test_an_unknown_topic_id_is_an_error_of_its_partitions(harness: Harness, topic_id: bytes) -> None:
     commit(harness, "g", ("t", 0, 7))
     topics = [
         GroupTopic(topic_id=UNKNOWN_ID, partition_indexes=[0, 1]),
@@ -122,7 +122,9 @@ def test_an_unknown_topic_id_is_told_for_its_partitions(harness: Harness, topic_
     assert in_topic(known)[0][:2] == (0, 7)
 
 
-def test_an_offset_of_a_namesake_is_none_of_the_topics(harness: Harness, topic_id: bytes) -> None:
+def test_an_offset_of_a_deleted_topic_is_not_answered_for_a_new_one_of_its_name(
+    harness: Harness, topic_id: bytes
+) -> None:
     commit(harness, "g", ("t", 0, 7))
     offsets = committed_in(harness, "g")
     offsets.apply("t", 0, CommittedOffset(7, -1, "", 0, topic_id=UNKNOWN_ID))
@@ -143,7 +145,7 @@ def test_an_offset_that_a_transaction_is_about_to_change_is_unstable_for_whom_th
     assert in_topic(group.topics[0]) == [(0, 7, -1, "", 0), second]
 
 
-def test_who_must_not_fetch_hears_it_for_the_group_and_the_others_are_answered(
+def test_an_error_of_one_group_does_not_affect_the_others(
     harness: Harness, topic_id: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit(harness, "g", ("t", 0, 7))
@@ -244,7 +246,7 @@ def told_to(client: LoopClient) -> tuple[int, list[int]]:
 
 
 @pytest.mark.parametrize("version", [1, 2, 7, 8, 9, 10])
-def test_an_offset_is_told_once_it_is_written(loop: Loop, version: int) -> None:
+def test_an_offset_is_returned_once_it_is_written(loop: Loop, version: int) -> None:
     committer, reader = LoopClient(loop.harness), LoopClient(loop.harness)
     committer.read((1, commit_request("g", ("t", 0, 6)), 9))
     reader.read((1, of_group_g(loop.harness, version), version))
@@ -256,7 +258,7 @@ def test_an_offset_is_told_once_it_is_written(loop: Loop, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2, 7, 8, 9, 10])
-def test_an_offset_whose_write_fails_is_never_told(loop: Loop, version: int) -> None:
+def test_an_offset_whose_write_fails_is_never_returned(loop: Loop, version: int) -> None:
     committer, reader = LoopClient(loop.harness), LoopClient(loop.harness)
     committer.read((1, commit_request("g", ("t", 0, 6)), 9))
     reader.read((1, of_group_g(loop.harness, version), version))
@@ -271,7 +273,7 @@ def test_an_offset_whose_write_fails_is_never_told(loop: Loop, version: int) -> 
     assert told_to(reader) == (ErrorCode.NONE, [5])
 
 
-def test_who_reads_offsets_while_they_are_loaded_again_asks_again(loop: Loop) -> None:
+def test_offset_fetch_during_a_reload_answers_an_error_to_retry(loop: Loop) -> None:
     harness = loop.harness
     context = RequestContext(harness.cluster, harness.client().connection, 9, None, Slicer())
     steps = offset_fetch(context, of_group_g(harness, 9))

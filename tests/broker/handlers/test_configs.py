@@ -60,7 +60,7 @@ def test_a_topic_is_described_with_all_its_settings(topic: Harness, version: int
 OURS = {"message.format.version", "message.timestamp.difference.max.ms", "record.attributes.elide"}
 
 
-def test_what_kafka_does_not_know_is_described_where_it_is_set_or_named(tmp_path: Path) -> None:
+def test_configs_that_kafka_lacks_are_described_only_if_set_or_named(tmp_path: Path) -> None:
     with Harness(tmp_path, settings={"log.message.timestamp.difference.max.ms": "5"}) as harness:
         harness.create_topic("t", message_format_version="0.10.2")
         listed = {found.name for found in describe(harness, TOPIC, "t").configs}
@@ -72,7 +72,7 @@ def test_what_kafka_does_not_know_is_described_where_it_is_set_or_named(tmp_path
 
 
 @pytest.mark.parametrize("version", DESCRIBED)
-def test_each_version_tells_a_setting_in_its_own_way(harness: Harness, version: int) -> None:
+def test_each_version_describes_a_setting_with_its_own_fields(harness: Harness, version: int) -> None:
     harness.create_topic("t", segment_ms="5000")
     found = {
         name: entry(harness, TOPIC, "t", name, version=version, include_synonyms=True, include_documentation=True)
@@ -137,7 +137,7 @@ def test_a_broker_is_described_with_all_its_settings(harness: Harness, version: 
     assert (read_only["node.id"], read_only["log.retention.ms"]) == (True, False)
 
 
-def test_a_static_setting_is_told_with_its_source(harness: Harness) -> None:
+def test_a_static_setting_is_described_with_its_source(harness: Harness) -> None:
     assert value(harness, BROKER, "1", "log.dirs") == (str(harness.directory / "data"), STATIC)
     assert value(harness, BROKER, "1", "num.partitions") == ("1", DEFAULT)
 
@@ -153,7 +153,7 @@ def test_each_node_describes_itself(tmp_path: Path) -> None:
         assert refused.error_message == "Unexpected broker id, expected 1 or empty string, but received 2"
 
 
-def test_the_broker_without_a_name_has_what_was_changed_for_all(harness: Harness) -> None:
+def test_an_empty_broker_name_describes_the_cluster_wide_defaults(harness: Harness) -> None:
     assert [found.name for found in describe(harness, BROKER, "").configs] == ["min.insync.replicas"]
     alter(harness, BROKER, "", ("log.segment.bytes", SET, "2000000"))
     found, _ = describe(harness, BROKER, "").configs
@@ -177,7 +177,7 @@ def test_the_broker_without_a_name_has_what_was_changed_for_all(harness: Harness
         (0, "x", ErrorCode.INVALID_REQUEST, "Unsupported resource type"),
     ],
 )
-def test_what_cannot_be_described_is_refused(
+def test_unknown_resources_are_refused_by_describe_configs(
     harness: Harness, version: int, kind: int, name: str, code: ErrorCode, message: str
 ) -> None:
     result = describe(harness, kind, name, version=version)
@@ -251,7 +251,7 @@ def test_validation_alone_changes_nothing(topic: Harness) -> None:
 @pytest.mark.parametrize(
     "line", [("segment.ms", DELETE, None), ("segment.ms", SET, "5"), ("cleanup.policy", APPEND, "compact")]
 )
-def test_what_changes_nothing_is_well_and_writes_nothing(harness: Harness, line: Line) -> None:
+def test_alterations_without_a_change_succeed_and_write_nothing(harness: Harness, line: Line) -> None:
     configs = {} if line[1] == DELETE else {"segment_ms": "5", "cleanup_policy": "compact"}
     harness.create_topic("t", **configs)
     end_offset = harness.cluster.metadata_log.storage.log_end_offset
@@ -356,7 +356,7 @@ def test_a_bad_change_of_a_topic_is_refused(
     assert topic.cluster.metadata_log.storage.log_end_offset == end_offset
 
 
-def test_a_change_is_checked_together_with_what_is_set_already(topic: Harness) -> None:
+def test_a_changed_config_is_checked_together_with_those_already_set(topic: Harness) -> None:
     assert alter(topic, TOPIC, "t", ("min.compaction.lag.ms", SET, "10"))[0] == ErrorCode.NONE
     assert alter(topic, TOPIC, "t", ("max.compaction.lag.ms", SET, "5"))[0] == ErrorCode.INVALID_CONFIG
 
@@ -375,7 +375,7 @@ def test_other_kinds_of_resources_cannot_be_changed(harness: Harness, kind: int)
     assert answer == (ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
 
 
-def test_who_sets_what_has_no_effect_yet_is_warned_by_name(topic: Harness, caplog: pytest.LogCaptureFixture) -> None:
+def test_configs_without_effect_are_logged_by_name(topic: Harness, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         alter(topic, TOPIC, "t", ("local.retention.ms", SET, "7"), ("segment.ms", SET, "7"))
         alter(topic, BROKER, "", ("log.local.retention.ms", SET, "7"))

@@ -33,7 +33,7 @@ def test_a_cluster_that_is_to_have_no_consumer_groups_serves_none(harness: Harne
     assert describe(harness).error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
-def test_another_node_than_the_coordinator_says_so(tmp_path: Path) -> None:
+def test_another_node_answers_not_coordinator(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         other = 3 - harness.coordinator(GROUP)
         request = ConsumerGroupHeartbeatRequest(
@@ -78,7 +78,7 @@ def test_the_apis_of_classic_groups_do_not_describe_it(harness: Harness) -> None
     assert (listed.group_id, listed.group_type, listed.protocol_type) == (GROUP, "consumer", "consumer")
 
 
-def test_an_answer_waits_for_the_disk_if_the_topic_says_so(harness: Harness) -> None:
+def test_an_answer_waits_for_a_sync_if_the_topic_demands_one(harness: Harness) -> None:
     harness.create_topic("t")
     player = Player(harness, "m1", "t")
     partition = harness.partition("__consumer_offsets", harness.cluster.groups.log.partition_of(GROUP))

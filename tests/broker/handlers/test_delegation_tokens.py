@@ -63,7 +63,7 @@ def ids(harness: Harness, user: str) -> list[str]:
 
 
 @pytest.mark.parametrize("version", served_versions(CreateDelegationTokenRequest))
-def test_who_has_not_authenticated_gets_no_token(harness: Harness, version: int) -> None:
+def test_unauthenticated_clients_get_no_tokens(harness: Harness, version: int) -> None:
     answer = create(harness, "ANONYMOUS", version=version)
     assert (answer.error_code, answer.token_id, answer.hmac, answer.max_timestamp_ms) == (NOT_ALLOWED, "", b"", -1)
     assert (answer.principal_type, answer.principal_name) == ("User", "ANONYMOUS")
@@ -107,7 +107,7 @@ def test_a_token_is_described_as_it_was_made(tokens: Harness, version: int) -> N
     assert [(one.principal_type, one.principal_name) for one in seen.renewers] == [("User", "bob")]
 
 
-def test_a_token_for_somebody_else_needs_a_right(tokens: Harness) -> None:
+def test_a_token_for_another_owner_needs_a_right(tokens: Harness) -> None:
     refused = create(tokens, "alice", "bob")
     assert (refused.error_code, refused.principal_name, refused.hmac) == (DENIED, "bob", b"")
     assert refused.token_requester_principal_name == "alice"

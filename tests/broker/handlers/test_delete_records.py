@@ -40,14 +40,14 @@ def written(harness: Harness) -> Harness:
 
 
 @pytest.mark.parametrize("version", served_versions(DeleteRecordsRequest))
-def test_the_log_begins_where_it_is_told_to(written: Harness, version: int) -> None:
+def test_the_log_begins_at_the_requested_offset(written: Harness, version: int) -> None:
     assert delete(written, "t", 2, version=version) == (ErrorCode.NONE, 2)
     assert written.partition("t").log.log_start_offset == 2
     assert delete(written, "t", -1, version=version) == (ErrorCode.NONE, 3)
     assert delete(written, "t", 1, version=version) == (ErrorCode.NONE, 3)
 
 
-def test_a_fetch_that_waits_below_the_new_start_hears_of_it_at_once(written: Harness) -> None:
+def test_a_fetch_that_waits_below_the_new_start_is_answered_at_once(written: Harness) -> None:
     waiting = fetch(written, "t", 0, max_wait_ms=10_000, min_bytes=10_000)
     at_the_end = fetch(written, "t", 3, max_wait_ms=10_000)
     assert isinstance(waiting, Waiting) and not waiting.done

@@ -59,7 +59,7 @@ def test_a_preferred_leader_that_is_back_leads_again_in_a_new_epoch(tmp_path: Pa
         assert harness.partition("t").leader_id == 1
 
 
-def test_null_stands_for_all_partitions_and_tells_those_that_needed_it(tmp_path: Path) -> None:
+def test_null_means_all_partitions_and_only_changed_ones_are_listed(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         create(harness, [1, 2], [2, 1])
         harness.create_topic("u", 2)
@@ -79,7 +79,7 @@ def test_a_preferred_leader_whose_node_is_away_is_not_available(tmp_path: Path) 
         assert harness.partition("t").leader_id == 2
 
 
-def test_an_unclean_election_takes_whoever_is_there(tmp_path: Path) -> None:
+def test_an_unclean_election_takes_any_replica_that_is_online(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         create(harness, [1, 2, 3], [2, 1, 3])
         harness.cluster.controller.create_topic("u", assignment=[(0, [1])])
@@ -104,7 +104,7 @@ def test_a_log_that_is_offline_has_no_leader_to_be_preferred(harness: Harness) -
     assert elect(harness, {"t": [0]}, UNCLEAN)["t", 0][0] == ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
 
-def test_a_fetch_that_waits_at_the_old_leader_is_told_of_the_new_one(tmp_path: Path) -> None:
+def test_a_fetch_that_waits_at_the_old_leader_gets_the_new_one(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         create(harness, [1, 2])
         harness.restart(nodes=[2])
@@ -123,7 +123,7 @@ def test_a_fetch_that_waits_at_the_old_leader_is_told_of_the_new_one(tmp_path: P
         assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (1, 2)
 
 
-def test_what_does_not_exist_is_unknown_and_the_rest_is_done(harness: Harness) -> None:
+def test_unknown_partitions_are_refused_and_others_are_elected(harness: Harness) -> None:
     create(harness, [1])
     assert elect(harness, {"t": [0, 7], "nope": [0]}) == {
         ("t", 0): NOT_NEEDED,

@@ -80,7 +80,7 @@ def test_all_clients_get_the_byte_back(eliding: Harness, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= FIRST_FLEXIBLE])
-def test_those_that_understand_get_what_is_stored(eliding: Harness, version: int) -> None:
+def test_fetches_that_allow_elided_attributes_get_the_stored_bytes(eliding: Harness, version: int) -> None:
     answer = fetch(eliding, {("t", 0): 0}, version=version, records_without_attributes=True)["t", 0]
     assert fetched(answer) == (renumbered(RECORDS, 4), [True] * 4)
     region = eliding.partition("t").log.read(0, 1 << 20)
@@ -88,7 +88,7 @@ def test_those_that_understand_get_what_is_stored(eliding: Harness, version: int
     assert answer.records == region.read()
 
 
-def test_a_limit_holds_for_what_is_answered(eliding: Harness) -> None:
+def test_partition_max_bytes_counts_the_converted_batches(eliding: Harness) -> None:
     sizes = [len(build_batch(RECORDS, compression=codec)) for codec in CODECS[:2]]
     found, elided = fetched(fetch(eliding, {("t", 0): 0}, partition_max_bytes=sum(sizes) - 1)["t", 0])
     assert (len(found), elided) == (4, [False])
@@ -96,7 +96,7 @@ def test_a_limit_holds_for_what_is_answered(eliding: Harness) -> None:
     assert (len(found), elided) == (4, [False])
 
 
-def test_markers_and_committed_reads_are_as_ever(eliding: Harness) -> None:
+def test_markers_and_committed_reads_are_unchanged(eliding: Harness) -> None:
     marker = end_transaction_marker(committed=True, coordinator_epoch=0, timestamp=T)
     log = eliding.partition("t").log
     append(log, build_batch([marker], control=True, transactional=True, producer_id=1, producer_epoch=0))
@@ -134,7 +134,7 @@ def test_a_topic_that_elides_takes_batches_that_come_so(eliding: Harness) -> Non
     assert fetched(fetch(eliding, {("t", 0): 0})["t", 0])[0] == renumbered(RECORDS, 5)
 
 
-def test_what_was_stored_so_is_known_when_the_setting_goes(eliding: Harness) -> None:
+def test_elided_batches_are_still_converted_after_the_config_is_deleted(eliding: Harness) -> None:
     alter(eliding, DELETE)
     eliding.produce_batch("t", build_batch(RECORDS))
     for restarted in (False, True):
@@ -154,7 +154,7 @@ def test_the_setting_may_come_later(harness: Harness) -> None:
     assert fetched(fetch(harness, {("t", 0): 0})["t", 0]) == (renumbered(RECORDS, 2), [False, False])
 
 
-def test_the_cleaner_rewrites_what_was_stored_before(harness: Harness) -> None:
+def test_the_cleaner_rewrites_batches_as_the_config_now_says(harness: Harness) -> None:
     harness.create_topic("t", cleanup_policy="compact")
     harness.produce_batch("t", build_batch(RECORDS))
     harness.produce_batch("t", build_batch(RECORDS[:2]))
@@ -206,7 +206,7 @@ def test_one_that_waits_gets_them_back_in_steps(harness: Harness, begins: str) -
 
 
 @pytest.mark.parametrize("ended_by", ["time", "client"])
-def test_one_that_began_to_wait_before_ends_as_ever(harness: Harness, ended_by: str) -> None:
+def test_a_fetch_that_waited_before_the_change_ends_as_usual(harness: Harness, ended_by: str) -> None:
     harness.create_topic("t")
     waiting = harness.request(fetch_of(harness, {("t", 0): 0}, max_wait_ms=500))
     alter(harness, SET, "true")

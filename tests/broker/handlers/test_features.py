@@ -145,13 +145,15 @@ def test_a_level_goes_down_as_far_as_the_records_stay_the_same(
         ),
     ],
 )
-def test_what_cannot_be_is_refused_with_its_reason(harness: Harness, wanted: tuple[str, int, int], reason: str) -> None:
+def test_impossible_feature_levels_are_refused_with_the_reason(
+    harness: Harness, wanted: tuple[str, int, int], reason: str
+) -> None:
     without_eligible_leaders(harness)
     message = f"Invalid update version {wanted[1]} for feature {wanted[0]}. {reason}"
     assert refused(harness, wanted) == message
 
 
-def test_levels_of_what_is_not_served_are_recorded_and_kept(harness: Harness) -> None:
+def test_levels_are_recorded_and_kept(harness: Harness) -> None:
     """Another Kafka may start on the directory."""
     wanted = {"share.version": 1, "streams.version": 1}
     updates = [(name, level, UPGRADE) for name, level in wanted.items()]
@@ -174,7 +176,7 @@ def test_all_levels_of_the_release_are_taken_where_the_voters_are_in_the_log(tmp
             log = harness.cluster.metadata_log
             log.storage.append(memoryview(level), [read_header(level)], log.leader_epoch)
             harness.restart()
-        levels = {**INITIAL, "share.version": 1, "streams.version": 1, KRAFT_VERSION: 1}
+        levels = {**INITIAL, KRAFT_VERSION: 1}
         answer = update(harness, *((name, level, UPGRADE) for name, level in levels.items()))
         assert (answer.error_code, told(harness)) == (ErrorCode.NONE, levels)
         harness.restart()
@@ -246,7 +248,7 @@ def test_eligible_leaders_have_one_minimum_for_all_brokers(tmp_path: Path) -> No
         assert alter(harness, "", "1") == (ErrorCode.NONE, None)
 
 
-def test_another_minimum_forgets_who_was_eligible_by_the_old_one(tmp_path: Path) -> None:
+def test_another_minimum_clears_the_eligible_leader_replicas(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         harness.cluster.controller.create_topic("t", assignment=[(0, [2, 1])], overrides={MINIMUM_ISR: "2"})
         update(harness, (ELIGIBLE_LEADER_REPLICAS, 1, UPGRADE))

@@ -184,7 +184,7 @@ def test_leader_epochs_are_checked_before_the_offset(filled: Harness, version: i
         assert fetch(filled, {("t", 0): 0}, epoch=epoch, version=version)["t", 0].error_code == 0
 
 
-def test_a_fenced_client_is_told_who_leads_now(filled: Harness) -> None:
+def test_a_fenced_client_gets_the_current_leader(filled: Harness) -> None:
     filled.partition("t").leader_epoch = 3
     response = filled.request(fetch_of(filled, {("t", 0): 0}, epoch=2))
     leader = response.responses[0].partitions[0].current_leader
@@ -193,7 +193,7 @@ def test_a_fenced_client_is_told_who_leads_now(filled: Harness) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_wrong_node_says_who_leads_and_where(tmp_path: Path, version: int) -> None:
+def test_the_wrong_node_answers_with_the_leader_and_its_address(tmp_path: Path, version: int) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         harness.create_topic("t", 2)
         mine = next(index for index in range(2) if harness.partition("t", index).leader_id == 1)
@@ -216,13 +216,13 @@ def test_a_reader_of_the_same_history_reads_on(filled: Harness) -> None:
     assert (values_in(answer), answer.diverging_epoch) == (list("cdef"), None)
 
 
-def test_a_reader_beyond_the_end_of_its_epoch_is_told_where_that_was(filled: Harness) -> None:
+def test_a_fetch_beyond_the_end_of_its_epoch_gets_the_diverging_offset(filled: Harness) -> None:
     answer = fetch(filled, {("t", 0): 99}, last_epoch=0)["t", 0]
     assert (answer.error_code, answer.records, answer.high_watermark) == (0, b"", 6)
     assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (0, 6)
 
 
-def test_a_reader_of_an_epoch_that_lost_is_told_what_came_before(filled: Harness) -> None:
+def test_a_fetch_with_an_epoch_that_was_lost_gets_the_epoch_before(filled: Harness) -> None:
     filled.partition("t").leader_epoch = 3
     filled.produce("t", "g")
     answer = fetch(filled, {("t", 0): 7}, last_epoch=2)["t", 0]

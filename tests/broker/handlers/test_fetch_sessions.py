@@ -78,7 +78,7 @@ EVERYTHING = {("t", 0): ["a", "b"], ("t", 1): ["c"], ("t", 2): []}
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= FIRST_WITH_SESSIONS])
-def test_a_session_tells_all_at_first_and_then_only_news(topics: Harness, version: int) -> None:
+def test_a_session_answers_with_everything_first_and_then_with_changes(topics: Harness, version: int) -> None:
     session = Session(topics, version)
     assert session(ALL) == EVERYTHING
     assert session.session_id > 0
@@ -88,7 +88,7 @@ def test_a_session_tells_all_at_first_and_then_only_news(topics: Harness, versio
     assert session() == {("t", 2): ["d"]}
 
 
-def test_records_that_were_not_consumed_are_told_again(topics: Harness) -> None:
+def test_records_that_were_not_consumed_are_sent_again(topics: Harness) -> None:
     session = Session(topics)
     assert session(ALL) == EVERYTHING
     assert session() == {("t", 0): ["a", "b"], ("t", 1): ["c"]}
@@ -102,7 +102,7 @@ def test_a_moved_log_start_is_news(topics: Harness) -> None:
     assert session() == {}
 
 
-def test_errors_are_told_each_time_and_so_is_their_end(topics: Harness) -> None:
+def test_errors_are_sent_each_time_and_so_is_their_end(topics: Harness) -> None:
     session = Session(topics)
     out_of_range = {("t", 0): ErrorCode.OFFSET_OUT_OF_RANGE}
     assert session({("t", 0): 9}) == out_of_range
@@ -131,7 +131,7 @@ def test_an_unknown_topic_in_a_session_is_an_error_each_time(topics: Harness) ->
     assert session() == {("nowhere", 0): []}
 
 
-def test_who_got_records_comes_last_the_next_time(topics: Harness) -> None:
+def test_partitions_that_returned_records_move_to_the_end_of_the_session(topics: Harness) -> None:
     session = Session(topics)
     session({("t", 0): 0, ("t", 1): 1, ("t", 2): 0})
     topics.produce("t", "x", partition=1)
@@ -225,7 +225,7 @@ def test_names_and_ids_do_not_mix(topics: Harness, first: int, then: int) -> Non
     assert session.refused(session.session_id, 1) == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
 
 
-def test_without_a_session_everything_is_told_and_nothing_kept(topics: Harness) -> None:
+def test_without_a_session_everything_is_sent_and_nothing_kept(topics: Harness) -> None:
     session = Session(topics)
     for _ in range(2):
         response = session.request(ALL, 0, LAST)
@@ -305,7 +305,7 @@ def test_an_incremental_fetch_waits_for_news(topics: Harness) -> None:
     assert {where: values_in(answer) for where, answer in answers_in(topics, response).items()} == {("t", 2): ["x"]}
 
 
-def test_of_many_partitions_only_those_with_news_are_told(harness: Harness) -> None:
+def test_of_many_partitions_only_changed_ones_are_sent(harness: Harness) -> None:
     harness.create_topic("t", 150)
     harness.produce("t", "x", partition=7)
     many: dict[Where, int] = {("t", index): 0 for index in range(149)} | {("t", 200): 0}

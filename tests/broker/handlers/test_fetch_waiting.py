@@ -61,7 +61,7 @@ def test_an_append_wakes_it(topics: Harness, version: int) -> None:
 
 
 @pytest.mark.parametrize("woken_by", ["append", "deletion", "time"])
-def test_one_that_fails_when_it_looks_again_loses_its_connection_and_nobody_else_anything(
+def test_a_fetch_that_fails_when_it_is_woken_closes_only_its_own_connection(
     topics: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, woken_by: str
 ) -> None:
     clients = [topics.client() for _ in range(3)]
@@ -145,7 +145,7 @@ def test_bytes_that_its_limits_keep_out_do_not_count(topics: Harness) -> None:
     assert values_in(answers_in(topics, waiting.response())["t", 0]) == ["a"]
 
 
-def test_two_who_wait_for_the_same_partition_are_both_woken(topics: Harness) -> None:
+def test_two_fetches_that_wait_for_a_partition_are_both_woken(topics: Harness) -> None:
     waiting = [parked(topics, {("t", 0): 0}) for _ in range(2)]
     topics.produce("t", "a")
     assert [values_in(answers_in(topics, each.response())["t", 0]) for each in waiting] == [["a"], ["a"]]
@@ -208,7 +208,7 @@ def test_enough_bytes_are_answered_at_once(topics: Harness) -> None:
 
 
 @pytest.mark.parametrize("fields", [{"min_bytes": 0}, {"max_wait_ms": 0}, {"max_wait_ms": -1}])
-def test_who_does_not_want_to_wait_does_not(topics: Harness, fields: dict[str, int]) -> None:
+def test_a_fetch_without_min_bytes_or_max_wait_is_answered_at_once(topics: Harness, fields: dict[str, int]) -> None:
     assert at_once(topics, {("t", 0): 0}, **fields)["t", 0].records == b""
 
 
@@ -243,7 +243,7 @@ def test_an_unknown_partition_does_not_hurry_the_others(topics: Harness) -> None
     assert values_in(answers["t", 0]) == ["a"]
 
 
-def test_who_reads_an_older_segment_does_not_wait_for_what_the_next_one_has(topics: Harness) -> None:
+def test_a_fetch_from_an_older_segment_does_not_wait_for_more(topics: Harness) -> None:
     topics.produce("t", "a")
     topics.partition("t").log.roll()
     topics.produce("t", "b")
@@ -266,9 +266,7 @@ def test_the_requests_behind_it_wait_for_its_answer(topics: Harness) -> None:
 MANY: dict[Where, int] = {("many", index): 0 for index in range(120)}
 
 
-def test_those_that_wait_have_a_bound_and_beyond_it_nobody_waits(
-    topics: Harness, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_waiting_fetches_have_a_limit_beyond_which_none_waits(topics: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting_fetches, "WAITED_FOR_MAX", 250)
     topics.create_topic("many", 120)
     node = topics.cluster.nodes[1]
@@ -312,9 +310,7 @@ def a_step_a_turn(soon: list[Callable[[], None]]) -> Slicer:
 
 
 @pytest.mark.parametrize("woken_by", ["append", "deletion"])
-def test_what_happens_while_it_begins_to_wait_is_answered_and_costs_nobody_else_anything(
-    topics: Harness, woken_by: str
-) -> None:
+def test_an_event_while_a_fetch_begins_to_wait_is_answered_at_once(topics: Harness, woken_by: str) -> None:
     steps = fetching_many(topics, Slicer())
     other = parked(topics, {("many", 0): 0})
     if woken_by == "append":
@@ -330,7 +326,7 @@ def test_what_happens_while_it_begins_to_wait_is_answered_and_costs_nobody_else_
 
 
 @pytest.mark.parametrize("woken_by", ["append", "deletion"])
-def test_what_happens_while_it_looks_at_all_of_them_is_not_missed(topics: Harness, woken_by: str) -> None:
+def test_an_event_during_the_look_in_steps_is_not_missed(topics: Harness, woken_by: str) -> None:
     soon: list[Callable[[], None]] = []
     waiting = at_once_of(fetching_many(topics, a_step_a_turn(soon)))
     assert soon, "it has looked at all of them already"
@@ -380,7 +376,7 @@ def failing(*_: Any) -> None:
     raise ZeroDivisionError
 
 
-def test_what_comes_while_it_looks_at_all_of_them_is_looked_at_afterwards(topics: Harness) -> None:
+def test_an_append_during_the_look_in_steps_causes_another_look(topics: Harness) -> None:
     topics.create_topic("many", 120)
     soon: list[Callable[[], None]] = []
     times = count()

@@ -47,7 +47,7 @@ def test_the_address_is_that_of_the_listener_the_client_came_by(harness: Harness
 
 
 @pytest.mark.parametrize(("version", "text"), [(1, "NONE"), (3, "NONE"), (4, ""), (6, "")])
-def test_success_is_told_in_kafkas_words(harness: Harness, version: int, text: str) -> None:
+def test_success_has_kafkas_message(harness: Harness, version: int, text: str) -> None:
     assert find(harness, "g", GROUP, version).error_message == text
 
 
@@ -62,7 +62,7 @@ def test_several_keys_are_answered_one_by_one(harness: Harness, version: int) ->
 def test_the_first_group_has_the_topic_of_the_groups_created(harness: Harness, version: int) -> None:
     assert "__consumer_offsets" not in harness.cluster.image.topics
     waiting = _on_its_way(harness, version)
-    assert len(harness.cluster.image.topics["__consumer_offsets"].partitions) == 50
+    assert len(harness.cluster.image.topics["__consumer_offsets"].partitions) == 5
     assert not waiting.done, "the topic may be gone after a crash"
     harness.clock.do_aside()
     answer = waiting.response()
@@ -118,7 +118,7 @@ def test_an_unknown_kind_of_key_is_refused(harness: Harness, version: int, key_t
 
 
 @pytest.mark.parametrize("key_type", [GROUP, TRANSACTION])
-def test_those_who_ask_while_the_topic_is_created_wait_for_it(harness: Harness, key_type: int) -> None:
+def test_requests_during_the_creation_of_the_topic_wait_for_it(harness: Harness, key_type: int) -> None:
     turns: list[Callable[[], None]] = []
     harness.dispatcher = Dispatcher(harness.cluster, slicer=Slicer(turns.append, now=iter(range(1_000_000)).__next__))
     request = FindCoordinatorRequest(coordinator_keys=["k"], key_type=key_type)
@@ -135,6 +135,6 @@ def test_those_who_ask_while_the_topic_is_created_wait_for_it(harness: Harness, 
     assert [name for name in harness.cluster.image.topics] == [state.log.name]
 
 
-def test_who_names_nobody_has_no_topic_created(harness: Harness) -> None:
+def test_a_request_without_keys_creates_no_topic(harness: Harness) -> None:
     assert harness.request(FindCoordinatorRequest(coordinator_keys=[])).coordinators == []
     assert not harness.cluster.image.topics

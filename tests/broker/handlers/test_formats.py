@@ -71,7 +71,7 @@ def _stored(harness: Harness) -> bytes:
     return region.read()
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", [*VERSIONS[:5], VERSIONS[-1]])  # from version 4 on nothing is converted
 def test_every_version_reads_the_same_records_from_every_offset_of_a_mixed_log(mixed: Harness, version: int) -> None:
     magic = FETCHED[version]
     all_stored = {record.offset: record for record in _all_records(mixed)}
@@ -117,7 +117,7 @@ def _is_one_stored_batch(harness: Harness, data: bytes) -> bool:
 
 
 @pytest.mark.parametrize("version", VERSIONS[:4])
-def test_what_is_no_newer_than_the_client_goes_from_the_file(harness: Harness, version: int) -> None:
+def test_records_that_need_no_conversion_are_sent_from_the_file(harness: Harness, version: int) -> None:
     magic = FETCHED[version]
     harness.create_topic("t", message_format_version=FORMAT_VERSIONS[magic])
     for codec in CODECS:
@@ -163,7 +163,7 @@ def test_headers_are_dropped_for_old_clients(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_zstd_is_refused_to_those_who_do_not_know_it(harness: Harness, version: int) -> None:
+def test_zstd_is_refused_to_clients_that_do_not_know_it(harness: Harness, version: int) -> None:
     harness.create_topic("t", 2)
     harness.produce("t", "a", compression=Compression.ZSTD)
     harness.produce("t", "b", partition=1)
@@ -180,7 +180,7 @@ def test_a_topic_that_compresses_with_zstd_is_for_fetch_10_and_newer(harness: Ha
     assert answer.error_code == (UNSUPPORTED_CODEC if version < 10 else 0)
 
 
-def test_what_comes_before_zstd_is_answered_first(harness: Harness) -> None:
+def test_records_before_a_zstd_batch_are_answered_before_its_error(harness: Harness) -> None:
     harness.create_topic("t")
     harness.produce("t", "a")
     harness.produce("t", "b", compression=Compression.ZSTD)
@@ -213,7 +213,7 @@ def test_a_damaged_batch_is_not_converted(harness: Harness) -> None:
 
 @pytest.mark.parametrize("stored", [0, 1, 2])
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_old_producers_are_told_where_and_when(harness: Harness, version: int, stored: int) -> None:
+def test_old_producers_get_offset_and_append_time(harness: Harness, version: int, stored: int) -> None:
     harness.create_topic("t", message_format_version=FORMAT_VERSIONS[stored], message_timestamp_type="LogAppendTime")
     data = bytes(build(records("a", "b"), 0 if version < 2 else 1))
     for first_offset in (0, 2):
@@ -304,7 +304,7 @@ def test_a_large_batch_is_converted_in_steps(harness: Harness, version: int) -> 
     assert steps_of(harness, {("t", 0): 0}, version) >= MANY // 1000
 
 
-def test_what_is_not_converted_takes_no_steps(harness: Harness) -> None:
+def test_fetches_without_conversion_take_no_steps(harness: Harness) -> None:
     harness.create_topic("t")
     harness.produce("t", *["a"] * MANY)
     assert [steps_of(harness, {("t", 0): 0}, version) for version in VERSIONS[4:]] == [0] * len(VERSIONS[4:])

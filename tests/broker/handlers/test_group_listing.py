@@ -60,7 +60,7 @@ def test_a_static_member_is_described_with_its_instance_id(driver: Driver) -> No
     assert [member.group_instance_id for member in group.members] == ["i"]
 
 
-def test_what_members_say_is_told_of_a_stable_group_only(driver: Driver) -> None:
+def test_members_metadata_is_described_only_for_a_stable_group(driver: Driver) -> None:
     (member_id,) = driver.stable()
     driver.ask_join()
     driver.ask_join(member_id)
@@ -86,7 +86,7 @@ def operations(version: int) -> dict[str, bool]:
     return {"include_authorized_operations": True} if version >= 3 else {}
 
 
-def test_operations_are_told_to_who_asks(driver: Driver) -> None:
+def test_authorized_operations_are_described_on_request(driver: Driver) -> None:
     driver.stable()
     (group,) = describe(driver.harness, "g", include_authorized_operations=True)
     assert group.authorized_operations == sum(1 << bit for bit in (3, 6, 8, 10, 11))
@@ -194,7 +194,7 @@ def test_a_group_that_cannot_be_deleted_from_the_log_stays(driver: Driver) -> No
     assert "old" in driver.harness.cluster.groups.groups
 
 
-def test_a_deletion_is_told_when_it_is_on_the_disk_if_the_topic_asks_for_that(driver: Driver) -> None:
+def test_a_deletion_is_answered_after_the_sync_if_the_topic_demands_one(driver: Driver) -> None:
     commit(driver.harness, "old")
     commit(driver.harness, "older")
     topic = driver.harness.cluster.groups.log

@@ -69,7 +69,7 @@ def test_version_0_has_the_session_timeout_for_rebalances(driver: Driver, versio
 
 
 @pytest.mark.parametrize("version", JOIN_VERSIONS)
-def test_an_error_of_join_tells_the_member_id_that_was_sent(driver: Driver, version: int) -> None:
+def test_an_error_of_join_has_the_member_id_that_was_sent(driver: Driver, version: int) -> None:
     answer = driver.ask_join("nobody", version=version)
     assert (answer.error_code, answer.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "nobody")
     protocol = None if version >= 7 else ""
@@ -179,7 +179,7 @@ def test_only_the_coordinator_answers(tmp_path: Path) -> None:
                 assert answer.error_code == ErrorCode.NOT_COORDINATOR
 
 
-def test_before_somebody_has_asked_for_it_there_is_no_coordinator(harness: Harness) -> None:
+def test_before_find_coordinator_there_is_no_coordinator(harness: Harness) -> None:
     assert answered(harness.request(join())).error_code == ErrorCode.NOT_COORDINATOR
 
 
@@ -214,7 +214,7 @@ def test_leaving_a_group_that_is_not_there(driver: Driver, version: int) -> None
 
 
 @pytest.mark.parametrize("version", LEAVE_VERSIONS)
-def test_who_is_no_member_cannot_leave(driver: Driver, version: int) -> None:
+def test_unknown_members_cannot_leave(driver: Driver, version: int) -> None:
     (member_id,) = driver.stable()
     answer = driver.leave("nobody", version=version)
     code = answer.error_code if version < 3 else answer.members[0].error_code

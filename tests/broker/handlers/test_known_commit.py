@@ -78,7 +78,7 @@ def test_the_third_of_the_same_kind_is_known_whatever_its_offsets(
 
 
 @pytest.mark.parametrize(("version", "metadata"), [(5, ""), (9, "mine")])
-def test_what_is_more_than_offsets_is_never_known(harness: Harness, version: int, metadata: str) -> None:
+def test_commits_with_metadata_are_never_cached(harness: Harness, version: int, metadata: str) -> None:
     client = harness.client()
     for number in range(4):
         client.send(request(harness, version, number, metadata=metadata), version)
@@ -97,7 +97,7 @@ def test_many_in_one_read_are_answered_in_order(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize("version", [7, 8])
-def test_a_write_that_fails_is_told_to_all_who_waited_for_it(harness: Harness, version: int) -> None:
+def test_a_failed_write_fails_all_answers_that_waited_for_it(harness: Harness, version: int) -> None:
     client = harness.client()
     for _ in range(2):
         client.send(request(harness, version, 0), version)

@@ -115,7 +115,7 @@ def test_many_in_one_read_are_answered_in_order(harness: Harness) -> None:
     ]
 
 
-def test_a_write_that_fails_is_told_to_all_who_waited_for_it(harness: Harness) -> None:
+def test_a_failed_write_fails_all_answers_that_waited_for_it(harness: Harness) -> None:
     client = harness.client()
     for _ in range(2):
         client.send(produce(harness, batch("first")), 9)

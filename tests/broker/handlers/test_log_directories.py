@@ -54,7 +54,7 @@ def logs_in(results: Any) -> dict[str, set[tuple[str, int]]]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_directory_is_told_with_its_logs(spread: Harness, version: int) -> None:
+def test_every_directory_is_listed_with_its_logs(spread: Harness, version: int) -> None:
     results = asked(spread, None, version)
     assert [result.log_dir for result in results] == [str(spread.directory / name) for name in ("one", "two")]
     found = logs_in(results)
@@ -92,7 +92,7 @@ def test_sizes_are_those_of_the_batches(spread: Harness) -> None:
         ({"__cluster_metadata": [0]}, set()),
     ],
 )
-def test_only_what_is_asked_for_is_told_and_always_all_directories(
+def test_only_requested_partitions_are_listed_but_always_all_directories(
     spread: Harness, topics: dict[str, list[int]], expected: set[tuple[str, int]]
 ) -> None:
     found = logs_in(asked(spread, topics))
@@ -106,7 +106,7 @@ def test_a_topic_that_is_named_twice_is_asked_for_all_its_partitions(spread: Har
     assert found["one"] | found["two"] == {("t", 0), ("t", 2)}
 
 
-def test_each_node_tells_the_partitions_it_has_a_replica_of(tmp_path: Path) -> None:
+def test_each_node_lists_the_partitions_that_it_has_a_replica_of(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         harness.create_topic("t", partitions=6)
         told = [logs_in(asked(harness, None, node=node))["data"] for node in (1, 2, 3)]
@@ -114,14 +114,16 @@ def test_each_node_tells_the_partitions_it_has_a_replica_of(tmp_path: Path) -> N
         assert sum(map(len, told)) == 6
 
 
-def test_a_directory_that_is_relative_is_told_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_directory_is_listed_with_its_absolute_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with Harness(tmp_path, settings={"log.dirs": "here"}) as harness:
         (result,) = asked(harness, None)
         assert result.log_dir == str(tmp_path / "here")
 
 
-def test_a_directory_whose_disk_fails_is_told_as_such(spread: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_on_a_failing_disk_is_listed_with_an_error(
+    spread: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def failing(path: str) -> tuple[int, int]:
         if path.endswith("two"):
             raise OSError(errno.EIO, "Input/output error")
@@ -169,7 +171,7 @@ def test_logs_move_to_the_directory_that_is_asked_for(spread: Harness, version: 
     assert spread.produce("t", "another", partition=1) == 1
 
 
-def test_a_copy_in_the_making_is_told_beside_its_log(spread: Harness) -> None:
+def test_an_incomplete_copy_is_listed_beside_its_log(spread: Harness) -> None:
     target = "two" if lies_in(spread, "t", 1) == "one" else "one"
     spread.clock.holds_aside = True
     alter(spread, (str(spread.directory / target), "t", [1]))
@@ -191,7 +193,7 @@ def test_a_log_that_is_not_there_yet_is_made_where_it_is_wished(spread: Harness)
         assert lies_in(spread, f"in-{name}") == name
 
 
-def test_what_cannot_move_is_refused_and_the_rest_moves(spread: Harness) -> None:
+def test_replicas_that_cannot_move_are_refused_and_others_move(spread: Harness) -> None:
     one = str(spread.directory / "one")
     assert alter(spread, (one, "t", [0, 9, -1]), ("/nowhere", "t", [1]), (f"{one}/", "t", [2])) == {
         ("t", 0): ErrorCode.NONE,

@@ -93,7 +93,7 @@ def test_no_record_is_after_the_largest_timestamp(filled: Harness) -> None:
     assert listed(filled, "t", T + 2001) == (0, -1, -1, -1)
 
 
-def test_the_largest_timestamp_is_told_with_its_first_record(filled: Harness) -> None:
+def test_the_largest_timestamp_has_the_offset_of_its_first_record(filled: Harness) -> None:
     filled.produce("t", "late", "as late", "earlier", timestamp=T + 9000)
     filled.produce("t", "as late again", timestamp=T + 9000)
     assert listed(filled, "t", MAX_TIMESTAMP, version=7) == (0, 4, T + 9000, 0)
@@ -133,7 +133,7 @@ def test_a_special_timestamp_of_a_later_version_is_refused_for_its_partition(
 
 
 @pytest.mark.parametrize("version", [version for version in LISTED if version >= 2])
-def test_who_reads_committed_records_sees_up_to_the_last_stable_offset(filled: Harness, version: int) -> None:
+def test_read_committed_lists_offsets_up_to_the_last_stable_offset(filled: Harness, version: int) -> None:
     filled.partition("t").log.last_stable_offset = 3
     epoch = 0 if version >= WITH_LEADER_EPOCH else -1
     assert listed(filled, "t", LATEST, isolation=1, version=version) == (0, 3, -1, epoch)
@@ -142,7 +142,7 @@ def test_who_reads_committed_records_sees_up_to_the_last_stable_offset(filled: H
     assert listed(filled, "t", T + 2000, isolation=0, version=version) == (0, 3, T + 2000, epoch)
 
 
-def test_a_largest_timestamp_that_is_not_stable_yet_is_not_told(filled: Harness) -> None:
+def test_a_largest_timestamp_above_the_stable_offset_is_ignored(filled: Harness) -> None:
     filled.partition("t").log.last_stable_offset = 3
     assert listed(filled, "t", MAX_TIMESTAMP, isolation=1) == (0, -1, -1, -1)
 
@@ -199,7 +199,7 @@ def test_a_replica_id_changes_nothing(filled: Harness, replica_id: int) -> None:
     assert filled.request(request).topics[0].partitions[0].offset == 4
 
 
-def test_a_disk_that_fails_is_told_for_its_partition_only(filled: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_disk_fails_only_its_own_partition(filled: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise OSError("no such disk")
 
@@ -234,7 +234,7 @@ def test_the_epoch_of_an_empty_partition_ends_where_it_began(filled: Harness) ->
 
 @pytest.mark.parametrize("epoch", [-1, 1, 5])
 @pytest.mark.parametrize("index", [0, 1])
-def test_an_epoch_in_which_nobody_led_yet_is_answered_with_nothing(filled: Harness, epoch: int, index: int) -> None:
+def test_a_future_epoch_has_no_end_offset(filled: Harness, epoch: int, index: int) -> None:
     assert epoch_end(filled, "t", epoch, index) == (0, -1, -1)
 
 
@@ -265,9 +265,7 @@ def test_an_epoch_without_a_record_is_known_in_a_log_without_any(filled: Harness
     "version", [version for version in served_versions(OffsetForLeaderEpochRequest) if version >= 2]
 )
 @pytest.mark.parametrize(("epoch", "code"), [(0, ErrorCode.FENCED_LEADER_EPOCH), (2, ErrorCode.UNKNOWN_LEADER_EPOCH)])
-def test_epochs_are_told_only_to_who_knows_the_current_one(
-    filled: Harness, version: int, epoch: int, code: ErrorCode
-) -> None:
+def test_epochs_need_the_current_leader_epoch(filled: Harness, version: int, epoch: int, code: ErrorCode) -> None:
     filled.partition("t").leader_epoch = 1
     assert epoch_end(filled, "t", 0, current_leader_epoch=epoch, version=version) == (code, -1, -1)
     assert epoch_end(filled, "t", 0, current_leader_epoch=1, version=version) == (0, 0, 4)
@@ -341,7 +339,7 @@ def test_an_empty_log_has_one_offset_in_version_0(filled: Harness) -> None:
     assert old_style(filled, LATEST, index=1) == old_style(filled, EARLIEST, index=1) == (0, [0])
 
 
-def test_version_0_refuses_what_is_not_there(filled: Harness) -> None:
+def test_version_0_refuses_unknown_partitions(filled: Harness) -> None:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert old_style(filled, LATEST, topic="nowhere") == old_style(filled, LATEST, index=7) == (unknown, [])
 

@@ -51,7 +51,7 @@ def filled(harness: Harness) -> Harness:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_nodes_controller_and_cluster_are_told(tmp_path: Path, version: int) -> None:
+def test_nodes_controller_and_cluster_id_are_returned(tmp_path: Path, version: int) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         answer = harness.request(by_name(), version, node=2)
         assert [(broker.node_id, broker.host, broker.port) for broker in answer.brokers] == [
@@ -71,7 +71,7 @@ def test_addresses_are_those_of_the_listener_the_client_came_by(harness: Harness
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_topic_is_told_with_its_partitions(filled: Harness, version: int) -> None:
+def test_a_topic_is_returned_with_its_partitions(filled: Harness, version: int) -> None:
     (topic,) = filled.request(by_name("t"), version).topics
     assert (topic.name, topic.error_code, topic.is_internal) == ("t", ErrorCode.NONE, False)
     assert topic.topic_id == (id_of(filled, "t") if version >= WITH_IDS_IN_ANSWER else ZERO_UUID)
@@ -94,7 +94,7 @@ def test_an_empty_list_asks_for_no_topic(filled: Harness, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_topic_asked_for_twice_is_told_once(filled: Harness, version: int) -> None:
+def test_a_topic_that_is_named_twice_is_returned_once(filled: Harness, version: int) -> None:
     assert topics_in(filled.request(by_name("u", "t", "u"), version)) == [("u", 0), ("t", 0)]
 
 
@@ -139,7 +139,7 @@ def test_neither_name_nor_id_is_no_name(filled: Harness) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_topic_that_is_not_there_is_made_on_demand_for_whoever_asks_next(harness: Harness, version: int) -> None:
+def test_an_unknown_topic_is_created_for_the_next_request(harness: Harness, version: int) -> None:
     (first,) = harness.request(by_name("new", create=True), version).topics
     assert (first.error_code, first.topic_id) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ZERO_UUID)
     assert first.partitions == []
@@ -173,7 +173,7 @@ def test_a_broker_may_make_nothing_on_demand(tmp_path: Path, version: int) -> No
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "ü", "x" * 250])
 @pytest.mark.parametrize("create", [False, True])
-def test_a_bad_name_is_told(harness: Harness, version: int, name: str, create: bool) -> None:
+def test_an_invalid_name_is_an_error(harness: Harness, version: int, name: str, create: bool) -> None:
     answer = harness.request(by_name(name, create=create), version)
     assert topics_in(answer) == [(name, ErrorCode.INVALID_TOPIC_EXCEPTION)]
 
@@ -183,14 +183,12 @@ def test_the_topic_of_a_coordinator_is_made_on_demand_as_the_coordinator_makes_i
     (first,) = harness.request(by_name(name, create=True)).topics
     assert (first.error_code, first.is_internal) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True)
     (second,) = harness.request(by_name(name)).topics
-    assert (second.error_code, second.is_internal, len(second.partitions)) == (ErrorCode.NONE, True, 50)
+    assert (second.error_code, second.is_internal, len(second.partitions)) == (ErrorCode.NONE, True, 5)
     assert harness.cluster.image.topics[name].overrides["cleanup.policy"] == "compact"
 
 
 @pytest.mark.parametrize(("name", "internal"), [("__share_group_state", True), ("__cluster_metadata", False)])
-def test_topics_that_nobody_here_keeps_state_in_are_not_made_on_demand(
-    harness: Harness, name: str, internal: bool
-) -> None:
+def test_unused_internal_topics_are_not_auto_created(harness: Harness, name: str, internal: bool) -> None:
     (topic,) = harness.request(by_name(name, create=True)).topics
     assert (topic.error_code, topic.is_internal) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, internal)
     assert harness.cluster.image.topics == {}
@@ -212,7 +210,7 @@ def test_a_replication_factor_beyond_the_nodes_leaves_the_topic_unknown(tmp_path
         assert topics_in(answer) == [("t", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
 
 
-def test_an_internal_topic_is_told_as_such(harness: Harness) -> None:
+def test_an_internal_topic_is_marked_as_such(harness: Harness) -> None:
     harness.create_topic("__consumer_offsets")
     (topic,) = harness.request(by_name("__consumer_offsets")).topics
     assert topic.is_internal
@@ -248,7 +246,7 @@ def test_leaders_are_spread_over_the_nodes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= WITH_OPERATIONS])
-def test_topic_operations_are_told_when_asked_for(filled: Harness, version: int) -> None:
+def test_topic_operations_are_included_on_request(filled: Harness, version: int) -> None:
     asked = filled.request(by_name("t", "nope", include_topic_authorized_operations=True), version)
     assert [topic.topic_authorized_operations for topic in asked.topics] == [3576, 3576]
     not_asked = filled.request(by_name("t", "nope"), version)
@@ -288,7 +286,7 @@ def test_an_unknown_id_has_no_operations(filled: Harness) -> None:
 
 @pytest.mark.parametrize("version", [8, 9, 10])
 @pytest.mark.parametrize(("asked", "operations"), [(False, NOT_ASKED), (True, 8096)])
-def test_cluster_operations_are_told_when_asked_for(
+def test_cluster_operations_are_included_on_request(
     harness: Harness, version: int, asked: bool, operations: int
 ) -> None:
     request = by_name(include_cluster_authorized_operations=asked)

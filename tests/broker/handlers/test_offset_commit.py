@@ -94,7 +94,7 @@ def test_by_id_an_unknown_topic_and_an_unknown_partition_differ(harness: Harness
     assert commit(harness, "g", *asked, version=BY_ID) == expected
 
 
-def test_the_answer_has_what_was_asked_in_its_order(harness: Harness, topic_id: bytes) -> None:
+def test_the_answer_has_the_partitions_in_the_order_of_the_request(harness: Harness, topic_id: bytes) -> None:
     request = commit_request("g", ("t", 1, 7), ("nope", 5, 7), ("t", 0, 7))
     response = harness.request(request, 9)
     assert [(topic.name, [each.partition_index for each in topic.partitions]) for topic in response.topics] == [
@@ -130,7 +130,7 @@ def test_a_group_that_there_is_not_has_no_generation(harness: Harness, topic_id:
     assert "g" not in harness.cluster.groups.groups
 
 
-def test_what_the_group_has_against_the_member_is_said_of_all_partitions_that_there_are(
+def test_an_error_of_the_member_is_answered_for_all_existing_partitions(
     harness: Harness, topic_id: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit(harness, "g", ("t", 0, 7))
@@ -148,7 +148,7 @@ def test_what_the_group_has_against_the_member_is_said_of_all_partitions_that_th
     assert [each.offset for each in committed_in(harness, "g").by_partition.values()] == [7]
 
 
-def test_what_the_group_has_against_one_partition_is_said_of_all(
+def test_an_error_of_the_group_is_answered_for_all_partitions(
     harness: Harness, topic_id: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit(harness, "g", ("t", 0, 7))
@@ -179,7 +179,7 @@ def test_only_the_coordinator_takes_a_commit(tmp_path: Path) -> None:
         assert codes_of(answer) == [ErrorCode.NOT_COORDINATOR, UNKNOWN]
 
 
-def test_before_the_topic_of_the_groups_is_there_nobody_coordinates(harness: Harness) -> None:
+def test_before_the_topic_of_the_groups_exists_there_is_no_coordinator(harness: Harness) -> None:
     harness.create_topic("t")
     assert codes_of(harness.request(commit_request("g", ("t", 0, 7)), 9)) == [ErrorCode.NOT_COORDINATOR]
 

@@ -47,7 +47,7 @@ def left(harness: Harness) -> list[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("crash", [True, False])
-def test_what_is_deleted_is_gone_also_after_a_restart(harness: Harness, crash: bool) -> None:
+def test_deleted_offsets_are_gone_also_after_a_restart(harness: Harness, crash: bool) -> None:
     assert delete(harness, "g", ("t", 0), ("u", 0)) == (0, {("t", 0): 0, ("u", 0): 0})
     assert left(harness) == [("t", 1)]
     harness.restart(crash=crash)
@@ -62,13 +62,13 @@ def test_a_partition_without_an_offset_is_well_and_one_that_there_is_not_is_not(
     assert (left(harness), after) == ([("t", 0), ("t", 1), ("u", 0)], before)
 
 
-def test_what_a_transaction_is_about_to_commit_is_deleted_too(harness: Harness) -> None:
+def test_pending_transactional_offsets_are_deleted_too(harness: Harness) -> None:
     committed_in(harness, "g").pending[9] = {("t", 2): CommittedOffset(9, -1, "", 0)}
     assert delete(harness, "g", ("t", 2)) == (0, {("t", 2): 0})
     assert not committed_in(harness, "g").is_unstable("t", 2)
 
 
-def test_what_the_group_is_subscribed_to_stays(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offsets_of_subscribed_topics_are_not_deleted(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     group = harness.cluster.groups.groups["g"]
     monkeypatch.setattr(group, "is_subscribed_to", lambda topic: topic == "t")
     assert delete(harness, "g", ("t", 0), ("t", 9), ("u", 0)) == (
@@ -78,7 +78,7 @@ def test_what_the_group_is_subscribed_to_stays(harness: Harness, monkeypatch: py
     assert left(harness) == [("t", 0), ("t", 1)]
 
 
-def test_a_group_with_members_of_which_nobody_knows_what_they_read_keeps_all(harness: Harness) -> None:
+def test_a_group_whose_members_have_unknown_subscriptions_keeps_all_offsets(harness: Harness) -> None:
     group = harness.cluster.groups.classic_group_or_new("g")
     group.kind, group.state = "connect", State.STABLE
     assert delete(harness, "g", ("t", 0)) == (ErrorCode.NON_EMPTY_GROUP, {})

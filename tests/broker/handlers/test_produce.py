@@ -93,7 +93,7 @@ def changed(data: bytes, *, sealed: bool = True, **fields: int) -> bytes:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_version_appends_and_is_told_where(harness: Harness, version: int) -> None:
+def test_every_version_appends_and_gets_the_offset(harness: Harness, version: int) -> None:
     harness.create_topic("t")
     harness.produce("t", "a", "b")
     answer = produce(harness, {("t", 0): batch("c", "d", "e")}, version=version)["t", 0]
@@ -124,6 +124,21 @@ def test_several_partitions_and_topics_are_answered_each(harness: Harness) -> No
         ("t", 1): (0, 1),
         ("u", 0): (0, 0),
     }
+
+
+@pytest.mark.parametrize(
+    ("count", "size"), [(3, 1), (60, 1), (3, 30_000)], ids=["few small ones", "many", "large ones"]
+)
+@pytest.mark.parametrize(("sent", "stored_as"), [(0, "producer"), (1, "producer"), (0, "gzip")])
+def test_few_small_plain_batches_need_no_slices(
+    harness: Harness, count: int, size: int, sent: int, stored_as: str
+) -> None:
+    harness.create_topic("t", count, compression_type=stored_as)
+    before = harness.dispatcher.slicer.slices
+    answers = produce(harness, {("t", index): batch("v" * size, compression=sent) for index in range(count)})
+    assert {(answer.error_code, answer.base_offset) for answer in answers.values()} == {(0, 0)}
+    is_at_once = (count, size, sent, stored_as) == (3, 1, 0, "producer")
+    assert harness.dispatcher.slicer.slices - before == (not is_at_once)
 
 
 def test_a_request_for_nothing_is_answered_with_nothing(harness: Harness) -> None:
@@ -237,7 +252,9 @@ def test_a_transaction_without_an_id_is_not_looked_at(harness: Harness, where: W
 
 @pytest.mark.parametrize("fields", [{"attributes": 0x30}, {"base_sequence": -1}, {"base_offset": 3}, {"crc": 1}])
 @pytest.mark.parametrize("acks", [-1, 7])
-def test_who_produces_a_transaction_is_asked_before_what(harness: Harness, fields: dict[str, int], acks: int) -> None:
+def test_an_unknown_producer_id_is_refused_before_the_batch_is_checked(
+    harness: Harness, fields: dict[str, int], acks: int
+) -> None:
     harness.create_topic("t")
     harness.cluster.transactions.log.create()
     data = changed(IN_TRANSACTION, sealed="crc" not in fields, **fields)
@@ -246,7 +263,7 @@ def test_who_produces_a_transaction_is_asked_before_what(harness: Harness, field
 
 
 @pytest.mark.parametrize("partitions", [1, 2])
-def test_a_transactional_batch_of_nobody_is_in_no_transaction(harness: Harness, partitions: int) -> None:
+def test_a_transactional_batch_without_a_producer_id_is_in_no_transaction(harness: Harness, partitions: int) -> None:
     harness.create_topic("t", 2)
     sent = {("t", index): OF_NOBODY for index in range(partitions)}
     answers = produce(harness, sent, transactional_id="mine")
@@ -360,7 +377,7 @@ def test_the_metadata_log_is_no_topic_for_clients(harness: Harness) -> None:
     assert produce(harness, {where: GOOD}, version=9)[where].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_transaction_that_nobody_began_is_refused(harness: Harness) -> None:
+def test_a_batch_of_a_transaction_that_was_not_begun_is_refused(harness: Harness) -> None:
     harness.create_topic("t")
     data = batch("a", transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
     answer = produce(harness, {("t", 0): data}, transactional_id="mine")["t", 0]
@@ -374,7 +391,7 @@ def test_a_transaction_that_nobody_began_is_refused(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_wrong_node_says_who_leads_and_where(tmp_path: Path, version: int) -> None:
+def test_the_wrong_node_answers_with_the_leader_and_its_address(tmp_path: Path, version: int) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         harness.create_topic("t", 2)
         here = next(index for index in range(2) if harness.partition("t", index).leader_id == 1)
@@ -396,7 +413,7 @@ def test_the_wrong_node_says_who_leads_and_where(tmp_path: Path, version: int) -
 
 
 @pytest.mark.parametrize("codec", list(Compression))
-def test_log_append_time_is_stamped_and_told(harness: Harness, codec: Compression) -> None:
+def test_log_append_time_is_stored_and_returned(harness: Harness, codec: Compression) -> None:
     harness.create_topic("t", message_timestamp_type="LogAppendTime")
     harness.clock.advance(5)
     now = harness.clock.wall_ms()
@@ -410,7 +427,7 @@ def test_log_append_time_is_stamped_and_told(harness: Harness, codec: Compressio
 
 @pytest.mark.parametrize("wanted", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.parametrize("sent", list(Compression))
-def test_the_topics_own_codec_is_what_is_stored(harness: Harness, wanted: str, sent: Compression) -> None:
+def test_batches_are_stored_in_the_codec_of_the_topic(harness: Harness, wanted: str, sent: Compression) -> None:
     harness.create_topic("t", compression_type=wanted)
     assert produce(harness, {("t", 0): batch("a", None, "c" * 1000, compression=sent)})["t", 0].error_code == 0
     data = stored(harness, "t")
@@ -428,7 +445,7 @@ def test_a_wrong_largest_timestamp_is_put_right(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize("log_end_offset", [0, 5])
-def test_what_was_admitted_to_a_log_that_has_gone_is_appended_to_no_other(
+def test_a_batch_that_was_admitted_to_a_replaced_log_is_not_appended_to_its_successor(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, log_end_offset: int
 ) -> None:
     harness.create_topic("t", message_format_version="0.10.2")

@@ -158,7 +158,7 @@ def fail_sync(flushing: Flushing, suffix: str) -> None:
     flushing.disk.failing = set()
 
 
-def test_a_failed_sync_is_told_for_its_partition_alone(flushing: Flushing) -> None:
+def test_a_failed_sync_fails_only_its_own_partition(flushing: Flushing) -> None:
     waiting = flushing.produce("every", 0, 1)
     fail_sync(flushing, "every-1/00000000000000000000.log")
     first, second = waiting.response().responses[0].partition_responses

@@ -54,12 +54,12 @@ def test_a_repetition_gets_the_first_offset_of_its_original_and_is_not_appended(
     assert producer.harness.partition("t").log.log_end_offset == 6
 
 
-def test_a_repetition_is_told_the_time_of_its_original(producer: Producer) -> None:
+def test_a_repeated_batch_is_answered_with_the_originals_time(producer: Producer) -> None:
     assert producer.answer(0).log_append_time_ms == -1
     assert producer.answer(0).log_append_time_ms == T
 
 
-def test_a_repetition_on_a_topic_with_log_append_time_is_told_its_first_stamp(harness: Harness) -> None:
+def test_a_repeated_batch_with_log_append_time_is_answered_with_its_first_time(harness: Harness) -> None:
     harness.create_topic("t", message_timestamp_type="LogAppendTime")
     producer = Producer(harness)
     first = producer.answer(0).log_append_time_ms

@@ -48,7 +48,7 @@ def test_every_start_is_an_epoch(harness: Harness) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("asked", [("t", 0), ("__cluster_metadata", 1)])
-def test_only_the_metadata_log_is_told_of(harness: Harness, version: int, asked: tuple[str, int]) -> None:
+def test_only_the_metadata_log_is_described(harness: Harness, version: int, asked: tuple[str, int]) -> None:
     harness.create_topic("t")
     answer = describe(harness, asked, version=version)
     (partition,) = answer.topics[0].partitions
@@ -57,7 +57,7 @@ def test_only_the_metadata_log_is_told_of(harness: Harness, version: int, asked:
     assert (partition.error_code, partition.error_message) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
 
 
-def test_who_asks_for_more_than_the_one_partition_is_told_of_none(harness: Harness) -> None:
+def test_a_request_for_more_than_the_one_partition_is_refused(harness: Harness) -> None:
     answer = describe(harness, ("__cluster_metadata", 0), ("t", 0))
     assert [one.partitions[0].error_code for one in answer.topics] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
     assert describe(harness).topics == []

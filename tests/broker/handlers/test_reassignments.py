@@ -187,7 +187,7 @@ def test_while_a_move_is_under_way_its_target_is_the_number_of_replicas(tmp_path
         assert move(harness, (0, [2, 3]), **keep) == [refused]
 
 
-def test_what_does_not_exist_is_unknown(harness: Harness) -> None:
+def test_unknown_partitions_are_refused(harness: Harness) -> None:
     create(harness, [1])
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert move(harness, (5, [1]), (-1, None)) == [

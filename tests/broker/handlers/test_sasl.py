@@ -18,7 +18,7 @@ def test_no_mechanism_is_offered(harness: Harness, version: int, mechanism: str)
 
 
 @pytest.mark.parametrize("version", served_versions(SaslAuthenticateRequest))
-def test_nobody_has_to_authenticate(harness: Harness, version: int) -> None:
+def test_sasl_authenticate_without_a_handshake_is_an_illegal_state(harness: Harness, version: int) -> None:
     answer = harness.request(SaslAuthenticateRequest(auth_bytes=b"\0ann\0secret"), version)
     assert (answer.error_code, answer.auth_bytes, answer.session_lifetime_ms) == (ErrorCode.ILLEGAL_SASL_STATE, b"", 0)
     assert answer.error_message == "SaslAuthenticate request received after successful authentication"

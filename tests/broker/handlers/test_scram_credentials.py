@@ -58,7 +58,7 @@ def test_credentials_are_kept(harness: Harness, crash: bool) -> None:
     assert describe(harness) == expected
 
 
-def test_what_is_kept_proves_a_password_and_does_not_tell_it(harness: Harness) -> None:
+def test_stored_credentials_prove_a_password_without_containing_it(harness: Harness) -> None:
     wanted = upsertion("ann")
     alter(harness, wanted)
     harness.restart()
@@ -78,7 +78,7 @@ def test_credentials_are_changed_and_deleted(harness: Harness) -> None:
     assert describe(harness) == {"ann": [(SHA_256, 8192)]}
 
 
-def test_who_is_asked_for_without_credentials_or_twice_is_told_so(harness: Harness) -> None:
+def test_users_without_credentials_and_duplicates_are_errors(harness: Harness) -> None:
     alter(harness, upsertion("ann"))
     assert describe(harness, "ann", "nobody") == {"ann": [(SHA_256, 4096)], "nobody": ErrorCode.RESOURCE_NOT_FOUND}
     assert describe(harness, "ann", "ann") == {"ann": ErrorCode.DUPLICATE_RESOURCE}
@@ -97,7 +97,7 @@ def test_who_is_asked_for_without_credentials_or_twice_is_told_so(harness: Harne
         (deletion("ann", 0), ErrorCode.UNSUPPORTED_SASL_MECHANISM),
     ],
 )
-def test_what_cannot_be_is_refused_and_others_are_unharmed(harness: Harness, change: Any, code: ErrorCode) -> None:
+def test_invalid_alterations_are_refused_and_others_are_done(harness: Harness, change: Any, code: ErrorCode) -> None:
     done = alter(harness, change, upsertion("zoe"))
     assert (done[change.name][0], done["zoe"][0]) == (code, ErrorCode.NONE)
     assert describe(harness) == {"zoe": [(SHA_256, 4096)]}
@@ -122,7 +122,7 @@ def test_a_user_that_stands_twice_is_not_changed(harness: Harness) -> None:
         ([upsertion("bob"), upsertion("bob", 3)], ErrorCode.DUPLICATE_RESOURCE),
     ],
 )
-def test_a_user_that_stands_twice_is_told_the_fault_of_the_first_change(
+def test_a_user_that_is_named_twice_gets_the_error_of_the_first_change(
     harness: Harness, changes: list[Any], code: ErrorCode
 ) -> None:
     assert alter(harness, *changes, upsertion("zoe"))["bob"][0] == code

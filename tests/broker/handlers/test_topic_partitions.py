@@ -54,7 +54,7 @@ def test_asked_topics_come_sorted_and_once(filled: Harness) -> None:
     assert listed(describe(filled, "c", "b", "c")) == [("b", [0, 1, 2]), ("c", [0])]
 
 
-def test_a_topic_is_told_whole(filled: Harness) -> None:
+def test_a_topic_is_described_completely(filled: Harness) -> None:
     (topic,) = describe(filled, "a").topics
     assert (topic.error_code, topic.is_internal, topic.topic_authorized_operations) == (ErrorCode.NONE, False, 3576)
     assert topic.topic_id == filled.cluster.image.topics["a"].topic_id
@@ -120,7 +120,7 @@ def test_among_all_topics_the_cursor_may_name_one_that_is_gone(filled: Harness) 
 
 
 @pytest.mark.parametrize("cursor", [("b", -1), ("a", 0)])
-def test_a_cursor_outside_of_what_is_asked_is_refused(filled: Harness, cursor: tuple[str, int]) -> None:
+def test_a_cursor_outside_the_requested_topics_is_refused(filled: Harness, cursor: tuple[str, int]) -> None:
     response = describe(filled, "b", "c", cursor=cursor)
     assert [(topic.name, topic.error_code) for topic in response.topics] == [
         ("b", ErrorCode.INVALID_REQUEST),
@@ -139,7 +139,7 @@ def test_a_cursor_outside_of_what_is_asked_is_refused(filled: Harness, cursor: t
         ("", ErrorCode.INVALID_TOPIC_EXCEPTION, False),
     ],
 )
-def test_a_topic_that_is_not_there_is_told_beside_the_others(
+def test_an_unknown_topic_is_an_error_beside_the_others(
     filled: Harness, name: str, code: ErrorCode, internal: bool
 ) -> None:
     response = describe(filled, name, "a")

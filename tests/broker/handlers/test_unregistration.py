@@ -85,7 +85,7 @@ def test_a_broker_that_is_not_registered_cannot_be_forgotten(harness: Harness, b
     assert unregister(harness, broker_id) == (ErrorCode.BROKER_ID_NOT_REGISTERED, message)
 
 
-def test_what_a_node_led_is_handed_on_a_hundred_partitions_a_step(tmp_path: Path) -> None:
+def test_leadership_is_handed_on_a_hundred_partitions_a_step(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         harness.cluster.controller.create_topic("t", assignment=[(index, [2, 1]) for index in range(250)])
         before = harness.dispatcher.slicer.steps

@@ -41,7 +41,7 @@ def followers(harness: Harness) -> list[int]:
     return [node for node in (1, 2, 3) if node != harness.partition("t").leader_id]
 
 
-def test_a_follower_serves_who_may_ask_it(tmp_path: Path) -> None:
+def test_a_follower_serves_fetches_from_version_11_on(tmp_path: Path) -> None:
     with cluster(tmp_path) as harness:
         for node in followers(harness):
             partition = fetched(harness, node)
@@ -49,14 +49,14 @@ def test_a_follower_serves_who_may_ask_it(tmp_path: Path) -> None:
             assert fetched(harness, node, version=10).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_a_node_without_a_replica_serves_nobody(tmp_path: Path) -> None:
+def test_a_node_without_a_replica_refuses_fetches(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         harness.create_topic("t")
         other = 3 - harness.partition("t").leader_id
         assert fetched(harness, other).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_a_follower_is_read_from_while_nobody_leads(tmp_path: Path) -> None:
+def test_a_follower_serves_fetches_without_a_leader(tmp_path: Path) -> None:
     with cluster(tmp_path) as harness:
         node = followers(harness)[0]
         harness.partition("t").leader_id = -1
@@ -75,7 +75,7 @@ def test_a_leader_names_a_follower_in_the_clients_rack_only(tmp_path: Path, rack
             assert partition.preferred_read_replica == -1 and b"v" in bytes(partition.records)
 
 
-def test_a_leader_names_nobody_out_of_sync_or_unless_it_is_told_to(tmp_path: Path) -> None:
+def test_a_leader_names_a_follower_only_if_it_is_in_sync_and_configured(tmp_path: Path) -> None:
     with cluster(tmp_path, **RACK_AWARE) as harness:
         follower = followers(harness)[0]
         rack = harness.cluster.nodes[follower].rack or ""

@@ -90,7 +90,7 @@ def test_a_change_without_a_leader_begins_none() -> None:
     assert (found.isr, found.replicas) == ([1], [1, 3])
 
 
-def test_a_partition_told_again_replaces_itself() -> None:
+def test_a_second_record_of_a_partition_replaces_the_first() -> None:
     image = fold(topic(), partition(0), partition(1), partition(0, leader=2))
     assert [one.leader_id for one in image.topics["t"].partitions] == [2, 1]
 

@@ -1,4 +1,4 @@
-"""The metadata log: Kafka's frame around records, all or nothing, and damage that is reported with its place."""
+"""The metadata log: all or nothing, and damage that is reported with its place."""
 
 from __future__ import annotations
 
@@ -6,21 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.broker.metadata.metadata_log import (
-    KINDS,
-    MetadataError,
-    MetadataLog,
-    UnknownMetadata,
-    decode_record,
-    encode_record,
-    written_version,
-)
+from minibroker.broker.metadata.metadata_log import MetadataError, MetadataLog
 from minibroker.broker.metadata.metadata_snapshots import values_in
 from minibroker.broker.metadata.quorum_state import QuorumState, quorum_state_from_text
 from minibroker.protocol.declare import Message
 from minibroker.protocol.messages import metadata_records as records
 from minibroker.protocol.messages.control_records import LeaderChangeMessage
-from minibroker.protocol.primitives import MalformedMessage
 from minibroker.protocol.records.batch import batches, read_header
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.control import control_message
@@ -55,43 +46,7 @@ def append_value(log: MetadataLog, value: bytes | None) -> None:
     log.storage.append(batch, [read_header(batch)], 1)
 
 
-# --- one record ---------------------------------------------------------------------------------
-
-
-def test_the_frame_is_kafkas() -> None:
-    # frame version 1, type 2 (TopicRecord), version 0; compact string "t", the id, no tagged fields
-    assert encode_record(TOPIC, LEVEL) == b"\x01\x02\x00" + b"\x02t" + ID + b"\x00"
-    assert decode_record(b"\x01\x02\x00" + b"\x02t" + ID + b"\x00") == TOPIC
-
-
-@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.__name__)
-def test_every_kind_of_record_is_written_and_read(kind: type[Message]) -> None:
-    assert decode_record(encode_record(kind(), LEVEL)) == kind()
-
-
-def test_partitions_are_written_in_the_version_of_kafka_4_3() -> None:
-    assert encode_record(records.PartitionRecord(), LEVEL)[:3] == b"\x01\x03\x02"
-    assert encode_record(records.RegisterBrokerRecord(), LEVEL)[:3] == b"\x01\x00\x04"
-
-
-@pytest.mark.parametrize(
-    "value", [b"", b"\x01", b"\x01\x02", b"\x02\x02\x00", b"\x01\x63\x00", b"\x01\x02\x05", b"\xff\xff\xff\xff\xff\xff"]
-)
-def test_a_value_of_no_known_kind_is_refused(value: bytes) -> None:
-    with pytest.raises(UnknownMetadata):
-        decode_record(value)
-
-
-@pytest.mark.parametrize("value", [b"\x01\x02\x00", b"\x01\x02\x00\x02t", encode_record(TOPIC, LEVEL) + b"\x00"])
-def test_a_known_kind_must_be_whole(value: bytes) -> None:
-    with pytest.raises(MalformedMessage):
-        decode_record(value)
-
-
-# --- the log ------------------------------------------------------------------------------------
-
-
-def test_what_was_appended_is_replayed_in_order(log: MetadataLog) -> None:
+def test_appended_records_are_replayed_in_order(log: MetadataLog) -> None:
     before = replayed(log)
     appended = [TOPIC, records.RemoveTopicRecord(topic_id=ID), records.NoOpRecord()]
     log.append(appended, 5, LEVEL)
@@ -110,22 +65,6 @@ def test_a_log_of_several_segments_is_replayed_as_a_whole(log: MetadataLog) -> N
         log.append([records.TopicRecord(name=name, topic_id=ID)], 5, LEVEL)
         log.storage.roll()
     assert [record.name for record in replayed(log) if isinstance(record, records.TopicRecord)] == ["a", "b", "c"]
-
-
-@pytest.mark.parametrize(
-    ("kind", "levels"),
-    [
-        (records.RegisterBrokerRecord, {7: 1, 8: 2, 16: 2, 17: 3, 29: 3, 30: 4}),
-        (records.PartitionRecord, {7: 0, 16: 0, 17: 1, 22: 1, 23: 2, 30: 2}),
-        (records.PartitionChangeRecord, {7: 0, 16: 0, 17: 1, 22: 1, 23: 2, 30: 2}),
-        (records.TopicRecord, {7: 0, 30: 0}),
-    ],
-)
-def test_records_are_written_in_the_version_that_goes_with_metadata_version(
-    kind: type[Message], levels: dict[int, int]
-) -> None:
-    # metadata.version to record version, as Kafka 4.3's MetadataVersion has it
-    assert {level: written_version(kind, level) for level in levels} == levels
 
 
 def test_control_batches_are_passed_over(log: MetadataLog) -> None:
@@ -193,7 +132,7 @@ def test_beginnings_and_ends_that_do_not_match_are_refused(
         replayed(log)
 
 
-def test_a_record_that_contradicts_the_others_is_told_with_its_own_offset_in_a_transaction(harness: Harness) -> None:
+def test_a_contradicting_record_in_a_transaction_is_reported_with_its_own_offset(harness: Harness) -> None:
     log = harness.cluster.metadata_log
     offset = log.storage.log_end_offset + 1
     log.append([BEGIN, records.RemoveTopicRecord(topic_id=ID), records.NoOpRecord(), END], 5, LEVEL)
@@ -214,7 +153,7 @@ def control_messages(log: MetadataLog) -> list[object]:
     return found
 
 
-def test_every_start_begins_an_epoch_and_says_so(harness: Harness) -> None:
+def test_every_start_begins_an_epoch_and_records_it(harness: Harness) -> None:
     harness.restart()
     harness.restart(crash=True)
     voter = [LeaderChangeMessage.Voter(voter_id=1)]
@@ -290,7 +229,7 @@ def test_a_start_goes_on_from_a_snapshot_whose_log_is_gone(harness: Harness) -> 
     assert harness.produce("t", "v") == 0
 
 
-def test_a_formatted_directory_begins_with_what_the_command_was_told(tmp_path: Path) -> None:
+def test_a_formatted_directory_begins_with_the_commands_records(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     config = records.ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="1")
     level = records.FeatureLevelRecord(name="metadata.version", feature_level=17)
@@ -324,7 +263,7 @@ def test_a_bootstrap_that_is_not_whole_is_refused(tmp_path: Path) -> None:
         ("00000000000000000001-0000000001.checkpoint", "__cluster_metadata-0 cannot be read: "),
     ],
 )
-def test_a_file_that_the_disk_does_not_give_is_told(harness: Harness, name: str, reason: str) -> None:
+def test_a_file_that_cannot_be_read_is_reported(harness: Harness, name: str, reason: str) -> None:
     harness.stop()
     path = metadata_file(harness).parent / name
     path.unlink(missing_ok=True)
@@ -333,7 +272,7 @@ def test_a_file_that_the_disk_does_not_give_is_told(harness: Harness, name: str,
         harness.start()
 
 
-def test_a_bootstrap_that_the_disk_does_not_give_is_told(tmp_path: Path) -> None:
+def test_a_bootstrap_file_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
     (tmp_path / "data" / "bootstrap.checkpoint").mkdir(parents=True)
     with pytest.raises(MetadataError, match="bootstrap.checkpoint cannot be read: "):
         Harness(tmp_path)
@@ -356,7 +295,7 @@ def test_a_metadata_version_that_is_not_known_is_refused_and_nothing_written(har
 
 
 @pytest.mark.parametrize("value", [b"", None, b"\x01\x63\x00", b"\x01\x02\x00\x02t"])
-def test_a_record_that_cannot_be_read_is_told_with_its_offset(log: MetadataLog, value: bytes | None) -> None:
+def test_an_unreadable_record_is_reported_with_its_offset(log: MetadataLog, value: bytes | None) -> None:
     log.append([TOPIC], 5, LEVEL)
     offset = log.storage.log_end_offset
     append_value(log, value)
@@ -365,7 +304,7 @@ def test_a_record_that_cannot_be_read_is_told_with_its_offset(log: MetadataLog, 
     assert "\n" not in str(raised.value)
 
 
-def test_a_record_that_contradicts_the_others_is_told_with_its_offset(harness: Harness, log: MetadataLog) -> None:
+def test_a_contradicting_record_is_reported_with_its_offset(harness: Harness, log: MetadataLog) -> None:
     offset = log.storage.log_end_offset
     log.append([records.RemoveTopicRecord(topic_id=ID)], 5, LEVEL)
     with pytest.raises(MetadataError, match=f"offset {offset}: there is no topic with the id"):

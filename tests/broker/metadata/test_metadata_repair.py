@@ -96,7 +96,7 @@ def test_nothing_is_changed_before_it_is_wanted(data: Path) -> None:
     assert files(data) == before
 
 
-def test_what_the_damage_left_is_kept_configs_included(data: Path) -> None:
+def test_undamaged_topics_keep_their_configs(data: Path) -> None:
     content = bytearray((data / LOG).read_bytes())
     content[content.index(b"second") + 2] ^= 1
     (data / LOG).write_bytes(content)
@@ -142,6 +142,6 @@ def test_a_directory_in_use_is_refused(data: Path) -> None:
         repair(data)
 
 
-def test_what_is_no_log_directory_is_refused(tmp_path: Path) -> None:
+def test_other_directories_than_log_directories_are_refused(tmp_path: Path) -> None:
     with pytest.raises(LogDirectoryError, match="has no meta.properties"):
         repair(tmp_path)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.broker.metadata.metadata_log import decode_record
 from minibroker.broker.metadata.metadata_snapshots import incompleteness, newest_snapshot, values_in
 from minibroker.protocol.messages.metadata_records import NoOpRecord, TopicRecord
+from minibroker.protocol.records.metadata_values import decode_metadata
 from minibroker.storage.files import Disk
 from tests.broker.metadata_writing import HEADER, batch_of, snapshot_of, write_snapshot
 
@@ -19,7 +19,7 @@ WHOLE = snapshot_of(TOPICS)
 
 
 def test_the_records_of_a_snapshot_are_those_between_header_and_footer() -> None:
-    assert [decode_record(value) for _, value in values_in(WHOLE)] == TOPICS
+    assert [decode_metadata(value) for _, value in values_in(WHOLE)] == TOPICS
 
 
 def test_a_directory_without_snapshots_has_none(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_a_client_with_another_leader_epoch_is_refused(epoch: int, code: ErrorCo
     assert raised.value.code == code
 
 
-def test_waking_reaches_all_who_wait_also_those_that_leave_meanwhile() -> None:
+def test_waking_reaches_all_waiters_even_if_some_leave_meanwhile() -> None:
     partition = Partition(Topic("t", bytes(16)), 0, [1], [1], 1)
     woken = []
 

@@ -17,12 +17,12 @@ VERSION_1 = b'{"leaderId":0,"leaderEpoch":2,"votedId":-1,"votedDirectoryId":"AAA
 @pytest.mark.parametrize(
     ("text", "state"), [(VERSION_0, QuorumState(0, 2, (0,), 0)), (VERSION_1, QuorumState(0, 2, (), 1))]
 )
-def test_what_kafka_wrote_is_read_and_written_byte_for_byte(text: bytes, state: QuorumState) -> None:
+def test_a_file_of_kafkas_is_read_and_written_byte_for_byte(text: bytes, state: QuorumState) -> None:
     assert quorum_state_from_text(text) == state
     assert state.text() == text
 
 
-def test_who_is_elected_alone_is_the_only_voter() -> None:
+def test_a_node_elected_alone_is_the_only_voter() -> None:
     assert QuorumState().elected(3, 1) == QuorumState(3, 1, (3,), 0)
 
 

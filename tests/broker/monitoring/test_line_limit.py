@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from minibroker.broker.clock import ManualClock
 from minibroker.broker.monitoring.line_limit import LINES, limited_lines
+from tests.broker.manual_clock import ManualClock
 
 log = logging.getLogger("minibroker.produce")
 
@@ -57,7 +57,7 @@ def test_each_second_has_its_own_lines_also_while_no_timer_runs(
     assert lines[LINES].startswith("lines left out within a second: 5 of the kind")
 
 
-def test_another_reason_and_another_line_are_told_beside_a_flood(
+def test_other_reasons_and_lines_are_logged_beside_a_flood(
     clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     refuse(1000)
@@ -67,9 +67,7 @@ def test_another_reason_and_another_line_are_told_beside_a_flood(
     assert len(caplog.records) == LINES + 3
 
 
-def test_what_is_critical_and_what_is_told_of_files_always_passes(
-    clock: ManualClock, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_critical_lines_and_those_about_files_always_pass(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(100):
         log.critical("the groups are not served")
         logging.getLogger("minibroker.storage").info("a file is damaged")
@@ -85,7 +83,7 @@ def test_other_threads_have_no_limit_as_they_cannot_set_a_timer(
     assert len(caplog.records) == 100
 
 
-def test_the_end_tells_what_was_left_out_and_lifts_the_limit(caplog: pytest.LogCaptureFixture) -> None:
+def test_at_the_end_the_suppressed_lines_are_counted_and_the_limit_is_lifted(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         with limited_lines(ManualClock()):
             refuse(LINES + 3)

@@ -11,6 +11,7 @@ from minibroker.broker.monitoring.measured_disk import MeasuredDisk, SyncStatist
 from minibroker.broker.monitoring.request_statistics import DURATION_BUCKETS_MS
 
 
+@pytest.mark.skipif(not hasattr(os, "O_DIRECTORY"), reason="directories cannot be synced there")
 def test_syncs_of_files_and_directories_are_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", synced.append)
@@ -35,7 +36,8 @@ def test_each_counts_by_the_first_bound_that_it_does_not_exceed(monkeypatch: pyt
     assert syncs.duration_ms == pytest.approx(60_000.51)
 
 
-def test_one_that_fails_is_noted_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.skipif(not hasattr(os, "O_DIRECTORY"), reason="directories cannot be synced there")
+def test_a_failed_sync_is_counted_and_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(fd: int) -> None:
         raise OSError(5, "Input/output error")
 

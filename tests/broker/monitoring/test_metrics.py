@@ -10,6 +10,8 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from minibroker import __version__
+from minibroker.broker.groups.group import GroupType
+from minibroker.broker.groups.share.share_group import ShareGroup, ShareMember
 from minibroker.broker.monitoring import metrics
 from minibroker.broker.monitoring.authentication_statistics import AuthenticationStatistics
 from minibroker.broker.monitoring.measured_disk import SyncStatistics
@@ -70,7 +72,7 @@ def waiting_fetch(harness: Harness, topic: str) -> FetchRequest:
     return FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=1000, session_epoch=0, topics=topics)
 
 
-def test_every_row_is_told_with_its_type_and_help_also_of_an_empty_cluster(stage: Stage) -> None:
+def test_every_metric_has_type_and_help_even_in_an_empty_cluster(stage: Stage) -> None:
     families = stage.families()
     assert [f"minibroker_{row.name}" for row in ROWS] == list(families)
     for row in ROWS:
@@ -110,7 +112,7 @@ def test_durations_are_a_cumulative_histogram_in_seconds(stage: Stage) -> None:
     assert total == pytest.approx(0.0432)
 
 
-def test_logs_are_told_by_topic_and_partition(stage: Stage) -> None:
+def test_metrics_of_logs_have_topic_and_partition(stage: Stage) -> None:
     harness = stage.harness
     harness.create_topic("orders", partitions=2)
     harness.produce("orders", "a", "b", partition=1, producer_id=5, producer_epoch=0, base_sequence=0)
@@ -124,7 +126,7 @@ def test_logs_are_told_by_topic_and_partition(stage: Stage) -> None:
     assert (stage.values("topics"), stage.values("partitions")) == ({(): 1}, {(): 2})
 
 
-def test_of_very_many_partitions_some_are_told_and_the_others_added_up(
+def test_of_very_many_partitions_some_are_listed_and_the_others_summed(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(metrics, "PARTITIONS_TOLD", 3)
@@ -149,7 +151,7 @@ def test_adding_up_very_many_partitions_leaves_turns_to_others(stage: Stage, mon
     assert len(samples) == 1001 and len([sample for sample in samples if sample is not None]) == 4
 
 
-def test_what_is_open_and_what_waits(stage: Stage) -> None:
+def test_open_connections_and_parked_requests_are_counted(stage: Stage) -> None:
     stage.harness.create_topic("orders")
     for _ in range(3):
         stage.client()
@@ -162,7 +164,7 @@ def test_what_is_open_and_what_waits(stage: Stage) -> None:
     assert stage.values("requests_parked") == {(): 0}
 
 
-def test_authentications_are_told_by_listener(stage: Stage) -> None:
+def test_authentications_are_counted_by_listener(stage: Stage) -> None:
     assert stage.values("authentications") == {}
     statistics = stage.observed.server.authentications[1, "SASL"] = AuthenticationStatistics()
     statistics.succeeded, statistics.failed, statistics.expired = 5, 4, 1
@@ -183,7 +185,7 @@ def test_syncs_are_a_histogram_in_seconds_and_failures_are_among_them(stage: Sta
     assert stage.values("fsync_failures") == {(): 2}
 
 
-def test_what_the_cleaner_has_done_and_found(stage: Stage) -> None:
+def test_the_statistics_of_the_cleaner_are_exported(stage: Stage) -> None:
     told = {
         "cleanings": 1,
         "seconds": 2.5,
@@ -203,7 +205,7 @@ def test_what_the_cleaner_has_done_and_found(stage: Stage) -> None:
     assert stage.values("cleaner_last_look_time_seconds") == {(): 1_700_000_000.25}
 
 
-def test_the_broker_tells_who_it_is_and_since_when(stage: Stage) -> None:
+def test_metrics_have_the_brokers_version_and_start_time(stage: Stage) -> None:
     assert stage.values("start_time_seconds") == {(): 1_700_000_000.5}
     assert stage.values("info") == {(__version__,): 1}
 
@@ -240,7 +242,7 @@ def test_others_run_between_the_slices_and_nothing_is_missing(
     assert turns >= len(ROWS) - 1 + 5 * (partitions // 5)
 
 
-def test_topics_may_go_while_they_are_told(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_topics_may_be_deleted_while_metrics_are_written(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, "LINES_PER_SLICE", 1)
     for index in range(5):
         stage.harness.create_topic(f"t{index}")
@@ -255,3 +257,13 @@ def test_topics_may_go_while_they_are_told(stage: Stage, monkeypatch: pytest.Mon
         assert b"minibroker_info" in await scraping
 
     asyncio.run(scrape())
+
+
+def test_groups_are_counted_by_type_and_state(stage: Stage) -> None:
+    groups = stage.harness.cluster.groups
+    for group_id in ("g1", "g2", "g3"):
+        groups.groups[group_id] = ShareGroup(groups, group_id)
+    groups.share_group("g3").members["m"] = ShareMember("m")
+    groups.rebalances[GroupType.SHARE] = 4
+    assert stage.values("groups") == {("share", "Empty"): 2, ("share", "Stable"): 1}
+    assert stage.values("group_rebalances") == {("share",): 4}

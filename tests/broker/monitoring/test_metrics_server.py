@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
-import uvloop
 
 from minibroker.broker.cluster import Endpoint
 from minibroker.broker.configs.settings import Settings
@@ -17,8 +16,8 @@ from minibroker.broker.monitoring.metrics_server import MetricsServer
 from minibroker.broker.network import http_server
 from minibroker.broker.network.listeners import Listener
 from minibroker.broker.network.server import bind
+from tests.loops import LOOPS
 
-LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
@@ -86,7 +85,7 @@ def test_an_http_client_gets_the_metrics_and_nothing_else(
 @pytest.mark.parametrize(
     "request_", [b"", b"\r\n\r\n", b"GET", b"x" * 20_000, b"GET\r\n\r\n", b"\xff\xfe \xff\r\n\r\n"]
 )
-def test_what_is_no_request_costs_its_connection_only(run: Run, request_: bytes) -> None:
+def test_an_invalid_request_closes_only_its_connection(run: Run, request_: bytes) -> None:
     async def talk() -> bytes:
         server, address = await started()
         reader, writer = await asyncio.open_connection(*address)
@@ -101,7 +100,7 @@ def test_what_is_no_request_costs_its_connection_only(run: Run, request_: bytes)
     assert run(talk()).endswith(b"\r\n\r\nminibroker_info 1\n")
 
 
-def test_who_says_nothing_is_let_go(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_client_is_disconnected(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_server, "PATIENCE_SECONDS", 0.01)
 
     async def talk() -> bytes:

@@ -396,7 +396,7 @@ def test_a_request_that_fails_when_its_turn_ends_closes_its_connection_behind_th
     assert (numbers(talk.outlet.sent), talk.outlet.closed) == ([0], True)
 
 
-def test_what_is_sent_when_a_turn_ends_may_congest_the_output_and_then_no_request_runs() -> None:
+def test_answers_at_the_end_of_a_turn_that_congest_the_output_stop_requests() -> None:
     talk = Conversation()
     talk.outlet.fills = True
     talk.feed(frame("d", 0))

@@ -6,11 +6,11 @@ from struct import pack
 
 import pytest
 
-from minibroker.broker.clock import ManualClock
 from minibroker.broker.network.framing import (
     LEAST_PROGRESS_BYTES,
     OWN_BYTES,
     PATIENCE_MS,
+    READ_BYTES,
     SMALL_FRAME_BYTES,
     SPARE_BYTES,
     FrameBudget,
@@ -18,6 +18,7 @@ from minibroker.broker.network.framing import (
     PartialFrame,
     frame_size,
 )
+from tests.broker.manual_clock import ManualClock
 
 LIMIT_BYTES = 100 << 20
 MEBIBYTE = 1 << 20
@@ -75,7 +76,7 @@ def test_a_buffer_is_at_most_twice_as_large_as_what_came(total_bytes: int) -> No
     assert budget.held_bytes == 4 + total_bytes
 
 
-def test_what_came_counts_even_where_there_is_no_room_for_more() -> None:
+def test_received_bytes_count_even_where_there_is_no_room_for_more() -> None:
     budget = FrameBudget(limit_bytes=0)
     first, second = large_frame(budget), large_frame(budget, 100_000)
     assert first.grow() and not second.grow()
@@ -96,7 +97,7 @@ def test_a_frame_completes_byte_by_byte() -> None:
     assert bytes(frame.bytes) == content
 
 
-def test_growing_keeps_what_is_there() -> None:
+def test_a_growing_frame_keeps_its_content() -> None:
     size = 3 << 20
     content = pack(">i", size) + bytes(range(256)) * (size // 256)
     frame = PartialFrame(memoryview(content[:10]), LIMIT_BYTES, FrameBudget(), nobody)
@@ -108,6 +109,23 @@ def test_growing_keeps_what_is_there() -> None:
         frame.filled(count)
         position += count
     assert bytes(frame.bytes) == content
+
+
+def test_a_large_frame_grows_without_being_copied() -> None:
+    frame = large_frame(FrameBudget())
+    fill(frame, 2 * SPARE_BYTES)
+    memory = frame.bytes.obj
+    frame.bytes[:1] = b"x"
+    fill(frame, LIMIT_BYTES)
+    assert frame.bytes.obj is memory
+    assert (len(frame.bytes), bytes(frame.bytes[:1])) == (LIMIT_BYTES + 4, b"x")
+
+
+def test_one_read_takes_a_limited_part_of_a_large_frame() -> None:
+    frame = large_frame(FrameBudget())
+    while frame.grow() and not frame.complete:
+        assert 0 < len(frame.room()) <= READ_BYTES
+        frame.filled(len(frame.room()))
 
 
 def test_beyond_the_budget_all_but_the_oldest_wait_until_bytes_are_given_back() -> None:
@@ -155,7 +173,7 @@ def test_no_more_are_woken_than_have_room() -> None:
     assert waiting[2].waits and not waiting[1].waits and not budget.full
 
 
-def test_who_is_nearest_to_the_end_is_woken_first() -> None:
+def test_the_frame_nearest_to_its_end_is_woken_first() -> None:
     budget = FrameBudget(MEBIBYTE)
     oldest, holder = large_frame(budget), large_frame(budget)
     oldest.grow()
@@ -241,7 +259,7 @@ def test_when_one_needs_room_those_give_way_that_have_hardly_grown_for_longest_a
     assert (crowd.gone, crowd.woken) == (["a"], ["working"])
 
 
-def test_who_goes_on_keeps_what_it_has_and_who_sends_a_little_does_not() -> None:
+def test_frames_that_grow_keep_their_memory_and_those_that_hardly_grow_do_not() -> None:
     crowd = Crowd()
     busy, lazy = crowd.frame("busy", 250_000), crowd.frame("lazy", 250_000)
     crowd.clock.advance(PATIENCE_MS)
@@ -251,7 +269,7 @@ def test_who_goes_on_keeps_what_it_has_and_who_sends_a_little_does_not() -> None
     assert (crowd.gone, crowd.woken) == (["lazy"], ["working"])
 
 
-def test_who_has_just_begun_has_its_time_and_gives_way_when_that_is_over() -> None:
+def test_a_frame_that_has_just_begun_gives_way_only_after_its_time() -> None:
     crowd = Crowd()
     crowd.frame("first", 400_000)
     crowd.clock.advance(PATIENCE_MS - 1)

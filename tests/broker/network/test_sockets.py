@@ -14,14 +14,14 @@ from struct import pack
 from typing import Any, NamedTuple, cast
 
 import pytest
-import uvloop
 
 from minibroker.broker.clock import SystemClock
 from minibroker.broker.network.connection import Connection
 from minibroker.broker.network.sockets import Shared, SocketProtocol, host_name
+from minibroker.operating_system import HAS_POSITIONED_IO
 from minibroker.storage.files import Disk, File
+from tests.loops import LOOPS
 
-LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 FILE_BYTES = 6 << 20
 
 
@@ -147,6 +147,7 @@ def test_regions_and_bytes_arrive_in_order(
     run(with_client(answer, talk, copies=copies, receive_buffer_bytes=receive_buffer_bytes))
 
 
+@pytest.mark.skipif(not HAS_POSITIONED_IO, reason="open files cannot be removed there")
 def test_a_region_stays_readable_after_its_file_was_removed(run: Any, tmp_path: Path, content: bytes) -> None:
     file: list[File] = [Disk().open(str(tmp_path / "data"))]
 
@@ -161,7 +162,9 @@ def test_a_region_stays_readable_after_its_file_was_removed(run: Any, tmp_path: 
     run(with_client(answer, talk, receive_buffer_bytes=8192))
 
 
-def test_a_reader_that_never_reads_takes_no_memory_and_hinders_nobody(run: Any, tmp_path: Path, content: bytes) -> None:
+def test_a_client_that_never_reads_takes_no_memory_and_blocks_no_other(
+    run: Any, tmp_path: Path, content: bytes
+) -> None:
     file = Disk().open(str(tmp_path / "data"))
 
     def answer(request: bytes) -> list[Any]:
@@ -268,7 +271,7 @@ def test_closing_lets_queued_answers_out_first(run: Any, tmp_path: Path, content
     run(with_client(lambda request: [Piece(file, 0, FILE_BYTES)], talk, receive_buffer_bytes=8192))
 
 
-def test_answers_that_nobody_reads_count_until_they_are_taken(run: Any) -> None:
+def test_unread_answers_count_until_the_client_reads_them(run: Any) -> None:
     answer = bytes(range(256)) * (FILE_BYTES >> 6)
 
     async def talk(loop: asyncio.AbstractEventLoop, client: socket.socket, harness: Harness) -> None:
@@ -285,7 +288,7 @@ def test_answers_that_nobody_reads_count_until_they_are_taken(run: Any) -> None:
     run(with_client(lambda request: [answer], talk, receive_buffer_bytes=8192))
 
 
-def test_answers_that_are_never_read_have_a_bound_and_who_reads_gets_his(run: Any) -> None:
+def test_unread_answers_have_a_limit_and_other_clients_get_theirs(run: Any) -> None:
     answer = bytes(range(256)) * (FILE_BYTES >> 6)
 
     async def talk(loop: asyncio.AbstractEventLoop, client: socket.socket, harness: Harness) -> None:
@@ -331,7 +334,7 @@ def test_what_we_hold_back_ourselves_does_not_count_as_unread(run: Any) -> None:
     run(with_client(lambda request: [answer], talk, receive_buffer_bytes=8192))
 
 
-def test_a_region_that_nobody_reads_counts_for_nothing(run: Any, tmp_path: Path, content: bytes) -> None:
+def test_an_unread_file_region_counts_for_nothing(run: Any, tmp_path: Path, content: bytes) -> None:
     file = Disk().open(str(tmp_path / "data"))
 
     async def talk(loop: asyncio.AbstractEventLoop, client: socket.socket, harness: Harness) -> None:

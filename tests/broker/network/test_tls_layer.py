@@ -20,7 +20,6 @@ from minibroker.storage.files import Disk
 from tests.broker.network.test_sockets import FILE_BYTES, Piece, frame
 from tests.broker.network.tls_served import (
     LIMIT_MS,
-    LOOPS,
     RECORD_BYTES,
     REQUEST,
     Client,
@@ -34,6 +33,7 @@ from tests.broker.network.tls_served import (
     with_client,
 )
 from tests.certificates import Signed
+from tests.loops import LOOPS
 
 
 @pytest.fixture(params=LOOPS)
@@ -74,7 +74,7 @@ def test_bytes_and_regions_arrive_in_order(
 
 
 @pytest.mark.parametrize("cut", [1, 7, 1000])
-def test_any_cut_of_what_comes_gives_the_same_answers(run: Any, cut: int) -> None:
+def test_any_cut_of_the_input_gives_the_same_answers(run: Any, cut: int) -> None:
     sent = b"".join(frame(b"%08d" % number + bytes(number * 50)) for number in range(20))
 
     async def talk(served: Served, client: Client) -> None:
@@ -97,7 +97,7 @@ def test_a_large_request_arrives_whole(run: Any) -> None:
     run(with_client(echo, talk))
 
 
-def test_who_says_that_no_more_comes_is_closed(run: Any) -> None:
+def test_a_close_notify_closes_the_connection_after_its_answers(run: Any) -> None:
     async def talk(served: Served, client: Client) -> None:
         await client.shake_hands(trusting())
         await client.send(REQUEST)
@@ -125,7 +125,7 @@ def test_the_broker_says_that_no_more_comes(run: Any) -> None:
 # --- bounds -------------------------------------------------------------------------------------------
 
 
-def test_what_is_sent_behind_a_request_that_waits_is_bounded_and_counted(run: Any) -> None:
+def test_input_behind_a_parked_request_is_bounded_and_counted(run: Any) -> None:
     parked: list[Parked] = []
 
     def execute(connection: Connection, request: memoryview) -> Any:
@@ -156,7 +156,7 @@ def test_what_is_sent_behind_a_request_that_waits_is_bounded_and_counted(run: An
     run(with_client(execute, talk))
 
 
-def test_what_is_counted_is_given_back_when_the_client_goes_away(run: Any) -> None:
+def test_counted_input_is_released_when_the_client_goes_away(run: Any) -> None:
     async def talk(served: Served, client: Client) -> None:
         await client.shake_hands(trusting())
         sending = asyncio.ensure_future(client.send(frame(b"12345678" + bytes(1000)) * 5_000))
@@ -170,7 +170,7 @@ def test_what_is_counted_is_given_back_when_the_client_goes_away(run: Any) -> No
     run(with_client(lambda *_: Parked(), talk))
 
 
-def test_a_reader_that_never_reads_takes_no_memory_and_hinders_nobody(run: Any, content: Content) -> None:
+def test_a_client_that_never_reads_takes_no_memory_and_blocks_no_other(run: Any, content: Content) -> None:
     file = Disk().open(str(content.path))
 
     async def talk(served: Served, client: Client) -> None:
@@ -201,7 +201,7 @@ def test_a_reader_that_never_reads_takes_no_memory_and_hinders_nobody(run: Any, 
     ],
     ids=["plaintext", "http", "random", "short hello"],
 )
-def test_who_does_not_speak_tls_is_closed_with_a_line(
+def test_a_client_without_tls_is_closed_with_one_line_in_the_log(
     run: Any, caplog: pytest.LogCaptureFixture, first: bytes, reason: str
 ) -> None:
     async def talk(served: Served, client: Client) -> None:
@@ -257,7 +257,7 @@ def test_a_handshake_is_bounded_in_bytes(
     assert "it sent more than 1000 bytes of a TLS handshake" in caplog.text
 
 
-def test_who_goes_during_the_handshake_leaves_nothing(run: Any) -> None:
+def test_a_client_that_leaves_during_the_handshake_is_forgotten(run: Any) -> None:
     async def talk(served: Served, client: Client) -> None:
         await served.loop.sock_sendall(client.socket, b"\x16\x03\x01\x02\x00")
         await until(lambda: bool(served.shared.handshakes))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.broker.clock import ManualClock
 from minibroker.broker.network.unread import OWN_UNREAD_BYTES, Reader, Unread
+from tests.broker.manual_clock import ManualClock
 
 LARGE = 10 * OWN_UNREAD_BYTES
 
@@ -54,7 +54,7 @@ def test_a_little_is_free() -> None:
     assert stalled(crowd, 1) == []
 
 
-def test_what_is_booked_anew_takes_the_place_of_what_was() -> None:
+def test_a_new_booking_replaces_the_old_one() -> None:
     crowd = Crowd()
     client = crowd.client("a", LARGE)
     crowd.unread.book(client, 2 * LARGE)
@@ -65,7 +65,7 @@ def test_what_is_booked_anew_takes_the_place_of_what_was() -> None:
     assert crowd.unread.held_bytes == 0
 
 
-def test_who_takes_nothing_is_told_from_who_takes_little() -> None:
+def test_clients_that_read_nothing_are_distinguished_from_slow_ones() -> None:
     crowd = Crowd()
     silent, slow = crowd.client("silent"), crowd.client("slow")
     for _ in range(6):
@@ -85,7 +85,7 @@ def test_an_answer_behind_those_that_wait_is_no_progress() -> None:
     assert stalled(crowd, 30_000) == [client]
 
 
-def test_beyond_the_limit_those_go_who_have_taken_nothing_for_longest(caplog: pytest.LogCaptureFixture) -> None:
+def test_beyond_the_limit_the_longest_stalled_clients_are_disconnected(caplog: pytest.LogCaptureFixture) -> None:
     crowd = Crowd(limit_bytes=4 * LARGE)
     first, second, reading = crowd.client("first"), crowd.client("second"), crowd.client("reading", 2 * LARGE)
     crowd.clock.advance(1_000)

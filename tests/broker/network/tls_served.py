@@ -11,19 +11,16 @@ from pathlib import Path
 from struct import pack
 from typing import Any, NamedTuple
 
-import uvloop
-
-from minibroker.broker.clock import ManualClock
 from minibroker.broker.configs.settings import Settings
 from minibroker.broker.monitoring.authentication_statistics import AuthenticationStatistics
 from minibroker.broker.network.connection import Connection
 from minibroker.broker.network.sockets import Shared, SocketProtocol
 from minibroker.broker.network.tls_layer import TlsLayer
 from minibroker.broker.security.tls import tls_settings
+from tests.broker.manual_clock import ManualClock
 from tests.broker.network.test_sockets import frame
 from tests.certificates import Authority, Signed, inline
 
-LOOPS: dict[str, Any] = {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.new_event_loop}
 LIMIT_MS = 1000
 REQUEST = frame(b"12345678")
 RECORD_BYTES = 17 << 10

@@ -13,7 +13,7 @@ from minibroker.protocol.messages.cluster import ApiVersionsRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.quotas import AlterClientQuotasRequest
 from minibroker.protocol.messages.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
-from tests.broker.handlers.fetching import answers_in, fetch_of, values_in
+from tests.broker.handlers.fetching import VERSIONS, answers_in, fetch_of, values_in
 from tests.broker.harness import Client, Harness, batch, frame_of
 from tests.broker.requests.turned_loop import LoopClient, produce_of
 
@@ -81,7 +81,7 @@ def test_the_most_specific_quota_counts_for_whom_it_names(first: int) -> None:
     assert quota_for(quotas, "x", "u", "c") == (first, LEVELS[first][1])
 
 
-def test_others_quotas_bind_nobody_else() -> None:
+def test_quotas_of_others_have_no_effect() -> None:
     quotas = {frozenset({("user", "v")}): {"x": 1.0}, frozenset({("client-id", "d")}): {"x": 1.0}}
     assert quota_for(quotas, "x", "u", "c") is None
 
@@ -154,7 +154,47 @@ def test_an_answer_is_not_made_larger_than_the_quota_lets_it_be(harness: Harness
     assert len(values_in(answers_in(harness, answer)["t", 0])) == 2
 
 
-def test_a_session_survives_a_throttled_answer_and_tells_it_later(harness: Harness, client: Client) -> None:
+@pytest.fixture
+def charged(harness: Harness, client: Client, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The sizes of answers that the quota of consumers, who have a high one, is charged with."""
+    set_quotas(harness, consumer_byte_rate=1e9)
+    sizes: list[int] = []
+    manager = harness.cluster.quotas
+    charge = manager.charge_fetched
+
+    def noted(client: Any, usage: Any, size_bytes: int) -> bool:
+        sizes.append(size_bytes)
+        return charge(client, usage, size_bytes)
+
+    monkeypatch.setattr(manager, "charge_fetched", noted)
+    return sizes
+
+
+@pytest.mark.parametrize("version", [0, 4, 11, 12, VERSIONS[-1]])
+@pytest.mark.parametrize("count", [1, 3, 130, 300])
+def test_a_consumer_is_charged_with_the_size_of_the_answer(
+    harness: Harness, charged: list[int], version: int, count: int
+) -> None:
+    for topic in ("a", "another"):
+        harness.create_topic(topic, count)
+        harness.produce(topic, "x" * 3000, "y", partition=count - 1)
+    asked = {(topic, index): 0 for topic in ("a", "another", "absent") for index in range(count)}
+    asked[("t", 0)] = 99  # beyond its end
+    answer = harness.request(fetch_of(harness, asked, isolation_level=1), version)
+    assert sum(len(values_in(each)) for each in answers_in(harness, answer).values()) == 4
+    assert charged == [4 + len(answer.encode(version))]
+
+
+def test_a_consumer_with_a_session_is_charged_only_with_changed_partitions(
+    harness: Harness, charged: list[int]
+) -> None:
+    begun = harness.request(fetch_of(harness, {("t", 0): 1, ("absent", 0): 0}, session_epoch=0), FETCH)
+    for epoch in (1, 2):
+        answer = harness.request(fetch_of(harness, {}, session_id=begun.session_id, session_epoch=epoch), FETCH)
+        assert charged[epoch] == 4 + len(answer.encode(FETCH)) < charged[0]
+
+
+def test_a_session_survives_a_throttled_answer_and_sends_the_records_later(harness: Harness, client: Client) -> None:
     begun = ask(client, fetch_of(harness, {("t", 0): 0}, session_epoch=0), FETCH)
     harness.produce("t", "x" * 3000)
     set_quotas(harness, consumer_byte_rate=100)
@@ -224,7 +264,7 @@ def create(client: Client, *names: str, partitions: int = 1, version: int = 6) -
     return [topic.error_code for topic in answer.topics], answer.throttle_time_ms
 
 
-def test_who_has_used_up_the_partitions_is_refused_until_they_come_back(harness: Harness, client: Client) -> None:
+def test_creations_beyond_the_mutation_quota_are_refused_until_it_recovers(harness: Harness, client: Client) -> None:
     set_quotas(harness, controller_mutation_rate=1)  # 11 at once
     assert create(client, "a", "b", partitions=10) == ([0, 0], 0)
     errors, throttle_ms = create(client, "c", "d")
@@ -253,7 +293,7 @@ def test_deleted_and_added_partitions_count_too(harness: Harness, client: Client
     assert [one.error_code for one in ask(client, delete, 5).responses] == [ErrorCode.NONE]
 
 
-def test_what_is_refused_or_wrong_costs_nothing(harness: Harness, client: Client) -> None:
+def test_refused_or_invalid_creations_are_not_charged(harness: Harness, client: Client) -> None:
     set_quotas(harness, controller_mutation_rate=1)
     for _ in range(3):
         assert create(client, "t", "a/b", partitions=100)[1] == 0

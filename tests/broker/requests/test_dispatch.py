@@ -32,7 +32,7 @@ def test_every_served_version_is_declared(tmp_path: Path) -> None:
             assert set(served.versions) <= set(declared), key
 
 
-def test_what_is_served_is_announced_and_nothing_else(tmp_path: Path) -> None:
+def test_api_versions_announces_exactly_the_served_apis(tmp_path: Path) -> None:
     everything = {"client.telemetry.enable": "true", "unstable.api.versions.enable": "true"}
     with Harness(tmp_path, settings=everything) as harness:
         answer = harness.request(HELLO, 4)
@@ -67,7 +67,7 @@ def test_an_unknown_version_of_api_versions_gets_version_0_and_learns_what_there
         (4, 0, "an unknown API (key 4) version 0"),
     ],
 )
-def test_what_is_not_served_closes_the_connection(tmp_path: Path, key: int, version: int, said: str) -> None:
+def test_an_unsupported_request_closes_the_connection(tmp_path: Path, key: int, version: int, said: str) -> None:
     frame = frame_of(MetadataRequest(), 12)
     with Harness(tmp_path) as harness:
         client = harness.client()
@@ -110,7 +110,9 @@ def test_the_file_of_each_api_has_its_handler(key: int) -> None:
     assert SERVED[key].handler.__module__.startswith("minibroker.broker.handlers.")
 
 
-def test_a_handler_may_park_what_it_has_answered_already(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_handler_may_park_a_request_that_is_answered_already(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def handler(context: RequestContext, request: MetadataRequest) -> Parked:
         parked = Parked()
         parked.complete(MetadataResponse(cluster_id="at once"))
@@ -147,7 +149,7 @@ def test_one_that_waits_and_fails_when_it_is_asked_again_loses_its_connection_on
     assert not client.sent_bytes()
 
 
-def test_a_mistake_is_told_also_if_the_client_has_gone(
+def test_an_exception_is_logged_even_if_the_client_has_disconnected(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def handler(context: RequestContext, request: CreateTopicsRequest) -> Steps[CreateTopicsResponse]:

@@ -104,7 +104,7 @@ def test_several_changes_share_a_sync(durability: Durability) -> None:
 
 
 @pytest.mark.parametrize("version", [4, 7])  # with plain strings, and with compact ones
-def test_a_name_of_32_kb_costs_nobody_the_answer_who_shares_the_sync(durability: Durability, version: int) -> None:
+def test_a_name_of_32_kb_does_not_prevent_other_answers_of_the_same_sync(durability: Durability, version: int) -> None:
     harness = durability.harness
     harness.clock.holds_aside = True
     names = [["a"], ["b"], ["c", 32_767 * "x"], ["d"], ["e"]]
@@ -117,7 +117,7 @@ def test_a_name_of_32_kb_costs_nobody_the_answer_who_shares_the_sync(durability:
     assert "longer than the max allowed length 249" in results[3].error_message
 
 
-def test_an_answer_that_cannot_be_encoded_closes_its_own_connection_and_the_others_are_told(
+def test_an_answer_that_cannot_be_encoded_closes_only_its_own_connection(
     durability: Durability, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     harness = durability.harness
@@ -151,7 +151,7 @@ def unanswerable(handler: Any) -> Any:
     return run
 
 
-def test_what_changes_nothing_is_answered_at_once(durability: Durability) -> None:
+def test_requests_that_change_nothing_are_answered_at_once(durability: Durability) -> None:
     harness = durability.harness
     harness.clock.holds_aside = True
     harness.request(CHANGES["producer id"])
@@ -178,13 +178,13 @@ def test_a_change_that_may_be_lost_closes_the_connection_and_later_ones_are_refu
     assert harness.produce("old", "still served") == 0
 
 
-def test_a_failure_that_is_known_at_once_is_told_the_same_way(durability: Durability) -> None:
+def test_an_immediate_failure_is_answered_in_the_same_way(durability: Durability) -> None:
     durability.disk.failing = {"sync"}
     with pytest.raises(Unanswerable, match="what was changed may be lost"):
         durability.harness.request(CHANGES["create"])
 
 
-def test_a_client_that_goes_away_meanwhile_harms_nobody(durability: Durability) -> None:
+def test_a_client_that_disconnects_meanwhile_affects_no_other(durability: Durability) -> None:
     harness = durability.harness
     harness.clock.holds_aside = True
     waiting = harness.request(CHANGES["create"])

@@ -111,7 +111,7 @@ def grow(sessions: FetchSessions, session: FetchSession, count: int) -> bool:
     return sessions.settle(session, 0.0)
 
 
-def test_what_a_session_takes_is_known_and_given_back() -> None:
+def test_the_memory_of_a_session_is_counted_and_given_back() -> None:
     sessions = sessions_of(2)
     session = made(sessions, 10, 0.0)
     session.add(partitions(10))
@@ -174,7 +174,7 @@ def test_no_slots_means_no_sessions() -> None:
     assert sessions_of(0).create(1, False, 0.0) is None
 
 
-def test_who_was_served_goes_to_the_end() -> None:
+def test_a_served_partition_goes_to_the_end() -> None:
     session = made(sessions_of(1), 3, 0.0)
     first = next(iter(session.partitions.values()))
     session.served(first)
@@ -183,16 +183,18 @@ def test_who_was_served_goes_to_the_end() -> None:
 
 def test_news_is_data_an_error_or_a_moved_offset() -> None:
     partition = FetchedPartition("t", 0)
-    assert partition.news(10, 0, 0, 0), "nothing was told before"
-    assert not partition.news(10, 0, 0, 0)
-    assert partition.news(10, 0, 0, 5)
-    assert partition.news(11, 0, 0, 0)
-    assert partition.news(11, 3, 0, 0)
-    assert not partition.news(11, 3, 0, 0)
+    assert partition.has_news(10, 0, 0, 0), "nothing was told before"
+    partition.sent(10, 0, 0)
+    assert not partition.has_news(10, 0, 0, 0)
+    assert partition.has_news(10, 0, 0, 5)
+    assert partition.has_news(11, 0, 0, 0)
+    assert partition.has_news(10, 3, 0, 0)
+    assert partition.has_news(10, 0, ErrorCode.NOT_LEADER_OR_FOLLOWER, 0)
+    assert not partition.has_news(10, 0, 0, 0)
 
 
 def test_the_end_of_an_error_is_news() -> None:
     partition = FetchedPartition("t", 0)
-    partition.news(10, 0, 0, 0)
-    assert partition.news(-1, -1, ErrorCode.NOT_LEADER_OR_FOLLOWER, 0)
-    assert partition.news(10, 0, 0, 0)
+    partition.sent(10, 0, 0)
+    partition.sent(-1, -1, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert partition.has_news(10, 0, 0, 0)

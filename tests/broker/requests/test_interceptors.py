@@ -9,13 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import uvloop
 
 from minibroker.broker.network.framing import PREFIX
 from minibroker.broker.network.listeners import Listener
 from minibroker.broker.network.server import Server, bind
 from minibroker.broker.requests.interceptors import Call, Interceptor
 from minibroker.broker.requests.parked import Parked
+from minibroker.operating_system import new_event_loop
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
@@ -23,6 +23,7 @@ from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from minibroker.protocol.messages.produce import ProduceRequest
 from tests.broker.harness import Harness, TopicData, answer_in, batch, frame_of
+from tests.loops import LOOPS
 
 METADATA = MetadataRequest(topics=[])
 ANY_PORT = Listener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 0, "", 0)
@@ -305,7 +306,7 @@ def test_a_client_that_goes_away_while_its_request_is_held_back_ends_it(watched:
     assert watched.hooks() == [("first", "before"), ("first", "lost"), ("second", "lost")]
 
 
-def test_a_hook_may_have_completed_what_it_parks(watched: Watched) -> None:
+def test_a_hook_may_park_a_request_that_is_answered_already(watched: Watched) -> None:
     def complete(call: Call) -> Parked:
         parked = Parked()
         parked.complete(MetadataResponse(cluster_id="at once"))
@@ -376,7 +377,7 @@ def test_a_held_request_that_cannot_run_closes_its_connection(
     assert watched.hooks()[-2:] == [("first", "lost"), ("second", "lost")]
 
 
-def test_a_failing_end_is_logged_and_the_others_are_told(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_end_is_logged_and_the_others_are_called(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
     class Failing(Interceptor):
         def sent(self, call: Call, sent_bytes: int, duration_ms: float) -> None:
             raise ZeroDivisionError
@@ -398,7 +399,7 @@ def test_records_sent_by_file_region_count_as_sent_bytes(watched: Watched) -> No
     assert watched.told[-1][2] == len(client.sent_bytes())
 
 
-@pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop])
+@pytest.mark.parametrize("loop_factory", LOOPS.values(), ids=LOOPS)
 def test_over_a_socket_sent_comes_after_the_bytes_and_in_their_order(
     harness: Harness, caplog: pytest.LogCaptureFixture, loop_factory: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
@@ -450,7 +451,7 @@ def test_a_connection_that_is_lost_with_answers_in_its_queue_loses_them(harness:
             await asyncio.sleep(0)
         await server.close()
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(talk())
     began = sum(each[1] == "before" for each in told)
     assert began == sum(each[1] in ("sent", "lost") for each in told)

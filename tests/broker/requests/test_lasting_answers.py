@@ -45,7 +45,7 @@ def of(*names: str) -> MetadataRequest:
     return MetadataRequest(topics=[Asked(name=name) for name in names], allow_auto_topic_creation=False)
 
 
-def test_what_was_asked_before_is_not_computed_again(harness: Harness, runs: list[Any]) -> None:
+def test_a_repeated_request_is_not_computed_again(harness: Harness, runs: list[Any]) -> None:
     first = harness.request(of("t"), client_id="one")
     assert harness.request(of("t"), client_id="another") == first
     assert len(runs) == 1
@@ -76,7 +76,7 @@ def test_a_log_that_goes_offline_is_seen_at_once(harness: Harness, runs: list[An
     assert harness.request(of("t")).topics[0].partitions[1].error_code == ErrorCode.LEADER_NOT_AVAILABLE
 
 
-def test_what_is_missing_is_looked_for_each_time(harness: Harness, runs: list[Any]) -> None:
+def test_a_missing_topic_is_looked_for_each_time(harness: Harness, runs: list[Any]) -> None:
     for _ in range(2):
         assert harness.request(of("missing")).topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert len(runs) == 2

@@ -20,7 +20,7 @@ WHOLE = [key for key in SERVED if "error_code" in response_class(key).__fields__
 
 @pytest.mark.parametrize("key", WHOLE, ids=lambda key: key.name)
 @pytest.mark.parametrize("error", [ERROR, KafkaError(ERROR.code)], ids=["message", "none"])
-def test_an_error_of_the_whole_answer_can_be_told_in_every_version(key: Any, error: KafkaError) -> None:
+def test_an_error_of_the_whole_answer_can_be_encoded_in_every_version(key: Any, error: KafkaError) -> None:
     served = SERVED[key]
     told = set()
     for version in served.versions:

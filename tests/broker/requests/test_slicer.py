@@ -48,7 +48,7 @@ def test_a_short_work_is_done_at_once(loop: Loop) -> None:
     assert not loop.soon
 
 
-def test_a_long_work_goes_on_in_later_turns_and_its_end_is_told(loop: Loop) -> None:
+def test_long_work_continues_in_later_turns_and_calls_on_end(loop: Loop) -> None:
     told: list[str] = []
     ended: list[str] = []
     work = loop.slicer.start(steps(told, "a", 7))
@@ -83,7 +83,7 @@ def test_an_error_is_the_works_own(loop: Loop) -> None:
         loop.slicer.start(failing()).result()
 
 
-def test_who_fails_when_told_of_an_end_does_not_stop_the_others(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_on_end_does_not_stop_other_work(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
     def fail(work: Sliced) -> None:
         raise ValueError("a mistake")
 

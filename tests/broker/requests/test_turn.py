@@ -17,6 +17,7 @@ from minibroker.broker.requests.turn import Turn, Wait, wait_for
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.records.batch import check_batch
+from minibroker.protocol.records.compression import Compression
 from minibroker.storage import log_end as log_module
 from tests.broker.handlers.fetching import answers_in, fetch_of, values_in
 from tests.broker.harness import batch
@@ -33,7 +34,7 @@ def loop(tmp_path: Path) -> Iterator[Loop]:
 # --- written together -------------------------------------------------------------------------------------------------
 
 
-def test_what_several_connections_produce_is_one_write_and_then_answered(
+def test_batches_of_several_connections_are_written_at_once_and_then_answered(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clients = [LoopClient(loop.harness) for _ in range(5)]
@@ -66,7 +67,7 @@ def test_answers_of_a_connection_stay_in_order_around_those_that_wait(loop: Loop
     assert [number for number, _ in client.responses()] == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_fetch_of_the_same_turn_sees_what_is_written_and_one_that_waits_sees_the_rest(loop: Loop) -> None:
+def test_a_fetch_sees_written_batches_and_one_that_waits_sees_those_of_its_turn(loop: Loop) -> None:
     producer, reader, waiting = (LoopClient(loop.harness) for _ in range(3))
     producer.read((1, produce_of({("t", 0): batch("a")}), PRODUCE))
     reader.read((1, fetch_of(loop.harness, {("t", 0): 0}), FETCH))
@@ -77,7 +78,7 @@ def test_a_fetch_of_the_same_turn_sees_what_is_written_and_one_that_waits_sees_t
     assert values == [["first"], ["a"]]
 
 
-def test_what_a_client_that_has_gone_appended_is_written(loop: Loop) -> None:
+def test_batches_of_a_client_that_has_gone_are_written(loop: Loop) -> None:
     gone, other = LoopClient(loop.harness), LoopClient(loop.harness)
     for client in (gone, other):
         client.read((1, produce_of({("t", 0): batch("a")}), PRODUCE))
@@ -98,7 +99,7 @@ def test_without_a_loop_all_is_written_at_once(loop: Loop) -> None:
 # --- lost -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_write_that_fails_fails_those_who_waited_for_it_and_nobody_else(loop: Loop) -> None:
+def test_a_failed_write_fails_exactly_the_answers_that_waited_for_it(loop: Loop) -> None:
     lost, other = LoopClient(loop.harness), LoopClient(loop.harness)
     lost.read((1, produce_of({("t", 0): batch("a")}), PRODUCE), (2, produce_of({("u", 0): batch("b")}), PRODUCE))
     other.read((1, produce_of({("u", 0): batch("c")}), PRODUCE))
@@ -143,14 +144,14 @@ def test_the_early_write_of_a_turn_may_be_lost_and_its_last_one_kept(
     assert loop.values() == ["first", "3", "4"]
 
 
-def test_a_request_in_steps_is_told_of_a_batch_that_was_lost_in_an_earlier_turn(
+def test_a_request_in_steps_reports_a_batch_that_was_lost_in_an_earlier_turn(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     soon: list[Any] = []
     slicer = Slicer(soon.append, iter(range(1000)).__next__)  # a step is a slice
     loop.harness.dispatcher = Dispatcher(loop.harness.cluster, slicer=slicer)
     client, other = LoopClient(loop.harness), LoopClient(loop.harness)
-    client.read((1, produce_of({("t", 0): batch("a"), ("u", 0): batch("b")}), PRODUCE))
+    client.read((1, produce_of({("t", 0): batch("a"), ("u", 0): batch("b", compression=Compression.GZIP)}), PRODUCE))
     while loop.partition(("t", 0)).log.unwritten is None:
         soon.pop(0)()
     loop.fail_writes()
@@ -166,7 +167,7 @@ def test_a_request_in_steps_is_told_of_a_batch_that_was_lost_in_an_earlier_turn(
     assert (loop.values(), loop.values(("u", 0))) == (["first", "c", "d", "e"], ["first", "b"])
 
 
-def test_who_wants_no_answer_is_cut_off_and_what_else_it_waits_for_is_forgotten(loop: Loop) -> None:
+def test_a_failed_write_of_acks_0_closes_the_connection_and_drops_its_other_requests(loop: Loop) -> None:
     client = LoopClient(loop.harness)
     client.read(
         (1, produce_of({("t", 0): batch("a")}, acks=0), PRODUCE),
@@ -181,7 +182,7 @@ def test_who_wants_no_answer_is_cut_off_and_what_else_it_waits_for_is_forgotten(
     assert not loop.partition(("t", 0)).waiters
 
 
-def test_a_topic_that_is_deleted_in_the_same_turn_takes_what_is_pending_with_it(loop: Loop) -> None:
+def test_pending_batches_of_a_topic_deleted_in_the_same_turn_are_lost(loop: Loop) -> None:
     client = LoopClient(loop.harness)
     client.read((1, produce_of({("t", 0): batch("a")}), PRODUCE), (2, produce_of({("u", 0): batch("b")}), PRODUCE))
     list(loop.harness.cluster.controller.delete_topic_in_steps(loop.harness.cluster.image.topics["t"]))
@@ -189,7 +190,7 @@ def test_a_topic_that_is_deleted_in_the_same_turn_takes_what_is_pending_with_it(
     assert codes(client) == [LOST, 0]
 
 
-def test_what_fails_unexpectedly_acknowledges_nothing_and_costs_nobody_else_the_answer(
+def test_an_unexpected_failure_acknowledges_nothing_and_affects_no_other_answer(
     loop: Loop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: object) -> None:
@@ -224,7 +225,7 @@ def test_a_promise_is_known_at_once_if_its_write_is_done(loop: Loop) -> None:
     assert [None if each is None else each.code for each in told] == [None, LOST, ErrorCode.NOT_COORDINATOR]
 
 
-def test_of_several_promises_each_broken_one_is_told_before_the_end(loop: Loop) -> None:
+def test_of_several_waits_each_failed_one_is_reported_before_the_end(loop: Loop) -> None:
     turn = loop.harness.cluster.turn
     waits = []
     for where in (("t", 0), ("u", 0)):

@@ -29,7 +29,9 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
     return [(each.levelname, each.getMessage()) for each in caplog.records if each.name == "minibroker.authorizer"]
 
 
-def test_a_denial_is_logged_with_who_what_and_from_where(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_denial_is_logged_with_principal_host_operation_and_resource(
+    harness: Harness, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.INFO, "minibroker.authorizer"):
         answer = harness.request(DeleteTopicsRequest(topic_names=["orders"], timeout_ms=1000), 5, user="alice")
     assert answer.responses[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -47,7 +49,7 @@ def test_permissions_are_logged_at_debug(harness: Harness, caplog: pytest.LogCap
     assert ("DEBUG", "User:alice from 127.0.0.1 is allowed WRITE on TOPIC orders") in lines(caplog)
 
 
-def test_what_a_list_leaves_out_is_not_logged(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+def test_resources_left_out_of_a_list_are_not_logged(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, "minibroker.authorizer"):
         request = MetadataRequest(topics=None, include_topic_authorized_operations=True)
         assert harness.request(request, user="bob").topics == []

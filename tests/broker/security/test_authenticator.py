@@ -82,7 +82,7 @@ def test_tokens_come_without_headers_after_a_handshake_of_version_0(client: Sasl
     assert asks(client, ANYTHING)
 
 
-def test_a_token_and_what_follows_it_may_come_byte_by_byte(client: SaslClient) -> None:
+def test_a_token_and_the_next_request_may_come_byte_by_byte(client: SaslClient) -> None:
     assert client.handshake(version=0).error_code == 0
     frames = PREFIX.pack(len(ALICE)) + ALICE + frame_of(ANYTHING, 9)
     before = len(client.sent_bytes())
@@ -116,7 +116,7 @@ def test_a_wrong_password_is_answered_after_a_delay_and_then_the_connection_is_c
     assert client.counts == (0, 1, 0, 0, 0)
 
 
-def test_what_follows_a_wrong_password_is_not_served(harness: Harness, client: SaslClient) -> None:
+def test_requests_after_a_wrong_password_are_not_served(harness: Harness, client: SaslClient) -> None:
     client.handshake()
     client.send(SaslAuthenticateRequest(auth_bytes=b"\0alice\0wrong"))
     client.send(SaslAuthenticateRequest(auth_bytes=ALICE))
@@ -135,7 +135,7 @@ def test_without_a_delay_a_failure_is_answered_at_once(tmp_path: Path) -> None:
         assert client.closed
 
 
-def test_a_client_that_leaves_before_its_failure_is_told_is_forgotten(harness: Harness, client: SaslClient) -> None:
+def test_a_client_that_leaves_before_its_delayed_failure_gets_no_answer(harness: Harness, client: SaslClient) -> None:
     client.handshake()
     client.send(SaslAuthenticateRequest(auth_bytes=b"\0alice\0wrong"))
     client.connection.lost()
@@ -200,7 +200,7 @@ def test_a_mechanism_that_is_not_enabled_is_refused(
         ([VERSIONS], SaslAuthenticateRequest(auth_bytes=ALICE)),
     ],
 )
-def test_who_asks_for_something_out_of_turn_is_cut_off(
+def test_requests_before_authentication_close_the_connection(
     client: SaslClient, before: list[Message], request_of_the_client: Message
 ) -> None:
     for request in before:
@@ -258,7 +258,7 @@ def test_a_request_above_the_limit_is_cut_off(client: SaslClient) -> None:
     assert client.closed
 
 
-def test_who_has_authenticated_for_good_may_not_do_it_again(client: SaslClient) -> None:
+def test_reauthentication_is_refused_without_a_session_lifetime(client: SaslClient) -> None:
     client.log_in()
     hello = client.handshake()
     assert (hello.error_code, hello.mechanisms) == (ErrorCode.ILLEGAL_SASL_STATE, [])
@@ -346,7 +346,7 @@ def test_a_session_does_not_end_in_the_middle_of_the_next_one(session: tuple[Har
     assert asks(client, ANYTHING)
 
 
-def test_nobody_authenticates_anew_twice_within_a_second(session: tuple[Harness, SaslClient]) -> None:
+def test_reauthentication_is_refused_twice_within_a_second(session: tuple[Harness, SaslClient]) -> None:
     harness, client = session
     client.log_in()
     assert client.handshake().error_code == ErrorCode.ILLEGAL_SASL_STATE
@@ -366,7 +366,7 @@ def test_the_principal_cannot_change(session: tuple[Harness, SaslClient]) -> Non
     assert client.closed and principal(client) == "User:alice"
 
 
-def test_who_fails_to_authenticate_anew_is_cut_off(session: tuple[Harness, SaslClient]) -> None:
+def test_a_failed_reauthentication_closes_the_connection(session: tuple[Harness, SaslClient]) -> None:
     harness, client = session
     client.handshake()
     client.send(SaslAuthenticateRequest(auth_bytes=b"\0alice\0wrong"))
@@ -409,7 +409,7 @@ def test_a_listener_and_a_mechanism_have_their_own_limit_of_a_session(tmp_path: 
     tokens=st.lists(st.binary(max_size=40) | st.sampled_from([b"n,,n=alice,r=c", b"n,,\x01auth=Bearer a.b.\x01\x01"])),
     pieces=st.integers(1, 9),
 )
-def test_any_tokens_let_nobody_in(
+def test_arbitrary_tokens_never_authenticate(
     tmp_path: Path, mechanism: str, version: int, tokens: list[bytes], pieces: int
 ) -> None:
     enabled = {**PLAIN, **OAUTH, "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,OAUTHBEARER"}

@@ -50,11 +50,11 @@ def allows(made: Authorizer, right: Right, name: str = "t", principal: Principal
     return made.allows(principal, host, right, name)
 
 
-def test_nobody_may_do_anything_without_an_acl() -> None:
+def test_without_an_acl_nothing_is_allowed() -> None:
     assert not allows(authorizer(), READ_TOPIC)
 
 
-def test_a_super_user_may_do_everything_even_what_is_denied() -> None:
+def test_a_super_user_may_do_everything_despite_denials() -> None:
     made = authorizer(acl(Operation.READ, permission=DENY), super_users=frozenset({"User:alice"}))
     assert allows(made, READ_TOPIC)
     assert made.allows_some(ALICE, HOST, WRITE_TOPIC)
@@ -83,7 +83,7 @@ def test_any_denial_wins() -> None:
 
 
 @pytest.mark.parametrize("implying", [Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER])
-def test_who_may_do_something_may_describe_but_a_denial_implies_nothing(implying: Operation) -> None:
+def test_allowed_operations_imply_describe_and_denials_imply_nothing(implying: Operation) -> None:
     assert allows(authorizer(acl(implying)), DESCRIBE_TOPIC)
     assert allows(authorizer(acl(Operation.DESCRIBE), acl(implying, permission=DENY)), DESCRIBE_TOPIC)
 
@@ -120,7 +120,7 @@ def test_hosts(host: str, client: str, matches: bool) -> None:
     assert allows(authorizer(acl(Operation.READ, host=host)), READ_TOPIC, host=client) is matches
 
 
-def test_a_resource_is_free_for_all_only_if_no_acl_covers_it_for_nobody() -> None:
+def test_allow_everyone_holds_only_for_resources_without_any_acl() -> None:
     made = authorizer(acl(Operation.READ, "a", pattern=PREFIXED, principal="User:bob"), allow_without_acl=True)
     assert allows(made, READ_TOPIC, "t")
     assert not allows(made, READ_TOPIC, "ab")
@@ -137,7 +137,7 @@ def test_a_verdict_is_void_when_an_acl_comes_or_goes() -> None:
     assert verdicts == [False, True, True, False, False]
 
 
-def test_so_many_verdicts_are_kept_and_none_of_a_long_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_verdicts_are_bounded_and_exclude_long_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_VERDICTS", 10)
     made = authorizer(acl(Operation.READ, "1"))
     assert [number for number in range(25) if allows(made, READ_TOPIC, str(number))] == [1]

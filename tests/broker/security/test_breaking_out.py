@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from minibroker.broker.metadata.image import GROUP_RESOURCE
 from minibroker.broker.requests.routes import Unanswerable
 from minibroker.broker.requests.served import SERVED
 from minibroker.broker.security.acls import Acl, PatternType, Permission
@@ -31,18 +32,21 @@ from minibroker.broker.security.operations import (
 )
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message, Struct
-from minibroker.protocol.messages import consumer_groups, groups, metadata, offsets, transactions
+from minibroker.protocol.messages import consumer_groups, groups, metadata, offsets, share_groups, transactions
 from minibroker.protocol.messages.fetch import FetchRequest
 from tests.broker.harness import AUTHORIZED, Harness, Waiting, batch
 from tests.broker.security.test_authorizer import slow_verdict
-from tests.broker.security.test_operations import GROUP, ID, REQUESTS, TOPIC
+from tests.broker.security.test_operations import GROUP, ID, REQUESTS, TOPIC, streams_heartbeat_request
+from tests.clients.share_requests import ACCEPT, acknowledge_request, fetch_request
 
 TOPICS = ["tangerine", "tangelo", "turnip", "thyme"]
 ENDED = "tarragon"  # is in a transaction, whose end is written to it
 GROUPS, IDS = ["giraffe", "gibbon", "gnu"], ["ibis", "iguana"]
+SHARED, STREAMED = "gopher", "gecko"  # a share group and a streams group, each of all topics
+ALL_GROUPS = [*GROUPS, SHARED, STREAMED]
 TYPES = {
     ResourceType.TOPIC: [*TOPICS, ENDED],
-    ResourceType.GROUP: GROUPS,
+    ResourceType.GROUP: ALL_GROUPS,
     ResourceType.TRANSACTIONAL_ID: IDS,
 }
 RIGHTS_OF_IDS = [DESCRIBE_TRANSACTIONAL_ID]
@@ -53,6 +57,11 @@ WRITING = [
     ApiKey.OFFSET_DELETE,
     ApiKey.DELETE_TOPICS,
     ApiKey.DELETE_GROUPS,
+]
+SHARING = [
+    *(ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.SHARE_GROUP_DESCRIBE, ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS),
+    *(ApiKey.ALTER_SHARE_GROUP_OFFSETS, ApiKey.DELETE_SHARE_GROUP_OFFSETS, ApiKey.STREAMS_GROUP_HEARTBEAT),
+    ApiKey.STREAMS_GROUP_DESCRIBE,
 ]
 STEPS = 300
 
@@ -74,7 +83,8 @@ class Attempt:
             permission, pattern = Permission(acl.permission), PatternType(acl.pattern_type)
             harness.add_acl(right, acl.name, user="eve", permission=permission, pattern=pattern)
         self.before = self._state()
-        self.ids = {topic.name: topic.topic_id for topic in harness.cluster.image.topics.values()}
+        topics = harness.cluster.image.topics  # but for those that name groups to whoever may read them
+        self.ids = {topic.name: topic.topic_id for topic in topics.values() if not topic.internal}
 
     def _fill(self) -> None:
         for name in (*TOPICS, ENDED):
@@ -100,6 +110,19 @@ class Attempt:
                 v3_and_below_topics=[shape.AddPartitionsToTxnTopic(name=ENDED, partitions=[0])],
             )
             self.harness.request(add, 3, user="admin")
+        self._fill_share_group()
+        heartbeat = streams_heartbeat_request(STREAMED)
+        heartbeat.topology.subtopologies[0].source_topics = list(TOPICS)
+        assert self.harness.request(heartbeat, user="admin").error_code == 0
+
+    def _fill_share_group(self) -> None:
+        """A share group without members, which is to read all topics from their start."""
+        self.harness.cluster.controller.change_config(GROUP_RESOURCE, SHARED, {"share.auto.offset.reset": "earliest"})
+        for epoch in (0, -1):
+            heartbeat = share_groups.ShareGroupHeartbeatRequest(
+                group_id=SHARED, member_id="m", member_epoch=epoch, subscribed_topic_names=list(TOPICS)
+            )
+            assert self.harness.request(heartbeat, user="admin").error_code == 0
 
     def _random_acl(self) -> Acl:
         kind = self.source.choice(list(TYPES))
@@ -136,9 +159,11 @@ class Attempt:
         names = {
             TOPIC: self.source.choice([*TOPICS, "absent"]),
             GROUP: self.source.choice([*GROUPS, "nobody"]),
+            **dict.fromkeys(("s", "empty"), SHARED),
+            **dict.fromkeys(("a", "streams"), STREAMED),
             ID: self.source.choice([*IDS, "nothing"]),
         }
-        for keys in (list(REQUESTS), WRITING):
+        for keys in (list(REQUESTS), WRITING, SHARING):
             request, _ = self.source.choice(REQUESTS[self.source.choice(keys)])
             request = request(self.harness) if callable(request) else request
             yield renamed(copy.deepcopy(request), names)
@@ -166,10 +191,16 @@ class Attempt:
                 ),
             ]
         )
+        yield self.source.choice(
+            [
+                fetch_request(id, (), group_id=SHARED, member_id="eve"),
+                acknowledge_request(id, [(0, 0, [ACCEPT])], group_id=SHARED, member_id="eve", share_session_epoch=1),
+            ]
+        )
 
     def _heartbeat(self, group: str) -> Message:
         return consumer_groups.ConsumerGroupHeartbeatRequest(
-            group_id=f"{group}-of-eve",
+            group_id=f"{group[:-1]}-of-eve",  # which does not contain the name of another
             member_id="eve",
             member_epoch=0,
             rebalance_timeout_ms=60_000,
@@ -185,7 +216,7 @@ class Attempt:
             (DESCRIBE_TOPIC, {name: name.encode() for name in (*TOPICS, ENDED)}),
             (DESCRIBE_TOPIC, {name: self.ids[name] for name in (*TOPICS, ENDED)}),
             (READ_TOPIC, {name: value_of(name).encode() for name in (*TOPICS, ENDED)}),
-            (DESCRIBE_GROUP, {name: name.encode() for name in GROUPS}),
+            (DESCRIBE_GROUP, {name: name.encode() for name in ALL_GROUPS}),
             (DESCRIBE_TRANSACTIONAL_ID, {name: name.encode() for name in IDS}),
         ):
             told = {name for name, word in words.items() if word in answer and word not in request}
@@ -194,10 +225,12 @@ class Attempt:
 
     def check_written(self) -> None:
         (ends, committed), (ends_after, committed_after) = self.before, self._state()
+        topics = self.harness.cluster.image.topics
         for name, end in ends.items():
-            gone = name not in ends_after
-            right = DELETE_TOPIC if gone else WRITE_TOPIC
-            assert (not gone and ends_after[name] == end) or self.allows(right, name), (right, name, self.acls)
+            is_there = name in topics and topics[name].topic_id == self.ids[name]  # or a new one has its name
+            assert is_there or self.allows(DELETE_TOPIC, name), (name, self.acls)
+            is_written = ends_after.get(name, 0) != (end if is_there else 0)
+            assert not is_written or self.allows(WRITE_TOPIC, name), (name, self.acls)
         for (group, name), offset in committed.items():
             may_commit = self.allows(READ_GROUP, group) and self.allows(READ_TOPIC, name)
             may_delete = self.allows(DELETE_GROUP, group) or self.allows(DELETE_TOPIC, name)
@@ -218,7 +251,7 @@ def renamed(value: Any, names: dict[str, str]) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(16))
-def test_nobody_breaks_out(tmp_path: Path, seed: int) -> None:
+def test_random_requests_of_a_restricted_user_stay_within_its_rights(tmp_path: Path, seed: int) -> None:
     with Harness(tmp_path, settings=AUTHORIZED) as harness:
         attempt = Attempt(harness, seed)
         answered = 0

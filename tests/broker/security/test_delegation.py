@@ -44,7 +44,7 @@ def test_a_token_is_found_by_its_secret_until_it_is_removed() -> None:
 
 
 @pytest.mark.parametrize("key", [None, ""])
-def test_without_a_key_nobody_logs_in(key: str | None) -> None:
+def test_without_a_secret_key_no_token_logs_in(key: str | None) -> None:
     tokens = DelegationTokens(key)
     tokens.add(record())
     assert not tokens.are_enabled
@@ -81,7 +81,7 @@ def test_a_token_is_good_until_it_expires(times: tuple[int, int], now_ms: int, e
 @pytest.mark.parametrize(
     ("name", "expected"), [("User:alice", True), ("User:bob", True), ("User:carol", True), ("User:dave", False)]
 )
-def test_a_token_concerns_its_owner_who_asked_for_it_and_its_renewers(name: str, expected: bool) -> None:
+def test_a_token_concerns_its_owner_requester_and_renewers(name: str, expected: bool) -> None:
     assert concerns(record(), frozenset({name, "User:eve"})) is expected
 
 

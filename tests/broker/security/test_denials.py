@@ -107,7 +107,7 @@ def test_an_id_does_not_give_away_the_name(harness: Harness) -> None:
     assert (deleted.error_code, deleted.name) == (DENIED, SECRET)
 
 
-def test_who_may_describe_a_topic_is_told_that_it_does_not_exist_before_that_it_may_not_be_deleted(
+def test_delete_topics_says_unknown_before_unauthorized_if_describing_is_allowed(
     harness: Harness,
 ) -> None:
     harness.add_acl(DESCRIBE_TOPIC, "absent")
@@ -154,7 +154,7 @@ def fetch(harness: Harness, *keys: dict[str, Any], version: int, max_wait_ms: in
     return harness.request(request, version, user="alice")
 
 
-def test_records_are_for_those_who_may_read_them(harness: Harness) -> None:
+def test_fetch_needs_read_on_the_topic(harness: Harness) -> None:
     harness.add_acl(READ_TOPIC, OPEN)
     answer = fetch(harness, {"topic": OPEN}, {"topic": SECRET}, {"topic": "absent"}, version=12)
     first, *others = [topic.partitions[0] for topic in answer.responses]
@@ -164,7 +164,7 @@ def test_records_are_for_those_who_may_read_them(harness: Harness) -> None:
     assert answer.responses[0].partitions[0].error_code == DENIED
 
 
-def test_a_fetch_waits_for_what_may_be_read_and_not_for_what_may_not(harness: Harness) -> None:
+def test_a_fetch_waits_only_for_topics_that_it_may_read(harness: Harness) -> None:
     harness.create_topic("empty", user="admin")
     harness.add_acl(READ_TOPIC, "empty")
     assert not isinstance(fetch(harness, {"topic": SECRET}, version=12, max_wait_ms=1000), Waiting)
@@ -191,7 +191,7 @@ def test_the_next_produce_of_a_connection_is_refused_once_the_right_is_gone(harn
     assert codes == [0, 0, 0, DENIED, DENIED]
 
 
-def test_whoever_may_write_to_any_topic_may_have_a_producer_id(harness: Harness) -> None:
+def test_write_on_any_topic_allows_a_producer_id(harness: Harness) -> None:
     def init(user: str) -> int:
         request = transactions.InitProducerIdRequest(transactional_id=None)
         return int(harness.request(request, user=user).error_code)
@@ -229,7 +229,7 @@ def commit(harness: Harness, group: str, topic: str, user: str) -> int:
     return int(answer.topics[0].partitions[0].error_code)
 
 
-def test_groups_and_their_offsets_are_told_as_far_as_they_may_be_described(harness: Harness) -> None:
+def test_groups_and_their_offsets_are_listed_as_far_as_describe_is_allowed(harness: Harness) -> None:
     for group in ("mine", "theirs"):
         request = groups.FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
         harness.request(request, user="admin")
@@ -254,7 +254,7 @@ def test_offsets_are_committed_with_the_rights_to_read_group_and_topic(harness: 
     assert commit(harness, "g", OPEN, "alice") == ErrorCode.NONE
 
 
-def test_a_pattern_matches_what_its_subscriber_may_describe(harness: Harness) -> None:
+def test_a_regex_matches_only_topics_that_its_subscriber_may_describe(harness: Harness) -> None:
     harness.add_acl(READ_GROUP, "g")
     harness.request(groups.FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), user="admin")
     epoch, member = 0, "m"
@@ -298,7 +298,7 @@ def steps_of(harness: Harness, request: Any, handler: Any, version: int) -> int:
     return sum(1 for _ in outcome)
 
 
-def test_what_may_not_be_described_is_left_out_in_steps(harness: Harness) -> None:
+def test_topics_that_may_not_be_described_are_left_out_in_steps(harness: Harness) -> None:
     for number in range(50):
         harness.create_topic(f"hidden-{number}", user="admin")
     assert steps_of(harness, metadata.MetadataRequest(topics=None), metadata_handler.metadata, 12) >= 52

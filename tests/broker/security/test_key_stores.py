@@ -164,7 +164,7 @@ def test_a_true_jks_file_is_refused_with_the_way_to_convert_it(tmp_path: Path) -
     assert identity(stored(Path(f"{path}.p12"))).chain[0].subject.rfc4514_string() == "CN=x"
 
 
-def test_a_wrong_password_and_a_wrong_file_are_told(pkcs12: Path, tmp_path: Path) -> None:
+def test_a_wrong_password_and_a_wrong_file_are_named_in_the_error(pkcs12: Path, tmp_path: Path) -> None:
     assert "ssl.keystore.password may be wrong" in refusal(identity, stored(pkcs12, ssl_keystore_password="x"))
     assert "have to be the same" in refusal(identity, stored(pkcs12, ssl_key_password="x"))
     text = tmp_path / "text"

@@ -34,7 +34,7 @@ class Same(Judge):
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_who_has_proven_it_may_be_refused_all_the_same(harness: Harness, version: int) -> None:
+def test_an_interceptor_may_refuse_valid_credentials(harness: Harness, version: int) -> None:
     judge = Same(Verdict(is_refused=True))
     client = sasl_client(harness, judge)
     client.handshake(version=version)

@@ -17,7 +17,7 @@ HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCall
 SIGNED = {**TOKENS, f"{OAUTH}sasl.server.callback.handler.class": HANDLER}
 
 
-def test_a_listener_enables_what_the_settings_name() -> None:
+def test_a_listener_enables_the_mechanisms_of_its_settings() -> None:
     assert list(enabled_mechanisms(Settings(PLAIN), "SASL_PLAINTEXT")) == ["PLAIN"]
 
 
@@ -55,7 +55,7 @@ def test_a_listener_may_enable_other_mechanisms_than_the_rest() -> None:
         ({JAAS: "x required user_alice;"}, f"{JAAS}: Value not specified for a key"),
     ],
 )
-def test_what_no_client_could_use_is_refused_at_the_start(changed: dict[str, str], complaint: str) -> None:
+def test_unusable_sasl_settings_are_refused_at_the_start(changed: dict[str, str], complaint: str) -> None:
     given = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0", **PLAIN, **changed}
     with pytest.raises(SettingsError, match=complaint) as refused:
         load_settings(None, {}, [f"{name}={value}" for name, value in given.items()])

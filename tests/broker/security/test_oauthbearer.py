@@ -69,7 +69,7 @@ def refusal(running: Exchange, said: str) -> str:
         f"n,,\x01logicalCluster=lkc-1\x01auth=Bearer {token()}\x01identityPoolId=a b\x01\x01",
     ],
 )
-def test_who_has_a_token_is_let_in_until_it_expires(first: str) -> None:
+def test_a_token_authenticates_until_it_expires(first: str) -> None:
     assert let_in(exchange(), first.encode()) == Authenticated(b"", "alice", (NOW_S + 60) * 1000)
 
 
@@ -89,12 +89,12 @@ def test_who_has_a_token_is_let_in_until_it_expires(first: str) -> None:
         "n,,\x01auth=Bearer a b\x01\x01",
     ],
 )
-def test_what_is_no_first_message_is_refused(first: str) -> None:
+def test_malformed_first_messages_are_refused(first: str) -> None:
     with pytest.raises(InvalidCredentials, match="Invalid OAUTHBEARER client first message"):
         exchange().send(first.encode())
 
 
-def test_nobody_acts_for_somebody_else() -> None:
+def test_another_authorization_id_is_refused() -> None:
     said = r"Client requested an authorization id \(bob\) that is different from the token's principal name \(alice\)"
     with pytest.raises(AuthenticationFailed, match=said):
         exchange().send(f"n,a=bob,\x01auth=Bearer {token()}\x01\x01".encode())
@@ -132,7 +132,7 @@ def test_a_token_that_is_not_good_is_refused_in_kafkas_words(said: str) -> None:
     assert refusal(exchange(), said) == '{"status":"invalid_token"}'
 
 
-def test_the_options_of_the_login_module_say_what_a_token_needs() -> None:
+def test_login_module_options_set_the_claims_that_a_token_needs() -> None:
     claims = {"who": "bob", "may": ["write", "read", "x"], "exp": NOW_S - 2}
     first = next(client_oauthbearer(token(claims), {}))
     assert let_in(exchange(**OPTIONS), first).name == "bob"
@@ -143,7 +143,7 @@ def test_the_options_of_the_login_module_say_what_a_token_needs() -> None:
 
 
 @pytest.mark.parametrize("skew", ["-1", "x", "1.5", "9" * 10])
-def test_a_skew_that_is_none_is_refused_at_the_start(skew: str) -> None:
+def test_an_invalid_clock_skew_is_refused_at_the_start(skew: str) -> None:
     with pytest.raises(JaasError):
         UnsecuredOptions({"unsecuredValidatorAllowableClockSkewMs": skew})
 

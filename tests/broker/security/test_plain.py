@@ -28,7 +28,7 @@ def answer(token: bytes) -> Authenticated:
         ("\0tom\0pässwörd".encode(), "tom"),
     ],
 )
-def test_who_knows_its_password_is_let_in(token: bytes, name: str) -> None:
+def test_the_right_password_authenticates(token: bytes, name: str) -> None:
     assert answer(token) == Authenticated(b"", name, None)
 
 
@@ -46,7 +46,7 @@ def test_who_knows_its_password_is_let_in(token: bytes, name: str) -> None:
         ),
     ],
 )
-def test_who_does_not_is_told_so_in_kafkas_words(token: bytes, message: str) -> None:
+def test_wrong_passwords_are_refused_in_kafkas_words(token: bytes, message: str) -> None:
     with pytest.raises(AuthenticationFailed) as refused:
         begun(plain(USERS)).send(token)
     assert str(refused.value) == message
@@ -65,7 +65,7 @@ def test_who_does_not_is_told_so_in_kafkas_words(token: bytes, message: str) -> 
         (b"\0\0", "Authentication failed: username not specified"),
     ],
 )
-def test_what_lacks_a_name_or_a_password_is_refused(token: bytes, message: str) -> None:
+def test_tokens_without_a_name_or_a_password_are_refused(token: bytes, message: str) -> None:
     with pytest.raises(AuthenticationFailed) as refused:
         begun(plain(USERS)).send(token)
     assert str(refused.value) == message

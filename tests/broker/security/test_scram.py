@@ -93,7 +93,7 @@ def test_the_example_of_rfc_7677() -> None:
 
 @pytest.mark.parametrize("mechanism", ScramMechanism)
 @pytest.mark.parametrize("name", ["alice", "a,b=c", "=2C", "x" * 300])
-def test_who_knows_the_password_is_let_in(mechanism: ScramMechanism, name: str) -> None:
+def test_the_right_password_authenticates(mechanism: ScramMechanism, name: str) -> None:
     running = exchange(record(name, "pässwörd", mechanism), mechanism=mechanism)
     end = run(running, client_scram(mechanism.hash_name, name, "pässwörd"))  # type: ignore[arg-type]
     assert end.name == name
@@ -115,7 +115,7 @@ def test_an_unknown_name_has_the_same_salt_each_time() -> None:
     assert first[0] == first[1] != exchange(nonce="n").send(b"n,,n=somebody,r=c")
 
 
-def test_a_credential_of_one_mechanism_is_none_of_the_other() -> None:
+def test_a_credential_of_one_mechanism_does_not_serve_the_other() -> None:
     running = exchange(record("alice", "right", SHA_512))
     client = client_scram("sha256", "alice", "right")
     challenge = running.send(next(client))
@@ -124,7 +124,7 @@ def test_a_credential_of_one_mechanism_is_none_of_the_other() -> None:
         running.send(client.send(challenge))
 
 
-def test_nobody_acts_for_somebody_else() -> None:
+def test_another_authorization_id_is_refused() -> None:
     with pytest.raises(AuthenticationFailed, match="Client requested an authorization id that is different"):
         exchange(record("alice", "x")).send(b"n,a=bob,n=alice,r=c")
     with pytest.raises(AuthenticationFailed, match="Client requested an authorization id that is different"):
@@ -155,13 +155,13 @@ def test_nobody_acts_for_somebody_else() -> None:
         b"n,,n=" + b"a" * (16 << 10) + b",r=c",
     ],
 )
-def test_what_is_no_first_message_is_refused(first: bytes) -> None:
+def test_malformed_first_messages_are_refused(first: bytes) -> None:
     with pytest.raises(InvalidCredentials):
         exchange(record("alice", "x")).send(first)
 
 
 @pytest.mark.parametrize("extension", [b",tokenauth=false", b",x=y", b",x=y=z,abc=1"])
-def test_other_extensions_are_part_of_what_is_proven(extension: bytes) -> None:
+def test_unknown_extensions_are_part_of_the_proof(extension: bytes) -> None:
     running = exchange(record("alice", "right"))
     client = client_scram("sha256", "alice", "right")
     challenge = running.send(next(client) + extension)
@@ -197,7 +197,7 @@ def test_the_holder_of_a_token_is_its_owner_until_it_expires(extension: str) -> 
 
 
 @pytest.mark.parametrize("extension", [",tokenauth=false", ",tokenauth= true", ",TOKENAUTH=true", ",x=tokenauth=true"])
-def test_who_does_not_ask_for_that_is_no_holder_of_a_token(extension: str) -> None:
+def test_without_the_tokenauth_extension_a_password_is_expected(extension: str) -> None:
     token = TokenLogin(record("a", "secret"), "alice", 1234)
     running = exchange(record("a", "password"), tokens={"a": token})
     end = logged_in(running, f"n=a,r=nonce{extension}", "password")

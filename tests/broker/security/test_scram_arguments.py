@@ -52,7 +52,7 @@ def test_a_password_may_come_salted() -> None:
         ("SCRAM-SHA-256=[name=a,password=secret,x=1]", "Unknown SCRAM configurations: x"),
     ],
 )
-def test_what_kafka_refuses_is_refused_without_a_secret(argument: str, complaint: str) -> None:
+def test_invalid_arguments_are_refused_without_showing_a_secret(argument: str, complaint: str) -> None:
     with pytest.raises(ScramArgumentError) as refused:
         scram_credential(argument)
     assert complaint in str(refused.value) and "secret" not in str(refused.value)

@@ -15,10 +15,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
-from minibroker.broker.clock import ManualClock
 from minibroker.broker.security.jwks import BYTES_MAX, KeySet, url_objection
 from minibroker.broker.security.oauthbearer import Identity, TokenRefused
 from minibroker.broker.security.signed_tokens import Expected, SignedTokens
+from tests.broker.manual_clock import ManualClock
 
 EXPECTED = Expected(("kafka",), "https://issuer.test", 30_000, "sub", "scope")
 ANY = Expected((), None, 0, "sub", "scope")
@@ -125,7 +125,7 @@ def test_a_token_that_names_no_key_is_tried_with_all(issuer: Issuer) -> None:
         {"scope": ""},
     ],
 )
-def test_what_a_token_lacks_or_says_wrongly_is_refused(issuer: Issuer, claims: dict[str, Any]) -> None:
+def test_tokens_with_missing_or_wrong_claims_are_refused(issuer: Issuer, claims: dict[str, Any]) -> None:
     with pytest.raises(TokenRefused):
         identity(issuer.tokens(), issuer.token(**claims))
 
@@ -141,7 +141,7 @@ def test_what_a_token_lacks_or_says_wrongly_is_refused(issuer: Issuer, claims: d
         {"iat": 1_700_000_020},
     ],
 )
-def test_what_is_expected_may_be_said_in_several_ways(issuer: Issuer, claims: dict[str, Any]) -> None:
+def test_claims_may_be_expected_in_several_ways(issuer: Issuer, claims: dict[str, Any]) -> None:
     assert identity(issuer.tokens(), issuer.token(**claims)).name == "alice"
 
 
@@ -198,7 +198,7 @@ def test_a_key_that_comes_later_is_found(issuer: Issuer) -> None:
         identity(tokens, issuer.token())
 
 
-def test_keys_are_not_read_for_each_token_that_names_none_of_them(issuer: Issuer) -> None:
+def test_an_unknown_key_id_does_not_reread_the_keys_each_time(issuer: Issuer) -> None:
     tokens = issuer.tokens()
     assert identity(tokens, issuer.token()).name == "alice"
     assert tokens.wait_for(issuer.token(key_id="two")) is None
@@ -245,7 +245,7 @@ def test_keys_that_cannot_be_read_are_logged_and_looked_for_later(
     assert identity(tokens, issuer.token()).name == "alice"
 
 
-def test_keys_that_are_none_are_passed_over(issuer: Issuer) -> None:
+def test_unusable_keys_are_passed_over(issuer: Issuer) -> None:
     encrypts = {**public_jwk("RS256", "one", "another"), "use": "enc"}
     issuer.publish(1, {}, {"kty": "RSA"}, {"kty": "new"}, {"kty": "EC", "crv": 1}, encrypts, public_jwk("RS256", "one"))
     assert identity(issuer.tokens(), issuer.token()).name == "alice"
@@ -274,7 +274,7 @@ def test_keys_are_read_from_a_url(issuer: Issuer, keys_by_http: str) -> None:
 
 
 @pytest.mark.parametrize("url", [None, "", "x", "ftp://host/x", "http://", "file:", "http://[/"])
-def test_a_url_that_is_none_is_refused(url: str | None) -> None:
+def test_an_invalid_url_is_refused(url: str | None) -> None:
     assert url_objection(url) is not None
 
 

@@ -66,7 +66,7 @@ def test_the_versions_of_tls_are_those_that_are_enabled_and_have_suites(
         ({"ssl_truststore_certificates": "x"}, "ssl.truststore holds no certificate in PEM"),
     ],
 )
-def test_what_makes_no_sense_is_one_line_with_the_listener(more: dict[str, str], complaint: str) -> None:
+def test_invalid_tls_settings_are_one_line_with_the_listener(more: dict[str, str], complaint: str) -> None:
     message = refusal(**more)
     assert message.startswith("listener OUTSIDE: ") and complaint in message
 
@@ -82,7 +82,7 @@ def test_what_makes_no_sense_is_one_line_with_the_listener(more: dict[str, str],
         ("SASL_SSL", {"listener_name_outside_ssl_client_auth": "required"}, ssl.CERT_REQUIRED),
     ],
 )
-def test_who_is_asked_for_a_certificate(protocol: str, more: dict[str, str], mode: ssl.VerifyMode) -> None:
+def test_client_auth_settings_set_the_verify_mode(protocol: str, more: dict[str, str], mode: ssl.VerifyMode) -> None:
     assert context(protocol, **more).verify_mode == mode
 
 
@@ -117,7 +117,7 @@ def test_a_file_that_was_written_anew_is_read_anew(tmp_path: Path) -> None:
     assert tls.current is again, "nothing has changed since"
 
 
-def test_what_cannot_be_used_is_logged_and_the_present_one_stays(
+def test_an_unusable_key_store_is_logged_and_the_present_one_stays(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     present = files(tmp_path, server)
@@ -180,9 +180,7 @@ def test_only_the_stores_of_an_open_listener_change_and_the_rest_with_its_next_o
     assert opened.context.verify_mode == ssl.CERT_REQUIRED
 
 
-def test_what_begins_again_has_the_stores_of_the_start_whatever_the_later_ones_were(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_reopened_listener_has_the_stores_of_its_settings(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     present = files(tmp_path, server)
     tls = ListenerTls("OUTSIDE", "SSL", present)
     later = Settings({"log.dirs": "/nowhere", **inline(authority, authority.sign("CN=other"))})

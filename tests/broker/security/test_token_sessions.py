@@ -85,7 +85,7 @@ def test_a_session_with_a_token_that_has_expired_ends_when_it_begins(holder: Hol
     assert client.closed
 
 
-def test_a_token_that_was_removed_lets_nobody_in(holder: Holder) -> None:
+def test_a_removed_token_does_not_authenticate(holder: Holder) -> None:
     harness, client, token = holder
     last = last_token(harness, client, token.token_id)
     expire(harness.cluster, harness.cluster.image.tokens.secret(token.token_id), ALICE, -1)
@@ -97,7 +97,7 @@ def test_a_token_that_was_removed_lets_nobody_in(holder: Holder) -> None:
     assert client.closed
 
 
-def test_who_knows_a_password_may_ask_for_tokens(tmp_path: Path) -> None:
+def test_a_password_login_may_ask_for_tokens(tmp_path: Path) -> None:
     with sasl_harness(tmp_path, delegation_token_secret_key="a key") as harness:
         client = sasl_client(harness)
         client.log_in()

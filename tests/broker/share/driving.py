@@ -6,17 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from minibroker.broker.metadata.image import GROUP_RESOURCE
-from minibroker.protocol.messages.share_fetch import ShareAcknowledgeRequest, ShareFetchRequest
 from minibroker.protocol.messages.share_groups import (
     DescribeShareGroupOffsetsRequest,
     ShareGroupDescribeRequest,
     ShareGroupHeartbeatRequest,
 )
 from tests.broker.harness import Harness
+from tests.clients.share_requests import Range, Said, acknowledge_request, acquired, fetch_request
 
 GROUP, TOPIC = "s", "t"
-ACCEPT, RELEASE = 1, 2
-Range = tuple[int, int, int]
 
 
 class Sharer:
@@ -51,74 +49,33 @@ class Sharer:
             self.epoch = answer.member_epoch
         return answer
 
-    def ask_fetch(self, *said: tuple[int, int, Sequence[int]], topic: str = TOPIC, **fields: Any) -> Any:
-        Topic = ShareFetchRequest.FetchTopic
-        partition = Topic.FetchPartition(
-            partition_index=0,
-            acknowledgement_batches=[
-                Topic.FetchPartition.AcknowledgementBatch(
-                    first_offset=first, last_offset=last, acknowledge_types=[*kind]
-                )
-                for first, last, kind in said
-            ],
-        )
+    def ask_fetch(self, *said: Said, topic: str = TOPIC, more: Sequence[int] = (), **fields: Any) -> Any:
+        """The answer to a fetch of partition 0 and `more`; acknowledgements are of partition 0."""
         topic_id = self.harness.cluster.image.topics[topic].topic_id
-        default = {
-            "group_id": self.group,
-            "member_id": self.member_id,
-            "share_session_epoch": self.session_epoch,
-            "max_wait_ms": 0,
-            "min_bytes": 1,
-            "max_bytes": 1 << 20,
-            "max_records": 500,
-            "batch_size": 500,
-            "topics": [Topic(topic_id=topic_id, partitions=[partition])],
-        }
+        request = fetch_request(topic_id, said, more, **{**self._said(), **fields})
         self.session_epoch += 1
-        return self.ask(ShareFetchRequest(**{**default, **fields}))
+        return self.ask(request)
 
-    def fetch(self, *said: tuple[int, int, Sequence[int]], **fields: Any) -> list[Range]:
+    def _said(self) -> dict[str, Any]:
+        return {"group_id": self.group, "member_id": self.member_id, "share_session_epoch": self.session_epoch}
+
+    def fetch(self, *said: Said, **fields: Any) -> list[Range]:
         """The ranges that a fetch acquires at once."""
         return acquired(self.ask_fetch(*said, **fields))
 
-    def acknowledge(self, *said: tuple[int, int, Sequence[int]], **fields: Any) -> int:
+    def acknowledge(self, *said: Said, **fields: Any) -> int:
         """The code of the partition."""
-        Topic = ShareAcknowledgeRequest.AcknowledgeTopic
-        partition = Topic.AcknowledgePartition(
-            partition_index=0,
-            acknowledgement_batches=[
-                Topic.AcknowledgePartition.AcknowledgementBatch(
-                    first_offset=first, last_offset=last, acknowledge_types=[*kind]
-                )
-                for first, last, kind in said
-            ],
-        )
-        request = ShareAcknowledgeRequest(
-            group_id=self.group,
-            member_id=self.member_id,
-            share_session_epoch=fields.pop("share_session_epoch", self.session_epoch),
-            topics=[Topic(topic_id=self.harness.cluster.image.topics[TOPIC].topic_id, partitions=[partition])],
-            **fields,
-        )
+        topic_id = self.harness.cluster.image.topics[TOPIC].topic_id
+        request = acknowledge_request(topic_id, said, **{**self._said(), **fields})
         self.session_epoch += 1
         answer = self.ask(request)
         assert answer.error_code == 0, answer
         return int(answer.responses[0].partitions[0].error_code)
 
 
-def acquired(answer: Any) -> list[Range]:
-    assert answer is not None and answer.error_code == 0, answer
-    return [
-        (each.first_offset, each.last_offset, each.delivery_count)
-        for topic in answer.responses
-        for partition in topic.partitions
-        for each in partition.acquired_records
-    ]
-
-
-def reading(harness: Harness, *values: str, earliest: bool = True) -> Sharer:
+def reading(harness: Harness, *values: str, earliest: bool = True, partitions: int = 1) -> Sharer:
     """A member that has joined, of a topic with these records in one batch."""
-    harness.create_topic(TOPIC)
+    harness.create_topic(TOPIC, partitions)
     if earliest:
         configure(harness, auto_offset_reset="earliest")
     if values:

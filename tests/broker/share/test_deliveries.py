@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.share.deliveries import (
+from minibroker.broker.share.deliveries import Deliveries
+from minibroker.broker.share.runs import (
+    Acknowledgement,
     AcknowledgeType,
     Acquired,
-    Deliveries,
     DeliveryState,
     Limits,
     Run,
@@ -43,7 +44,7 @@ def acquire(
 def acknowledge(
     deliveries: Deliveries, first: int, last: int, *types: int, member_id: str = "m", limits: Limits = LIMITS
 ) -> list[StateBatch]:
-    changed = deliveries.acknowledge(member_id, first, last, types, limits, 0)
+    changed = deliveries.acknowledge(member_id, [Acknowledgement(first, last, types)], limits, 0)
     deliveries.settle()
     return changed
 
@@ -60,11 +61,19 @@ def test_whole_batches_are_acquired_up_to_about_the_number_that_is_asked_for() -
     assert deliveries.next_offset() == 35
 
 
+def test_only_so_many_offsets_are_needed_for_some_records() -> None:
+    deliveries = Deliveries(0)
+    acquire(deliveries, 29)
+    assert deliveries.last_needed(5) == 34
+    acknowledge(deliveries, 10, 19, RELEASE)
+    assert [deliveries.last_needed(count) for count in (1, 10, 11, 20)] == [29, 29, 30, 39]
+
+
 def test_new_records_come_in_ranges_that_are_cut_between_batches() -> None:
     assert acquire(Deliveries(0), 59, batch_size=25) == [Acquired(0, 29, 1), Acquired(30, 59, 1)]
 
 
-def test_the_start_moves_over_what_is_acknowledged_without_gaps() -> None:
+def test_the_start_moves_over_acknowledged_offsets_without_gaps() -> None:
     deliveries = Deliveries(0)
     acquire(deliveries, 29)
     assert acknowledge(deliveries, 10, 19, ACCEPT) == [StateBatch(10, 19, ACKNOWLEDGED, 1)]
@@ -87,6 +96,26 @@ def test_released_records_are_delivered_again_and_counted() -> None:
     assert acquire(deliveries, 9, "other") == [Acquired(4, 4, 2), Acquired(6, 6, 2)]
 
 
+def test_what_came_together_comes_again_together_unless_the_limit_is_strict() -> None:
+    deliveries = Deliveries(0)
+    acquire(deliveries, 29)
+    acknowledge(deliveries, 0, 29, RELEASE)
+    assert acquire(deliveries, 99, max_records=3) == [Acquired(0, 29, 2)]
+    acknowledge(deliveries, 0, 29, RELEASE)
+    assert acquire(deliveries, 99, max_records=3, strict=True) == [Acquired(0, 2, 3)]
+
+
+def test_offsets_cannot_be_acknowledged_while_nothing_is_in_flight() -> None:
+    deliveries = Deliveries(5)
+    with pytest.raises(KafkaError) as raised:
+        acknowledge(deliveries, 5, 5, ACCEPT)
+    assert raised.value.code == ErrorCode.INVALID_RECORD_STATE
+    acquire(deliveries, 9)
+    with pytest.raises(KafkaError) as raised:
+        acknowledge(deliveries, 10, 10, ACCEPT)
+    assert raised.value.code == ErrorCode.INVALID_REQUEST
+
+
 def test_a_record_is_archived_at_the_limit_of_deliveries() -> None:
     deliveries = Deliveries(0)
     limits = LIMITS._replace(deliveries=2)
@@ -105,10 +134,22 @@ def test_records_that_were_delivered_often_come_in_ever_smaller_portions() -> No
     assert deliveries.start_offset == 1
 
 
+def test_an_acknowledged_record_among_those_that_come_in_portions_is_not_delivered_again() -> None:
+    deliveries, limits = Deliveries(0), LIMITS._replace(deliveries=4)
+    deliveries.acquire("m", [(0, 5), (6, 9)], limits, 0, 500, 1)
+    said = [Acknowledgement(0, 5, [RELEASE, ACCEPT, RELEASE, RELEASE, ACCEPT, RELEASE]), Acknowledgement(6, 9, [2])]
+    found: list[list[Acquired]] = []
+    for _ in range(4):
+        deliveries.acknowledge("m", said, limits, 0)
+        deliveries.settle()
+        found.append(deliveries.acquire("m", [(0, 5), (6, 9)], limits, 0, 500, 500))
+        said = [Acknowledgement(first, last, [RELEASE]) for first, last, _ in found[-1]]
+    assert found == [[(0, 0, 2), (2, 3, 2), (5, 5, 2), (6, 9, 2)], [(0, 0, 3), (2, 3, 3)], [(0, 0, 4)], [(2, 2, 4)]]
+
+
 def test_a_session_that_ends_releases_its_records() -> None:
     deliveries = Deliveries(0)
     acquire(deliveries, 9)
-    assert deliveries.is_held_by("m")
     assert deliveries.release(LIMITS, held_by("other")) == []
     assert deliveries.release(LIMITS, held_by("m")) == [StateBatch(0, 9, AVAILABLE, 1)]
     assert acquire(deliveries, 9, "other") == [Acquired(0, 9, 2)]
@@ -117,7 +158,7 @@ def test_a_session_that_ends_releases_its_records() -> None:
 def test_locks_end_unless_they_are_renewed() -> None:
     deliveries = Deliveries(0)
     acquire(deliveries, 9)
-    deliveries.acknowledge("m", 0, 4, [RENEW], LIMITS, 600)
+    deliveries.acknowledge("m", [Acknowledgement(0, 4, [RENEW])], LIMITS, 600)
     assert deliveries.next_lock_end_ms() == 1000
     assert deliveries.release(LIMITS, lambda run: run.lock_end_ms <= 999) == []
     assert deliveries.release(LIMITS, lambda run: run.lock_end_ms <= 1000) == [StateBatch(5, 9, AVAILABLE, 1)]
@@ -138,7 +179,22 @@ def test_nothing_is_acknowledged_that_the_member_has_not_acquired(last: int, mem
     assert deliveries.runs()[0].state == ACQUIRED
 
 
-def test_what_is_before_the_start_is_passed_over() -> None:
+def test_all_batches_of_a_request_are_acknowledged_or_none() -> None:
+    deliveries = Deliveries(0)
+    acquire(deliveries, 29)
+    deliveries.acknowledge("m", [Acknowledgement(10, 19, [RELEASE])], LIMITS, 0)
+    said = [Acknowledgement(0, 4, [ACCEPT, RELEASE, ACCEPT, ACCEPT, ACCEPT]), Acknowledgement(8, 12, [ACCEPT])]
+    with pytest.raises(KafkaError) as raised:
+        deliveries.acknowledge("m", said, LIMITS, 0)
+    assert raised.value.code == ErrorCode.INVALID_RECORD_STATE
+    assert [(run.first, run.last, run.state) for run in deliveries.runs()] == [
+        (0, 9, ACQUIRED),
+        (10, 19, AVAILABLE),
+        (20, 29, ACQUIRED),
+    ]
+
+
+def test_acknowledgements_before_the_start_are_ignored() -> None:
     deliveries = Deliveries(0)
     acquire(deliveries, 9)
     assert deliveries.begin_at(5)
@@ -187,11 +243,11 @@ class Model:
         }
         assert sorted(flying) == list(range(deliveries.start_offset, deliveries.end_offset))
         for offset, found in flying.items():
-            assert found == self.records[offset], offset
+            assert found == self.records.get(offset, (AVAILABLE, 0, "")), offset
         for offset, (state, _, _) in self.records.items():
             if offset < deliveries.start_offset:
                 assert state.is_final, offset
-        assert not flying or not self.records[deliveries.start_offset][0].is_final
+        assert not flying or not flying[deliveries.start_offset][0].is_final
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -218,7 +274,7 @@ def test_random_histories_leave_each_record_as_the_model_has_it(seed: int) -> No
             first = source.randint(run.first, run.last)
             last = source.randint(first, run.last)
             types = [source.choice([0, 1, 2, 3]) for _ in range(first, last + 1)]
-            changed = deliveries.acknowledge(member_id, first, last, types, LIMITS, now_ms)
+            changed = deliveries.acknowledge(member_id, [Acknowledgement(first, last, types)], LIMITS, now_ms)
             for offset, kind in zip(range(first, last + 1), types, strict=True):
                 state = {0: ARCHIVED, 1: ACKNOWLEDGED, 2: AVAILABLE, 3: ARCHIVED}[kind]
                 count = model.records[offset][1]

@@ -9,14 +9,28 @@ import pytest
 from minibroker.broker.metadata.features import SHARE_VERSION
 from minibroker.broker.metadata.partitions import SHARE_STATE_TOPIC
 from minibroker.broker.share import share_partitions
-from minibroker.protocol.errors import ErrorCode
+from minibroker.broker.share.share_partition import SharePartition
+from minibroker.broker.share.states import ShareKey
+from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import metadata_records as records
+from minibroker.protocol.messages.share_fetch import ShareFetchRequest
 from minibroker.protocol.messages.topics import DeleteTopicsRequest
+from minibroker.storage.segment import Region
 from tests.broker.harness import Harness
-from tests.broker.share.driving import ACCEPT, GROUP, RELEASE, TOPIC, Sharer, acquired, configure, offset_of, reading
+from tests.broker.share.driving import GROUP, TOPIC, Sharer, configure, offset_of, reading
+from tests.broker.transactions.producing import TransactionalProducer
+from tests.clients.share_requests import ACCEPT, RELEASE, acquired
 
 LOCK_MS = 30_000
+FetchTopic = ShareFetchRequest.FetchTopic
 Topic = DeleteTopicsRequest.DeleteTopicState
+
+
+def opened(harness: Harness, index: int = 0) -> SharePartition:
+    """The share partition itself, for a look inside."""
+    share = harness.cluster.shares.find(ShareKey(GROUP, harness.cluster.image.topics[TOPIC].topic_id, index))
+    assert share is not None
+    return share
 
 
 def test_a_fetch_waits_for_records(harness: Harness) -> None:
@@ -31,13 +45,20 @@ def test_a_fetch_waits_for_records(harness: Harness) -> None:
     assert acquired(member.late()) == []
 
 
-def test_a_fetch_waits_for_what_others_release(harness: Harness) -> None:
+def test_a_fetch_waits_for_records_that_another_member_releases(harness: Harness) -> None:
     member, other = reading(harness, "a", "b"), Sharer(harness, "other")
     other.beat(TOPIC)
     assert member.fetch() == [(0, 1, 1)]
     assert other.ask_fetch(max_wait_ms=1000) is None
     assert member.acknowledge((0, 1, [ACCEPT, RELEASE])) == 0
     assert acquired(other.late()) == [(1, 1, 2)]
+
+
+def test_records_are_sent_from_their_file(harness: Harness) -> None:
+    member = reading(harness, "a" * 20_000)
+    assert member.fetch() == [(0, 0, 1)]
+    (region,) = [item for item in member.client.outlet.items if isinstance(item, Region)]
+    assert (region.position, region.size_bytes) == (0, harness.partition(TOPIC).log.size_bytes)
 
 
 def test_a_lock_ends_on_the_clock(harness: Harness) -> None:
@@ -58,8 +79,72 @@ def test_a_fetch_with_enough_bytes_is_answered_and_one_with_fewer_waits(harness:
     assert acquired(member.late()) == [(0, 0, 1)]
 
 
+def test_of_many_partitions_only_those_are_looked_at_that_have_changed(harness: Harness) -> None:
+    member, many = reading(harness, partitions=150), range(1, 150)
+    assert member.ask_fetch(more=many, max_wait_ms=1000) is None
+    before = harness.dispatcher.slicer.steps
+    harness.produce(TOPIC, "v", partition=77)
+    answer = member.late()
+    assert acquired(answer) == [(0, 0, 1)]
+    assert len(answer.responses[0].partitions) == 150  # the first answer of a session names them all
+    assert harness.dispatcher.slicer.steps - before < 400  # to forget that it waits, and to answer
+    assert member.ask_fetch(more=many, max_wait_ms=1000) is None
+    harness.clock.advance(1000)
+    assert acquired(member.late()) == []
+
+
+def test_a_fetch_of_many_partitions_waits_for_enough_bytes_of_all_of_them(harness: Harness) -> None:
+    member, many = reading(harness, partitions=150), range(1, 150)
+    assert member.ask_fetch(more=many, max_wait_ms=1000, min_bytes=150) is None
+    harness.produce(TOPIC, "v", partition=7)
+    assert member.late() is None
+    harness.produce(TOPIC, "v", partition=140)
+    harness.produce(TOPIC, "v", partition=8)
+    assert acquired(member.late()) == [(0, 0, 1)] * 3
+
+
+def test_a_member_is_charged_with_the_size_of_the_answer(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    harness.create_topic("many", 300)
+    limit_fetched_bytes(harness, 1e9)
+    charged: list[int] = []
+    monkeypatch.setattr(
+        harness.cluster.quotas, "charge_fetched", lambda client, usage, size_bytes: charged.append(size_bytes) or True
+    )
+    member = reading(harness, "a" * 500)
+    answer = member.ask_fetch()
+    assert charged == [4 + len(answer.encode(ShareFetchRequest.versions[-1]))]
+    many = Sharer(harness, "many", "others")
+    many.beat("many")
+    answer = many.ask_fetch(topic="many", more=range(1, 300))
+    assert charged[1:] == [4 + len(answer.encode(ShareFetchRequest.versions[-1]))]
+
+
+def limit_fetched_bytes(harness: Harness, rate: float) -> None:
+    harness.cluster.commit(
+        [
+            records.ClientQuotaRecord(
+                entity=[records.ClientQuotaRecord.EntityData(entity_type="client-id", entity_name="test")],
+                key="consumer_byte_rate",
+                value=rate,
+            )
+        ]
+    )
+
+
+def test_a_member_that_has_used_up_its_quota_acquires_nothing(harness: Harness) -> None:
+    limit_fetched_bytes(harness, 100)
+    member, other = reading(harness, "a" * 500), Sharer(harness, "other")
+    harness.produce(TOPIC, "b" * 500)
+    assert member.fetch(max_records=1) == [(0, 0, 1)]
+    answer = member.ask_fetch()
+    assert acquired(answer) == [] and answer.throttle_time_ms > 0
+    assert [run.state.name for run in opened(harness).deliveries.runs()] == ["ACQUIRED", "AVAILABLE"]
+    harness.clock.advance(15_000)
+    assert other.fetch() == [(1, 1, 1)]
+
+
 @pytest.mark.parametrize("crash", [True, False])
-def test_what_is_acknowledged_survives_a_restart(harness: Harness, crash: bool) -> None:
+def test_acknowledgements_survive_a_restart(harness: Harness, crash: bool) -> None:
     member = reading(harness, *"abcdef")
     assert member.fetch() == [(0, 5, 1)]
     assert member.acknowledge((1, 2, [ACCEPT]), (4, 4, [RELEASE])) == 0
@@ -111,6 +196,18 @@ def test_all_sessions_have_a_limited_number_of_partitions(harness: Harness, monk
     member, other = reading(harness, "a"), Sharer(harness, "other")
     assert member.fetch() == [(0, 0, 1)]
     assert other.ask_fetch().error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+
+
+def test_a_request_for_too_many_partitions_begins_no_session(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(share_partitions, "SESSION_PARTITIONS_MAX", 1)
+    member = reading(harness, "a", partitions=2)
+    harness.create_topic("other")
+    asked = [
+        FetchTopic(topic_id=harness.cluster.image.topics[name].topic_id, partitions=[FetchTopic.FetchPartition()])
+        for name in (TOPIC, "other")
+    ]
+    assert member.ask_fetch(topics=asked).error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    assert harness.cluster.shares.sessions == {}
 
 
 def test_a_new_group_begins_at_the_end_unless_it_is_configured(harness: Harness) -> None:
@@ -178,6 +275,104 @@ def test_a_deleted_topic_takes_its_states_along(harness: Harness) -> None:
     assert deleted.error_code == 0
     assert list(harness.cluster.share_states.states) == []
     assert harness.cluster.groups.share_group(GROUP).initialized == {}
+
+
+def test_the_states_of_many_partitions_are_begun_in_steps(harness: Harness) -> None:
+    harness.create_topic(TOPIC, 300)
+    member, before = Sharer(harness), harness.dispatcher.slicer.steps
+    assert member.beat(TOPIC).error_code == 0
+    assert harness.dispatcher.slicer.steps - before >= 300
+    assert len(harness.cluster.share_states.states) == 300
+
+
+def test_a_state_without_a_start_offset_has_no_count_either(harness: Harness) -> None:
+    reading(harness)
+    ((_, state),) = harness.cluster.share_states.states.values()
+    assert (state.start_offset, state.complete_count) == (-1, -1)
+
+
+def test_a_state_that_is_there_is_not_begun_again(harness: Harness) -> None:
+    harness.create_topic(TOPIC)
+    key = ShareKey(GROUP, harness.cluster.image.topics[TOPIC].topic_id, 0)
+    member = Sharer(harness)
+    harness.cluster.share_states.log.create()
+    harness.cluster.share_states.begin(key, 0, 5)
+    assert member.beat(TOPIC).error_code == 0
+    state = harness.cluster.share_states.find(key)
+    assert state is not None and state.start_offset == 5
+
+
+def test_a_topic_is_deleted_although_what_groups_know_about_it_cannot_be(
+    harness: Harness, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading(harness, "a")
+
+    def refuse(*_: object) -> int:
+        raise KafkaError(ErrorCode.NOT_COORDINATOR, "no room")
+
+    monkeypatch.setattr(harness.cluster.share_states, "append", refuse)
+    monkeypatch.setattr(harness.cluster.groups, "append", refuse)
+    (deleted,) = harness.request(DeleteTopicsRequest(topics=[Topic(name=TOPIC)])).responses
+    assert deleted.error_code == 0
+    said = "\n".join(record.getMessage() for record in caplog.records if record.levelname == "ERROR")
+    assert "keeps states of the deleted topic t: NOT_COORDINATOR: no room" in said
+    assert "<share group s: Stable> keeps the deleted topic t: NOT_COORDINATOR: no room" in said
+
+
+def test_only_newly_acquired_records_of_an_aborted_transaction_are_archived(harness: Harness) -> None:
+    member, other = reading(harness), Sharer(harness, "other")
+    producer = TransactionalProducer(harness)
+    producer.init()
+    assert producer.send("a", "b", "c") == 0
+    harness.clock.advance(0)
+    assert member.fetch() == [(0, 2, 1)]
+    assert producer.finish(commit=False) == 0
+    assert member.acknowledge((0, 0, [RELEASE]), (2, 2, [RELEASE])) == 0
+    configure(harness, isolation_level="read_committed")
+    assert other.fetch() == [(3, 3, 1)]  # the marker
+    share = opened(harness)
+    assert [(run.first, run.last, run.member_id) for run in share.deliveries.runs()] == [
+        (1, 1, "m"),
+        (2, 2, ""),
+        (3, 3, "other"),
+    ]
+
+
+def test_nothing_is_archived_when_there_was_no_room_to_acquire(harness: Harness) -> None:
+    member = reading(harness, partitions=2)
+    producer = TransactionalProducer(harness)
+    producer.init()
+    assert producer.send("a", "b", partition=1) == 0
+    assert member.fetch(more=[1]) == [(0, 1, 1)]
+    assert producer.finish(commit=False) == 0
+    harness.produce(TOPIC, "c")
+    share = opened(harness, 1)
+    share.release(member.member_id)
+    configure(harness, isolation_level="read_committed")
+    assert member.fetch(max_records=1) == [(0, 0, 1)]
+    assert [run.state.name for run in share.deliveries.runs()] == ["AVAILABLE"]
+    assert member.fetch() == [(2, 2, 1)]
+
+
+def test_a_session_that_ends_releases_the_records_of_all_its_partitions(harness: Harness) -> None:
+    member, other = reading(harness, "a", partitions=3), Sharer(harness, "other")
+    harness.produce(TOPIC, "b", partition=2)
+    assert member.fetch(more=[1, 2]) == [(0, 0, 1), (0, 0, 1)]
+    member.ask_fetch(share_session_epoch=-1)
+    assert other.fetch(more=[1, 2]) == [(0, 0, 2), (0, 0, 2)]
+
+
+def test_a_partition_with_another_leader_is_read_from_its_coordinator_again(tmp_path: Path) -> None:
+    # With this seed the node that is asked leads both partitions, and coordinates the groups.
+    with Harness(tmp_path, nodes=2, seed=2) as harness:
+        member = reading(harness, "a", partitions=2)
+        share_of = harness.cluster.shares.find
+        keys = [ShareKey(GROUP, harness.cluster.image.topics[TOPIC].topic_id, index) for index in range(2)]
+        for each in (member, Sharer(harness, "other", "another group")):
+            each.fetch(more=[1])
+        shares = [share_of(key) for key in keys]
+        harness.cluster.shares.leader_changed(harness.partition(TOPIC, 0))
+        assert [share_of(key) for key in keys] == [None, shares[1]]
 
 
 def test_a_cluster_that_is_to_have_no_share_groups_serves_none(harness: Harness) -> None:

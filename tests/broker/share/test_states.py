@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from minibroker.broker.share.deliveries import StateBatch
+from minibroker.broker.share.runs import StateBatch
 from minibroker.broker.share.states import ShareKey, combined
 
 

@@ -165,7 +165,7 @@ def test_a_transaction_ends_as_it_began_after_a_downgrade(
 
 
 @pytest.mark.parametrize("level", [0, 1])
-def test_after_a_downgrade_time_ends_what_a_newer_client_has_left(harness: Harness, level: int) -> None:
+def test_after_a_downgrade_an_open_transaction_of_a_newer_client_times_out(harness: Harness, level: int) -> None:
     producer = TransactionalProducer(harness)
     producer.init(timeout_ms=1000)
     assert producer.send("a") == OK

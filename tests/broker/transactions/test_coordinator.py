@@ -103,7 +103,7 @@ def test_an_open_transaction_goes_on_after_a_restart(harness: Harness, versions:
 
 
 @GENERATIONS
-def test_whoever_begins_under_the_same_id_aborts_and_fences_the_one_before(
+def test_a_new_producer_with_the_same_id_aborts_and_fences_the_old_one(
     harness: Harness, versions: dict[str, int]
 ) -> None:
     zombie, producer = (TransactionalProducer(harness, versions=versions) for _ in range(2))
@@ -165,7 +165,7 @@ def test_what_half_of_a_partition_says_is_not_carried_out(harness: Harness, monk
     assert fetched(harness) == ["a"]
 
 
-def test_a_transactional_id_that_nobody_uses_is_forgotten(harness: Harness) -> None:
+def test_an_unused_transactional_id_expires(harness: Harness) -> None:
     producer = TransactionalProducer(harness)
     producer.init()
     producer.send("a")

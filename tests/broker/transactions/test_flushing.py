@@ -82,7 +82,7 @@ def flushing(tmp_path: Path) -> Iterator[Flushing]:
         yield made
 
 
-def test_the_decision_is_flushed_before_it_is_told_and_before_any_marker(flushing: Flushing) -> None:
+def test_the_decision_is_flushed_before_the_answer_and_before_any_marker(flushing: Flushing) -> None:
     flushing.producer.send("a")
     flushing.flush_each(TRANSACTIONS_TOPIC)
     waiting = flushing.end()
@@ -95,7 +95,7 @@ def test_the_decision_is_flushed_before_it_is_told_and_before_any_marker(flushin
     assert (flushing.state, fetched(flushing.harness)) == (State.COMPLETE_COMMIT, ["a"])
 
 
-def test_who_asks_again_is_told_no_sooner(flushing: Flushing) -> None:
+def test_a_second_request_is_answered_no_sooner(flushing: Flushing) -> None:
     flushing.flush_each(TRANSACTIONS_TOPIC)
     add, version = requests_that_join(flushing.producer)["add"]
     first, again = flushing.ask(add, version), flushing.ask(add, version)
@@ -104,7 +104,7 @@ def test_who_asks_again_is_told_no_sooner(flushing: Flushing) -> None:
     assert [code_in(each.response()) for each in (first, again)] == [ErrorCode.NONE] * 2
 
 
-def test_a_decision_that_cannot_be_flushed_is_told_and_has_no_markers_before_a_start(flushing: Flushing) -> None:
+def test_a_decision_that_cannot_be_flushed_is_an_error_and_has_no_markers_before_a_start(flushing: Flushing) -> None:
     flushing.producer.send("a")
     flushing.flush_each(TRANSACTIONS_TOPIC)
     waiting = flushing.end()
@@ -182,7 +182,7 @@ def code_in(answer: Any) -> int:
 
 @pytest.mark.parametrize("kind", ["init", "add", "offsets"])
 @pytest.mark.parametrize("fails", [False, True])
-def test_what_changes_a_transaction_is_answered_once_that_is_flushed(
+def test_requests_that_change_a_transaction_are_answered_after_the_flush(
     flushing: Flushing, kind: str, fails: bool
 ) -> None:
     flushing.harness.cluster.groups.log.create()
@@ -199,7 +199,7 @@ def test_what_changes_a_transaction_is_answered_once_that_is_flushed(
 
 @pytest.mark.parametrize("version", [4, 5])
 @pytest.mark.parametrize("fails", [False, True])
-def test_what_a_broker_has_added_is_answered_once_that_is_flushed(
+def test_partitions_added_by_a_broker_are_answered_after_the_flush(
     flushing: Flushing, version: int, fails: bool
 ) -> None:
     flushing.flush_each(TRANSACTIONS_TOPIC)

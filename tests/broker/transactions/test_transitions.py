@@ -71,7 +71,9 @@ COMMIT, ABORT = True, False
         (State.EMPTY, ABORT, INVALID),
     ],
 )
-def test_a_classic_transaction_ends_once_and_may_be_told_so_again(state: State, commit: bool, outcome: Outcome) -> None:
+def test_a_classic_transaction_ends_once_and_a_repeated_end_succeeds(
+    state: State, commit: bool, outcome: Outcome
+) -> None:
     assert ended(transaction(state), OURS, commit, 0) == outcome
     assert ended(transaction(state), (7, 2), commit, 0) == FENCED
     assert ended(transaction(state), (7, 4), commit, 0) == FENCED
@@ -98,7 +100,7 @@ BUMPED_COMMIT, BUMPED_ABORT = (State.PREPARE_COMMIT, 7, 4), (State.PREPARE_ABORT
         (State.PREPARE_ABORT, COMMIT, INVALID, FENCED),
     ],
 )
-def test_with_an_epoch_for_each_transaction_the_epoch_tells_which_one_is_meant(
+def test_with_an_epoch_for_each_transaction_the_epoch_identifies_the_transaction(
     state: State, commit: bool, again: Outcome, current: Outcome
 ) -> None:
     assert ended(transaction(state), (7, 2), commit, 2) == again
@@ -178,7 +180,7 @@ def test_a_producer_that_goes_on_is_fenced_if_another_has_begun(
 
 
 @pytest.mark.parametrize("expected", [None, (5, 5)])
-def test_an_id_that_nobody_has_used_begins_with_epoch_0(expected: tuple[int, int] | None) -> None:
+def test_a_new_transactional_id_begins_with_epoch_0(expected: tuple[int, int] | None) -> None:
     assert initialized(Transaction("tx", 7, 60_000, NOW_MS), expected) == (7, 0)
 
 
@@ -230,7 +232,7 @@ def test_others_add_no_partitions(state: State, producer: tuple[int, int], code:
         assert raised.value.code == code
 
 
-def test_a_partition_that_is_in_no_transaction_is_told() -> None:
+def test_a_partition_outside_of_the_transaction_is_an_error() -> None:
     transitions.check_partition(transaction(State.ONGOING), OURS, PARTITION)
     with pytest.raises(KafkaError) as raised:
         transitions.check_partition(transaction(State.ONGOING), OURS, ("t", 1))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.broker.clock import Done, Work
-from minibroker.broker.upkeep.cleaner import Cleaner
+from minibroker.broker.upkeep.cleaner import Cleaner, cleaning_limits
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.records.building import build_batch
@@ -237,7 +237,7 @@ def test_a_shorter_backoff_acts_soon(compacting: Compacting) -> None:
 def test_the_memory_is_shared_by_the_threads(compacting: Compacting) -> None:
     settings = {"log_cleaner_threads": "4", "log_cleaner_dedupe_buffer_size": str(8 << 20)}
     compacting = restarted(compacting, **settings, log_cleaner_io_buffer_load_factor="0.5")
-    limits = compacting.cleaner._limits()
+    limits = cleaning_limits(compacting.harness.cluster.settings)
     assert limits == (2 << 20, 0.5, 64 << 10)
 
 
@@ -280,7 +280,7 @@ def test_another_thread_acts_while_a_log_is_cleaned(compacting: Compacting) -> N
     assert compacting.aside.step() == 2
 
 
-def test_what_was_found_dirty_and_is_deleted_or_not_compacted_any_more_is_left_alone(compacting: Compacting) -> None:
+def test_dirty_logs_that_were_deleted_or_reconfigured_are_left_alone(compacting: Compacting) -> None:
     compacting.topic("a", rounds=9)
     gone, kept = compacting.topic("b", rounds=5), compacting.topic("c")
     compacting.cleaner.start()
@@ -332,7 +332,9 @@ def test_a_topic_that_is_deleted_and_made_anew_meanwhile_is_not_touched(compacti
     assert len(values(log)) == 2
 
 
-def test_a_damaged_log_is_told_once_and_left_alone(compacting: Compacting, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_log_is_reported_once_and_not_compacted(
+    compacting: Compacting, caplog: pytest.LogCaptureFixture
+) -> None:
     log, other = compacting.topic("t"), compacting.topic("other")
     path = Path(log.segments[1].path + ".log")
     data = bytearray(path.read_bytes())
@@ -391,7 +393,7 @@ def test_a_swap_that_fails_ends_the_compaction_of_the_log(
     assert len(values(log)) == 6
 
 
-def test_a_mistake_of_ours_is_told_with_its_origin(
+def test_an_unexpected_exception_is_logged_with_its_traceback(
     compacting: Compacting, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = compacting.topic("t")
@@ -406,7 +408,7 @@ def test_a_mistake_of_ours_is_told_with_its_origin(
     assert "Traceback" in caplog.text
 
 
-def test_a_stop_ends_what_is_on_its_way_and_begins_nothing(compacting: Compacting, tmp_path: Path) -> None:
+def test_a_stop_ends_the_present_cleaning_and_begins_no_other(compacting: Compacting, tmp_path: Path) -> None:
     log = compacting.topic("t")
     compacting.topic("other")
     compacting.cleaner.start()
@@ -420,7 +422,7 @@ def test_a_stop_ends_what_is_on_its_way_and_begins_nothing(compacting: Compactin
     assert not [name for name in files_in(tmp_path / "data" / "t-0") if name.endswith((".cleaned", ".swap"))]
 
 
-def test_what_is_done_and_found_is_noted(compacting: Compacting) -> None:
+def test_the_statistics_count_cleanings_and_dirty_ratios(compacting: Compacting) -> None:
     log = compacting.topic("t")
     other = compacting.topic("other", min_cleanable_dirty_ratio="1")
     sizes = log.size_bytes
@@ -457,7 +459,7 @@ def test_work_that_came_to_nothing_is_noted_too(compacting: Compacting, disk: Fa
     assert noted.uncleanable == 0
 
 
-def test_what_was_done_is_told_in_one_line_and_keyless_records_in_another(
+def test_a_cleaning_is_logged_in_one_line_and_keyless_records_in_another(
     compacting: Compacting, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "minibroker.cleaner")

@@ -134,7 +134,7 @@ def test_compacted_logs_are_left_to_the_cleaner(kept: Harness) -> None:
     assert start_of(kept) == 0
 
 
-def test_a_disk_that_does_not_let_segments_go_is_told_and_asked_again(
+def test_segments_that_cannot_be_deleted_are_logged_and_tried_again(
     kept: Harness, disk: FailingDisk, caplog: pytest.LogCaptureFixture
 ) -> None:
     for topic in ("bad", "good"):
@@ -157,7 +157,7 @@ def recovery_point(harness: Harness, topic: str = "t") -> int:
     return harness.partition(topic).log.recovery_point
 
 
-def test_what_was_appended_is_flushed_after_flush_ms(kept: Harness) -> None:
+def test_appended_batches_are_flushed_after_flush_ms(kept: Harness) -> None:
     kept.create_topic("t", flush_ms="500")
     kept.create_topic("never")
     kept.clock.advance(INITIAL_DELAY_MS)
@@ -284,7 +284,7 @@ def test_expired_delegation_tokens_go_at_each_interval(tmp_path: Path) -> None:
         assert list(tokens) == []
 
 
-def test_a_token_that_cannot_be_removed_is_told_and_removed_later(
+def test_a_token_that_cannot_be_removed_is_logged_and_removed_later(
     tmp_path: Path, disk: FailingDisk, caplog: pytest.LogCaptureFixture
 ) -> None:
     alice = Principal("User", "alice")

@@ -99,7 +99,7 @@ def objects(output: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in output.splitlines()]
 
 
-def test_a_directory_is_told_file_by_file(run: Run, log: Path) -> None:
+def test_a_directory_is_dumped_file_by_file(run: Run, log: Path) -> None:
     result = run("dump", "--verify", str(log))
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout == GOLDEN.format(log)
@@ -161,7 +161,7 @@ def test_json_of_the_other_files(run: Run, log: Path) -> None:
     ]
 
 
-def test_a_damage_is_told_with_its_place_and_the_rest_follows(run: Run, log: Path) -> None:
+def test_damage_is_shown_with_its_position_and_the_rest_follows(run: Run, log: Path) -> None:
     path = log / SEGMENT
     data = bytearray(path.read_bytes())
     data[112 + 16] = 7
@@ -207,7 +207,7 @@ def test_an_index_is_held_against_the_log_only_when_asked_for(run: Run, log: Pat
         assert damages == [f"{where}: expected offset 3, the last of the batch at 112, found 2"]
 
 
-def test_compressed_records_are_told_where_they_are_decompressed(run: Run, tmp_path: Path) -> None:
+def test_compressed_records_are_shown_decompressed(run: Run, tmp_path: Path) -> None:
     for codec in Compression:
         path = segment(tmp_path / f"{codec.name}-0", batch(2, compression=codec))
         output = run("dump", str(path)).stdout
@@ -215,7 +215,7 @@ def test_compressed_records_are_told_where_they_are_decompressed(run: Run, tmp_p
         assert ("  record at 0 decompressed, 10 bytes: offset 0" in output) == (codec != Compression.NONE)
 
 
-def test_metadata_records_are_told_by_their_messages(run: Run, tmp_path: Path) -> None:
+def test_metadata_records_are_shown_with_their_fields(run: Run, tmp_path: Path) -> None:
     messages = (FeatureLevelRecord(name="group.version", feature_level=1), TopicRecord(name="t", topic_id=bytes(16)))
     framed = [bytes((1, message.api_key, 0)) + message.encode(0) for message in messages]
     records = [Record(0, NOW_MS, None, value) for value in framed]
@@ -260,7 +260,7 @@ def test_long_values_are_cut_for_people_only(run: Run, tmp_path: Path) -> None:
     assert objects(run("dump", "--json", str(path)).stdout)[2]["value"] == "x" * 1000 + "0"
 
 
-def test_a_nested_directory_is_told_whole(run: Run, log: Path) -> None:
+def test_a_nested_directory_is_dumped_completely(run: Run, log: Path) -> None:
     (log.parent / "recovery-point-offset-checkpoint").write_text("0\n1\norders 0 5\n")
     output = run("dump", str(log.parent)).stdout
     assert output == (
@@ -282,14 +282,14 @@ def test_bad_input_is_one_line_and_status_2(run: Run, tmp_path: Path) -> None:
     other.write_text("x")
     for arguments, complaint in (
         ([str(other)], f"{other} has no name of a file of a log"),
-        ([str(tmp_path / "none.log")], f"Invalid value for 'FILE...': Path '{tmp_path}/none.log' does not exist."),
-        ([], "Missing argument 'FILE...'."),
+        ([str(tmp_path / "none.log")], f"FILE...: Path '{tmp_path}/none.log' does not exist"),
+        ([], "FILE... is missing; usage: minibroker dump [OPTIONS] FILE..."),
     ):
         result = run("dump", *arguments)
         assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"minibroker: {complaint}\n")
 
 
-def test_a_big_file_has_a_progress_bar_for_those_who_can_see_it(
+def test_a_large_file_has_a_progress_bar_on_a_terminal(
     run: Run, log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(dump_command, "BIG_BYTES", 1)
@@ -320,7 +320,7 @@ def mixed(tmp_path: Path) -> Path:
     return directory
 
 
-def test_messages_of_old_formats_are_told_with_their_records(run: Run, mixed: Path) -> None:
+def test_messages_of_old_formats_are_shown_with_their_records(run: Run, mixed: Path) -> None:
     result = run("dump", str(mixed / SEGMENT))
     assert (result.exit_code, result.stderr) == (0, "")
     lines = result.stdout.splitlines()

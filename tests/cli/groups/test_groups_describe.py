@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from minibroker.client.blocking import Client
+from minibroker.client.connection_settings import ClientSettings
+from minibroker.protocol.messages.groups import JoinGroupRequest, SyncGroupRequest
 from tests.cli.conftest import Run
 from tests.cli.group_members import member
 from tests.running import RunningBroker
@@ -57,3 +60,25 @@ def test_a_group_without_members_shows_what_it_has_committed(run_client: Run) ->
 def test_a_group_that_there_is_not_is_one_line_and_status_1(run_client: Run) -> None:
     result = run_client("groups", "describe", "nobody")
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", "minibroker: there is no group nobody\n")
+
+
+def test_a_group_whose_members_are_no_consumers_shows_no_partitions(run_client: Run, broker: RunningBroker) -> None:
+    with Client(ClientSettings({"bootstrap.servers": broker.bootstrap_servers}, "worker")) as client:
+        node = client.coordinator("group", "connectors")
+        protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="sessioned", metadata=b"worker")
+        join = JoinGroupRequest(
+            group_id="connectors",
+            session_timeout_ms=30_000,
+            rebalance_timeout_ms=30_000,
+            protocol_type="connect",
+            protocols=[protocol],
+        )
+        joined = client.request(join, node, highest=3)
+        assignment = SyncGroupRequest.SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"connectors")
+        said = {"generation_id": joined.generation_id, "member_id": joined.member_id, "assignments": [assignment]}
+        assert client.request(SyncGroupRequest(group_id="connectors", **said), node, highest=3).error_code == 0
+        found = described(run_client, "connectors")
+    assert (found["state"], found["type"], found["assignor"]) == ("Stable", "classic", "sessioned")
+    assert [(each["member"], each["partitions"]) for each in found["members"]] == [(joined.member_id, {})]
+    rows = json.loads(run_client("groups", "list", "--json").stdout)
+    assert [row["protocol"] for row in rows if row["group"] == "connectors"] == ["connect"]

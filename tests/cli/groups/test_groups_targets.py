@@ -11,27 +11,11 @@ from minibroker.cli.groups.groups_targets import (
     Target,
     moment_of,
     target_of,
-    topics_of,
-    within,
 )
 
 PLACE = ("orders", 1)
 NOW_MS = 1_700_000_000_000
 UNSET = {"to_earliest": False, "to_latest": False, "to_current": False, "to_offset": None, "shift_by": None}
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("orders", ("orders", ())), ("a.b_c-d:0", ("a.b_c-d", (0,))), ("t:2,10,0", ("t", (2, 10, 0)))],
-)
-def test_a_topic_can_have_its_partitions_behind_it(text: str, expected: object) -> None:
-    assert topics_of(text) == expected
-
-
-@pytest.mark.parametrize("text", ["", ":0", "t:", "t:a", "t:1,", "t:-1", "t:1:2", "a b"])
-def test_anything_else_is_no_topic(text: str) -> None:
-    with pytest.raises(click.BadParameter, match="is not TOPIC"):
-        topics_of(text)
 
 
 @pytest.mark.parametrize(
@@ -91,8 +75,3 @@ def test_only_times_and_periods_ask_for_a_time() -> None:
     assert Target("by_duration", 5).timestamp_ms(NOW_MS) == NOW_MS - 5
     assert Target("by_duration", 2 * NOW_MS).timestamp_ms(NOW_MS) == 0
     assert Target("to_offset", 5).timestamp_ms(NOW_MS) is None
-
-
-@pytest.mark.parametrize(("wanted", "expected"), [(1, 2), (2, 2), (5, 5), (10, 10), (11, 10)])
-def test_what_lies_outside_the_log_is_brought_into_it(wanted: int, expected: int) -> None:
-    assert within(wanted, 2, 10) == expected

@@ -10,11 +10,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from minibroker.cli.pipeline import pipeline_compact
 from minibroker.cli.pipeline.pipeline_command import pipeline
 from minibroker.pipeline.jobs import compact as job
+from tests.cli.conftest import runner
+from tests.pipeline.jobs.logs import records, write_log
 
 
 class Partition(tuple[Any, ...]):
@@ -75,11 +77,18 @@ def spark(monkeypatch: pytest.MonkeyPatch) -> Reader:
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(pipeline, ["compact", *arguments])
+    return runner().invoke(pipeline, ["compact", *arguments])
 
 
-def test_what_would_be_saved_is_a_table(spark: Reader, tmp_path: Path) -> None:
-    result = run("--path", str(tmp_path), "--topic", "prices")
+@pytest.fixture
+def directory(tmp_path: Path) -> str:
+    """A log directory with one record of a topic."""
+    write_log(tmp_path / "log", "prices", 0, records(1))
+    return str(tmp_path / "log")
+
+
+def test_what_would_be_saved_is_a_table(spark: Reader, directory: str) -> None:
+    result = run("--path", directory, "--topic", "prices", "--engine", "spark")
     assert result.exit_code == 0
     lines = [line.split() for line in result.stdout.splitlines()]
     assert lines[2:] == [
@@ -91,12 +100,30 @@ def test_what_would_be_saved_is_a_table(spark: Reader, tmp_path: Path) -> None:
     assert "written" not in spark.asked
 
 
-def test_it_is_told_as_json_and_written(spark: Reader, tmp_path: Path) -> None:
+def test_the_results_are_printed_as_json_and_written(spark: Reader, directory: str, tmp_path: Path) -> None:
     out = str(tmp_path / "out")
-    result = run("--path", str(tmp_path), "--json", "--out", out, "--no-tombstones", "--uncommitted")
+    options = ("--json", "--out", out, "--no-tombstones", "--uncommitted", "--engine", "spark")
+    result = run("--path", directory, *options)
     assert [json.loads(line)["savedShare"] for line in result.stdout.splitlines()] == [0.875, None]
     assert spark.asked["isolation.level"] == "read_uncommitted"
     assert spark.asked["written"] == (("compacted", False), out)
+
+
+def test_a_small_log_needs_no_spark(directory: str, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    result = run("--path", directory, "--out", str(out))
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines()[2].split() == ["prices", "0", "1", "0", "1", "0", "1", "12", "12", "0.0%"]
+    assert "in this process; --engine spark uses Spark" in result.stderr
+    assert [path.parent.parent.name for path in out.rglob("*.parquet")] == ["topic=prices"]
+    again = run("--path", directory, "--out", str(out))
+    assert (again.exit_code, again.stderr.splitlines()[-1]) == (2, f"minibroker: {out} exists already")
+
+
+@pytest.mark.parametrize("engine", ["local", "spark", "auto"])
+def test_a_directory_without_topics_is_refused_before_spark_starts(engine: str, tmp_path: Path) -> None:
+    result = run("--path", str(tmp_path), "--engine", engine)
+    assert (result.exit_code, result.stderr) == (2, f"minibroker: there is no topic to read in {tmp_path}\n")
 
 
 def test_which_log_has_to_be_said() -> None:

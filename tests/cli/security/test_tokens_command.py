@@ -89,7 +89,8 @@ def test_a_command_logs_in_with_a_token(as_user: AsUser, running: Broker) -> Non
     refused = as_user(config, "tokens", "create")
     assert (refused.exit_code, refused.stderr) == (
         1,
-        "minibroker: cannot create a token: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED\n",
+        "minibroker: cannot create a token: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED "
+        "(log in first, and not with a token)\n",
     )
     running.tokens.expire(token)
     assert as_user(config, "topics", "list").exit_code == 2  # as without a broker
@@ -98,8 +99,8 @@ def test_a_command_logs_in_with_a_token(as_user: AsUser, running: Broker) -> Non
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        (("renew", "nothing"), 2, "there is no token nothing that you may see"),
-        (("expire", "nothing"), 2, "there is no token nothing that you may see"),
+        (("renew", "nothing"), 1, "there is no token nothing that you may see"),
+        (("expire", "nothing"), 1, "there is no token nothing that you may see"),
         (("create", "--max-lifetime", "soon"), 2, "'soon' is no period like"),
         (("renew", "nothing", "--period", "-1"), 2, "'-1' is no period like"),
     ],

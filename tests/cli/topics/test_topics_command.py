@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Run
-from tests.running import RunningBroker
+from tests.running import RunningBroker, running_broker
 
 
 def test_a_topic_is_created_listed_described_and_deleted(run_client: Run) -> None:
@@ -89,7 +90,7 @@ def test_configs_are_set_and_deleted_together(run_client: Run) -> None:
     assert changed.stdout.splitlines() == [
         "changed: segment.ms is 60000",
         "changed: flush.ms is 7",
-        "changed: retention.ms is no longer the topic's own",
+        "changed: retention.ms is no longer set",
     ]
     rows = configs(run_client, "changed")
     assert {name: row["value"] for name, row in rows.items() if row["source"] == "topic"} == {
@@ -98,6 +99,26 @@ def test_configs_are_set_and_deleted_together(run_client: Run) -> None:
     }
     told = run_client("topics", "config", "changed", "--delete", "flush.ms", "--json")
     assert json.loads(told.stdout) == {"name": "changed", "set": {}, "deleted": ["flush.ms"]}
+
+
+def test_a_config_that_cannot_be_unset_is_said_to_stay(run_client: Run) -> None:
+    elide = "record.attributes.elide"
+    run_client("topics", "create", "eliding", "--config", f"{elide}=true", "--config", "flush.ms=7")
+    told = run_client("topics", "config", "eliding", "--delete", elide, "--delete", "flush.ms")
+    assert told.stdout.splitlines() == [
+        f"eliding: {elide} is now false: once set, it cannot be unset",
+        "eliding: flush.ms is no longer set",
+    ]
+    told = run_client("topics", "config", "eliding", "--delete", elide, "--json")
+    assert json.loads(told.stdout) == {"name": "eliding", "set": {elide: "false"}, "deleted": []}
+
+
+def test_a_config_that_there_is_not_cannot_be_deleted(run_client: Run) -> None:
+    run_client("topics", "create", "misspelt", "--config", "flush.ms=7")
+    result = run_client("topics", "config", "misspelt", "--delete", "flush.ms", "--delete", "retention.m")
+    told = "minibroker: misspelt has no config retention.m; did you mean retention.ms?\n"
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", told)
+    assert configs(run_client, "misspelt")["flush.ms"]["value"] == "7"
 
 
 def test_of_configs_of_which_one_is_refused_none_is_changed(run_client: Run) -> None:
@@ -128,6 +149,8 @@ def test_an_operation_that_fails_is_one_line_and_status_1(run_client: Run) -> No
     config = run_client("topics", "create", "configured", "--config", "segment.bytes=5")
     assert config.exit_code == 1
     assert "Invalid value 5 for configuration segment.bytes" in config.stderr
+    misspelt = run_client("topics", "create", "configured", "--config", "segment.byte=5")
+    assert misspelt.stderr.endswith("; did you mean segment.bytes?\n")
     missing = run_client("topics", "describe", "missing")
     assert (missing.exit_code, missing.stderr) == (1, "minibroker: there is no topic missing\n")
 
@@ -136,7 +159,7 @@ def test_what_can_be_deleted_is_and_the_rest_is_said(run_client: Run) -> None:
     run_client("topics", "create", "known")
     result = run_client("topics", "delete", "known", "unknown", "--json")
     assert (result.exit_code, json.loads(result.stdout)) == (1, {"deleted": ["known"]})
-    assert result.stderr.startswith("minibroker: cannot delete unknown: ")
+    assert result.stderr == "minibroker: there is no topic unknown\n"
 
 
 def test_a_setting_that_the_client_does_not_have_is_bad_input(run_client: Run) -> None:
@@ -147,3 +170,20 @@ def test_a_setting_that_the_client_does_not_have_is_bad_input(run_client: Run) -
 def test_several_servers_can_be_given(run: Run, broker: RunningBroker) -> None:
     servers = f"127.0.0.1:1,{broker.bootstrap_servers}"
     assert run("topics", "list", "--json", "--bootstrap-server", servers).exit_code == 0
+
+
+@pytest.mark.parametrize("release", ["0.10.2", "0.10.0"])
+def test_of_a_broker_that_does_not_tell_configs_the_partitions_are_described(
+    run: Run, tmp_path: Path, release: str
+) -> None:
+    with running_broker(tmp_path, options=("--emulate", release)) as broker:
+        address = ("--bootstrap-server", broker.bootstrap_servers)
+        run("produce", "old", *address, stdin=b"a\n")
+        told = run("topics", "describe", "old", *address, "--json")
+        plain = run("topics", "describe", "old", *address)
+    assert (told.exit_code, plain.exit_code) == (0, 0)
+    described = json.loads(told.stdout)
+    assert described["configs"] is None
+    assert [(row["earliest"], row["latest"]) for row in described["partitions"]] == [(0, 1)]
+    assert "partition" in plain.stdout
+    assert plain.stderr == "minibroker: configs are not shown, as brokers before 1.1 do not tell them\n"

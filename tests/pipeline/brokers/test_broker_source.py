@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka import TopicPartition as AdminPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -26,8 +26,10 @@ from minibroker.pipeline.log_source import (
     Split,
     TopicPartition,
 )
+from minibroker.pipeline.options import parse_options
 from minibroker.pipeline.schemas import BATCHES, RECORDS, chosen
 from minibroker.pipeline.selection import TopicSelection
+from minibroker.pipeline.sources.stream_reader import StreamReader
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.message_set import build_message_set
@@ -44,6 +46,30 @@ T = 1_700_000_000_000
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
     with running_broker(tmp_path_factory.mktemp("broker"), nodes=2) as broker:
         yield broker
+
+
+def test_a_deleted_topic_is_missing_unless_that_is_fine(broker: RunningBroker, topic: str) -> None:
+    selection = TopicSelection(topics=(topic, "gone"))
+    with closing(BrokerSource(broker.bootstrap_servers, selection)) as source:
+        with pytest.raises(OptionError, match="topic gone does not exist"):
+            source.partitions()
+        assert source.partitions(missing_ok=True) == [TopicPartition(topic, 0), TopicPartition(topic, 1)]
+
+
+def test_a_group_gets_the_offsets_of_a_stream(
+    broker: RunningBroker, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = {"subscribe": topic, "kafka.bootstrap.servers": broker.bootstrap_servers, "commitOffsetsToGroup": "g"}
+    parsed = parse_options(options, "records", "stream")
+    reader = StreamReader(parsed, RECORDS_REQUEST, BrokerSource(broker.bootstrap_servers, parsed.selection))
+    reader.commit({topic: {"0": 7, "1": 3}})
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("g")])["g"].result()
+    offsets = {(each.topic, each.partition): each.offset for each in found.topic_partitions}
+    assert offsets == {(topic, 0): 7, (topic, 1): 3}
+    reader.commit({"gone": {"0": 7}})  # the query goes on
+    assert caplog.messages == ["offsets are not committed to group g: gone-0: UNKNOWN_TOPIC_OR_PARTITION"]
+    reader.stop()
 
 
 @pytest.fixture
@@ -291,7 +317,7 @@ def test_a_broker_of_kafka_0_10_1() -> None:
             each.close()
 
 
-def test_a_damaged_batch_is_told_with_broker_partition_and_offset() -> None:
+def test_a_damaged_batch_is_reported_with_broker_partition_and_offset() -> None:
     data = bytearray(build_batch(SMALL, base_offset=10))
     data[-1] ^= 1
     script = Script(lambda node, offset: partition_data(bytes(data), end=15))

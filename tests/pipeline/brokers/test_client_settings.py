@@ -28,7 +28,6 @@ def test_settings_of_connections_are_passed_on() -> None:
         ("key.deserializer", "x", "kafka.key.deserializer cannot be set: keys are bytes: cast the column"),
         ("auto.offset.reset", "earliest", "kafka.auto.offset.reset cannot be set: use the option startingOffsets"),
         ("enable.auto.commit", "true", "kafka.enable.auto.commit cannot be set"),
-        ("group.id", "mine", "kafka.group.id cannot be set: no consumer group is used"),
         ("interceptor.classes", "x", "kafka.interceptor.classes cannot be set"),
         ("bootstrap.servers", "a:1", "kafka.bootstrap.servers cannot be set"),
         ("check.crcs", "false", "kafka.check.crcs can only be true, not 'false'"),

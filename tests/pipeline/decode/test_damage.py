@@ -214,7 +214,7 @@ class TestNoWayToTheNextBatch:
             (GOOD[1][:-1], f"the batch has {SIZE} bytes, but only {SIZE - 1} are left"),
         ],
     )
-    def test_is_told_once(self, rest: bytes, reason: str) -> None:
+    def test_is_reported_once(self, rest: bytes, reason: str) -> None:
         for rows in (decoded(GOOD[0] + rest, mode="PERMISSIVE"), batch_rows(GOOD[0] + rest, mode="PERMISSIVE")):
             assert [reason in (row[CORRUPT] or "") for row in rows].count(True) == 1
             assert rows[-1][CORRUPT].startswith(("a.log", "/logs/t-3/a.log"))

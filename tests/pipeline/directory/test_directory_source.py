@@ -14,7 +14,7 @@ import pytest
 
 from minibroker.pipeline.directory import segment_files
 from minibroker.pipeline.directory.directory_source import DirectorySource
-from minibroker.pipeline.directory.finding import DISK
+from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.pipeline.log_source import Bounds, DataLoss, OffsetRange, OptionError, ReadRequest, TopicPartition
 from minibroker.protocol.records.compression import Compression
 from minibroker.storage.checkpoints.checkpoint_texts import (
@@ -118,7 +118,7 @@ def test_an_internal_topic_s_directory_is_read_as_it_was_named(tmp_path: Path) -
     assert DirectorySource(str(tmp_path / "__consumer_offsets-7")).partitions() == [partition]
 
 
-def test_a_path_that_cannot_be_is_told_in_one_line(tmp_path: Path) -> None:
+def test_an_impossible_path_is_an_error_of_one_line(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="nowhere: No such file or directory"):
         DirectorySource(str(tmp_path / "nowhere")).partitions()
     with pytest.raises(OptionError, match="it has no directory"):

@@ -195,7 +195,7 @@ def test_an_end_beyond_the_last_stable_offset_cannot_be_read(tmp_path: Path) -> 
         committed(tmp_path).splits([OffsetRange(ORDERS, 0, 7)])
 
 
-def test_a_damaged_marker_is_told_because_nobody_can_know_what_it_said(tmp_path: Path) -> None:
+def test_a_damaged_marker_is_reported_as_the_outcome_is_unknown(tmp_path: Path) -> None:
     log = log_in(tmp_path, settings=LogSettings())
     play(log, [(0, "plain"), (0, "write"), (0, "commit"), (0, "plain")])
     directory = finish(log)
@@ -213,9 +213,7 @@ DAMAGES = ("marker", "id in the marker", "length of the marker")
 
 
 @pytest.mark.parametrize("how", DAMAGES)
-def test_a_transaction_whose_outcome_cannot_be_told_fails_a_reader_that_fails_on_damage(
-    tmp_path: Path, how: str
-) -> None:
+def test_a_transaction_of_unknown_outcome_fails_a_reader_that_fails_on_damage(tmp_path: Path, how: str) -> None:
     path, position = damaged_marker(tmp_path, how)
     with pytest.raises(CorruptData, match=f"{path}: .*{position}.*; it is unknown whether a transaction was committed"):
         committed(tmp_path).bounds([ORDERS])
@@ -223,7 +221,7 @@ def test_a_transaction_whose_outcome_cannot_be_told_fails_a_reader_that_fails_on
 
 @pytest.mark.parametrize("splits", [0, 9])
 @pytest.mark.parametrize("how", DAMAGES)
-def test_a_transaction_whose_outcome_cannot_be_told_is_left_out_and_its_damage_is_a_row(
+def test_a_transaction_of_unknown_outcome_is_left_out_and_its_damage_is_a_row(
     tmp_path: Path, how: str, splits: int
 ) -> None:
     path, position = damaged_marker(tmp_path, how)

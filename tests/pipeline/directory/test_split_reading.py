@@ -15,10 +15,11 @@ import pytest
 
 from minibroker.pipeline.directory import split_reading
 from minibroker.pipeline.directory.directory_source import DirectorySource
+from minibroker.pipeline.directory.reading_disk import ReadingDisk
 from minibroker.pipeline.directory.split_reading import SplitReader
 from minibroker.pipeline.directory.splitting import Stretches
 from minibroker.pipeline.log_source import CorruptData, DataLoss, OffsetRange, ReadRequest, Split
-from minibroker.storage.files import Disk, File
+from minibroker.storage.files import File
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
 from tests.pipeline.directory.support import (
@@ -61,7 +62,7 @@ def planned(tmp_path: Path, count: int = 0) -> tuple[DirectorySource, list[Split
 # --- loss -----------------------------------------------------------------------------------
 
 
-class Vanishing(Disk):
+class Vanishing(ReadingDisk):
     """Files are removed as soon as they are open."""
 
     def open_to_read(self, path: str) -> File:

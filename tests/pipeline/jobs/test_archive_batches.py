@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.dataset
+import pyarrow.parquet
 import pytest
 
 from minibroker.pipeline.jobs.archive import COLUMNS
 from minibroker.pipeline.jobs.archive_batches import STAGING, ArchiveBatches, ArchiveError, queries_of
+from minibroker.pipeline.jobs.archive_merging import FILE_COLUMNS, Merging
 from minibroker.pipeline.jobs.archive_totals import Written
 from minibroker.pipeline.jobs.hadoop_files import HadoopFiles
 from minibroker.pipeline.log_source import TopicPartition
+from minibroker.pipeline.schemas import RECORDS, chosen
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -107,7 +110,35 @@ def test_a_batch_without_records_leaves_nothing(spark: SparkSession, tmp_path: P
     assert batches.files.names() == ["_archive"]
 
 
-def test_what_is_no_note_of_an_archive_is_told_of(spark: SparkSession, tmp_path: Path) -> None:
+def test_small_files_are_merged_and_no_record_is_there_twice_wherever_the_crash_falls(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    directory = "topic=a/date=2026-01-01"
+    columns = spark.createDataFrame([], FILE_COLUMNS).columns
+    for point in count():
+        path = tmp_path / str(point)
+        (path / directory).mkdir(parents=True)
+        for offset in (5, 3, 4):
+            row = {"partition": 0, "offset": offset, "key": b"k", "timestampType": 0}
+            table = pyarrow.Table.from_pylist([row], chosen(RECORDS, columns))
+            pyarrow.parquet.write_table(table, path / directory / f"part-{offset}.parquet")
+        files = CrashingFiles(spark, str(path))
+        files.left = point
+        try:
+            assert Merging(spark, files, "zstd", files_min=3).merge([directory]) == 2
+        except Crash:
+            there = offsets_in(path) if list(path.glob("topic=*/*/*.parquet")) else []
+            assert len(set(there)) == len(there)
+            Merging(spark, HadoopFiles(spark, str(path)), "zstd", files_min=3).merge([directory])
+        else:
+            break
+        assert offsets_in(path) == [("a", offset) for offset in (3, 4, 5)]
+        assert [file.name[:7] for file in (path / directory).glob("*.parquet")] == ["merged-"]
+        assert not (path / "_archive" / "merging").exists()
+    assert point >= 6  # the plan, three small files, the merged one, what is cleared
+
+
+def test_an_invalid_note_of_an_archive_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "_archive" / "batches").mkdir(parents=True)
     (tmp_path / "_archive" / "batches" / "000000000000").write_text("{}")
     with pytest.raises(ArchiveError, match="is malformed"):

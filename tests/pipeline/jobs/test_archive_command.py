@@ -20,6 +20,8 @@ from minibroker.cli.main import main
 from minibroker.cli.pipeline import pipeline_archive
 from minibroker.pipeline.jobs.archive import read_archive
 from tests.pipeline.jobs.logs import records, write_log
+from tests.pipeline.jobs.verify.metadata_logs import config, metadata, topic
+from tests.pipeline.jobs.verify.support import Writer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,7 +42,7 @@ def run(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Run:
     return lambda *arguments: CliRunner().invoke(main, ["pipeline", "archive", *arguments])
 
 
-def test_it_tells_what_it_has_written(run: Run, tmp_path: Path) -> None:
+def test_the_command_prints_what_it_has_written(run: Run, tmp_path: Path) -> None:
     log, out = tmp_path / "log", tmp_path / "out"
     write_log(log, "orders", 0, records(20))
     result = run("--path", str(log), "--out", str(out))
@@ -54,7 +56,7 @@ def test_it_tells_what_it_has_written(run: Run, tmp_path: Path) -> None:
     assert again["in_all"]["partitions"][0]["records"] == 20
 
 
-def test_how_far_it_is_is_kept_where_it_is_told(run: Run, tmp_path: Path) -> None:
+def test_progress_is_stored_at_the_given_path(run: Run, tmp_path: Path) -> None:
     log, out, kept = tmp_path / "log", tmp_path / "out", tmp_path / "kept"
     write_log(log, "orders", 0, records(20))
     where = ("--path", str(log), "--out", str(out), "--checkpoint", str(kept), "--json")
@@ -62,6 +64,27 @@ def test_how_far_it_is_is_kept_where_it_is_told(run: Run, tmp_path: Path) -> Non
     assert any(kept.iterdir())
     assert {path.name for path in out.iterdir() if not path.name.startswith((".", "_"))} == {"topic=orders"}
     assert json.loads(run(*where).stdout)["written"]["files"] == 0
+
+
+def test_only_committed_records_and_the_topics_configs_are_archived(
+    spark: SparkSession, run: Run, tmp_path: Path
+) -> None:
+    writer = Writer(metadata(tmp_path, topic("orders"), config("orders", "compact")))
+    writer.write(3)
+    for number, commit in enumerate((False, True, False)):
+        writer.write(2, producer=number, transactional=True)
+        writer.end(number, commit=commit)
+    writer.close()
+    out = tmp_path / "out"
+    where = ("--path", str(tmp_path), "--topic", "orders", "--out")
+    result = run(*where, str(out))
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert sorted(row.offset for row in read_archive(spark, str(out)).collect()) == [0, 1, 2, 6, 7]
+    kept = next((out / "_archive" / "configs").glob("0*")).read_text()
+    assert json.loads(kept) == {"orders": {"cleanup.policy": "compact"}}
+    everything = run(*where, str(tmp_path / "all"), "--option", "isolation.level=read_uncommitted")
+    assert "a replay would make them real" in everything.stderr
+    assert read_archive(spark, str(tmp_path / "all")).count() == 9
 
 
 @pytest.mark.parametrize(

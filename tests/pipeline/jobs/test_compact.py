@@ -11,6 +11,7 @@ import pytest
 
 from minibroker.pipeline.jobs.archive import read_archive
 from minibroker.pipeline.jobs.compact import compact, savings, write_compacted
+from minibroker.pipeline.jobs.compact_local import savings_here, write_compacted_here
 from minibroker.protocol.records.batch import check_batch
 from minibroker.protocol.records.formats import records_in
 from minibroker.protocol.records.record import Record
@@ -82,9 +83,13 @@ def kept(directory: Path) -> Found:
     return [(each.offset, each.key or b"", each.value) for batch in data for each in records_in(batch)]
 
 
+def options(directory: Path) -> dict[str, str]:
+    where = {"path": str(directory), "subscribe": "orders", "isolation.level": "read_committed"}
+    return {**where, "includeHeaders": "true"}
+
+
 def read(spark: SparkSession, directory: Path) -> DataFrame:
-    options = {"path": str(directory), "subscribe": "orders", "isolation.level": "read_committed"}
-    return spark.read.format("minibroker").options(includeHeaders="true", **options).load()
+    return spark.read.format("minibroker").options(**options(directory)).load()
 
 
 def rows_of(frame: DataFrame) -> Found:
@@ -117,6 +122,12 @@ def test_the_savings_are_those_of_what_is_kept(spark: SparkSession, directory: P
         assert row.bytes == sum(len(each.key or b"") + len(each.value or b"") for each in before)
         assert row.keptBytes == sum(len(key) + len(value or b"") for _, key, value in after)
         assert row.savedShare == pytest.approx(1 - row.keptBytes / row.bytes)
+        assert savings_here(options(directory), tombstones=tombstones) == [row.asDict()]
+
+
+def test_of_an_empty_log_nothing_is_saved(tmp_path: Path) -> None:
+    Writer(tmp_path).close()
+    assert savings_here(options(tmp_path)) == []
 
 
 def test_what_is_kept_is_written_as_an_archive(spark: SparkSession, directory: Path, tmp_path: Path) -> None:
@@ -125,3 +136,9 @@ def test_what_is_kept_is_written_as_an_archive(spark: SparkSession, directory: P
     archive = read_archive(spark, str(tmp_path / "archive"))
     assert rows_of(archive) == rows_of(compacted)
     assert {(row.topic, row.partition) for row in archive.collect()} == {("orders", 0)}
+    for tombstones in (True, False):
+        here = str(tmp_path / f"here-{tombstones}")
+        write_compacted_here(options(directory), here, tombstones=tombstones)
+        expected = archive if tombstones else archive.where("value is not null")
+        assert read_archive(spark, here).exceptAll(expected).count() == 0
+        assert read_archive(spark, here).count() == expected.count()

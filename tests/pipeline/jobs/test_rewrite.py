@@ -102,7 +102,7 @@ def test_the_command_shows_the_space_of_each_topic(command: Any, old: Path, tmp_
     assert {header.magic for header, _ in batches_of(new / "orders-1")} == {1}
 
 
-def test_the_command_tells_it_as_json(command: Any, old: Path, tmp_path: Path) -> None:
+def test_the_command_prints_json(command: Any, old: Path, tmp_path: Path) -> None:
     new = tmp_path / "new"
     result = command("--path", old, "--output", new, "--topic", "orders", "--elide", "--json", "--batch-size", 2000)
     said = json.loads(result.stdout)
@@ -138,7 +138,7 @@ def test_what_cannot_be_is_one_line_with_status_2(
     assert result.stderr.startswith("minibroker: ") and words in result.stderr and result.stderr.count("\n") == 1
 
 
-def test_a_damage_is_told_by_the_task_that_finds_it(command: Any, old: Path, tmp_path: Path) -> None:
+def test_damage_is_reported_by_the_task_that_finds_it(command: Any, old: Path, tmp_path: Path) -> None:
     path = sorted((old / "payments-0").glob("*.log"))[0]
     path.write_bytes(path.read_bytes()[:-1] + b"\xff\xfe")
     result = command("--path", old, "--output", tmp_path / "new")

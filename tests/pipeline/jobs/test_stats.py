@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from minibroker.pipeline.jobs.stats_run import gather, sample_of
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.formats import batches_in, records_in
 from tests.pipeline.jobs.logs import NOW_MS, records, write_log
+from tests.pipeline.jobs.verify.support import Writer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -134,6 +136,22 @@ def test_a_log_without_records_has_statistics_too(run: Run, tmp_path: Path) -> N
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("0 records in 0 batches, 0 B\n")
     assert (tmp_path / "report.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("topics", [".", "none of them"])
+def test_one_process_counts_what_spark_counts(spark: SparkSession, log: Path, topics: str, tmp_path: Path) -> None:
+    shutil.copytree(log, tmp_path / "log")
+    writer = Writer(tmp_path / "log" / "more")
+    for commit in (True, False):
+        writer.write(2, producer=7, transactional=True)
+        writer.end(7, commit=commit)
+    shutil.move(writer.close(), tmp_path / "log" / "transactions-0")
+    options = {"path": str(tmp_path / "log"), "subscribePattern": topics, "isolation.level": "read_uncommitted"}
+    by_spark, here = (
+        gather(each, options, name="x", by=("producer", "topic"), top_keys=2, exact=True) for each in (spark, None)
+    )
+    assert here == by_spark
+    assert here.all.control_batches == (2 if topics == "." else 0)
 
 
 def test_a_large_log_is_sampled() -> None:

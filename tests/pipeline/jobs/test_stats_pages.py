@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -38,6 +39,22 @@ def test_only_what_there_is_is_drawn() -> None:
     assert names == ["partitions", "sizes_of_batches", "compression", "parts_of_a_record"]
     found.rates = [stats_plots.Rate("orders", 2**62, 1, 1)]  # a time that no calendar has
     assert len(plots_of(found)) == 4
+
+
+def test_producers_are_in_the_order_of_their_bars() -> None:
+    found, axes = statistics(), Figure().subplots()
+    found.tables["producer"] = [traffic(producer=each, records=each) for each in (5, 70, 20)]
+    stats_plots.producers(axes, found)
+    assert [bar.get_width() for bar in axes.patches] == [70, 20, 5]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["70", "20", "5"]
+
+
+def test_a_codec_that_the_sample_has_missed_is_named() -> None:
+    found, axes = statistics(), Figure().subplots()
+    row = replace(found.tables["codec, format"][0], by={"codec": "snappy", "format": 1}, compression_ratio=None)
+    found.tables["codec, format"].append(row)
+    stats_plots.compression(axes, found)
+    assert axes.get_title().endswith("; without snappy, format 1")
 
 
 def test_the_rates_are_by_the_second() -> None:

@@ -28,7 +28,7 @@ def test_a_directory_has_the_ids_of_its_topics(tmp_path: Path) -> None:
     assert found == {"t": KAFKAS_FORM, "old": f"the one in {tmp_path}"}
 
 
-def test_an_id_that_is_none_is_told_of(tmp_path: Path) -> None:
+def test_an_invalid_topic_id_is_an_error(tmp_path: Path) -> None:
     directory = write_log(tmp_path, "t", 0, records(1), topic_id=b"0123456789abcdef")
     (directory / "partition.metadata").write_text("version: 0\ntopic_id: ?")
     with pytest.raises(OptionError, match="partition.metadata is malformed"):

@@ -59,9 +59,7 @@ def test_records_and_their_producers_stay_and_nothing_is_wrong_with_the_log(
 
 @pytest.mark.parametrize("compacted", [False, True])
 @pytest.mark.parametrize("seed", range(15, 22))
-def test_an_old_format_keeps_what_a_reader_of_committed_records_is_told(
-    seed: int, compacted: bool, tmp_path: Path
-) -> None:
+def test_an_old_format_keeps_the_view_of_committed_records(seed: int, compacted: bool, tmp_path: Path) -> None:
     history = history_in(tmp_path / "old", seed, compacted=compacted, is_clean=True)
     chance = Random(seed)
     magic = chance.choice((0, 1))

@@ -172,7 +172,7 @@ def test_topic_configs_say_what_is_true(written: Written, tmp_path: Path) -> Non
     assert {header.magic for header, _ in batches_of(tmp_path / "data" / "old-0")} == {2}
 
 
-def test_topics_of_an_old_format_are_told_to_have_it(written: Written, tmp_path: Path) -> None:
+def test_topics_rewritten_in_an_old_format_get_its_setting(written: Written, tmp_path: Path) -> None:
     settings = RewriteSettings(1, Compression.GZIP, committed_only=True, drop_headers=True)
     report = rewritten(written, tmp_path, settings)
     assert set(report.configs) == {

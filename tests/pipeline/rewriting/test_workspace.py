@@ -127,7 +127,7 @@ def test_one_that_was_refused_before_it_did_anything_is_no_obstacle(old: Path, t
     assert not (tmp_path / "none").exists()
 
 
-def test_damage_is_told_and_nothing_is_made_of_it(old: Path, tmp_path: Path) -> None:
+def test_damage_is_reported_and_nothing_is_written(old: Path, tmp_path: Path) -> None:
     path = old / "orders-0" / "00000000000000000000.log"
     data = bytearray(path.read_bytes())
     data[300] ^= 1
@@ -139,7 +139,7 @@ def test_damage_is_told_and_nothing_is_made_of_it(old: Path, tmp_path: Path) -> 
     assert not (tmp_path / "new" / "orders-0").exists()
 
 
-def test_what_a_crash_has_torn_is_left_out_and_told(old: Path, tmp_path: Path) -> None:
+def test_a_torn_end_is_left_out_and_reported(old: Path, tmp_path: Path) -> None:
     (old / ".kafka_cleanshutdown").unlink()
     path = sorted((old / "orders-0").glob("*.log"))[-1]
     before = seen(old / "orders-0")

@@ -19,7 +19,8 @@ from pyspark.sql.datasource import DataSource, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from minibroker.pipeline.sink.sink_settings import SinkSettings
-from minibroker.pipeline.sink.writer import StreamWriter, TaskMessage, stream_writer
+from minibroker.pipeline.sink.stream_writer import StreamWriter, stream_writer
+from minibroker.pipeline.sink.writer import TaskMessage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

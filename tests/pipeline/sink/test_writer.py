@@ -14,7 +14,8 @@ from pyspark.sql.types import IntegerType, StringType, StructType
 
 from minibroker.pipeline.log_source import OptionError
 from minibroker.pipeline.sink.sink_errors import WriteFailed
-from minibroker.pipeline.sink.writer import BATCH_ID, QUERY_ID, TaskMessage, batch_writer, stream_writer
+from minibroker.pipeline.sink.stream_writer import BATCH_ID, QUERY_ID, stream_writer
+from minibroker.pipeline.sink.writer import TaskMessage, batch_writer
 from minibroker.pipeline.sources.tables import RecordsSource
 from tests.pipeline.sink.committed import values
 from tests.running import RunningBroker, running_broker
@@ -115,7 +116,7 @@ def test_a_batch_write_of_one_name_writes_once(broker: RunningBroker) -> None:
     assert values(broker.bootstrap_servers, "batch") == [b"a", b"b"] * 2
 
 
-def test_without_what_spark_tells_its_tasks_nothing_is_written() -> None:
+def test_outside_of_a_spark_task_nothing_is_written() -> None:
     writer = stream_writer(NOWHERE | EXACTLY_ONCE, SCHEMA, False)
     with pytest.raises(WriteFailed, match="rows are written by Spark's tasks"):
         writer.write(iter([ROWS]))

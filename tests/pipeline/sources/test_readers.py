@@ -12,10 +12,12 @@ import pytest
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
-from minibroker.pipeline.log_source import DataLoss, OptionError, ReadRequest
+from minibroker.pipeline.log_source import DataLoss, OptionError, ReadRequest, TopicPartition
 from minibroker.pipeline.options import parse_options
 from minibroker.pipeline.sources import readers
-from minibroker.pipeline.sources.readers import BatchReader, StreamReader
+from minibroker.pipeline.sources import stream_reader as stream_reader_module
+from minibroker.pipeline.sources.readers import BatchReader
+from minibroker.pipeline.sources.stream_reader import StreamReader
 from tests.pipeline.stand_in import StandIn
 
 REQUEST = ReadRequest("records", ("offset", "topic"))
@@ -107,6 +109,19 @@ def test_a_stream_reads_on_from_batch_to_batch() -> None:
     assert reader.reportLatestOffset() == later
 
 
+def test_a_topic_that_is_deleted_fails_a_stream_unless_data_may_be_lost(caplog: pytest.LogCaptureFixture) -> None:
+    log = StandIn({"a-0": (0, 3), "b-0": (0, 2)}, named=("a", "b"))
+    start = stream_reader(log).initialOffset()
+    del log.logs[TopicPartition("b", 0)]
+    with pytest.raises(DataLoss, match="there is no b; failOnDataLoss=false reads what is left"):
+        stream_reader(log).latestOffset(start, ReadAllAvailable())
+    lenient = stream_reader(log, failondataloss="false")
+    end = lenient.latestOffset(start, ReadAllAvailable())
+    assert end == {"a": {"0": 3}}
+    assert read(lenient, lenient.partitions(start, end)) == rows("a", 0, 1, 2)
+    assert caplog.messages == ["b-0 is gone"]
+
+
 def test_the_beginning_stays_where_it_was_first_found() -> None:
     log = StandIn({"a-0": (0, 3)})
     reader = stream_reader(log, startingoffsets="latest")
@@ -152,7 +167,7 @@ def test_what_is_available_now_may_be_nothing() -> None:
 
 def test_a_batch_waits_until_there_is_enough_or_it_has_waited_long_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 1000.0
-    monkeypatch.setattr(readers.time, "monotonic", lambda: now_s)
+    monkeypatch.setattr(stream_reader_module.time, "monotonic", lambda: now_s)
     log = StandIn({"a-0": (0, 2)})
     reader = stream_reader(log, minoffsetspertrigger="5", maxtriggerdelay="60s")
     limit = reader.getDefaultReadLimit()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 import tracemalloc
-from typing import Any
 
 import pytest
 
 from minibroker.protocol.declare import Message
+from minibroker.protocol.describing import all_messages
 from minibroker.protocol.primitives import MalformedMessage, varint
-from tests.protocol.random_messages import all_versions, random_message
+from tests.protocol.random_messages import in_all_versions, random_message
 
 PATTERNS = [bytes([value]) * 64 for value in (0x00, 0x01, 0x02, 0x7F, 0x80, 0xFE, 0xFF)]
 HUGE_COUNTS = [b"\x7f\xff\xff\xff" * 16, b"\xff\xff\xff\xff\x07" * 16, b"\x00\x00\x01\x00" * 16]
@@ -26,7 +26,7 @@ def decoded(message: type[Message], version: int, data: bytes) -> Message | None
         return None
 
 
-@pytest.mark.parametrize(("message", "version"), all_versions())
+@in_all_versions
 def test_every_truncation_is_malformed(message: type[Message], version: int) -> None:
     whole = random_message(message, version, 1).encode(version)
     for size in range(len(whole)):
@@ -34,7 +34,7 @@ def test_every_truncation_is_malformed(message: type[Message], version: int) -> 
             message.decode(whole[:size], version)
 
 
-@pytest.mark.parametrize(("message", "version"), all_versions())
+@in_all_versions
 def test_trailing_bytes_are_malformed(message: type[Message], version: int) -> None:
     whole = random_message(message, version, 2).encode(version)
     with pytest.raises(MalformedMessage, match="1 bytes follow its end") as caught:
@@ -42,7 +42,7 @@ def test_trailing_bytes_are_malformed(message: type[Message], version: int) -> N
     assert caught.value.field == ""
 
 
-@pytest.mark.parametrize(("message", "version"), all_versions())
+@in_all_versions
 def test_arbitrary_bytes_are_a_message_or_malformed(message: type[Message], version: int) -> None:
     pick = random.Random(f"{message.__name__} {version}")
     for size in range(40):
@@ -50,7 +50,7 @@ def test_arbitrary_bytes_are_a_message_or_malformed(message: type[Message], vers
         decoded(message, version, bytes(pick.choices((0, 1, 2, 3, 255), k=size)))
 
 
-@pytest.mark.parametrize(("message", "version"), all_versions())
+@in_all_versions
 def test_a_damaged_message_is_malformed_or_one_that_can_be_written(message: type[Message], version: int) -> None:
     pick = random.Random(f"{message.__name__} {version}")
     whole = random_message(message, version, 3).encode(version)
@@ -64,7 +64,7 @@ def test_a_damaged_message_is_malformed_or_one_that_can_be_written(message: type
 
 
 def test_no_length_makes_a_reader_take_memory_beyond_the_data() -> None:
-    versions = [parameter.values for parameter in all_versions()]
+    versions = [(message, version) for message in all_messages() for version in message.versions]
     for message, version in versions:
         decoded(message, version, b"")  # compiled now, so that only reading is measured
     tracemalloc.start()
@@ -79,18 +79,11 @@ def test_no_length_makes_a_reader_take_memory_beyond_the_data() -> None:
         tracemalloc.stop()
 
 
-def versions_without_known_tags() -> list[Any]:
-    """Flexible versions whose outermost tagged section is empty; sections with known tags are in test_reading.py."""
-    found = []
-    for parameter in all_versions():
-        message, version = parameter.values
-        if version in message.flexible and not any(version in field.tagged for field in message.__fields__.values()):
-            found.append(parameter)
-    return found
-
-
-@pytest.mark.parametrize(("message", "version"), versions_without_known_tags())
+@in_all_versions
 def test_unknown_tagged_fields_are_passed_over(message: type[Message], version: int) -> None:
+    """In flexible versions whose outermost tagged section is empty; those with known tags are in test_reading.py."""
+    if version not in message.flexible or any(version in field.tagged for field in message.__fields__.values()):
+        return
     whole = random_message(message, version, 4).encode(version)
     assert whole[-1] == 0
     unknown = whole[:-1] + varint(2) + varint(7) + varint(3) + b"abc" + varint(9000) + varint(0)

@@ -151,7 +151,7 @@ class TestRecompressing:
         batch = JAVA["small snappy"]
         assert recompress(batch, Compression.NONE)[HEADER_BYTES:] == JAVA["small none"][61:]
 
-    def test_counts_what_is_too_large_but_does_not_keep_it(self) -> None:
+    def test_the_size_of_a_too_large_batch_is_in_the_error(self) -> None:
         whole = len(recompress(JAVA["small zstd"], Compression.NONE))
         assert len(recompress(JAVA["small zstd"], Compression.NONE, whole)) == whole
         with pytest.raises(KafkaError, match=f"{whole} bytes"):

@@ -69,7 +69,7 @@ OTHER_READERS: dict[Compression, Callable[[bytes], bytes]] = {
 class TestBothWays:
     @pytest.mark.parametrize("codec", Compression)
     @given(data=contents)
-    def test_what_was_compressed_comes_back(self, codec: Compression, data: bytes) -> None:
+    def test_compressed_data_is_decompressed(self, codec: Compression, data: bytes) -> None:
         assert decompress(codec, compress(codec, data), LIMIT) == data
 
     @pytest.mark.parametrize("codec", REAL)
@@ -79,7 +79,7 @@ class TestBothWays:
 
     @pytest.mark.parametrize(("codec", "write"), OTHER_WRITERS)
     @given(data=contents)
-    def test_we_read_what_others_compress(
+    def test_we_read_data_of_other_compressors(
         self, codec: Compression, write: Callable[[bytes], bytes], data: bytes
     ) -> None:
         assert decompress(codec, memoryview(write(data)), LIMIT) == data
@@ -127,7 +127,7 @@ class TestFramings:
         """Version 1, independent blocks of 64 KB; no checksums, no content size."""
         assert compress(Compression.LZ4, TEXT)[:6] == b"\x04\x22\x4d\x18\x60\x40"
 
-    def test_what_follows_an_lz4_frame_is_ignored(self) -> None:
+    def test_bytes_behind_an_lz4_frame_are_ignored(self) -> None:
         assert decompress(Compression.LZ4, compress(Compression.LZ4, TEXT) + b"more", LIMIT) == TEXT
 
     def test_lz4_frames_of_linked_blocks_are_refused(self) -> None:

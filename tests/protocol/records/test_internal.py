@@ -46,12 +46,12 @@ def test_a_transaction_in_each_version(version: int) -> None:
         (KEY, b"\x00\x09", "OffsetCommitValue version 9"),
     ],
 )
-def test_what_kafka_never_writes_is_unknown(key: bytes | None, value: bytes, reason: str) -> None:
+def test_records_that_kafka_never_writes_are_unknown(key: bytes | None, value: bytes, reason: str) -> None:
     with pytest.raises(UnknownRecord, match=reason):
         decode_internal(GROUPS, key, value)
 
 
-def test_what_is_cut_off_is_malformed() -> None:
+def test_truncated_keys_are_malformed() -> None:
     with pytest.raises(MalformedMessage):
         decode_internal(GROUPS, KEY[:-1], None)
 

@@ -68,7 +68,7 @@ def test_what_old_clients_wrote_is_read(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in OLD if "none" not in name])
-def test_what_is_in_a_wrapper_is_written_as_old_clients_wrote_it(name: str) -> None:
+def test_inner_messages_equal_those_of_old_clients(name: str) -> None:
     version, kind, codec = name.split()
     magic = FORMATS[version]
     ours = build_message_set(SMALL if kind == "small" else LARGE, magic, compression=Compression[codec.upper()])
@@ -115,7 +115,7 @@ def record_lists(draw: st.DrawFn) -> list[Record]:
 
 
 @given(record_lists(), st.sampled_from([0, 1]), st.sampled_from(CODECS))
-def test_what_is_written_is_read(records: list[Record], magic: int, codec: int) -> None:
+def test_a_written_message_set_is_read_back(records: list[Record], magic: int, codec: int) -> None:
     data = bytes(build_message_set(records, magic, compression=codec))
     assert records_of_set(data) == named(magic, records)
     headers = [header for _, header in headers_of_set(data)]
@@ -219,7 +219,7 @@ def test_a_wrapper_takes_no_more_memory_than_allowed() -> None:
     assert raised.value.code == ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_what_is_cut_off_at_the_end_of_a_set_is_left_out() -> None:
+def test_a_partial_message_at_the_end_of_a_set_is_left_out() -> None:
     data = build_message_set(SMALL, 0)
     for cut in range(1, 26):
         assert [record.key for record in records_of_set(bytes(data[:-cut]))] == [record.key for record in SMALL[:-1]]

@@ -160,7 +160,7 @@ class TestMalformedRecords:
                 assert refusal.code in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD)
 
 
-def test_a_bound_on_what_is_decompressed() -> None:
+def test_decompression_is_bounded() -> None:
     for codec in CODECS[1:]:
         with pytest.raises(KafkaError) as refusal:
             records_of(JAVA[f"large {codec.name.lower()}"], limit_bytes=100_000)

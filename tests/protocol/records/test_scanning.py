@@ -69,7 +69,7 @@ class TestSameVerdictAsTheStrictReader:
         data = payload(sent)
         assert_same_verdict(data, len(sent))
         start = len(payload(sent[:first]))
-        for _ in range(20):
+        for _ in range(4):
             at = random.randrange(start, len(data))
             spoilt = data[:at] + bytes([random.randrange(256)]) + data[at + 1 :]
             assert_same_verdict(spoilt, len(sent))
@@ -165,6 +165,25 @@ class TestRuns:
         data = b"".join(bytes((2 * len(record),)) + record for record in body)
         assert Scan(data, count).run()
         assert not Scan(data[:-1] + b"\x02", count).run()
+
+
+@pytest.mark.parametrize("same_ms", [50, 66, 1000])
+def test_records_of_unequal_size_are_jogged_over_from_one_timestamp_to_the_next(
+    monkeypatch: pytest.MonkeyPatch, same_ms: int
+) -> None:
+    sent = [Record(index, T + index // same_ms, None, bytes(50 + index % 100)) for index in range(6000)]
+    strides: list[int] = []
+    stride = Scan._stride
+
+    def noted(scan: Scan, end_index: int) -> int:
+        index = scan.index
+        last_position = stride(scan, end_index)
+        strides.append(scan.index - index)
+        return last_position
+
+    monkeypatch.setattr(Scan, "_stride", noted)
+    assert Scan(payload(sent), len(sent)).run()
+    assert sum(strides) < 300
 
 
 def test_huge_counts_are_not_counted_to() -> None:

@@ -23,7 +23,7 @@ INT64 = st.integers(-(2**63), 2**63 - 1)
 
 
 @given(INT64)
-def test_writes_what_kafka_python_writes(value: int) -> None:
+def test_varints_equal_those_of_kafka_python(value: int) -> None:
     theirs = bytearray()
     encode_varint(value, theirs.append)
     assert zigzag_bytes(value) == theirs

@@ -78,7 +78,7 @@ def test_leader_epoch_checkpoints_are_read_as_they_were_written(epochs: list[tup
         (b"0\n1\n\xff 0 1\n", "not text"),
     ],
 )
-def test_what_kafka_could_not_have_written_is_refused_with_the_reason(text: bytes, why: str) -> None:
+def test_malformed_checkpoints_are_refused_with_the_reason(text: bytes, why: str) -> None:
     with pytest.raises(MalformedCheckpoint, match=why):
         offsets_from_text(text)
 

@@ -65,7 +65,7 @@ def test_it_is_written_by_another_thread_and_then_put_in_place(made: Checkpointi
     assert made.content() == ["orders 0 6"]
 
 
-def test_what_has_not_changed_is_not_written_again(made: Checkpointing) -> None:
+def test_unchanged_offsets_are_not_written_again(made: Checkpointing) -> None:
     made.checkpoint.offsets[ORDERS] = 5
     made.checkpoint.write(sync=False)
     made.checkpoint.write_soon()
@@ -90,14 +90,14 @@ def test_before_a_log_is_created_the_file_has_no_row_of_its_name(made: Checkpoin
     assert made.content() == ["others 1 6"]
 
 
-def test_nor_what_a_process_before_has_left_of_one_that_is_gone(made: Checkpointing) -> None:
+def test_a_new_log_does_not_find_the_offset_of_an_earlier_one_of_its_name(made: Checkpointing) -> None:
     made.path.write_text("0\n2\norders 0 17\nothers 1 4\n")
     made.checkpoint.read([OTHERS])
     made.checkpoint.make_way(ORDERS)
     assert made.content() == ["others 1 4"]
 
 
-def test_what_is_on_its_way_does_not_bring_back_what_a_new_log_must_not_find(made: Checkpointing) -> None:
+def test_a_write_in_progress_does_not_bring_back_a_forgotten_offset(made: Checkpointing) -> None:
     made.checkpoint.offsets.update({ORDERS: 5, OTHERS: 6})
     made.checkpoint.write_soon()
     made.checkpoint.forget(ORDERS)

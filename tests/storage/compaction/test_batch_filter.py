@@ -116,7 +116,7 @@ def test_a_batch_without_a_record_that_stays_goes() -> None:
     assert filtered(filter_with({"a": 50, "b": 51}), pairs(("a", "1"), ("b", "2"))) is None
 
 
-def test_records_beyond_what_is_known_stay_whatever_they_are() -> None:
+def test_records_beyond_the_offset_map_stay() -> None:
     batch = pairs(("a", "1"), ("a", "2"), (None, "x"), ("a", None), base_offset=10)
     data = filtered(filter_with({"a": 11}, known_to=11), batch)
     assert [record.offset for record in kept_records(data)] == [11, 12, 13]
@@ -131,7 +131,7 @@ def test_records_without_a_key_go_and_are_counted() -> None:
     assert to_clean.counts.keyless_records == 2
 
 
-def test_what_was_read_and_written_is_counted() -> None:
+def test_read_and_written_records_are_counted() -> None:
     to_clean = filter_with({"a": 50})
     first, second = pairs(("a", "1"), ("b", "2")), pairs(("a", "1"))
     data = filtered(to_clean, first)

@@ -55,7 +55,7 @@ def test_a_producer_may_abort_one_transaction_after_the_other() -> None:
     assert transactions.passes_aborted(data(10))
 
 
-def test_what_was_aborted_before_the_start_is_over() -> None:
+def test_transactions_aborted_before_the_start_are_passed_over() -> None:
     transactions = CleanedTransactions([aborted(0, 3)], start_offset=4)
     assert not transactions.passes_aborted(data(4))
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from minibroker.operating_system import HAS_POSITIONED_IO
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import check_batch, seal
 from minibroker.protocol.records.building import build_batch
@@ -16,10 +17,7 @@ from minibroker.storage.compaction.batch_reading import Uncleanable
 from minibroker.storage.compaction.cleaning import Cleaning, CleaningAborted, Throttle
 from minibroker.storage.compaction.rewriting import Limits
 from minibroker.storage.log import Log
-from minibroker.storage.producers.aborted_transactions import (
-    AbortedTransaction,
-    transactions_from_bytes,
-)
+from minibroker.storage.producers.aborted_transactions import AbortedTransaction, transactions_from_bytes
 from tests.storage.compaction.support import (
     COMPACT,
     LIMITS,
@@ -129,6 +127,7 @@ def test_reading_at_any_offset_goes_on_where_compaction_left_something(tmp_path:
         assert check_batch(region.read()).last_offset == first
 
 
+@pytest.mark.skipif(not HAS_POSITIONED_IO, reason="open files cannot be removed there")
 def test_a_read_of_a_replaced_segment_finishes(tmp_path: Path) -> None:
     surroundings = Surroundings()
     log = two_rounds(tmp_path, surroundings)
@@ -206,6 +205,7 @@ def test_segments_that_were_deleted_meanwhile_do_not_come_back(tmp_path: Path) -
     assert contents(log) == AFTER_TWO_ROUNDS
 
 
+@pytest.mark.skipif(not HAS_POSITIONED_IO, reason="open files cannot be renamed there")
 def test_files_of_a_deleted_log_are_no_error(tmp_path: Path) -> None:
     log = two_rounds(tmp_path / "log")
     cleaning = begin(log)

@@ -46,7 +46,7 @@ def test_a_log_of_one_segment_has_nothing_to_clean(tmp_path: Path) -> None:
     assert not is_due(log, found)
 
 
-def test_what_was_cleaned_counts_as_clean(tmp_path: Path) -> None:
+def test_cleaned_segments_count_as_clean(tmp_path: Path) -> None:
     log = log_of(tmp_path)
     clean(log)
     assert log.clean_offset == 40
@@ -96,7 +96,7 @@ def test_a_log_is_overdue_when_a_dirty_segment_began_too_long_ago(tmp_path: Path
     assert not dirtiness(log, NOW_MS + 1).is_overdue
 
 
-def test_what_was_deleted_is_not_dirty(tmp_path: Path) -> None:
+def test_deleted_records_are_not_dirty(tmp_path: Path) -> None:
     log = log_of(tmp_path)
     log.delete_before(25)
     found = dirtiness(log, NOW_MS)

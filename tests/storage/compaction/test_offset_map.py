@@ -23,7 +23,7 @@ def full_map(memory_bytes: int, load_factor: float = 0.9) -> tuple[OffsetMap, in
 
 
 @given(st.lists(st.tuples(st.binary(max_size=3), st.binary(max_size=3)), max_size=300))
-def test_it_finds_what_a_dict_finds(steps: list[tuple[bytes, bytes]]) -> None:
+def test_it_finds_the_same_as_a_dict(steps: list[tuple[bytes, bytes]]) -> None:
     keys, known = OffsetMap(MIB, 0.9, len(steps)), dict[bytes, int]()
     for offset, (key, other) in enumerate(steps):
         assert keys.put(key, offset)

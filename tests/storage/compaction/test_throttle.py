@@ -20,7 +20,7 @@ class Time:
         self.now_ms += seconds * 1000
 
 
-def test_what_was_taken_is_paid_for_in_time() -> None:
+def test_bytes_taken_are_paid_for_in_time() -> None:
     time = Time()
     throttle = Throttle(1000.0, time.monotonic_ms, time.wait)
     assert throttle.took(500) == 1500

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from minibroker.operating_system import HAS_POSITIONED_IO
 from minibroker.protocol.errors import KafkaError
 from minibroker.storage.directories.log_directory import LogDirectory, lasting_recovery_point
 from minibroker.storage.log_settings import LogSettings
@@ -83,7 +84,7 @@ def test_a_log_whose_making_has_failed_is_made_at_the_next_try(tmp_path: Path) -
     assert (log.topic_id, log.log_end_offset) == (TOPIC_ID, 2)
 
 
-def test_what_lies_where_a_log_is_made_is_kept(tmp_path: Path) -> None:
+def test_a_directory_in_the_place_of_a_new_log_is_kept(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     append(directory.create_log("orders", 0, TOPIC_ID, LogSettings()), batch(2))
     shutil.copytree(tmp_path / "orders-0", tmp_path / "copied-0")
@@ -169,7 +170,7 @@ def test_without_a_clean_stop_logs_are_recovered(tmp_path: Path, caplog: pytest.
     assert not opened(tmp_path).clean
 
 
-def test_checkpoints_bound_what_is_read_after_a_crash(tmp_path: Path) -> None:
+def test_checkpoints_bound_the_recovery_after_a_crash(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     log = directory.create_log("orders", 0, TOPIC_ID, LogSettings())
     append(log, batch(5))
@@ -282,6 +283,12 @@ def test_one_checkpoint_is_brought_up_to_date_by_itself(tmp_path: Path) -> None:
     assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n0\n"
 
 
+def test_a_file_in_the_place_of_the_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(LogDirectoryError, match=f"{tmp_path}/file cannot be used: it is a file, not a directory"):
+        opened(tmp_path / "file")
+
+
 def test_a_directory_in_use_is_refused_until_it_is_given_up(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     with pytest.raises(LogDirectoryError, match=f"log directory {tmp_path} is in use by another process"):
@@ -376,6 +383,7 @@ def test_a_directory_that_cannot_be_used_is_refused_in_one_line(tmp_path: Path, 
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.skipif(not HAS_POSITIONED_IO, reason="open files cannot be removed there")
 def test_a_deleted_log_s_name_is_free_at_once_and_its_files_go_later(tmp_path: Path) -> None:
     surroundings = Surroundings()
     directory = opened(tmp_path, surroundings=surroundings)
@@ -443,7 +451,7 @@ def test_a_log_set_aside_keeps_its_files_and_is_no_longer_found(tmp_path: Path) 
     assert path.is_dir()
 
 
-def test_what_is_no_log_is_not_found(tmp_path: Path) -> None:
+def test_other_files_and_directories_are_not_taken_for_logs(tmp_path: Path) -> None:
     (tmp_path / "orders-0").mkdir()
     (tmp_path / "lost+found").mkdir()
     (tmp_path / f"orders-1.{UNIQUE}-future").mkdir()

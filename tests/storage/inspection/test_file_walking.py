@@ -33,7 +33,7 @@ def test_any_reads_in_any_order_give_the_bytes_up_to_the_end(
             assert reader.at(position, size) == DATA[:end][position : position + min(size, 64)]
 
 
-def test_what_a_file_lost_since_is_missing(tmp_path: Path) -> None:
+def test_a_file_that_has_become_shorter_returns_fewer_bytes(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"abc")
     assert BlockReader(Disk().open_to_read(str(path)), 10).at(1, 9) == b"bc"

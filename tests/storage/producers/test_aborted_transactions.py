@@ -90,7 +90,7 @@ def test_an_entry_of_another_segment_is_corrupt(tmp_path: Path, base_offset: int
         read_index(Disk(), path, end_offset, None)
 
 
-def test_what_was_counted_is_written_for_the_segments_that_are_left(tmp_path: Path) -> None:
+def test_counts_are_written_for_the_remaining_segments(tmp_path: Path) -> None:
     transactions = AbortedTransactions(Disk(), ALL)
     transactions.count(25)
     transactions.write_counts(str(tmp_path), [0, 25])
@@ -107,7 +107,9 @@ def test_malformed_counts_are_ignored(tmp_path: Path, caplog: pytest.LogCaptureF
 
 
 @pytest.mark.parametrize(("end", "left"), [(46, ALL), (45, ALL[:2]), (31, ALL[:2]), (30, ALL[:1]), (20, []), (0, [])])
-def test_what_is_cut_off_was_not_aborted(tmp_path: Path, end: int, left: list[AbortedTransaction]) -> None:
+def test_truncation_removes_aborted_transactions_behind_the_end(
+    tmp_path: Path, end: int, left: list[AbortedTransaction]
+) -> None:
     path = str(tmp_path / f"{0:020d}")
     file = Path(f"{path}.txnindex")
     file.write_bytes(transactions_bytes(ALL))
@@ -150,7 +152,7 @@ def test_an_entry_that_could_not_be_written_goes_with_its_segment(tmp_path: Path
     assert not list(path.parent.iterdir())
 
 
-def test_what_compaction_leaves_replaces_all_in_its_segment() -> None:
+def test_compaction_replaces_the_aborted_transactions_of_its_segments() -> None:
     transactions = AbortedTransactions(Disk(), ALL)
     transactions.renew(20, 45, [SECOND])
     assert list(transactions.between(0, 100)) == [SECOND, THIRD]

@@ -189,7 +189,7 @@ def test_a_marker_that_compaction_has_emptied_has_no_coordinator_epoch() -> None
     assert entry.coordinator_epoch == 3
 
 
-def test_what_is_in_no_transaction_is_refused_while_one_is_open() -> None:
+def test_non_transactional_batches_are_refused_during_a_transaction() -> None:
     states = states_after(transactional(0, 5))
     assert refusal(states, header(5)) == ErrorCode.INVALID_TXN_STATE
     end(states, 105)
@@ -229,7 +229,7 @@ def test_a_snapshot_is_kafka_s() -> None:
     assert states.snapshot() == struct.pack(">hI", 1, crc32c(body)) + body
 
 
-def test_a_snapshot_keeps_what_the_next_batch_is_checked_against() -> None:
+def test_a_snapshot_keeps_the_state_that_batches_are_checked_against() -> None:
     states = states_after(header(0, 5), last := header(5, 2, epoch=0), header(0, 1, producer=9))
     loaded = ProducerStates()
     loaded.load(states.snapshot(), 108)
@@ -264,7 +264,7 @@ def test_a_damaged_snapshot_is_refused_and_changes_nothing(data: st.DataObject) 
 
 
 @given(st.lists(st.tuples(st.integers(1, 4), st.booleans()), max_size=20))
-def test_a_producer_that_repeats_what_it_is_unsure_of_writes_everything_once(batches: list[tuple[int, bool]]) -> None:
+def test_repeated_batches_are_known_as_duplicates(batches: list[tuple[int, bool]]) -> None:
     states = ProducerStates()
     offset = sequence = 0
     for count, repeated in batches:

@@ -21,7 +21,7 @@ def test_an_entry_is_written_as_kafka_writes_it() -> None:
     )
 
 
-def test_what_was_written_is_read() -> None:
+def test_written_transactions_are_read_back() -> None:
     assert transactions_from_bytes(transactions_bytes([FIRST, SECOND])) == [FIRST, SECOND]
     assert transactions_from_bytes(b"") == []
 

@@ -43,9 +43,7 @@ def fail_to_flush(disk: FaultyDisk, *operations: str, suffix: str = "") -> None:
     log.abandon()
 
 
-def test_a_start_writes_again_what_no_later_sync_would_bring_to_the_disk(
-    disk: FaultyDisk, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_start_after_a_failed_sync_writes_the_data_again(disk: FaultyDisk, caplog: pytest.LogCaptureFixture) -> None:
     fail_to_flush(disk, suffix=".log")
     assert disk.holds(NOTE)
     crashed(disk)

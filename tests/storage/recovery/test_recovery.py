@@ -252,7 +252,7 @@ def test_a_cut_is_logged_once_with_everything_that_is_lost(tmp_path: Path, caplo
     assert [name for name in files_in(tmp_path) if name.endswith(".log")] == [LOG_FILE]
 
 
-def test_stale_indexes_and_snapshots_of_what_is_cut_are_not_used(tmp_path: Path) -> None:
+def test_indexes_and_snapshots_behind_the_cut_are_not_used(tmp_path: Path) -> None:
     log = write_log(tmp_path)
     log.close()
     path = tmp_path / LOG_FILE

@@ -70,7 +70,7 @@ def test_a_gap_that_compaction_may_have_left_is_no_damage(disk: FaultyDisk) -> N
     assert offsets(opened(disk, COMPACTED)) == [*range(8), *range(12, 18)]
 
 
-def test_what_a_truncation_had_removed_does_not_come_back_after_what_followed(disk: FaultyDisk) -> None:
+def test_truncated_batches_do_not_come_back_after_a_power_cut(disk: FaultyDisk) -> None:
     log = write_log(disk)
     log.flush()
     log.truncate_to(6)
@@ -89,7 +89,7 @@ def test_an_empty_segment_among_the_others_is_the_rest_of_a_roll_that_failed(dis
     assert not disk.holds(path(2))
 
 
-def test_what_a_recovery_cut_off_stays_cut_off(disk: FaultyDisk) -> None:
+def test_batches_cut_off_by_a_recovery_stay_cut_off(disk: FaultyDisk) -> None:
     log = opened(disk, LogSettings())
     for _ in range(5):
         append(log, batch(2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import urllib.request
@@ -17,11 +18,17 @@ from minibroker.testing.faults.rules import WORDS
 from minibroker.testing.group_verbs import GroupVerbs
 from minibroker.testing.node_verbs import NodeVerbs
 from minibroker.testing.record_verbs import RecordVerbs
+from minibroker.testing.registry_verbs import RegistryVerbs
 from minibroker.testing.security import AclVerbs, QuotaVerbs, Users
+from minibroker.testing.share_verbs import ShareGroupVerbs
 from minibroker.testing.wait_verbs import WaitVerbs
+from tests.clients.share_consumers import share_consumer
+from tests.clients.streams_members import streams_member
 from tests.running import RunningBroker, environment_for_broker, running_broker, serve_command
+from tests.testing.support import until
 
 ANNOUNCED = "minibroker is controlled at "
+PARTS = (NodeVerbs, GroupVerbs, ShareGroupVerbs, RecordVerbs, WaitVerbs, Users, AclVerbs, QuotaVerbs)
 
 
 class Control:
@@ -82,7 +89,7 @@ def produce(control: Control, *values: str) -> list[object]:
     return reported
 
 
-def test_it_tells_where_the_broker_is_and_what_it_holds(control: Control) -> None:
+def test_the_state_has_addresses_and_topics(control: Control) -> None:
     produce(control, "a")
     state = control.get("/v1/broker")
     assert state["bootstrap_servers"] == control.bootstrap_servers and state["running"] is True
@@ -102,9 +109,9 @@ def test_records_go_in_and_come_out(control: Control) -> None:
     assert [record["value"] for record in control.post("/v1/topics/u/expect", {"count": 2})] == ["a", '{"id": 1}']
 
 
-def test_what_does_not_come_is_told(control: Control) -> None:
+def test_a_record_that_does_not_arrive_is_an_error(control: Control) -> None:
     status, answer = control.ask("POST", "/v1/topics/t/expect", {"timeout": "20 ms"})
-    assert (status, answer["error"]) == (408, "EXPIRED") and "there are 0" in answer["message"]
+    assert (status, answer["error"]) == (408, "EXPIRED") and "there is no such topic" in answer["message"]
     control.post("/v1/topics/t/expect-nothing", {"during": "20 ms"}, 204)
     assert control.ask("POST", "/v1/groups/g/wait", {"members": 1, "timeout": 10})[0] == 408
     assert control.ask("POST", "/v1/topics/t/wait-for-high-watermark", {"offset": 9, "timeout": 10})[0] == 408
@@ -169,6 +176,41 @@ def test_groups_are_waited_for(control: Control) -> None:
     consumer.close()
 
 
+def test_share_groups_are_watched_and_their_locks_end(control: Control) -> None:
+    path = "/v1/share-groups/g"
+    control.post(f"{path}/configure", {"share.auto.offset.reset": "earliest"}, 204)
+    produce(control, "a", "b")
+    settings = {"bootstrap.servers": control.bootstrap_servers, "group.id": "g", "log_level": 0}
+    with share_consumer({**settings, "share.acknowledgement.mode": "explicit"}, "t") as consumer:
+        until(lambda: list(consumer.poll(0.2)))
+        (member,) = control.post(f"{path}/wait-until-assigned", {"topic": "t", "members": 1})["members"]
+        where = {"topic": "t", "partition": 0, "first": 0, "last": 1, "deliveries": 1}
+        assert control.get(f"{path}/deliveries?topic=t") == [{**where, "state": "acquired", "member": member}]
+        assert control.post(f"{path}/expire-locks") == {"records": 2}
+        assert control.get(f"{path}/deliveries") == [{**where, "state": "available", "member": None}]
+    found = control.post(f"{path}/expect-redelivered", {"topic": "t", "count": 2, "deliveries": 1})
+    assert [(each["value"], each["deliveries"], each["state"]) for each in found] == [
+        ("a", 1, "available"),
+        ("b", 1, "available"),
+    ]
+    assert control.post(f"{path}/collect-dead-letters") == {"topic": "dlq.g"}
+    assert control.get(f"{path}/dead-letters") == control.post(f"{path}/expect-dead-letters", {"count": 0}) == []
+    assert control.ask("POST", f"{path}/expect-dead-letters", {"timeout": 10})[0] == 408
+    assert control.post(f"{path}/wait-until-settled", {"topic": "t", "offset": 0}) == {"offset": 0}
+    assert control.get("/v1/broker")["groups"]["g"]["type"] == "share"
+    for wait, body in (("wait-until-settled", {"offset": 1}), ("expect-redelivered", {}), ("wait-until-assigned", {})):
+        assert control.ask("POST", f"{path}/{wait}", {"topic": "t", "timeout": 10, **body})[0] == 408
+    assert control.ask("POST", "/v1/share-groups/no/expire-locks")[1]["error"] == "GROUP_ID_NOT_FOUND"
+
+
+def test_a_streams_group_is_described(control: Control) -> None:
+    produce(control, "a")
+    with streams_member(control.bootstrap_servers, "app", "t") as member:
+        found = control.get("/v1/streams-groups/app")
+    assert (found["state"], found["source_topics"]) == ("Stable", ["t"])
+    assert [(each["member"], each["active"]) for each in found["members"]] == [(member.member_id, {"0": [0]})]
+
+
 def test_state_comes_back(control: Control) -> None:
     produce(control, "a")
     number = control.post("/v1/snapshots")["snapshot"]
@@ -188,7 +230,7 @@ def test_state_comes_back(control: Control) -> None:
     [
         ("/v1/faults", {"close": "now"}, 400, "close is one of"),
         ("/v1/clock/advance", {"by": "soon"}, 400, "'soon' is no duration"),
-        ("/v1/clock/advance", {"by": -1}, 400, "no span of time"),
+        ("/v1/clock/advance", {"by": -1}, 400, "is no duration"),
         ("/v1/topics", {"name": "a b"}, 409, "INVALID_TOPIC_EXCEPTION"),
         ("/v1/topics", {"name": "t", "partition": 1}, 422, "partition"),
         ("/v1/fill", {"t": 5}, 400, "a list of records or a mapping is expected"),
@@ -198,7 +240,7 @@ def test_state_comes_back(control: Control) -> None:
         ("/v1/topics/t/records", {"values": ["a"], "key": "a", "key_hex": "61"}, 400, "either key or key_hex"),
         ("/v1/topics/t/records", {"values_hex": ["6"]}, 400, "hex"),
         ("/v1/topics/t/records", {"values": ["a"], "timestamp_ms": 1 << 63}, 422, "body.timestamp_ms"),
-        ("/v1/clock/advance", {"by": 1e300}, 400, "no span of time"),
+        ("/v1/clock/advance", {"by": 1e300}, 400, "is no duration"),
         ("/v1/clock/advance", {"by": True}, 422, "not True"),
         ("/v1/clock/advance", None, 422, "body: Field required"),
         ("/v1/nodes/1/explode", None, 422, "path.verb: Input should be 'stop', 'kill'"),
@@ -222,7 +264,7 @@ def test_a_word_in_the_address_that_is_not_known_is_refused(control: Control, pa
     assert status == 422 and answer["message"].startswith("query.")
 
 
-def test_what_is_no_json_is_told(control: Control) -> None:
+def test_invalid_json_is_an_error(control: Control) -> None:
     headers = {"content-type": "application/json"}
     request = urllib.request.Request(f"{control.url}/v1/clock/advance", b"{by", headers, method="POST")
     with pytest.raises(HTTPError) as raised:
@@ -237,7 +279,7 @@ def test_records_that_are_no_text_go_in_too(control: Control) -> None:
     assert [(record["key_hex"], record["value_hex"]) for record in found] == [("fe", "ff00"), ("fe", None)]
 
 
-def test_the_journal_tells_what_it_has(control: Control) -> None:
+def test_the_journal_lists_its_entries(control: Control) -> None:
     control.post("/v1/journal", {"on": True})
     assert produce(control, "a") == [None]
     told = control.get("/v1/journal")
@@ -268,31 +310,82 @@ def test_its_description_has_every_answer_and_every_word(control: Control) -> No
         path for path in described["paths"] if "/wait" in path or "/expect" in path
     }
     assert {path for (path, _), each in answers.items() if "404" in each} == {
-        path for path in described["paths"] if re.search("{(number|user|token)}", path)
+        path for path in described["paths"] if re.search("{(number|user|token)}|registry/schemas", path)
     }
     refused = described["paths"]["/v1/reset"]["post"]["responses"]["409"]["content"]["application/json"]["schema"]
-    assert refused == {"$ref": "#/components/schemas/Refusal"}
-    fault = described["paths"]["/v1/faults"]["post"]["requestBody"]["content"]["application/json"]["schema"]["anyOf"][0]
+    assert refused == {"$ref": "#/components/schemas/ErrorAnswer"}
+    fault = described["components"]["schemas"]["NewFault"]
     assert set(fault["properties"]) == set(WORDS) - {"where"}
     nth, delay = fault["properties"]["nth"], fault["properties"]["delay"]
     assert nth == {"type": "integer", "minimum": 1, "description": WORDS["nth"][1].meaning}
-    assert delay["anyOf"] == [{"type": "string"}, {"type": "number"}]
+    assert delay["type"] == "string"
     assert fault["properties"]["close"]["enum"] == ["before", "after"]
+
+
+def test_clients_can_be_generated_from_its_description(control: Control) -> None:
+    described = control.get("/openapi.json")
+    told = [each for methods in described["paths"].values() for each in methods.values()]
+    ids = [each["operationId"] for each in told]
+    assert len(set(ids)) == len(ids) and {"reset_broker", "add_faults", "wait_for_group"} < set(ids)
+    assert [each for each in ids if not re.fullmatch("[a-z]+(_[a-z]+)*", each)] == []
+    assert described["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
+    assert described["security"] == [{}, {"token": []}] and described["servers"] == [{"url": "/"}]
+    free = {"fill_topics", "configure_share_group", "get_client_config", "get_client_config_with_token"}
+    for each in (each for each in told if each["operationId"] not in free):
+        answers = [answer for status, answer in each["responses"].items() if status.startswith("2")]
+        for content in [*answers, each.get("requestBody", {})]:
+            schema = content.get("content", {}).get("application/json", {}).get("schema", {"$ref": "nothing"})
+            assert "$ref" in str(schema), f"{each['operationId']} has a body without a name: {schema}"
+    # Generated clients have a class of this name.
+    assert not {"Client", "AuthenticatedClient", "Response"} & set(described["components"]["schemas"])
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"), [("/", "html"), ("/docs", "html"), ("/docs.js", "javascript"), ("/style.css", "css")]
+)
+def test_its_pages_need_nothing_from_elsewhere(control: Control, path: str, kind: str) -> None:
+    with urllib.request.urlopen(control.url + path, timeout=30) as answer:
+        text, headers = answer.read().decode(), answer.headers
+    assert headers["content-type"] == f"text/{kind}; charset=utf-8"
+    policy = headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; script-src 'self';") and "unsafe" not in policy
+    assert not re.search(r"(src|href)=\"?(https?:)?//|<script>|style=|\son\w+=|@import|url\(", text)
+    for name in re.findall(r'(?:src|href)="([^"]+)"', text):
+        assert urllib.request.urlopen(f"{control.url}/{name.removeprefix('./')}", timeout=30).status == 200
+
+
+@pytest.mark.parametrize(("origin", "status"), [("http://evil.test", 403), ("null", 403), ("", 200), (None, 200)])
+def test_pages_of_other_sites_do_not_control_it(control: Control, origin: str | None, status: int) -> None:
+    headers = {} if origin is None else {"origin": origin or control.url}
+    request = urllib.request.Request(f"{control.url}/v1/clock/unfreeze", b"", headers, method="POST")
+    with pytest.raises(HTTPError) if status != 200 else contextlib.nullcontext() as raised:
+        urllib.request.urlopen(request, timeout=30).close()
+    if raised is not None:
+        with raised.value as answer:
+            assert answer.code == status and "and not one of this server" in json.loads(answer.read())["message"]
+
+
+def test_its_first_page_says_where_clients_connect(control: Control) -> None:
+    with urllib.request.urlopen(control.url, timeout=30) as answer:
+        text = answer.read().decode()
+    assert f"<code>{control.bootstrap_servers}</code>" in text and control.url.removeprefix("http://") in text
 
 
 def test_every_verb_of_python_has_its_path() -> None:
     """The document's table of paths names them; that it has the paths that there are is checked with the document."""
-    table = Path("docs/testing.md").read_text().split("| path | methods |")[1]
+    table = Path("docs/testing-http.md").read_text().split("| path | methods |")[1]
     named = {word.split(".")[-1] for word in re.findall(r"`([a-z_.]+)`", table)} | {"stop_node", "start_node"}
     named |= {f"{verb}_node" for verb in re.findall(r"`([a-z]+)`", table)} | {"make_stale", "refresh"}
     verbs = {
         name
-        for kind in (NodeVerbs, GroupVerbs, RecordVerbs, WaitVerbs, Users, AclVerbs, QuotaVerbs)
+        for kind in (*PARTS, RegistryVerbs)
         for name, value in vars(kind).items()
         if callable(value) and not name.startswith(("_", "await_"))
     }
     twins = {name for name in verbs if name[0] == "a" and name[1:] in verbs}
-    assert verbs - twins - named == set()
+    hidden = {"before", "after", "abort", "close", "decoded", "source"}
+    of_python = hidden | {"nothing_registered"}  # which is for a `with`
+    assert verbs - twins - named - of_python == set()
 
 
 @pytest.mark.parametrize(
@@ -306,6 +399,7 @@ def test_a_token_is_asked_for(tmp_path: Path, options: tuple[str, ...], env: dic
             control.token = token
             status, answer = control.ask("GET", "/v1/broker")
             assert (status, answer["error"]) == (401, "UNAUTHORIZED")
+        assert control.get("/openapi.json")["security"] == [{"token": []}]
         control.token = "secret"
         assert control.get("/v1/broker")["running"] is True
 
@@ -335,7 +429,7 @@ def test_a_process_answers_as_an_older_release(tmp_path: Path) -> None:
         (("--control", "here"), "HOST:PORT or PORT is expected"),
         (("--faults", "missing.yaml"), "missing.yaml: No such file or directory"),
         (("--emulate", "5.0"), "'5.0' is not a known release"),
-        (("--control-token", "secret"), "--control-token needs --control"),
+        (("--control-token", "secret"), "--control-token needs --control or --explorer"),
     ],
 )
 def test_what_it_does_not_start_with_is_said(tmp_path: Path, options: tuple[str, ...], said: str) -> None:

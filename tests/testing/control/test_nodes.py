@@ -46,7 +46,7 @@ def test_nodes_leaders_and_coordinators_are_moved(control: Control) -> None:
     assert control.get("/v1/transactions/x/coordinator") == {"coordinator": 3}
 
 
-def test_a_node_that_is_not_there_is_told(control: Control) -> None:
+def test_an_unknown_node_is_an_error(control: Control) -> None:
     status, answer = control.ask("POST", "/v1/nodes/9/kill")
     assert (status, answer["error"]) == (409, "BROKER_ID_NOT_REGISTERED")
     assert control.ask("POST", "/v1/nodes/1/paint")[0] == 422

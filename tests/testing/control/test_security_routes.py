@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Producer
 
 from tests.running import RunningBroker, running_broker
 from tests.testing.control.test_control import Control
@@ -35,7 +35,12 @@ def config(control: Control, **asked: str) -> Any:
 def outcome(config: dict[str, Any]) -> str | None:
     """The error of a record that a client sends, or why it cannot log in, or None."""
     found: list[str | None] = []
-    producer = Producer({**config, "log_level": 0, "error_cb": lambda error: found.append(error.name())})
+
+    def failed(error: KafkaError) -> None:
+        if error.name() not in ("_TRANSPORT", "_ALL_BROKERS_DOWN"):  # of which the cause comes later
+            found.append(error.name())
+
+    producer = Producer({**config, "log_level": 0, "error_cb": failed})
     producer.produce("t", b"x", on_delivery=lambda error, _: found.append(error and error.name()))
     while not found:
         producer.poll(0.1)
@@ -104,6 +109,27 @@ def test_a_broker_without_security_says_so(tmp_path: Path) -> None:
         assert control.post("/v1/client-config", {"library": "java"})["security.protocol"] == "PLAINTEXT"
 
 
+def test_a_settings_file_secures_a_process(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("test.security=SASL_SSL\ntest.users=alice:wonder,bob:b\ntest.issuer=127.0.0.2:0\n")
+    with running_broker(tmp_path, options=(str(file), "--control", "0", "--user", "alice:land")) as broker:
+        control = Control(broker)
+        assert control.get("/v1/security")["users"] == ["alice", "bob"]
+        assert config(control)["sasl.password"] == "land"
+        assert control.get("/v1/issuer")["url"].startswith("https://127.0.0.2:")
+        assert [outcome(config(control, mechanism=each)) for each in ("PLAIN", "OAUTHBEARER")] == [None, None]
+
+
+def test_a_plain_process_is_secured_over_http(tmp_path: Path) -> None:
+    with running_broker(tmp_path, options=("--control", "0")) as broker:
+        control = Control(broker)
+        control.post("/v1/security", {"protocol": "SASL_SSL", "users": {"alice": "wonderland"}}, 204)
+        found = config(control)
+        assert (found["bootstrap.servers"], outcome(found)) == (broker.bootstrap_servers, None)
+        refused = control.ask("POST", "/v1/security", {"protocol": "SSL", "users": {"alice": 1234567}})
+        assert refused[0] == 422 and "1234567" not in str(refused)
+
+
 def test_users_of_an_older_directory_get_their_passwords(tmp_path: Path) -> None:
     for password in ("first", "second"):
         options = ("--control", "0", "--security", "SASL_PLAINTEXT", "--user", f"alice:{password}")
@@ -118,10 +144,11 @@ def test_the_protocol_needs_a_listener_and_a_user_the_protocol(tmp_path: Path) -
     from tests.running import environment_for_broker, serve_command
 
     said = {
-        ("--user", "alice:a"): "--user needs --security",
+        ("--user", "alice:a"): "users and an issuer need security",
         ("--user", "alice", "--security", "SSL"): "--user is NAME:PASSWORD",
+        ("--set", "test.users=alice:top,secret", "--set", "test.security=SSL"): "test.users is NAME:PASSWORD,...",
         ("--security", "SSL", "--set", "listeners=A://:0", "--set", "listener.security.protocol.map=A:PLAINTEXT"): (
-            "--security makes the listener PLAINTEXT a SSL one, and there is none"
+            "security makes the listener PLAINTEXT a SSL one, and there is none"
         ),
     }
     for options, line in said.items():

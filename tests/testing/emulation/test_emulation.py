@@ -142,7 +142,7 @@ def test_settings_win_over_what_a_release_stands_for() -> None:
         assert broker.records("t")[0].magic == 0
 
 
-def test_a_release_that_is_not_known_is_told() -> None:
+def test_an_unknown_release_is_an_error() -> None:
     with pytest.raises(ValueError, match="'5.0' is not a known release"):
         Broker(emulate="5.0")
 

@@ -46,7 +46,7 @@ def test_a_code_for_which_nothing_else_is_known_is_an_unknown_error() -> None:
         ("4.3", KafkaError.INVALID_RECORD),
     ],
 )
-def test_librdkafka_is_told_of_a_record_without_a_key_in_a_compacted_topic(release: str, code: int) -> None:
+def test_librdkafka_reports_a_record_without_a_key_in_a_compacted_topic(release: str, code: int) -> None:
     with Broker(emulate=release) as broker:
         broker.create_topic("compacted", cleanup_policy="compact")
         settings = {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0, "retries": 0}
@@ -58,7 +58,7 @@ def test_librdkafka_is_told_of_a_record_without_a_key_in_a_compacted_topic(relea
 
 
 @pytest.mark.parametrize(("release", "error"), [("2.3", CorruptRecordError), ("2.4", InvalidRecordError)])
-def test_kafka_python_is_told_of_it(release: str, error: type[Exception]) -> None:
+def test_kafka_python_reports_a_record_without_a_key_in_a_compacted_topic(release: str, error: type[Exception]) -> None:
     with Broker(emulate=release) as broker:
         broker.create_topic("compacted", cleanup_policy="compact")
         producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, retries=0, enable_idempotence=False)
@@ -76,7 +76,7 @@ def test_an_election_that_is_not_needed_was_no_error(release: str, code: ErrorCo
         assert [partition.error_code for partition in topic.partition_result] == [code]
 
 
-def test_a_fault_is_told_with_a_code_that_the_release_had() -> None:
+def test_a_fault_uses_a_code_that_the_release_had() -> None:
     with Broker(emulate="2.3") as broker:
         broker.produce("t", "a")
         fault = broker.faults.add(api="Produce", error="INVALID_RECORD")

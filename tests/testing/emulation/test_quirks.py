@@ -50,7 +50,7 @@ def test_the_first_answer_about_a_topic_that_is_made_on_demand_is_an_error(relea
         assert second.error_code == 0 and len(second.partitions) == 1
 
 
-def test_a_topic_that_is_there_and_one_that_is_not_made_are_told_as_ever() -> None:
+def test_existing_topics_and_those_that_are_not_created_are_answered_as_usual() -> None:
     with Broker(emulate="2.0", auto_create=False) as broker:
         broker.create_topic("there")
         topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in ("there", "missing")]

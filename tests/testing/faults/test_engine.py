@@ -360,12 +360,12 @@ def test_a_fault_is_found_by_what_a_request_is() -> None:
         assert all(fault.hits for fault in faults)
         assert not any(fault.matches for fault in nobody)
         exchange = broker.requests("ApiVersions")[0]
-        assert exchange.faults and "delay 0.01 ms" in str(exchange)
+        assert exchange.faults and "delay 0.01 s" in str(exchange)
 
 
 def test_hits_are_waited_for_and_removed_faults_do_nothing(broker: Broker) -> None:
     fault = broker.faults.add(api="Produce", error="NOT_LEADER_OR_FOLLOWER", once=True)
-    with pytest.raises(Expired, match="1 hits were expected of <fault 1: api Produce"):
+    with pytest.raises(Expired, match="1 hit was expected of <fault 1: api Produce"):
         fault.wait_for_hits(1, "10 ms")
     assert sent(librdkafka(broker)) is None
     fault.wait_for_hits(1)
@@ -403,7 +403,7 @@ async def test_faults_reach_a_client_in_the_same_loop() -> None:
         await producer.stop()
 
 
-def test_a_predicate_that_fails_is_told_where_the_fault_is_waited_for(
+def test_a_failing_predicate_is_raised_where_a_test_waits_for_the_fault(
     broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
     fault = broker.faults.add(api="Produce", where=lambda request: request.no_such_field, close="before")

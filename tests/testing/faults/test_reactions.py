@@ -351,7 +351,7 @@ def test_a_delay_is_of_the_brokers_time(broker: Broker, client: Client) -> None:
     assert (reported, values(broker)) == ([None], ["a"])
 
 
-def test_a_throttle_is_told_to_the_user(broker: Broker) -> None:
+def test_a_client_reports_a_throttle(broker: Broker) -> None:
     broker.faults.add(api="Produce", throttle="120 ms")
     events: list[Any] = []
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "throttle_cb": events.append})

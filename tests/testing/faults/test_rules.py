@@ -54,7 +54,7 @@ def test_versions(version: int | str, versions: range) -> None:
         ({"version": "x", "close": "before"}, "'x' is not a version"),
         ({"close": "sometime"}, "close is one of before, after"),
         ({"close": None, "answer": "loud"}, "answer is one of half"),
-        ({"corrupt": "crc", "api": "Produce"}, "only a Fetch"),
+        ({"corrupt": "crc", "api": "Produce"}, "only Fetch and ShareFetch"),
         ({"close": "before", "nth": 0}, "nth is at least 1, and cannot be 0"),
         ({"close": "before", "times": -1}, "times is at least 1"),
         ({"close": "before", "probability": 2}, "between 0 and 1"),

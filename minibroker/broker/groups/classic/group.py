@@ -89,7 +89,7 @@ class ClassicGroup(RebalancingGroup):
             self._require_member_id(caller, request, respond)
 
     def _has_room(self, member_id: str) -> bool:
-        """Whether one more member fits in.
+        """Return whether one more member fits in.
 
         During a rebalance those who have joined count, so that the last to come are left out if the limit was lowered.
         """
@@ -101,7 +101,7 @@ class ClassicGroup(RebalancingGroup):
         return member_id in self.members or len(self.members) < limit
 
     def _has_memory(self, request: JoinGroupRequest) -> bool:
-        """Whether the protocols of all members still fit in, with those that a member brings now.
+        """Return whether the protocols of all members still fit in, with those that a member brings now.
 
         The record of a group has the metadata of one protocol, so members with several may bring more than it holds.
         """

@@ -275,7 +275,7 @@ class Membership:
     # --- protocols --------------------------------------------------------------------------------
 
     def have_in_common(self, names: Iterable[str]) -> bool:
-        """Whether all members support one of these protocols."""
+        """Return whether all members support one of these protocols."""
         return any(self._supported[name] == len(self.members) for name in names)
 
     def select_protocol(self) -> str | None:

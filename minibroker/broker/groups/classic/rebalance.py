@@ -133,6 +133,7 @@ class RebalancingGroup(Membership, Group):
 
     def _begin_generation(self) -> None:
         self.generation += 1
+        self.context.rebalances[self.type] += 1
         self.protocol = self.select_protocol()
         self.learn_topics()
         self.unsynced.clear()
@@ -159,7 +160,7 @@ class RebalancingGroup(Membership, Group):
 
     def join_answer(self, member_id: str, *, skip_assignment: bool = False) -> JoinGroupResponse:
         """Return the answer to a JoinGroup in the present generation; the leader's has the list of members."""
-        told = self.members.values() if member_id == self.leader_id else ()
+        listed = self.members.values() if member_id == self.leader_id else ()
         return JoinGroupResponse(
             generation_id=self.generation,
             protocol_type=self.kind,
@@ -173,7 +174,7 @@ class RebalancingGroup(Membership, Group):
                     group_instance_id=member.instance_id,
                     metadata=member.metadata(self.protocol),
                 )
-                for member in told
+                for member in listed
             ],
         )
 

@@ -10,7 +10,7 @@ The requests of the other members are in `heartbeat`, the state in `state`, how 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from minibroker.broker.configs.group_settings import group_value
 from minibroker.broker.groups.consumer import embedded, migration
@@ -22,10 +22,9 @@ from minibroker.broker.groups.consumer.member import (
     without_epochs,
 )
 from minibroker.broker.groups.consumer.state import CONSUMER_PROTOCOL, ConsumerGroupState
-from minibroker.broker.groups.consumer.timers import MemberTimers, Purpose
+from minibroker.broker.groups.consumer.timers import Purpose
 from minibroker.broker.groups.consumer.updating import Update
-from minibroker.broker.groups.group import Caller, GroupContext, Respond
-from minibroker.broker.groups.offsets import CommittedOffsets
+from minibroker.broker.groups.group import Caller, Respond
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.legible import few
 from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
@@ -44,7 +43,6 @@ log = logging.getLogger("minibroker.groups")
 
 UNKNOWN_MEMBER = ""
 FIRST_WITH_MEMBER_ID_REQUIRED = 4  # KIP-394
-AGAIN_MS = 1000  # after the removal of a member could not be recorded
 
 Identity = LeaveGroupRequest.MemberIdentity
 Left = LeaveGroupResponse.MemberResponse
@@ -52,10 +50,6 @@ Left = LeaveGroupResponse.MemberResponse
 
 class ConsumerGroup(ConsumerGroupState):
     """One consumer group."""
-
-    def __init__(self, context: GroupContext, group_id: str, offsets: CommittedOffsets) -> None:
-        super().__init__(context, group_id, offsets)
-        self.timers = MemberTimers(self.clock)
 
     # --- JoinGroup --------------------------------------------------------------------------------
 
@@ -156,7 +150,7 @@ class ConsumerGroup(ConsumerGroupState):
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
 
     def _waits_for_others(self, member: ConsumerMember) -> bool:
-        """Whether another member still has a partition of this member's target."""
+        """Return whether another member still has a partition of this member's target."""
         target = self.target.get(member.member_id, {})
         return any(
             self.is_taken(topic_id, partition)
@@ -228,10 +222,7 @@ class ConsumerGroup(ConsumerGroupState):
         for member in list(self.members.values()):
             self.begin_session(member.member_id)
             if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
-                self._await_revocation(member)
-
-    def close(self, code: ErrorCode) -> None:
-        self.timers.cancel_all()
+                self.await_revocation(member, "partitions")
 
     def begin_session(self, member_id: str) -> None:
         """Restart a member's session, after which it is removed."""
@@ -241,60 +232,28 @@ class ConsumerGroup(ConsumerGroupState):
             if classic is None
             else classic.session_timeout_ms
         )
-        self._start(member_id, Purpose.SESSION, timeout_ms, f"it was not heard of for {timeout_ms} ms")
+        self.remove_after(member_id, Purpose.SESSION, timeout_ms, f"it was not heard of for {timeout_ms} ms")
 
     def watch_revocation(self, before: ConsumerMember, after: ConsumerMember) -> None:
         """Give a member its rebalance timeout to revoke partitions, if it must since this change."""
         if after == before:
             return
         if after.state is MemberState.UNREVOKED_PARTITIONS:
-            self._await_revocation(after)
+            self.await_revocation(after, "partitions")
         else:
             self.timers.cancel(after.member_id, Purpose.REVOCATION)
-
-    def _await_revocation(self, member: ConsumerMember) -> None:
-        def is_late() -> bool:
-            present = self.members.get(member.member_id)
-            return present is not None and present.epoch == member.epoch
-
-        timeout_ms = member.rebalance_timeout_ms
-        reason = f"it did not give up partitions within {timeout_ms} ms"
-        self._start(member.member_id, Purpose.REVOCATION, timeout_ms, reason, is_late)
 
     def _await_join(self, member: ConsumerMember) -> None:
         """Give a member its rebalance timeout to join again, as it is told to now."""
         if not self.timers.runs(member.member_id, Purpose.JOIN):
             reason = f"it did not join again within {member.rebalance_timeout_ms} ms"
-            self._start(member.member_id, Purpose.JOIN, member.rebalance_timeout_ms, reason)
+            self.remove_after(member.member_id, Purpose.JOIN, member.rebalance_timeout_ms, reason)
 
     def _await_sync(self, member: ConsumerMember) -> None:
         """Give a member that has joined its rebalance timeout to ask for its assignment."""
         self.timers.cancel(member.member_id, Purpose.JOIN)
         reason = f"it did not sync within {member.rebalance_timeout_ms} ms"
-        self._start(member.member_id, Purpose.SYNC, member.rebalance_timeout_ms, reason)
-
-    def _start(
-        self,
-        member_id: str,
-        purpose: Purpose,
-        timeout_ms: int,
-        reason: str,
-        is_late: Callable[[], bool] = lambda: True,
-    ) -> None:
-        """Remove a member after a time, if it is late then."""
-
-        def expired() -> None:
-            member = self.members.get(member_id)
-            if member is None or not is_late():
-                return
-            log.info("member %s is put out of group %s: %s", member_id, self.group_id, reason)
-            try:
-                self.remove([member])
-            except KafkaError as error:
-                log.error("member %s cannot be put out of group %s: %s", member_id, self.group_id, error)
-                self._start(member_id, purpose, AGAIN_MS, reason, is_late)
-
-        self.timers.start(member_id, purpose, timeout_ms, expired)
+        self.remove_after(member.member_id, Purpose.SYNC, member.rebalance_timeout_ms, reason)
 
 
 # --- what a JoinGroup says --------------------------------------------------------------------------

@@ -69,7 +69,7 @@ def _update(coordinator: GroupCoordinator, request: ConsumerGroupHeartbeatReques
     present = coordinator.groups.get(group_id)
     if isinstance(present, ConsumerGroup):
         return present, Update(present)
-    if request.member_epoch != JOINING_EPOCH:
+    if request.member_epoch != JOINING_EPOCH or not isinstance(present, ClassicGroup | None):
         missing, other = f"Consumer group {group_id} not found.", f"Group {group_id} is not a consumer group."
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, missing if present is None else other)
     group = ConsumerGroup(coordinator, group_id, CommittedOffsets() if present is None else present.offsets)

@@ -83,7 +83,7 @@ class ConsumerMember(NamedTuple):
         )
 
     def is_reconciled_to(self, epoch: int) -> bool:
-        """Whether it has all partitions of its target in this epoch."""
+        """Return whether it has all partitions of its target in this epoch."""
         return self.state is MemberState.STABLE and self.epoch == epoch
 
     def owned_since(self, topic_id: bytes, partition: int) -> int | None:

@@ -121,7 +121,7 @@ def _upgraded(classic: ClassicGroup, member: Member) -> ConsumerMember:
 
 
 def downgrades_without(group: ConsumerGroupState, gone: Collection[str]) -> bool:
-    """Whether the group becomes a classic one when these members are gone, or speak the classic protocol."""
+    """Return whether the group becomes a classic one when these members are gone, or speak the classic protocol."""
     staying = [member for member in group.members.values() if member.member_id not in gone]
     if not all(member.classic for member in staying):
         return False

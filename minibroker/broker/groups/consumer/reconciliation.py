@@ -29,7 +29,7 @@ class Circumstances(NamedTuple):
     is_taken: Callable[[bytes, int], bool]
 
     def still_owns(self, revoked: PartitionEpochs) -> bool:
-        """Whether the member may still own some of these: without a report it may own all."""
+        """Return whether the member may still own some of these: without a report it may own all."""
         if self.owned is None:
             return True
         return any(not partitions.isdisjoint(revoked.get(topic_id, {})) for topic_id, partitions in self.owned.items())

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from minibroker.broker.groups.consumer.member import ConsumerMember
-from minibroker.broker.groups.consumer.patterns.program import Pattern
-from minibroker.broker.groups.consumer.patterns.syntax import InvalidPattern
 from minibroker.broker.metadata.image import Image
+from minibroker.patterns.program import Pattern
+from minibroker.patterns.syntax import InvalidPattern
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
 HASH_BYTES = 8

@@ -35,7 +35,7 @@ class MemberTimers:
         self._timers[member_id, purpose] = self._clock.call_later(delay_ms, expire)
 
     def runs(self, member_id: str, purpose: Purpose) -> bool:
-        """Whether the member's timer for this runs."""
+        """Return whether the member's timer for this runs."""
         return (member_id, purpose) in self._timers
 
     def cancel(self, member_id: str, *purposes: Purpose) -> None:

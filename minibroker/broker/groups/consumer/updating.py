@@ -16,8 +16,6 @@ from minibroker.broker.groups.consumer import recording
 from minibroker.broker.groups.consumer.assignors import ASSIGNORS
 from minibroker.broker.groups.consumer.assignors.specification import MemberSpecification, Partitions
 from minibroker.broker.groups.consumer.member import JOINING_EPOCH, ConsumerMember
-from minibroker.broker.groups.consumer.patterns.program import Pattern
-from minibroker.broker.groups.consumer.patterns.syntax import InvalidPattern
 from minibroker.broker.groups.consumer.reconciliation import Circumstances, reconciled
 from minibroker.broker.groups.consumer.state import ConsumerGroupState
 from minibroker.broker.groups.consumer.subscriptions import (
@@ -31,6 +29,8 @@ from minibroker.broker.groups.group import Group
 from minibroker.broker.groups.records import Change
 from minibroker.broker.requests.slices import in_slices
 from minibroker.broker.security.operations import DESCRIBE_TOPIC
+from minibroker.patterns.program import Pattern
+from minibroker.patterns.syntax import InvalidPattern
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.steps import Steps, chunks
 
@@ -82,7 +82,7 @@ class Update:
         return member.topic_names != before.topic_names or member.topic_regex != before.topic_regex
 
     def wants_other_topics(self, before: ConsumerMember, member: ConsumerMember) -> bool:
-        """Whether the member reads other topics than before, as far as its pattern is resolved."""
+        """Return whether the member reads other topics than before, as far as its pattern is resolved."""
         is_known = not member.topic_regex or member.topic_regex in self._patterns
         return member.topic_names != before.topic_names or (member.topic_regex != before.topic_regex and is_known)
 

@@ -23,7 +23,7 @@ TopicPartition = tuple[str, int]
 
 
 def read_offsets(path: Path) -> tuple[dict[TopicPartition, int], list[Problem]]:
-    """Return the offsets of a checkpoint by (topic, partition), and its problems. Raise `OSError`."""
+    """Return the offsets of a checkpoint by (topic, partition), and its problems. Raises `OSError`."""
     rows, problem = _rows(path, 3)
     offsets: dict[TopicPartition, int] = {}
     for topic, partition, offset in rows:
@@ -52,9 +52,12 @@ def read_epochs(path: Path) -> tuple[list[tuple[int, int]], list[Problem]]:
 
 
 def wrong_epochs(
-    entries: list[tuple[int, int]], runs: list[EpochRun], begin: int, end_offset: int
+    entries: list[tuple[int, int]], runs: list[EpochRun], log_start: int, end_offset: int, *, stopped: bool
 ) -> Iterator[Problem]:
-    """Yield where `leader-epoch-checkpoint` and the batches disagree. It need not have epochs from before `begin`."""
+    """Yield where `leader-epoch-checkpoint` and the batches disagree. It need not have epochs from before `log_start`.
+
+    Unless the broker `stopped`, that may not be in its checkpoint yet: records are removed from the epochs first.
+    """
     for epoch, start in entries:
         if start > end_offset:
             yield Problem(LEADER_EPOCHS, -1, start, f"epoch {epoch} begins at {start}, the log ends at {end_offset}")
@@ -64,9 +67,9 @@ def wrong_epochs(
             return
         for offset in (run.first_offset, run.last_offset):
             known = [epoch for epoch, start in entries if start <= offset]
-            if not known and offset >= begin:
+            if not known and offset >= log_start:
                 detail = f"its first epoch begins at {entries[0][1]}, and the log has epoch {run.epoch} at {offset}"
-                yield Problem(LEADER_EPOCHS, -1, offset, detail)
+                yield Problem(LEADER_EPOCHS if stopped else "leader-epoch-late", -1, offset, detail)
                 break
             if known and known[-1] != run.epoch:
                 detail = f"it has epoch {known[-1]} at {offset}, the batch there {run.epoch}"

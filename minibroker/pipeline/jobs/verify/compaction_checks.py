@@ -1,20 +1,23 @@
 """Checks the cleaned part of a log: each key occurs once, and no record lacks a key.
 
-`cleaner-offset-checkpoint` says how far the log was cleaned. `verify_job` compares the keys of all segments.
+`cleaner-offset-checkpoint` says how far the log was cleaned. `verify_job` and `verify_local` compare the keys of all
+segments.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from minibroker.pipeline.jobs.verify.findings import Problem
+from minibroker.pipeline.jobs.verify.findings import BY_CODE, Finding, Problem
 from minibroker.pipeline.jobs.verify.log_blocks import Block, Flags, Ints
 from minibroker.pipeline.jobs.verify.record_checks import Records
 from minibroker.protocol.records.batch import DELETE_HORIZON_BIT, MAGIC
 
+SHOWN_KEY_BYTES = 60
 KEYS = pa.schema(
     [
         ("topic", pa.string()),
@@ -50,6 +53,16 @@ def keys_in_cleaned(
     starts, sizes = records.key_start[rows].tolist(), records.key_size[rows].tolist()
     keys = [records.data[start : start + size] for start, size in zip(starts, sizes, strict=True)]
     return keys, records.offset[rows], block.positions[records.batch[rows]]
+
+
+def duplicate_key(topic: str, partition: int, key: bytes, count: int, first: Mapping[str, Any], last: int) -> Finding:
+    """Return the finding for a repeated key. `first` has the `offset`, `file` and `position` of its first record."""
+    shown = repr(key[:SHOWN_KEY_BYTES])[1:] + ("..." if len(key) > SHOWN_KEY_BYTES else "")
+    detail = f"key {shown} occurs {count} times, last at offset {last}"
+    kind = BY_CODE["duplicate-key"]
+    return Finding(
+        topic, partition, first["file"], first["offset"], first["position"], kind.code, kind.severity, detail
+    )
 
 
 def _cleaned(block: Block, records: Records, start_offset: int, clean_offset: int) -> Flags:

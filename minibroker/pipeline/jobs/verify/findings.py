@@ -63,6 +63,7 @@ KINDS: Final = (
     Kind("record-count", "records", "error", "the number of records differs from the header or the offsets"),
     Kind("record-offset", "records", "error", "the offset of a record does not increase, or is outside its batch"),
     Kind("max-timestamp", "records", "error", "the largest timestamp in the header differs from the records"),
+    Kind("vanished", "layout", "note", "a segment was removed during the check: a broker is using the directory"),
     Kind("below-segment", "offsets", "error", "a batch begins below the offset in its file's name"),
     Kind("offset-order", "offsets", "error", "a batch begins at a lower offset than the previous batch"),
     Kind("overlap", "offsets", "error", "a batch begins with offsets that the previous batch contains"),
@@ -70,6 +71,12 @@ KINDS: Final = (
     Kind("gap", "offsets", "error", "offsets are missing in a log that is not compacted"),
     Kind("leader-epoch-regression", "epochs", "error", "a batch has an older leader epoch than an earlier batch"),
     Kind("leader-epoch-checkpoint", "epochs", "error", "leader-epoch-checkpoint contradicts the batches"),
+    Kind(
+        "leader-epoch-late",
+        "epochs",
+        "note",
+        "leader-epoch-checkpoint begins behind the log's start; a kill may come after records were deleted",
+    ),
     Kind("index-missing", "index", "warning", "a closed segment has no .index file; a start rebuilds it"),
     Kind("index-order", "index", "error", "the entries of an .index file do not increase, or it ends within one"),
     Kind("index-position", "index", "error", "an .index entry does not point to the start of a batch"),
@@ -108,13 +115,35 @@ KINDS: Final = (
     Kind("snapshot-state", "snapshots", "error", "a .snapshot file contradicts the log about a producer"),
     Kind("snapshot-beyond-log", "snapshots", "error", "the offset in a .snapshot file's name is beyond the log's end"),
     Kind("checkpoint", "checkpoints", "error", "a checkpoint file is malformed"),
-    Kind("partition-metadata", "checkpoints", "error", "a partition.metadata is malformed, or has another id"),
+    Kind(
+        "partition-metadata", "checkpoints", "error", "a partition.metadata is malformed or missing, or has another id"
+    ),
+    Kind("partition-missing", "checkpoints", "error", "a checkpoint names a partition that has no directory"),
     Kind("checkpoint-beyond-log", "checkpoints", "error", "a checkpoint has an offset beyond the log's end"),
     Kind("duplicate-key", "compaction", "error", "a key occurs twice in the cleaned part"),
     Kind("keyless-record", "compaction", "error", "a record without a key is in the cleaned part"),
     Kind("tombstone-horizon", "compaction", "note", "a cleaned tombstone has no delete horizon (Kafka before 3.1)"),
 )
+# Findings of an earlier group of checks may be the cause of those of a later group: a batch that is cut out leaves a
+# gap, the gap breaks sequences, and all later entries of the indexes are wrong.
+CAUSES_FIRST: Final = (
+    ("layout", "crc", "records"),
+    ("offsets",),
+    ("epochs", "producers", "transactions", "compaction"),
+    ("checkpoints", "snapshots", "index", "timeindex"),
+)
 BY_CODE: Final = {kind.code: kind for kind in KINDS}
+
+
+def in_order(found: Iterable[Finding]) -> list[Finding]:
+    """Return findings by partition; in a partition possible causes come first, then by file and place."""
+    ranks = {check: rank for rank, checks in enumerate(CAUSES_FIRST) for check in checks}
+
+    def place(each: Finding) -> tuple[object, ...]:
+        rank = ranks[BY_CODE[each.kind].check]
+        return each.topic, each.partition, rank, each.file, each.kind, each.position, each.offset
+
+    return sorted(found, key=place)
 
 
 class Problem(NamedTuple):

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from minibroker.pipeline.decode.batch_headers import Headers, checksums_match, headers_at, scan
+from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.pipeline.jobs.verify.findings import Problem
 from minibroker.protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
 from minibroker.protocol.records.walking import FoundBatch, PassedOver, Wrong
-from minibroker.storage.files import Disk
 from minibroker.storage.inspection.file_walking import walker_of
 
 Ints = npt.NDArray[np.int64]
@@ -77,7 +77,7 @@ class LogFile:
         self._is_last = is_last
         self._block_bytes = max(block_bytes, HEADER_BYTES)
         self._damages = 0
-        self._file = Disk().open_to_read(path)
+        self._file = DISK.open_to_read(path)
         self._size = self._file.size_bytes()
         self._walker = walker_of(self._file, self._size, limit=MAX_OFFSET)
 

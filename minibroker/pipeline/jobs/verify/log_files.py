@@ -15,11 +15,12 @@ from minibroker.pipeline.jobs.verify.checkpoint_checks import (
     LEADER_EPOCHS,
     LOG_START,
     OFFSET_CHECKPOINTS,
+    RECOVERY_POINT,
     TopicPartition,
     read_offsets,
 )
+from minibroker.pipeline.jobs.verify.directory_metadata import DirectoryMetadata, read_metadata
 from minibroker.pipeline.jobs.verify.findings import CHECKS, Finding, Findings
-from minibroker.pipeline.jobs.verify.policies import compacted_topics
 from minibroker.pipeline.jobs.verify.side_file_checks import expected_ids
 from minibroker.pipeline.log_source import OptionError
 from minibroker.storage.checkpoints.checkpoint_texts import (
@@ -31,6 +32,7 @@ LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT = ".log", ".index", ".timein
 OTHERS = (LEADER_EPOCHS, PARTITION_METADATA, ABORTED_TRANSACTIONS_CHECKPOINT)
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 MAX_TRANSACTION_MS = 15 * 60 * 1000  # transaction.max.timeout.ms
+TRIES = 5  # to list the files of a partition while a broker removes some
 _PARTITION = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})")
 _IMAGE = re.compile(r"[0-9]{20}-[0-9]{10}\.checkpoint")  # a snapshot of the metadata log
 _FILE = re.compile(r"(?P<offset>[0-9]{20})(?P<suffix>\.[a-z]+)")
@@ -98,6 +100,13 @@ class SegmentPlan:
     next_base: int | None
     size_bytes: int
 
+    @property
+    def is_cleaned(self) -> bool:
+        """Whether its keys are compared: a part of it was cleaned, and the check is on."""
+        partition = self.partition
+        wanted = partition.compacted and "compaction" in partition.checks
+        return wanted and self.base_offset < partition.clean_offset and self.size_bytes > 0
+
     def name(self, suffix: str) -> str:
         """Return the name of one of its files."""
         return f"{self.base_offset:020d}{suffix}"
@@ -117,7 +126,7 @@ def plan_directory(
 ) -> DirectoryPlan:
     """Return the plan for a log directory, or for one partition's directory. `topics` limits it.
 
-    `compacted` names compacted topics beside those in the directory's metadata. Raise `OptionError`, `OSError`.
+    `compacted` names compacted topics beside those in the directory's metadata. Raises `OptionError`, `OSError`.
     """
     chosen = frozenset(checks)
     unknown = chosen - CHECKS.keys()
@@ -126,27 +135,52 @@ def plan_directory(
     root, directories = _partition_directories(Path(path).absolute())
     of_directory = Findings("", -1, "", chosen)
     offsets = {name: _offsets_of(root, name, of_directory) for name in OFFSET_CHECKPOINTS}
-    policies = compacted_topics(root) | set(compacted) | {topic for topic, _ in offsets[CLEANER]}
-    missing = {*topics, *compacted} - {topic for topic, _ in directories}
-    if missing:
-        raise OptionError(f"{path} has no topic {', '.join(sorted(missing))}")
-    ids = expected_ids(root, directories) if "checkpoints" in chosen else {}
+    metadata = read_metadata(root)
+    policies = metadata.compacted | set(compacted) | {topic for topic, _ in offsets[CLEANER]}
+    whole = root == Path(path).absolute()
+    lost = _lost_partitions(directories, offsets, metadata, chosen) if whole else []
+    unknown_topics = {*topics, *compacted} - {topic for topic, _ in directories} - {each.topic for each in lost}
+    if unknown_topics:
+        raise OptionError(f"{path} has no topic {', '.join(sorted(unknown_topics))}")
+    ids = expected_ids(root, directories, metadata.ids) if "checkpoints" in chosen else {}
     stopped = (root / CLEAN_SHUTDOWN).exists()
-    partitions = tuple(
-        replace(
-            _partition(root, directory, key, chosen, key[0] in policies, offsets),
-            topic_id=ids.get(key[0]),
-            stopped=stopped,
-        )
-        for key, directory in sorted(directories.items())
-        if not topics or key[0] in topics
-    )
-    segments = tuple(segment for partition in partitions for segment in segments_of(partition))
-    return DirectoryPlan(partitions, segments, tuple(of_directory))
+    partitions: list[PartitionPlan] = []
+    segments: list[SegmentPlan] = []
+    for key, directory in sorted(directories.items()):
+        if topics and key[0] not in topics:
+            continue
+        facts = _Facts(chosen, key[0] in policies, offsets, ids.get(key[0]), stopped)
+        plan = _partition(root, directory, key, facts)
+        if plan is not None:
+            partitions.append(plan[0])
+            segments += plan[1]
+    lost = [each for each in lost if not topics or each.topic in topics]
+    return DirectoryPlan(tuple(partitions), tuple(segments), (*of_directory, *lost))
+
+
+def _lost_partitions(
+    directories: Mapping[TopicPartition, str],
+    offsets: Mapping[str, Mapping[TopicPartition, int]],
+    metadata: DirectoryMetadata,
+    checks: frozenset[str],
+) -> list[Finding]:
+    """Return a finding for each partition that the checkpoint names and the metadata log has, without a directory."""
+    found: list[Finding] = []
+    named = offsets[RECOVERY_POINT]
+    for topic, partition in sorted(named.keys() - directories.keys()):
+        if metadata.ids and (topic, partition) not in metadata.partitions:
+            continue  # it was deleted just before a kill
+        findings = Findings(topic, partition, "", checks)
+        also = " and the metadata log has" if metadata.ids else ""
+        detail = f"it names{also} {topic}-{partition}, and there is no such directory"
+        offset = named[topic, partition]
+        findings.add(RECOVERY_POINT, "partition-missing", detail, offset=offset, of_directory=True)
+        found += findings
+    return found
 
 
 def segments_of(partition: PartitionPlan) -> list[SegmentPlan]:
-    """Return the segments of a partition, the oldest first."""
+    """Return the segments of a partition, the oldest first. Raises `FileNotFoundError` if one is gone meanwhile."""
     nexts = (*partition.bases[1:], None) if partition.bases else ()
     found = []
     for base, after in zip(partition.bases, nexts, strict=True):
@@ -182,14 +216,34 @@ def _offsets_of(root: Path, name: str, findings: Findings) -> dict[TopicPartitio
     return offsets
 
 
+@dataclass(frozen=True)
+class _Facts:
+    """What is known of a partition without its directory: the fields of `PartitionPlan` of these names."""
+
+    checks: frozenset[str]
+    compacted: bool
+    offsets: Mapping[str, Mapping[TopicPartition, int]]
+    topic_id: bytes | None
+    stopped: bool
+
+
 def _partition(
-    root: Path,
-    directory: str,
-    key: TopicPartition,
-    checks: frozenset[str],
-    compacted: bool,
-    offsets: Mapping[str, Mapping[TopicPartition, int]],
-) -> PartitionPlan:
+    root: Path, directory: str, key: TopicPartition, facts: _Facts
+) -> tuple[PartitionPlan, list[SegmentPlan]] | None:
+    """Return the plan of a partition and its segments, or None if it has just been deleted. Raises `OSError`."""
+    for tries_left in reversed(range(TRIES)):
+        try:
+            plan = _listed(root, directory, key, facts)
+            return plan, segments_of(plan)
+        except FileNotFoundError:  # a broker is running, and retention or compaction has removed a segment
+            if not (root / directory).exists():
+                return None
+            if not tries_left:
+                raise
+    return None
+
+
+def _listed(root: Path, directory: str, key: TopicPartition, facts: _Facts) -> PartitionPlan:
     names = frozenset(each.name for each in (root / directory).iterdir() if each.is_file())
     by_suffix: dict[str, list[int]] = {}
     for name in sorted(names):
@@ -205,7 +259,9 @@ def _partition(
         snapshots=tuple(by_suffix.get(SNAPSHOT, ())),
         images=tuple(sorted(name for name in names if _IMAGE.fullmatch(name))),
         names=frozenset(name for name in names if _FILE.fullmatch(name) or name in OTHERS),
-        checks=checks,
-        compacted=compacted,
-        checkpoints={name: rows[key] for name, rows in offsets.items() if key in rows},
+        checks=facts.checks,
+        compacted=facts.compacted,
+        checkpoints={name: rows[key] for name, rows in facts.offsets.items() if key in rows},
+        topic_id=facts.topic_id,
+        stopped=facts.stopped,
     )

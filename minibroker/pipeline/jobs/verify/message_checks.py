@@ -39,7 +39,7 @@ def check_messages(block: Block, *, compacted: bool) -> tuple[list[Problem], lis
 
 
 def _read(data: bytes, position: int) -> Message:
-    """Return the message at `position`, whose checksum is right. Raise `Unreadable`."""
+    """Return the message at `position`, whose checksum is right. Raises `Unreadable`."""
     try:
         return read_message(data, position, is_checked=True)[0]
     except InvalidRecords as error:
@@ -47,7 +47,7 @@ def _read(data: bytes, position: int) -> Message:
 
 
 def _checked(wrapper: Message, *, compacted: bool) -> list[Message]:
-    """Return the messages of a wrapper with absolute offsets. Raise `Unreadable`."""
+    """Return the messages of a wrapper with absolute offsets. Raises `Unreadable`."""
     inner = _inner(wrapper)
     if not inner:
         raise Unreadable("record-count", "a wrapper without messages")
@@ -67,7 +67,7 @@ def _checked(wrapper: Message, *, compacted: bool) -> list[Message]:
 
 
 def _inner(wrapper: Message) -> list[Message]:
-    """Return the messages of a wrapper as they are stored. Raise `Unreadable`."""
+    """Return the messages of a wrapper as they are stored. Raises `Unreadable`."""
     try:
         payload = inner_messages(wrapper)
     except KafkaError as error:

@@ -6,17 +6,21 @@ It is a fold over the summaries of the segments, in order. It reads no batches.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 
 from minibroker.pipeline.jobs.verify.checkpoint_checks import (
     LEADER_EPOCHS,
+    LOG_START,
     read_epochs,
     wrong_epochs,
 )
+from minibroker.pipeline.jobs.verify.directory_metadata import METADATA
 from minibroker.pipeline.jobs.verify.findings import Finding, Findings, Problem
-from minibroker.pipeline.jobs.verify.log_files import SNAPSHOT, TRANSACTION_INDEX, PartitionPlan
+from minibroker.pipeline.jobs.verify.log_files import LOG, SNAPSHOT, TRANSACTION_INDEX, PartitionPlan
 from minibroker.pipeline.jobs.verify.offset_checks import EpochRun
 from minibroker.pipeline.jobs.verify.producer_checks import State, carried_on
-from minibroker.pipeline.jobs.verify.segment_checks import SegmentSummary, check_metadata_snapshot
+from minibroker.pipeline.jobs.verify.segment_checks import SegmentSummary, Vanished, check_metadata_snapshot
 from minibroker.pipeline.jobs.verify.side_file_checks import wrong_counts, wrong_id
 from minibroker.pipeline.jobs.verify.snapshot_checks import (
     SnapshotEntry,
@@ -39,13 +43,41 @@ from minibroker.storage.checkpoints.checkpoint_texts import (
 )
 
 
-def check_partition(plan: PartitionPlan, summaries: Sequence[SegmentSummary]) -> list[Finding]:
-    """Check what spans the segments of a partition, and its own files. Raise `OSError`."""
-    fold = _Fold(plan)
-    for summary in sorted(summaries, key=lambda each: each.base_offset):
-        fold.take(summary)
-    fold.finish()
-    return list(fold.findings)
+def check_partition(plan: PartitionPlan, summaries: Sequence[SegmentSummary | Vanished]) -> list[Finding]:
+    """Check what spans the segments of a partition, and its own files. Raises `OSError`."""
+    removed = [each.base_offset for each in summaries if isinstance(each, Vanished)]
+    findings: list[Finding] = []
+    if removed:
+        findings += _removed(plan, removed)
+        plan = _behind(plan, max(removed))
+        if not plan.bases:
+            return findings
+    there = [each for each in summaries if isinstance(each, SegmentSummary) and each.base_offset in plan.bases]
+    try:
+        fold = _Fold(plan)
+        for summary in sorted(there, key=lambda each: each.base_offset):
+            fold.take(summary)
+        fold.finish()
+    except FileNotFoundError:
+        if plan.path("").exists():
+            raise
+        return findings  # the partition was deleted during the check
+    return findings + list(fold.findings)
+
+
+def _removed(plan: PartitionPlan, bases: Sequence[int]) -> list[Finding]:
+    findings = plan.findings()
+    for base in bases:
+        detail = "it was removed during the check; what spans segments was checked behind it"
+        findings.add(f"{base:020d}{LOG}", "vanished", detail, offset=base)
+    return list(findings)
+
+
+def _behind(plan: PartitionPlan, base: int) -> PartitionPlan:
+    """Return the part of a partition behind a segment, as if its log began there."""
+    bases = tuple(each for each in plan.bases if each > base)
+    start = {LOG_START: max(bases[0], plan.log_start)} if bases else {}
+    return replace(plan, bases=bases, checkpoints={**(plan.checkpoints or {}), **start})
 
 
 class _Fold:
@@ -134,14 +166,16 @@ class _Fold:
         if self._plan.knows(LEADER_EPOCHS):
             entries, problems = read_epochs(self._plan.path(LEADER_EPOCHS))
         runs = [run for run, _ in self._runs]
-        # A kill may come after the removal of records and before the checkpoint with the new log start offset.
-        begin = self._plan.log_start if self._plan.stopped else end
-        self.findings.extend(LEADER_EPOCHS, problems or wrong_epochs(entries, runs, begin, end))
+        wrong = wrong_epochs(entries, runs, self._plan.log_start, end, stopped=self._plan.stopped)
+        self.findings.extend(LEADER_EPOCHS, problems or wrong)
 
     def _check_side_files(self) -> None:
         plan = self._plan
         if plan.knows(PARTITION_METADATA):
             self.findings.extend(PARTITION_METADATA, wrong_id(plan.path(PARTITION_METADATA), plan.topic_id))
+        elif plan.topic_id is not None and self._end and plan.directory != METADATA:
+            detail = "it is missing: Kafka takes a log without a topic id for a stray one, and moves it away"
+            self.findings.add(PARTITION_METADATA, "partition-metadata", detail)
         if plan.knows(ABORTED_TRANSACTIONS_CHECKPOINT):
             self.findings.extend(ABORTED_TRANSACTIONS_CHECKPOINT, wrong_counts(plan.path("."), plan.bases))
 
@@ -214,8 +248,9 @@ class _Fold:
         found = {}
         for offset in self._plan.snapshots:
             name = f"{offset:020d}{SNAPSHOT}"
-            found[offset], problems = read_snapshot(self._plan.path(name))
-            self.findings.extend(name, problems)
+            with suppress(FileNotFoundError):  # a running broker removes the oldest ones
+                found[offset], problems = read_snapshot(self._plan.path(name))
+                self.findings.extend(name, problems)
         return found
 
     def _compare_snapshot(self, offset: int, *, expected: bool = True) -> None:

@@ -67,7 +67,7 @@ def what_is_wrong(payload: Bytes, header: BatchHeader, *, compacted: bool) -> tu
 def read_records(payload: Bytes, header: BatchHeader) -> Iterator[Record]:
     """Yield the records of a payload with their own timestamps.
 
-    Raise `Unreadable` at the first malformed record, and for a wrong count.
+    Raises `Unreadable` at the first malformed record, and for a wrong count.
     """
     if header.attributes & ELIDED_BIT:
         try:
@@ -133,7 +133,7 @@ def check_records(block: Block, *, compacted: bool) -> Checked:
 
 
 def payload_of(block: Block, index: int) -> Bytes:
-    """Return the decompressed records of a batch. Raise `Unreadable`."""
+    """Return the decompressed records of a batch. Raises `Unreadable`."""
     try:
         return decompress(int(block.headers.codec[index]), block.batch(index)[HEADER_BYTES:], MAX_UNCOMPRESSED_BYTES)
     except KafkaError as error:

@@ -51,8 +51,22 @@ class SegmentSummary:
     file: str
 
 
-def check_segment(plan: SegmentPlan) -> tuple[list[Finding], SegmentSummary]:
-    """Check a segment by itself. Return its findings and its summary. Raise `OSError`."""
+@dataclass(frozen=True)
+class Vanished:
+    """In place of the summary of a segment that a running broker has removed: nothing is known of it."""
+
+    base_offset: int
+
+
+def check_segment(plan: SegmentPlan) -> tuple[list[Finding], SegmentSummary | Vanished]:
+    """Check a segment by itself. Return its findings and its summary. Raises `OSError`."""
+    try:
+        return _checked(plan)
+    except FileNotFoundError:
+        return [], Vanished(plan.base_offset)
+
+
+def _checked(plan: SegmentPlan) -> tuple[list[Finding], SegmentSummary]:
     checks = _SegmentChecks(plan)
     try:
         for block in checks.file.blocks():
@@ -76,9 +90,12 @@ def check_metadata_snapshot(plan: PartitionPlan, name: str, findings: Findings) 
 
 
 def keys_of_segment(plan: SegmentPlan) -> Iterator[pa.RecordBatch]:
-    """Yield the keys in the cleaned part of a segment, as rows of `KEYS`. Raise `OSError`."""
+    """Yield the keys in the cleaned part of a segment, as rows of `KEYS`; none if it is gone. Raises `OSError`."""
     partition = plan.partition
-    file = LogFile(str(partition.path(plan.name(LOG))))
+    try:
+        file = LogFile(str(partition.path(plan.name(LOG))))
+    except FileNotFoundError:
+        return  # the keys of what replaces it would not fit those of the others
     try:
         for block in file.blocks():
             for records in _records_of(block, compacted=True):

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from minibroker.pipeline.jobs.verify.directory_metadata import METADATA
 from minibroker.pipeline.jobs.verify.findings import Problem
-from minibroker.pipeline.jobs.verify.policies import METADATA, metadata_ids
 from minibroker.protocol.primitives import uuid_text
 from minibroker.protocol.records.crc import crc32c
 from minibroker.storage.checkpoints.checkpoint_texts import (
@@ -28,23 +28,25 @@ METADATA_TOPIC_ID = bytes(15) + b"\x01"  # the same in every cluster
 TopicPartition = tuple[str, int]
 
 
-def expected_ids(root: Path, directories: Mapping[TopicPartition, str]) -> dict[str, bytes]:
-    """Return the id of each topic, as far as it is known. Raise `OSError`."""
+def expected_ids(root: Path, directories: Mapping[TopicPartition, str], known: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the id of each topic: the `known` one of the metadata log, else that of most partitions."""
     found: dict[str, Counter[bytes]] = {}
     for (topic, _), directory in directories.items():
         topic_id, _ = read_topic_id(root / directory / PARTITION_METADATA)
         if topic_id is not None:
             found.setdefault(topic, Counter())[topic_id] += 1
     most = {topic: ids.most_common(1)[0][0] for topic, ids in found.items()}
-    return {**most, **metadata_ids(root), METADATA.removesuffix("-0"): METADATA_TOPIC_ID}
+    return {**most, **known, METADATA.removesuffix("-0"): METADATA_TOPIC_ID}
 
 
 def read_topic_id(path: Path) -> tuple[bytes | None, str]:
-    """Return the id in a `partition.metadata`, and an error; neither if there is no file. Raise `OSError`."""
+    """Return the id in a `partition.metadata`, and an error; neither if there is no file."""
     try:
         return topic_id_from_text(path.read_bytes()), ""
     except FileNotFoundError:
         return None, ""
+    except OSError as error:
+        return None, f"it cannot be read: {error.strerror or error}"
     except MalformedCheckpoint as error:
         return None, str(error)
 
@@ -60,7 +62,7 @@ def wrong_id(path: Path, expected: bytes | None) -> Iterator[Problem]:
 
 
 def wrong_counts(directory: Path, bases: Iterable[int]) -> Iterator[Problem]:
-    """Yield where `aborted-transactions-checkpoint` and the `.txnindex` files disagree. Raise `OSError`.
+    """Yield where `aborted-transactions-checkpoint` and the `.txnindex` files disagree. Raises `OSError`.
 
     A file may have more entries: those since the segment was last closed.
     """

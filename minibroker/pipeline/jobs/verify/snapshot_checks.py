@@ -36,7 +36,7 @@ class SnapshotEntry(NamedTuple):
 
 
 def read_snapshot(path: Path) -> tuple[list[SnapshotEntry], list[Problem]]:
-    """Return the entries of a snapshot, and the problems of the file by itself. Raise `OSError`."""
+    """Return the entries of a snapshot, and the problems of the file by itself. Raises `OSError`."""
     data = path.read_bytes()
     if len(data) < _HEAD.size:
         return [], [Problem("snapshot", 0, -1, f"{len(data)} bytes, less than its header")]

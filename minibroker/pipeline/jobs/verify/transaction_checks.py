@@ -130,7 +130,7 @@ def outside(producer_id: int, first_offset: int) -> str:
 
 
 def read_control(block: Block, index: int, *, compacted: bool) -> Marker | None:
-    """Return the marker in a control batch, or None for one of the quorum. Raise `Unreadable` if it is malformed."""
+    """Return the marker in a control batch, or None for one of the quorum. Raises `Unreadable` if it is malformed."""
     header, position = block.headers.header(index), int(block.positions[index])
     producer_id, offset = header.producer_id, header.base_offset
     if header.record_count == 0:
@@ -155,7 +155,7 @@ def read_control(block: Block, index: int, *, compacted: bool) -> Marker | None:
 
 
 def read_index(path: Path, base_offset: int, end_offset: int) -> tuple[list[IndexEntry], list[Problem]]:
-    """Return the entries of a `.txnindex` file, and the problems of the file by itself. Raise `OSError`.
+    """Return the entries of a `.txnindex` file, and the problems of the file by itself. Raises `OSError`.
 
     The markers of the entries are in the segment, from `base_offset` to before `end_offset`.
     """

@@ -4,7 +4,7 @@
                                        └> keys of what was cleaned ─> by key: findings
 
 A task has some blocks of a segment and the producers' states in memory, whatever the size of the log. The checks are in
-the other files of this package, without Spark.
+the other files of this package, without Spark, and `verify_local` runs them without Spark.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from minibroker.pipeline.jobs.verify.compaction_checks import KEYS
-from minibroker.pipeline.jobs.verify.findings import BY_CODE, CHECKS, MAX_OF_A_KIND, Finding
-from minibroker.pipeline.jobs.verify.log_files import PartitionPlan, SegmentPlan, plan_directory
+from minibroker.pipeline.jobs.verify.compaction_checks import KEYS, duplicate_key
+from minibroker.pipeline.jobs.verify.findings import CHECKS, MAX_OF_A_KIND, Finding
+from minibroker.pipeline.jobs.verify.log_files import DirectoryPlan, PartitionPlan, SegmentPlan, plan_directory
 from minibroker.pipeline.jobs.verify.partition_checks import check_partition
 from minibroker.pipeline.jobs.verify.segment_checks import (
     SegmentSummary,
+    Vanished,
     check_segment,
     keys_of_segment,
 )
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 TASK_BYTES: Final = 64 << 20  # small segments share a task up to this size
 TASK_SEGMENTS: Final = 64
-SHOWN_KEY_BYTES: Final = 60
 
 FINDINGS: Final = pa.schema(
     [
@@ -60,7 +60,13 @@ def verify(
     `topics` limits them. `compacted` names compacted topics beside those in the directory's metadata. Raise
     `OptionError`, `OSError`; the query raises `OSError` if files disappear in the meantime.
     """
-    plan = plan_directory(path, topics=topics, checks=checks, compacted=compacted)
+    return verify_plan(spark, plan_directory(path, topics=topics, checks=checks, compacted=compacted))
+
+
+def verify_plan(spark: SparkSession, plan: DirectoryPlan) -> DataFrame:
+    """Return the findings about the files of a plan, as `verify` does."""
+    from minibroker.pipeline.sources.arrival import shipped
+
     found = [*plan.findings]
     for partition in plan.partitions:
         if not partition.bases:
@@ -70,12 +76,14 @@ def verify(
     if not plan.segments:
         return result
     tasks = _tasks(spark, plan.segments)
-    checked = tasks.mapInArrow(_checked_segments, _spark_schema(_CHECKED))
+    checked = tasks.mapInArrow(shipped(_checked_segments), _spark_schema(_CHECKED))
     by_partition = {(each.topic, each.partition): each for each in plan.partitions}
-    result = result.union(checked.groupBy("topic", "partition").applyInArrow(_partition_checks(by_partition), schema))
-    cleaned = [each for each in plan.segments if _is_cleaned(each)]
+    result = result.union(
+        checked.groupBy("topic", "partition").applyInArrow(shipped(_partition_checks(by_partition)), schema)
+    )
+    cleaned = [each for each in plan.segments if each.is_cleaned]
     if cleaned:
-        result = result.union(_duplicate_keys(_tasks(spark, cleaned).mapInArrow(_keys, _spark_schema(KEYS))))
+        result = result.union(_duplicate_keys(_tasks(spark, cleaned).mapInArrow(shipped(_keys), _spark_schema(KEYS))))
     return result
 
 
@@ -104,12 +112,6 @@ def _spark_schema(schema: pa.Schema) -> Any:
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return from_arrow_schema(schema)
-
-
-def _is_cleaned(segment: SegmentPlan) -> bool:
-    partition = segment.partition
-    wanted = partition.compacted and "compaction" in partition.checks
-    return wanted and segment.base_offset < partition.clean_offset and segment.size_bytes > 0
 
 
 def _tasks(spark: SparkSession, segments: Sequence[SegmentPlan]) -> DataFrame:
@@ -146,7 +148,7 @@ def _partition_checks(plans: dict[tuple[str, int], PartitionPlan]) -> Callable[[
     """Return a function for a task: from the rows of one partition to all findings about it."""
 
     def fold(rows: pa.Table) -> pa.Table:
-        summaries: list[SegmentSummary] = [
+        summaries: list[SegmentSummary | Vanished] = [
             pickle.loads(each) for each in rows.column("summary").drop_null().to_pylist()
         ]
         key = rows.column("topic")[0].as_py(), rows.column("partition")[0].as_py()
@@ -168,6 +170,8 @@ def _duplicate_keys(keys: DataFrame) -> DataFrame:
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
+    from minibroker.pipeline.sources.arrival import shipped
+
     place = F.struct("offset", "file", "position")
     groups = keys.groupBy("topic", "partition", "key").agg(
         F.count("*").alias("count"), F.min(place).alias("first"), F.max("offset").alias("last")
@@ -177,7 +181,7 @@ def _duplicate_keys(keys: DataFrame) -> DataFrame:
     return (
         twice.where(F.col("number") <= MAX_OF_A_KIND)
         .select("topic", "partition", "key", "count", "first.*", "last")
-        .mapInArrow(_duplicates, _spark_schema(FINDINGS))
+        .mapInArrow(shipped(_duplicates), _spark_schema(FINDINGS))
     )
 
 
@@ -188,13 +192,3 @@ def _duplicates(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for row in batch.to_pylist()
         ]
         yield from table_of(found).to_batches()
-
-
-def duplicate_key(topic: str, partition: int, key: bytes, count: int, first: dict[str, Any], last: int) -> Finding:
-    """Return the finding for a repeated key. `first` has the `offset`, `file` and `position` of its first record."""
-    shown = repr(key[:SHOWN_KEY_BYTES])[1:] + ("..." if len(key) > SHOWN_KEY_BYTES else "")
-    detail = f"key {shown} occurs {count} times, last at offset {last}"
-    kind = BY_CODE["duplicate-key"]
-    return Finding(
-        topic, partition, first["file"], first["offset"], first["position"], kind.code, kind.severity, detail
-    )

@@ -47,7 +47,7 @@ def test_members_of_the_generation_commit(driver: Driver) -> None:
     assert code_of_commit(driver, member_id, 1, "i") == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_whoever_is_no_member_commits_for_an_empty_group(driver: Driver) -> None:
+def test_clients_that_are_no_members_commit_for_an_empty_group(driver: Driver) -> None:
     (member_id,) = driver.stable()
     driver.leave(member_id)
     assert code_of_commit(driver, "", -1) == ErrorCode.NONE
@@ -117,14 +117,14 @@ def test_a_second_sync_of_a_member_takes_the_place_of_the_first(driver: Driver) 
     assert second.response().assignment == b"x"
 
 
-def test_who_leaves_while_its_join_waits_is_told_that_it_is_no_member(driver: Driver) -> None:
+def test_leaving_while_a_join_waits_answers_it_with_unknown_member_id(driver: Driver) -> None:
     driver.stable()
     member_id, waiting = driver.new_member()
     driver.leave(member_id)
     assert waiting.response().error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_who_leaves_while_its_sync_waits_is_told_that_it_is_no_member(driver: Driver) -> None:
+def test_leaving_while_a_sync_waits_answers_it_with_unknown_member_id(driver: Driver) -> None:
     leader, follower = driver.stable(2)
     other = driver.ask_join(follower, protocols=(("range", subscription("u")),))
     answered(driver.ask_join(leader))
@@ -133,7 +133,7 @@ def test_who_leaves_while_its_sync_waits_is_told_that_it_is_no_member(driver: Dr
     assert waiting.response().error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_client_that_goes_away_while_it_waits_harms_nobody(driver: Driver) -> None:
+def test_a_client_that_disconnects_while_it_waits_affects_no_other(driver: Driver) -> None:
     (leader,) = driver.stable()
     gone, waiting = driver.new_member()
     waiting.go_away()
@@ -146,7 +146,7 @@ def test_a_client_that_goes_away_while_it_waits_harms_nobody(driver: Driver) -> 
     assert list(driver.group.members) == [leader]
 
 
-def test_who_waits_when_the_topic_of_the_groups_is_deleted_is_told_to_look_for_the_coordinator(driver: Driver) -> None:
+def test_deleting_the_topic_of_the_groups_answers_waiting_members_with_not_coordinator(driver: Driver) -> None:
     leader, _ = driver.stable(2)
     joining = driver.ask_join(leader)
     other = Driver(driver.harness, "other")

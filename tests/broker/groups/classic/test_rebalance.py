@@ -40,7 +40,7 @@ def test_a_change_of_state_that_cannot_be_is_a_bug(driver: Driver) -> None:
 # --- the first generation of an empty group -----------------------------------------------------
 
 
-def test_the_first_generation_waits_for_no_others_unless_told(driver: Driver) -> None:
+def test_the_first_generation_waits_for_others_only_if_configured(driver: Driver) -> None:
     _, waiting = driver.new_member()
     assert not waiting.done
     driver.turn()
@@ -55,7 +55,7 @@ def test_the_first_generation_waits_as_long_as_the_setting_says(delayed: Driver)
     assert len(waiting.response().members) == 1
 
 
-def test_the_first_generation_waits_again_for_each_round_in_which_somebody_comes(delayed: Driver) -> None:
+def test_the_first_generation_waits_longer_while_members_arrive(delayed: Driver) -> None:
     _, first = delayed.new_member()
     for _ in range(3):
         delayed.harness.clock.advance(2000)
@@ -91,7 +91,7 @@ def test_heartbeats_keep_a_session_and_silence_ends_it(driver: Driver) -> None:
     assert driver.heartbeat(member_id) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_who_waits_here_is_not_silent(driver: Driver) -> None:
+def test_members_that_wait_in_join_group_do_not_expire(driver: Driver) -> None:
     leader, follower = driver.stable(2)
     waiting = driver.ask_join(follower, protocols=(("range", subscription("u")),))
     for _ in range(4):
@@ -115,7 +115,7 @@ def test_a_new_member_whose_join_waits_is_believed_to_be_there_for_five_minutes(
     assert list(driver.group.members) == [leader]
 
 
-def test_an_id_that_nobody_joins_with_is_forgotten_and_waited_for_no_longer(driver: Driver) -> None:
+def test_a_member_id_that_is_not_used_expires_and_is_no_longer_awaited(driver: Driver) -> None:
     (leader,) = driver.stable()
     asked = driver.ask_join(session_ms=6000)
     waiting = driver.ask_join(leader)
@@ -125,7 +125,7 @@ def test_an_id_that_nobody_joins_with_is_forgotten_and_waited_for_no_longer(driv
     assert answered(driver.ask_join(asked.member_id)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_who_does_not_join_again_in_time_is_out(driver: Driver) -> None:
+def test_members_that_do_not_rejoin_within_the_rebalance_timeout_are_removed(driver: Driver) -> None:
     leader, late = driver.stable(2, session_ms=2 * REBALANCE_MS)
     waiting = driver.ask_join(leader)
     driver.harness.clock.advance(REBALANCE_MS - 1)
@@ -135,7 +135,7 @@ def test_who_does_not_join_again_in_time_is_out(driver: Driver) -> None:
     assert driver.heartbeat(late) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_static_members_who_are_all_away_are_waited_for_until_their_sessions_end(driver: Driver) -> None:
+def test_absent_static_members_are_awaited_until_their_sessions_expire(driver: Driver) -> None:
     first = driver.ask_join(instance="a", session_ms=200_000)
     driver.turn()
     driver.sync_all({first.response().member_id: first.response()})
@@ -148,7 +148,7 @@ def test_static_members_who_are_all_away_are_waited_for_until_their_sessions_end
     assert driver.group.state_name == "Empty"
 
 
-def test_who_does_not_sync_in_time_is_out(driver: Driver) -> None:
+def test_members_that_do_not_sync_within_the_rebalance_timeout_are_removed(driver: Driver) -> None:
     leader, silent = driver.stable(2, session_ms=2 * REBALANCE_MS)
     driver.ask_join(silent, protocols=(("range", b""),), session_ms=2 * REBALANCE_MS)
     joined = answered(driver.ask_join(leader, session_ms=2 * REBALANCE_MS))
@@ -168,7 +168,7 @@ def fail_log(driver: Driver, reason: str) -> None:
     driver.harness.partition(topic.name, topic.partition_of(driver.name)).log.offline = reason
 
 
-def test_an_assignment_that_cannot_be_kept_is_given_to_nobody(driver: Driver) -> None:
+def test_an_assignment_that_cannot_be_written_is_not_sent(driver: Driver) -> None:
     leader, follower = driver.stable(2)
     other = driver.ask_join(follower, protocols=(("range", subscription("u")),))
     joined = answered(driver.ask_join(leader))
@@ -203,7 +203,7 @@ def test_an_assignment_too_large_for_the_log_is_refused(driver: Driver) -> None:
     assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_an_assignment_is_told_when_it_is_on_the_disk_if_the_topic_asks_for_that(driver: Driver) -> None:
+def test_an_assignment_is_answered_after_the_sync_if_the_topic_demands_one(driver: Driver) -> None:
     member_id, waiting = driver.new_member()
     driver.turn()
     topic = driver.harness.cluster.groups.log
@@ -269,7 +269,7 @@ def frugal(tmp_path: Path) -> Iterator[Driver]:
         yield Driver(harness)
 
 
-def test_what_the_members_bring_is_bounded_by_what_their_record_may_hold(frugal: Driver) -> None:
+def test_members_whose_subscriptions_exceed_the_size_of_a_record_are_refused(frugal: Driver) -> None:
     members = frugal.stable(2, protocols=THIRD)
     assert frugal.ask_join(protocols=THIRD).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
     many = tuple((f"protocol-{number}", b"") for number in range(40))
@@ -316,7 +316,7 @@ def test_a_group_that_is_too_large_after_a_start_rebalances(driver: Driver) -> N
 
 
 @pytest.mark.parametrize("metadata", [b"", b"\0", b"changed", b"\0\0\xff\xff\xff\xff", b"\0\0\x7f\xff\xff\xff"])
-def test_members_whose_words_make_no_sense_harm_nobody(driver: Driver, metadata: bytes) -> None:
+def test_members_with_malformed_metadata_affect_no_others(driver: Driver, metadata: bytes) -> None:
     """Apache Kafka 4.3 answers UNKNOWN_SERVER_ERROR to one member here, and leaves the others waiting."""
     (leader,) = driver.stable()
     member_id, waiting = driver.new_member(protocols=(("range", metadata),))
@@ -336,7 +336,7 @@ def test_a_group_knows_what_its_members_read(driver: Driver) -> None:
     assert not driver.group.is_subscribed_to("w")
 
 
-def test_members_who_are_no_consumers_read_nothing(driver: Driver) -> None:
+def test_members_of_another_protocol_type_subscribe_to_nothing(driver: Driver) -> None:
     driver.stable(kind="connect")
     assert driver.group.topics is None
     assert not driver.group.is_subscribed_to("t")

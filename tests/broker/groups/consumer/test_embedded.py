@@ -32,7 +32,7 @@ def test_of_a_newer_version_that_is_read_which_is_known() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\0", b"\xff\xff\0\0\0\0", b"\0\0\0\0\0\1", b"\0\0\x7f\xff\xff\xff"])
-def test_what_is_no_subscription_is_malformed(data: bytes) -> None:
+def test_other_bytes_than_a_subscription_are_malformed(data: bytes) -> None:
     with pytest.raises(MalformedMessage):
         embedded.subscription(data)
 
@@ -49,5 +49,5 @@ def test_an_assignment_is_written_in_the_members_version(harness: Harness, versi
     assert embedded.assigned(embedded.assignment(data), harness.cluster.image) == {topic_id: frozenset({0, 2})}
 
 
-def test_who_was_never_given_anything_has_nothing(harness: Harness) -> None:
+def test_an_empty_assignment_has_no_partitions(harness: Harness) -> None:
     assert embedded.assigned(embedded.assignment(b""), harness.cluster.image) == {}

@@ -12,7 +12,7 @@ from tests.broker.groups.consumer.driving import BEAT_MS, GROUP, SESSION_MS, Pla
 from tests.broker.harness import Harness
 
 
-def test_who_is_not_heard_of_for_a_session_is_put_out(harness: Harness, topic: str) -> None:
+def test_a_member_without_heartbeats_for_a_session_is_removed(harness: Harness, topic: str) -> None:
     first, second = Player(harness, "m1", topic), Player(harness, "m2", topic)
     first.join()
     second.join()
@@ -35,7 +35,7 @@ def test_the_last_one_leaves_an_empty_group(harness: Harness, topic: str) -> Non
     assert describe(harness).group_epoch == 3
 
 
-def test_who_does_not_give_up_in_time_is_put_out(harness: Harness, topic: str) -> None:
+def test_members_that_do_not_revoke_within_the_rebalance_timeout_are_removed(harness: Harness, topic: str) -> None:
     first, second = Player(harness, "m1", topic), Player(harness, "m2", topic)
     first.join(rebalance_timeout_ms=20_000)
     second.join()
@@ -48,7 +48,7 @@ def test_who_does_not_give_up_in_time_is_put_out(harness: Harness, topic: str) -
     assert second.owned == all_of(topic, 4)
 
 
-def test_who_gives_up_in_time_stays(harness: Harness, topic: str) -> None:
+def test_members_that_revoke_within_the_rebalance_timeout_stay(harness: Harness, topic: str) -> None:
     first, second = Player(harness, "m1", topic), Player(harness, "m2", topic)
     first.join(rebalance_timeout_ms=20_000)
     second.join()
@@ -69,7 +69,7 @@ def test_a_session_begins_anew_with_a_restart(harness: Harness, topic: str) -> N
     assert describe(harness).members == []
 
 
-def test_who_cannot_be_put_out_now_is_put_out_later(
+def test_a_member_whose_removal_cannot_be_written_is_removed_later(
     harness: Harness, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     Player(harness, "m1", topic).join()

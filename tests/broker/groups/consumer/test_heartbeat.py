@@ -42,7 +42,7 @@ def test_a_member_of_version_0_is_given_an_id_if_it_has_none(harness: Harness, t
     assert player.beat().error_code == ErrorCode.NONE
 
 
-def test_nothing_is_told_twice_but_to_who_asks_for_all(harness: Harness, topic: str) -> None:
+def test_an_assignment_is_sent_once_unless_the_member_asks_for_all(harness: Harness, topic: str) -> None:
     player = Player(harness, "m1", topic)
     player.join()
     assert player.beat().assignment is None
@@ -51,7 +51,7 @@ def test_nothing_is_told_twice_but_to_who_asks_for_all(harness: Harness, topic: 
     assert player.owned == all_of(topic, 4)
 
 
-def test_who_does_not_join_must_be_known(harness: Harness, topic: str) -> None:
+def test_heartbeats_of_unknown_members_are_refused_unless_they_join(harness: Harness, topic: str) -> None:
     stranger = Player(harness, "m2", topic)
     assert stranger.ask(member_epoch=1).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert stranger.leave().error_code == ErrorCode.GROUP_ID_NOT_FOUND
@@ -63,7 +63,7 @@ def test_who_does_not_join_must_be_known(harness: Harness, topic: str) -> None:
 # --- what members get -----------------------------------------------------------------------------
 
 
-def test_what_one_is_to_give_up_another_gets_when_it_has(harness: Harness, topic: str) -> None:
+def test_a_partition_is_assigned_only_after_its_owner_has_revoked_it(harness: Harness, topic: str) -> None:
     first, second = Player(harness, "m1", topic), Player(harness, "m2", topic)
     first.join()
     assert second.join().member_epoch == 3
@@ -82,7 +82,7 @@ def test_what_one_is_to_give_up_another_gets_when_it_has(harness: Harness, topic
     assert describe(harness).group_state == "Stable"
 
 
-def test_a_member_that_says_nothing_of_what_it_has_keeps_it(harness: Harness, topic: str) -> None:
+def test_a_member_that_does_not_report_its_partitions_keeps_them(harness: Harness, topic: str) -> None:
     first, second = Player(harness, "m1", topic), Player(harness, "m2", topic)
     first.join()
     second.join()
@@ -93,7 +93,7 @@ def test_a_member_that_says_nothing_of_what_it_has_keeps_it(harness: Harness, to
     assert second.owned == set()
 
 
-def test_what_a_member_leaves_the_others_get(harness: Harness, topic: str) -> None:
+def test_partitions_of_a_member_that_leaves_go_to_the_others(harness: Harness, topic: str) -> None:
     players = [Player(harness, f"m{number}", topic) for number in range(3)]
     for player in players:
         player.join()

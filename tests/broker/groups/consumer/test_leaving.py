@@ -38,7 +38,9 @@ def test_a_static_member_that_leaves_for_a_while_keeps_its_partitions(
     assert describe(harness).group_state == "Stable"
 
 
-def test_who_comes_back_with_another_subscription_gets_that(harness: Harness, pair: tuple[Player, Player]) -> None:
+def test_a_static_member_that_returns_with_another_subscription_gets_it(
+    harness: Harness, pair: tuple[Player, Player]
+) -> None:
     static, dynamic = pair
     harness.create_topic("u")
     static.leave(-2)
@@ -48,7 +50,9 @@ def test_who_comes_back_with_another_subscription_gets_that(harness: Harness, pa
     assert (again.owned, len(dynamic.owned)) == ({("u", 0)}, 4)
 
 
-def test_who_does_not_come_back_loses_its_place_with_its_session(harness: Harness, pair: tuple[Player, Player]) -> None:
+def test_a_static_member_that_does_not_return_is_removed_after_its_session(
+    harness: Harness, pair: tuple[Player, Player]
+) -> None:
     static, dynamic = pair
     static.leave(-2)
     harness.clock.advance(SESSION_MS - 1)
@@ -91,7 +95,7 @@ def test_an_instance_id_in_use_is_not_given_to_another(harness: Harness, pair: t
     assert pair[0].beat().error_code == ErrorCode.NONE
 
 
-def test_who_was_replaced_is_fenced(harness: Harness, pair: tuple[Player, Player]) -> None:
+def test_a_replaced_static_member_is_fenced(harness: Harness, pair: tuple[Player, Player]) -> None:
     static, _ = pair
     epoch = static.epoch
     static.leave(-2)
@@ -101,7 +105,7 @@ def test_who_was_replaced_is_fenced(harness: Harness, pair: tuple[Player, Player
         assert answer.error_message == "Static member s1 with instance id i was fenced by member s2."
 
 
-def test_an_instance_id_that_nobody_has_is_unknown(harness: Harness, pair: tuple[Player, Player]) -> None:
+def test_an_unused_instance_id_is_unknown(harness: Harness, pair: tuple[Player, Player]) -> None:
     stranger = Player(harness, "s3", "t", instance="other")
     for answer in (stranger.ask(member_epoch=3), stranger.leave(), stranger.leave(-2)):
         assert (answer.error_code, answer.error_message) == (

@@ -130,7 +130,7 @@ def quiet(*players: Player | ClassicPlayer, rounds: int = 8) -> None:
 # --- to the new protocol ----------------------------------------------------------------------------
 
 
-def test_a_classic_group_goes_over_with_the_first_member_of_the_new_protocol(harness: Harness, topic: str) -> None:
+def test_the_first_member_of_the_new_protocol_converts_a_classic_group(harness: Harness, topic: str) -> None:
     first, second = classic_pair(harness)
     generation = first.generation
     third = Player(harness, "new", topic)
@@ -151,7 +151,7 @@ def test_a_classic_group_goes_over_with_the_first_member_of_the_new_protocol(har
     assert first.beat() == ErrorCode.NONE
 
 
-def test_offsets_stay_when_a_group_goes_over(harness: Harness, topic: str) -> None:
+def test_offsets_survive_the_conversion_of_a_group(harness: Harness, topic: str) -> None:
     classic_pair(harness)
     offsets = harness.cluster.groups.groups[GROUP].offsets
     Player(harness, "new", topic).join()
@@ -171,7 +171,7 @@ def test_a_mixed_group_goes_on_after_a_restart(harness: Harness, topic: str) -> 
     assert owners([first, second, third]) == had  # type: ignore[list-item]
 
 
-def test_members_that_wait_while_the_group_goes_over_are_told_to_join_again(harness: Harness, topic: str) -> None:
+def test_waiting_members_must_rejoin_when_the_group_is_converted(harness: Harness, topic: str) -> None:
     first, second = classic_pair(harness)
     third = ClassicPlayer(harness)
     third.member_id = third.ask_join().member_id
@@ -382,7 +382,7 @@ def test_a_silent_classic_member_is_put_out_after_its_own_session(
     assert classic.beat() == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_classic_member_that_is_told_to_join_and_does_not_is_put_out(
+def test_a_classic_member_that_does_not_rejoin_is_removed(
     harness: Harness, mixed: tuple[Player, ClassicPlayer]
 ) -> None:
     new, classic = mixed

@@ -60,11 +60,11 @@ def step(
     return after.state, after.epoch, after.previous_epoch, assigned, revoking
 
 
-def test_what_is_free_is_given_at_once() -> None:
+def test_free_partitions_are_assigned_at_once() -> None:
     assert step(member(), of(a="01", b="2"), {}) == (STABLE, 6, 5, of(a="01", b="2"), {})
 
 
-def test_what_others_have_is_waited_for() -> None:
+def test_partitions_of_other_members_are_waited_for() -> None:
     assert step(member(), of(a="01"), {}, taken=of(a="1")) == (UNRELEASED, 6, 5, of(a="0"), {})
     assert step(member(), of(a="01"), {}, taken=of(a="01")) == (UNRELEASED, 6, 5, {}, {})
     waiting = member(UNRELEASED, 6, of(a="0"))
@@ -72,7 +72,7 @@ def test_what_others_have_is_waited_for() -> None:
     assert step(waiting, of(a="01"), of(a="0"), taken=of(a="0")) == (STABLE, 6, 6, of(a="01"), {})
 
 
-def test_what_is_to_be_given_up_goes_before_anything_is_given() -> None:
+def test_partitions_are_revoked_before_any_is_assigned() -> None:
     before = member(has=of(a="012"))
     assert step(before, of(a="0", b="0"), of(a="012")) == (UNREVOKED, 5, 5, of(a="0"), of(a="12"))
     assert step(before, of(a="0", b="0"), None) == (UNREVOKED, 5, 5, of(a="0"), of(a="12"))
@@ -87,7 +87,7 @@ def test_until_it_is_given_up_nothing_happens() -> None:
     assert step(before, of(a="0", b="0"), of(a="0"), taken=of(b="0")) == (UNRELEASED, 6, 5, of(a="0"), {})
 
 
-def test_what_it_was_to_give_up_it_may_be_given_again() -> None:
+def test_a_partition_to_be_revoked_may_be_assigned_again() -> None:
     before = member(UNREVOKED, has=of(a="0"), revoking=of(a="12"))
     assert step(before, of(a="01"), of(a="0"), taken=of(a="012")) == (STABLE, 6, 5, of(a="01"), {})
 
@@ -97,7 +97,7 @@ def test_the_target_may_change_while_it_gives_up() -> None:
     assert step(before, of(a="0"), of(a="01"), epoch=7) == (UNREVOKED, 5, 5, of(a="0"), of(a="1"))
 
 
-def test_what_it_does_not_want_any_more_is_taken_away_in_its_epoch() -> None:
+def test_partitions_of_an_unsubscribed_topic_are_revoked_within_the_epoch() -> None:
     before = member(has=of(a="01", b="0"))
     only_b = frozenset({B})
     unchanged = {"epoch": 5, "topics": only_b, "changed": True}
@@ -114,11 +114,11 @@ def test_what_it_does_not_want_any_more_is_taken_away_in_its_epoch() -> None:
     )
 
 
-def test_a_target_of_what_it_does_not_want_is_none() -> None:
+def test_a_target_of_an_unsubscribed_topic_is_left_out() -> None:
     assert step(member(), of(a="0", b="0"), {}, topics=frozenset({B})) == (STABLE, 6, 5, of(b="0"), {})
 
 
-def test_who_has_all_it_shall_have_is_left_alone() -> None:
+def test_a_member_with_its_whole_target_is_unchanged() -> None:
     before = member(has=of(a="0"))
     assert reconciled(before, Circumstances(5, of(a="1"), None, BOTH, False, lambda *_: False)) is before
 

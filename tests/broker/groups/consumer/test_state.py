@@ -81,7 +81,7 @@ def test_a_member_commits_in_its_epoch_and_no_newer_one(group: ConsumerGroup) ->
         ("c", 0, 6, ErrorCode.ILLEGAL_GENERATION),
     ],
 )
-def test_in_an_older_epoch_it_commits_what_it_has_had_since(
+def test_an_older_epoch_may_commit_partitions_assigned_since_then(
     group: ConsumerGroup, member_id: str, partition: int, epoch: int, code: ErrorCode
 ) -> None:
     check = group.check_commit(member_id, None, epoch, transactional=False, version=9)
@@ -94,7 +94,7 @@ def test_in_an_older_epoch_it_commits_what_it_has_had_since(
     assert found == code
 
 
-def test_who_fetches_offsets_says_nothing_of_himself_or_the_truth(group: ConsumerGroup) -> None:
+def test_offset_fetch_is_refused_for_a_wrong_member_or_epoch(group: ConsumerGroup) -> None:
     group.check_fetch(None, -1)
     group.check_fetch("m", 7)
     for member_id, epoch, code in (
@@ -109,7 +109,7 @@ def test_who_fetches_offsets_says_nothing_of_himself_or_the_truth(group: Consume
         assert caught.value.code == code
 
 
-def test_without_members_anybody_commits_and_it_may_be_deleted(group: ConsumerGroup) -> None:
+def test_an_empty_group_takes_commits_without_a_member_and_may_be_deleted(group: ConsumerGroup) -> None:
     with pytest.raises(KafkaError, match="NON_EMPTY_GROUP"):
         group.check_deletion()
     for member_id in ("m", "c"):
@@ -193,7 +193,7 @@ def test_a_partition_that_went_on_stays_with_its_next_owner_whichever_record_is_
     assert group.owners == {(A, 1): "m", (A, 3): "c"}
 
 
-def test_tombstones_of_what_is_not_there_are_passed_over(harness: Harness) -> None:
+def test_tombstones_of_unknown_state_are_ignored(harness: Harness) -> None:
     harness.coordinator(GROUP)
     coordinator = harness.cluster.groups
     commit(coordinator, recording.member_gone(GROUP, "m"))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.broker.groups.consumer.patterns import program
+from minibroker.patterns import program
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from minibroker.protocol.messages.topics import CreatePartitionsRequest, DeleteTopicsRequest
@@ -17,7 +17,7 @@ from tests.broker.harness import Harness
 # --- topics that come, grow and go ----------------------------------------------------------------
 
 
-def test_a_member_may_want_nothing_or_what_does_not_exist_yet(harness: Harness) -> None:
+def test_members_may_subscribe_to_nothing_or_to_topics_that_do_not_exist_yet(harness: Harness) -> None:
     idle, early = Player(harness, "m1", subscribed_topic_names=[]), Player(harness, "m2", "later")
     assert idle.join().member_epoch == 1
     assert early.join().error_code == ErrorCode.NONE
@@ -52,7 +52,7 @@ def test_a_topic_that_is_deleted_is_taken_away_and_one_of_its_name_is_another(ha
     assert player.epoch == 4
 
 
-def test_topics_that_nobody_wants_change_nothing(harness: Harness, topic: str) -> None:
+def test_topics_without_subscribers_change_nothing(harness: Harness, topic: str) -> None:
     player = Player(harness, "m1", topic)
     player.join()
     harness.create_topic("other")
@@ -117,7 +117,7 @@ def test_names_and_a_pattern_go_together(harness: Harness, topic: str) -> None:
 
 
 @pytest.mark.parametrize("regex", ["(", "a{2}{3}", r"(a)\1", "(?=a)"])
-def test_a_pattern_that_re2_does_not_take_is_told_and_changes_nothing(harness: Harness, regex: str) -> None:
+def test_an_invalid_pattern_is_an_error_and_changes_nothing(harness: Harness, regex: str) -> None:
     answer = Player(harness, "m1", subscribed_topic_regex=regex).join()
     assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
     assert answer.error_message.startswith(f"SubscribedTopicRegex `{regex}` is not a valid regular expression: ")
@@ -133,7 +133,7 @@ def test_a_pattern_that_matches_nothing_leaves_the_group_as_it_is(harness: Harne
     assert group_of(harness).patterns.keys() == {"no.*"}
 
 
-def test_what_is_known_comes_at_once_and_the_rest_later(harness: Harness, topic: str) -> None:
+def test_named_topics_are_assigned_at_once_and_those_of_a_regex_later(harness: Harness, topic: str) -> None:
     harness.create_topic("u1")
     player = Player(harness, "m1", topic, subscribed_topic_regex="u.")
     player.join()
@@ -150,7 +150,7 @@ def test_what_is_known_comes_at_once_and_the_rest_later(harness: Harness, topic:
     assert group_of(harness).epoch == epoch + 1, "what another's pattern matches is known"
 
 
-def test_a_pattern_is_resolved_once_for_all_who_bring_it_meanwhile(harness: Harness, topic: str) -> None:
+def test_a_pattern_that_several_members_send_is_resolved_once(harness: Harness, topic: str) -> None:
     """Requests that come in one go are all answered before."""
     harness.create_topic("u1")
     harness.coordinator(GROUP)

@@ -248,6 +248,25 @@ def leader_epoch_checkpoint(directory: Path) -> Expected:
     return {("leader-epoch-checkpoint", -1)}
 
 
+@fault("leader-epoch-late")
+def late_epochs(directory: Path) -> Expected:
+    """In three partitions of a killed broker the file begins behind the log."""
+    path = written(directory, 2)
+    for number in range(3):
+        if number:
+            shutil.copytree(path, directory / f"orders-{number}")
+        (directory / f"orders-{number}" / "leader-epoch-checkpoint").write_bytes(epochs_text([(0, 3)]))
+    return {("leader-epoch-checkpoint", -1)}
+
+
+@fault("partition-missing")
+def partitions_missing(directory: Path) -> Expected:
+    written(directory, 2)
+    gone = {("orders", number): number for number in (1, 2, 7)}
+    (directory / "recovery-point-offset-checkpoint").write_bytes(offsets_text(gone))
+    return {("recovery-point-offset-checkpoint", -1)}
+
+
 # --- snapshots and checkpoints -----------------------------------------------------------------------------------
 
 

@@ -16,10 +16,8 @@ import numpy as np
 from minibroker.pipeline.decode.batch_headers import headers_at, scan
 from minibroker.pipeline.jobs.verify.findings import CHECKS, Finding
 from minibroker.pipeline.jobs.verify.log_blocks import Block
-from minibroker.pipeline.jobs.verify.log_files import DirectoryPlan, plan_directory
-from minibroker.pipeline.jobs.verify.partition_checks import check_partition
-from minibroker.pipeline.jobs.verify.segment_checks import check_segment, keys_of_segment
-from minibroker.pipeline.jobs.verify.verify_job import duplicate_key
+from minibroker.pipeline.jobs.verify.log_files import plan_directory
+from minibroker.pipeline.jobs.verify.verify_local import verify_locally
 from minibroker.protocol.records.batch import BatchHeader, check_batch, seal
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.control import end_transaction_marker
@@ -44,36 +42,7 @@ def judge(
     path: Path, *, checks: Iterable[str] = CHECKS, compacted: Collection[str] = (), topics: Collection[str] = ()
 ) -> list[Finding]:
     """All findings about a directory, as the job makes them, in one thread and without Spark."""
-    return judged(plan_directory(str(path), checks=checks, compacted=compacted, topics=topics))
-
-
-def judged(plan: DirectoryPlan) -> list[Finding]:
-    """The same for a plan."""
-    found = list(plan.findings)
-    for partition in plan.partitions:
-        segments = [each for each in plan.segments if each.partition.directory == partition.directory]
-        summaries = []
-        for segment in segments:
-            findings, summary = check_segment(segment)
-            found += findings
-            summaries.append(summary)
-        found += [each for each in check_partition(partition, summaries) if each not in found]
-        if partition.compacted and "compaction" in partition.checks:
-            found += duplicates(each for segment in segments for each in keys_of_segment(segment))
-    return found
-
-
-def duplicates(batches: Iterable[object]) -> list[Finding]:
-    """Return the duplicates that the job lets Spark find by grouping."""
-    rows = [row for batch in batches for row in batch.to_pylist()]  # type: ignore[attr-defined]
-    by_key: dict[bytes, list[dict[str, object]]] = {}
-    for row in rows:
-        by_key.setdefault(row["key"], []).append(row)
-    return [
-        duplicate_key(each[0]["topic"], each[0]["partition"], key, len(each), each[0], each[-1]["offset"])  # type: ignore[arg-type]
-        for key, each in by_key.items()
-        if len(each) > 1
-    ]
+    return verify_locally(plan_directory(str(path), checks=checks, compacted=compacted, topics=topics))
 
 
 def kinds(findings: Iterable[Finding]) -> Counter[str]:

@@ -11,7 +11,8 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from minibroker.pipeline.jobs.verify.log_files import plan_directory
-from tests.pipeline.jobs.verify.support import faults, judge, judged, kinds
+from minibroker.pipeline.jobs.verify.verify_local import verify_locally
+from tests.pipeline.jobs.verify.support import faults, judge, kinds
 from tests.running import RunningBroker, running_broker
 
 PATIENCE_S = 60
@@ -103,4 +104,4 @@ def test_a_killed_broker_s_directory_is_clean(broker: RunningBroker, tmp_path: P
         each.topic for each in plan.partitions
     }
     assert len([each for each in plan.segments if each.partition.topic == "plain"]) > 4
-    assert faults(judged(plan)) == []
+    assert faults(verify_locally(plan)) == []

@@ -86,7 +86,7 @@ def test_of_a_kind_a_thousand_are_listed_a_file() -> None:
 
 
 @pytest.mark.parametrize("name", ["nothing", "file"])
-def test_what_is_no_log_directory_is_refused(name: str, tmp_path: Path) -> None:
+def test_other_directories_than_log_directories_are_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(ValueError, match="is not a directory"):
         judge(tmp_path / name)
@@ -96,7 +96,8 @@ def test_what_is_no_log_directory_is_refused(name: str, tmp_path: Path) -> None:
 def test_an_epoch_that_begins_behind_the_log_s_start_is_found_after_a_stop(tmp_path: Path, start: int) -> None:
     path = written(tmp_path)
     (path / "leader-epoch-checkpoint").write_bytes(epochs_text([(0, start)]))
-    assert judge(tmp_path) == []  # a kill may have left it so
+    (note,) = judge(tmp_path)
+    assert (note.kind, note.severity) == ("leader-epoch-late", "note")  # a kill may have left it so
     (tmp_path / ".kafka_cleanshutdown").write_bytes(b"")
     (finding,) = judge(tmp_path)
     assert (finding.kind, finding.offset) == ("leader-epoch-checkpoint", 0)
@@ -125,3 +126,26 @@ def test_a_topic_s_id_is_what_the_metadata_says(tmp_path: Path) -> None:
         (finding,) = judge(tmp_path / "data")
         assert (finding.kind, finding.file) == ("partition-metadata", f"{directory}/partition.metadata")
         file.write_bytes(right)
+
+
+def test_a_log_of_a_known_topic_without_its_id_is_found(tmp_path: Path) -> None:
+    with Harness(tmp_path) as harness:
+        harness.create_topic("orders")
+        harness.stop()
+    shutil.copy(next(written(tmp_path / "other").glob("*.log")), tmp_path / "data" / "orders-0" / f"{0:020d}.log")
+    (tmp_path / "data" / "orders-0" / "partition.metadata").unlink()
+    found = judge(tmp_path / "data", checks=["checkpoints"])
+    assert [(each.kind, each.file) for each in found] == [("partition-metadata", "orders-0/partition.metadata")]
+
+
+def test_a_partition_that_is_gone_is_found_if_the_metadata_has_it(tmp_path: Path) -> None:
+    with Harness(tmp_path) as harness:
+        harness.create_topic("orders")
+        harness.stop()
+    data = tmp_path / "data"
+    (data / "recovery-point-offset-checkpoint").write_bytes(offsets_text({("orders", 0): 7, ("deleted", 0): 3}))
+    assert judge(data, topics=["orders"], checks=["layout"]) == []
+    shutil.rmtree(data / "orders-0")
+    (finding,) = judge(data, topics=["orders"])
+    assert (finding.kind, finding.topic, finding.partition, finding.offset) == ("partition-missing", "orders", 0, 7)
+    assert [each for each in judge(data) if each.topic == "deleted"] == []

@@ -56,7 +56,7 @@ def test_equal_topics_are_cut_alike_however_the_group_came_about(before: MadeUp,
 
 
 @given(ANY_GROUP)
-def test_what_is_good_stays(group: MadeUp) -> None:
+def test_a_good_assignment_is_kept(group: MadeUp) -> None:
     first = assign(group.specifications(), group.counts)
     assert assign(group.specifications(first), group.counts) == first
 

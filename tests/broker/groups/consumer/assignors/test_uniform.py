@@ -14,7 +14,7 @@ from tests.broker.groups.consumer.assignors.groups import MadeUp, check_valid, g
 A, B = bytes(15) + b"a", bytes(15) + b"b"
 
 
-def test_nobody_gets_nothing() -> None:
+def test_without_members_or_topics_nothing_is_assigned() -> None:
     assert assign({}, {}) == {}
     assert assign({"m": MemberSpecification(frozenset(), {})}, {}) == {"m": {}}
 
@@ -59,7 +59,7 @@ def test_loads_are_as_even_as_wishes_allow(group: MadeUp) -> None:
 
 
 @given(st.one_of(groups(alike=True), groups(alike=False)))
-def test_what_is_good_stays(group: MadeUp) -> None:
+def test_a_good_assignment_is_kept(group: MadeUp) -> None:
     first = assign(group.specifications(), group.counts)
     assert assign(group.specifications(first), group.counts) == first
 
@@ -83,7 +83,7 @@ def test_no_more_than_must_moves_when_members_come_and_go(before: MadeUp, after:
     assert sum(now[partition] != member_id for partition, member_id in may_keep.items()) == too_many
 
 
-def test_a_chain_of_members_evens_out_what_no_pair_can() -> None:
+def test_a_chain_of_members_balances_a_pair_without_a_shared_topic() -> None:
     """m1 has too much, m3 too little, and they share no topic; m2 shares one with each."""
     ends, middle = frozenset({A}), frozenset({A, B})
     before = {"m1": {A: frozenset({0, 1, 2, 3})}, "m2": {B: frozenset({0, 1})}}

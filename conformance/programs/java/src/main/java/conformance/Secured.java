@@ -65,12 +65,33 @@ final class Secured {
     }
 
     private void answer(ObjectNode answer) throws Exception {
-        if (asked.get("action").asText().equals("until-refused")) {
+        String action = asked.get("action").asText();
+        if (action.equals("write-until-refused")) {
             writeUntilRefused();
+        } else if (action.equals("commit-until-refused")) {
+            commitUntilRefused();
+        } else if (action.equals("read-until-refused")) {
+            readUntilRefused();
         } else {
             write();
             read(answer);
         }
+    }
+
+    private interface Act {
+        void run() throws Exception;
+    }
+
+    private static void untilRefused(Act act) throws Exception {
+        long end = System.currentTimeMillis() + PATIENCE_MS;
+        for (boolean first = true; System.currentTimeMillis() < end; first = false) {
+            act.run();
+            if (first) {
+                System.out.println("{\"event\": \"begun\"}");
+            }
+            Thread.sleep(5);
+        }
+        throw new IllegalStateException("was not refused");
     }
 
     private void write() throws Exception {
@@ -92,17 +113,30 @@ final class Secured {
     }
 
     private void writeUntilRefused() throws Exception {
-        long end = System.currentTimeMillis() + PATIENCE_MS;
         try (Producer<String, String> producer = new KafkaProducer<>(settings())) {
-            for (boolean first = true; System.currentTimeMillis() < end; first = false) {
-                producer.send(new ProducerRecord<>(topic, "x")).get();
-                if (first) {
-                    System.out.println("{\"event\": \"written\"}");
-                }
-                Thread.sleep(5);
-            }
+            untilRefused(() -> producer.send(new ProducerRecord<>(topic, "x")).get());
         }
-        throw new IllegalStateException("was not refused");
+    }
+
+    private void commitUntilRefused() throws Exception {
+        Properties settings = settings();
+        settings.put("transactional.id", topic);
+        try (Producer<String, String> producer = new KafkaProducer<>(settings)) {
+            producer.initTransactions();
+            untilRefused(() -> {
+                producer.beginTransaction();
+                producer.send(new ProducerRecord<>(topic, "x"));
+                producer.commitTransaction();
+            });
+        }
+    }
+
+    private void readUntilRefused() throws Exception {
+        try (Consumer<String, String> consumer = new KafkaConsumer<>(settings())) {
+            consumer.subscribe(List.of(topic));
+            while (consumer.poll(Duration.ofMillis(100)).isEmpty()) { }
+            untilRefused(() -> consumer.poll(Duration.ofMillis(100)));
+        }
     }
 
     private void read(ObjectNode answer) {
@@ -125,7 +159,6 @@ final class Secured {
 
     private Properties settings() {
         Properties settings = new Properties();
-        settings.put("bootstrap.servers", asked.get("bootstrap").asText());
         settings.put("group.id", topic);
         settings.put("auto.offset.reset", "earliest");
         settings.put("enable.auto.commit", "false");
@@ -134,6 +167,13 @@ final class Secured {
         settings.put("key.serializer", StringSerializer.class);
         settings.put("value.serializer", StringSerializer.class);
         settings.put("max.block.ms", "20000");
+        if (asked.hasNonNull("config")) {
+            JsonNode config = asked.get("config");
+            config.fieldNames().forEachRemaining(name -> settings.put(name, config.get(name).asText()));
+            allow(settings.getProperty("sasl.oauthbearer.token.endpoint.url", ""));
+            return settings;
+        }
+        settings.put("bootstrap.servers", asked.get("bootstrap").asText());
         settings.put("security.protocol", asked.get("protocol").asText());
         if (asked.hasNonNull("authority")) {
             settings.put("ssl.truststore.type", "PEM");
@@ -157,12 +197,17 @@ final class Secured {
             return;
         }
         String url = asked.get("token_url").asText();
-        System.setProperty("org.apache.kafka.sasl.oauthbearer.allowed.urls", url);
-        System.setProperty("org.apache.kafka.sasl.oauthbearer.allowed.files", url.replace("file://", ""));
+        allow(url);
         settings.put("sasl.oauthbearer.token.endpoint.url", url);
         settings.put("sasl.login.callback.handler.class", MODULES + "oauthbearer.OAuthBearerLoginCallbackHandler");
         String client = asked.hasNonNull("client_id") ? String.format(" clientId=\"%s\" clientSecret=\"%s\" scope=\"%s\"",
             asked.get("client_id").asText(), asked.get("client_secret").asText(), asked.get("scope").asText()) : "";
         settings.put("sasl.jaas.config", MODULES + "oauthbearer.OAuthBearerLoginModule required" + client + ";");
+    }
+
+    /** Lets Kafka 4 get tokens from a URL: it uses only those that are named like this. */
+    private static void allow(String url) {
+        System.setProperty("org.apache.kafka.sasl.oauthbearer.allowed.urls", url);
+        System.setProperty("org.apache.kafka.sasl.oauthbearer.allowed.files", url.replace("file://", ""));
     }
 }

@@ -1,0 +1,28 @@
+"""Archives of the classes that a Java program loads: with its own, a JVM starts with half of the CPU.
+
+A JVM writes one when its program ends in order (`-XX:ArchiveClassesAtExit`); which program that is, and what it does
+until then, is the caller's. A JVM leaves alone an archive that does not fit: of other jars, or another Java.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from conformance.builds import locked
+
+QUIET = ["-Xlog:disable", "-Xlog:all=error"]  # or the JVM tells of each class that it cannot archive
+
+
+def archive_options(built: Path, run: Callable[[list[str]], object]) -> list[str]:
+    """Return the options for the archive beside what was built, which is made if there is none that is newer.
+
+    `run` runs the program to its end, with the options that it is given.
+    """
+    archive, made = built.with_name("classes.jsa"), built.with_name("classes.jsa.new")
+    with locked(built.with_name("classes.lock")):
+        if not archive.exists() or archive.stat().st_mtime < built.stat().st_mtime:
+            made.unlink(missing_ok=True)
+            run([f"-XX:ArchiveClassesAtExit={made}", *QUIET])
+            made.replace(archive)
+    return [f"-XX:SharedArchiveFile={archive}", *QUIET]

@@ -1,0 +1,208 @@
+"""The explorer's frames in a real browser: live, by filter, by permalink, by keyboard, in light and dark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+from playwright.sync_api import Browser, expect
+
+from conformance.explorer.browsing import WAIT_MS, Explorer, chromium, inaccessible
+from minibroker.testing import Broker
+from minibroker.testing.exchange import Exchange
+
+HOSTILE = b"<img src=x onerror=alert(1)><script>alert(2)</script>\xe2\x80\xae\x1b[31m\xff"
+MANY = 20_000
+expect.set_options(timeout=WAIT_MS)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker(explorer=True) as broker:
+        broker.create_topic("orders", 2)
+        produce(broker, HOSTILE)
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "billing"})
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.produce("orders", b"paid", partition=1)
+        producer.commit_transaction()
+        yield broker
+
+
+@pytest.fixture(params=["light", "dark"])
+def both(browser: Browser, broker: Broker, request: pytest.FixtureRequest) -> Iterator[Explorer]:
+    explorer = Explorer(browser, broker.explorer_url, request.param)
+    yield explorer
+    explorer.close()
+
+
+@pytest.fixture
+def explorer(browser: Browser, broker: Broker) -> Iterator[Explorer]:
+    explorer = Explorer(browser, broker.explorer_url)
+    yield explorer
+    explorer.close()
+
+
+def produce(broker: Broker, *values: bytes, client_id: str = "shop") -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "client.id": client_id, "linger.ms": 200})
+    for value in values:
+        producer.produce("orders", value, key=value, partition=0)
+    assert producer.flush(60) == 0
+
+
+def produced(broker: Broker) -> int:
+    """The number of the frame of the first Produce."""
+    return broker.requests("Produce")[0].number
+
+
+def test_frames_appear_as_they_come(explorer: Explorer, broker: Broker) -> None:
+    page = explorer.open()
+    expect(page.get_by_text("shop").first).to_be_visible()
+    produce(broker, b"later", client_id="newcomer")
+    expect(page.get_by_role("option").filter(has_text="newcomer").first).to_be_visible()
+
+
+def test_a_filter_and_a_frame_have_an_address(explorer: Explorer, broker: Broker) -> None:
+    page = explorer.open()
+    expect(page.get_by_text("shop").first).to_be_visible()
+    page.keyboard.press("/")
+    expect(page.get_by_label("Filter")).to_be_focused()
+    page.keyboard.type("api=Produce client_id=shop")
+    rows = page.get_by_role("listbox", name="Frames").get_by_role("option")
+    expect(rows).to_have_count(1)
+    rows.first.click()
+    expect(page.get_by_role("heading", name="Produce")).to_be_visible()
+    address = page.url
+    page.goto("about:blank")
+    page.goto(address)
+    expect(page.get_by_role("heading", name="Produce")).to_be_visible()
+    expect(rows).to_have_count(1)
+    page.get_by_label("Filter").fill("nonsense=1")
+    expect(page.get_by_text("a filter has no nonsense")).to_be_visible()
+
+
+def test_a_frame_is_walked_through_by_keyboard(explorer: Explorer, broker: Broker) -> None:
+    page = explorer.open(f"#/frames/{produced(broker)}")
+    fields = page.get_by_role("listbox", name="Fields of the request")
+    fields.focus()
+    page.keyboard.press("End")
+    expect(fields.locator("[aria-selected=true]")).to_be_visible()
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowDown")
+    expect(fields.locator("[aria-selected=true]")).to_contain_text("size")
+    expect(page.locator(".byte.lit")).to_have_count(4)
+    page.keyboard.press("Escape")
+    expect(fields).to_have_count(0)
+    page.keyboard.press("2")
+    expect(page.get_by_role("main", name="Topics")).to_be_visible()
+
+
+def test_bytes_and_fields_light_each_other_up(explorer: Explorer, broker: Broker) -> None:
+    page = explorer.open(f"#/frames/{produced(broker)}")
+    page.locator(".byte").nth(8).hover()  # the correlation id
+    expect(page.locator(".field.lit")).to_contain_text("correlation_id")
+    page.locator(".field", has_text="client_id").hover()
+    expect(page.locator(".byte.lit")).to_have_count(2 + len("shop"))
+    page.get_by_role("tab", name="Answer").click()
+    expect(page.get_by_role("listbox", name="Fields of the answer")).to_contain_text("base_offset")
+
+
+def test_a_frame_leads_to_what_it_changed(explorer: Explorer, broker: Broker) -> None:
+    page = explorer.open(f"#/frames/{produced(broker)}")
+    page.get_by_role("link", name="appended 1 record to orders-0").click()
+    expect(page.get_by_role("listbox", name="Records")).to_contain_text("0x3c696d67")
+
+
+def test_every_view_is_accessible_in_light_and_dark(both: Explorer, broker: Broker) -> None:
+    page = both.open(f"#/frames/{produced(broker)}")
+    expect(page.get_by_role("listbox", name="Fields of the request")).to_be_visible()
+    assert inaccessible(page) == []
+    for place, shown in PLACES.items():
+        both.open(place)
+        expect(page.get_by_text(shown).first).to_be_visible()
+        assert inaccessible(page) == [], place
+
+
+PLACES = {
+    "#/topics/orders": "high watermark",
+    "#/files/orders-0%2F00000000000000000000.log": "batch [0]",
+    "#/groups/transactions/billing": "CompleteCommit",
+    "#/try/Produce/9": "topic_data",
+    "#/hands": "take a snapshot",
+    "#/lessons/4": "Send Produce in version 9",
+    "#/topics/orders/configs": "retention.ms",
+    "#/topics/orders/0/0": "leader epoch",
+}
+
+
+def test_a_produce_is_composed_sent_and_answered(explorer: Explorer, broker: Broker) -> None:
+    page = explorer.open("#/try/Produce/9")
+    page.get_by_role("textbox", name="records").fill("by=hand")
+    expect(page.get_by_role("listbox", name="Fields of the request")).to_contain_text('"hand"')
+    page.get_by_role("button", name="send").click()
+    expect(page.get_by_role("listbox", name="Fields of the answer")).to_contain_text("base_offset")
+    assert [record.key for record in broker.records("orders") if record.value == b"hand"] == [b"by"]
+
+
+def test_a_lesson_sees_what_its_reader_did(explorer: Explorer, broker: Broker) -> None:
+    page = explorer.open("#/try/ApiVersions/3")
+    page.get_by_role("button", name="send").click()
+    expect(page.get_by_role("listbox", name="Fields of the answer")).to_contain_text("api_keys")
+    explorer.page.goto(f"{broker.explorer_url}#/lessons/1")
+    expect(page.locator("li.done")).to_have_count(1)
+    answer = page.get_by_label("Your answer")
+    answer.fill("1")
+    page.get_by_role("button", name="check").click()
+    expect(page.get_by_text("Not yet")).to_be_visible()
+    answer.fill(str(len(broker.requests("ApiVersions", client_id="explorer")[-1].request_bytes)))
+    page.get_by_role("button", name="check").click()
+    expect(page.locator("li.done")).to_have_count(2)
+
+
+def test_time_moves_by_hand_and_is_drawn(explorer: Explorer, broker: Broker) -> None:
+    page = explorer.open("#/hands")
+    before = broker.clock.now_ms()
+    page.get_by_role("button", name="+ 1 hour").click()
+    expect(page.get_by_text("done: clock/advance")).to_be_visible()
+    assert broker.clock.now_ms() - before >= 3_600_000
+    assert broker.journal.marks[-1].text == "advance 1 hour"
+
+
+def test_hostile_records_are_only_text(explorer: Explorer, broker: Broker) -> None:
+    page = explorer.open("#/topics/orders/0/0")
+    expect(page.locator("pre.contents").first).to_contain_text("3c 69 6d 67")
+    expect(page.locator(".rows .key").first).to_contain_text("0x3c696d67")
+    assert page.locator("img:not([src='icon.svg'])").count() == 0
+    page.get_by_role("tab", name="bytes").click()
+    expect(page.get_by_role("listbox", name="Fields of the batch")).to_contain_text("<img src=x")
+
+
+def test_a_list_of_many_frames_stays_small_and_live(explorer: Explorer, broker: Broker) -> None:
+    """Only what is visible is in the page, however many frames there are."""
+    first = broker.requests("Produce")[0]
+    broker.on_loop(lambda: repeated(broker, first))
+    page = explorer.open("#/frames?filter=api%3DProduce")
+    expect(page.locator("output")).to_contain_text(f"{MANY:,}"[:3])
+    frames = page.get_by_role("listbox", name="Frames")
+    page.wait_for_selector(f"html[data-frames='{len(broker.requests())}']")
+    assert frames.get_by_role("option").count() < 100
+    frames.focus()
+    page.keyboard.press("End")
+    expect(frames.locator("[aria-selected=true]")).to_be_visible()
+
+
+def repeated(broker: Broker, frame: Exchange) -> None:
+    """Keep a frame very often, as if a client had sent it."""
+    for _ in range(MANY):
+        broker.journal._number += 1
+        copy = Exchange(broker.journal._number, frame.api_key, frame.version, frame.correlation_id, frame.request_bytes)
+        copy.client_id, copy.node_id, copy.connection = frame.client_id, frame.node_id, frame.connection
+        copy.outcome, copy.duration_ms, copy.started_ms = "answered", 1.0, frame.started_ms
+        broker.journal._keep(copy)

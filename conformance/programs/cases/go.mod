@@ -1,0 +1,3 @@
+module minibroker/conformance/cases
+
+go 1.26.0

@@ -1,0 +1,79 @@
+"""The projects of `examples/`, each installed from its registry: their own tests pass."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conformance.clients import REPOSITORY
+from tests.running import environment_for_broker
+
+pytestmark = pytest.mark.minibroker_only
+EXAMPLES = REPOSITORY / "examples"
+IN_PYTHON = ("fastapi", "faststream", "faust", "quixstreams")
+PATIENCE_S = 400  # an empty cache needs everything from the registries
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+NOT_THEIRS = ("xdist", "asyncio", "timeout", "cacheprovider")  # plugins that are installed here, but not with them
+
+
+def copied(name: str, directory: Path) -> Path:
+    """Copy a project without what was built there; where it is now."""
+    built = shutil.ignore_patterns("node_modules", "target", "__pycache__")
+    return shutil.copytree(EXAMPLES / name, directory / name, ignore=built)
+
+
+def run(directory: Path, *command: str, **environment: str) -> None:
+    scripts = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    own = environment_for_broker({"PATH": scripts, **environment})
+    done = subprocess.run(command, cwd=directory, env=own, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of a virtual environment with what the projects in Python need, and with this minibroker."""
+    directory = tmp_path_factory.mktemp("python")
+    run(directory, sys.executable, "-m", "venv", ".")
+    programs = directory / "bin"
+    run(directory, str(programs / "pip"), "install", "--quiet", "uv")
+    needed = [word for name in IN_PYTHON for word in ("-r", str(EXAMPLES / name / "requirements.txt"))]
+    run(directory, str(programs / "uv"), "pip", "install", "--quiet", "--python", str(programs / "python"), *needed)
+    (own,) = (directory / "lib").glob("python*/site-packages")
+    libraries = [path for path in sys.path if path.endswith("site-packages")]  # what minibroker itself needs
+    (own / "minibroker.pth").write_text("\n".join([str(REPOSITORY), *libraries]))
+    return programs
+
+
+def test_every_project_is_tested_and_has_a_page() -> None:
+    projects = {path.name for path in EXAMPLES.iterdir() if path.is_dir()}
+    assert projects == {*IN_PYTHON, "go", "node", "spring-boot"}
+    listed = (EXAMPLES / "README.md").read_text()
+    for name in projects:
+        assert (EXAMPLES / name / "README.md").is_file() and f"({name}/)" in listed
+
+
+def test_python(python: Path, tmp_path: Path) -> None:
+    for name in IN_PYTHON:
+        copied(name, tmp_path)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    options = ("-q", "-p", "minibroker.testing.plugin", *(word for name in NOT_THEIRS for word in ("-p", f"no:{name}")))
+    run(tmp_path, str(python / "python"), "-P", "-m", "pytest", *options, PYTHONDONTWRITEBYTECODE="1")
+
+
+def test_go(tmp_path: Path) -> None:
+    run(copied("go", tmp_path), "go", "test", "./...")
+
+
+def test_node(tmp_path: Path) -> None:
+    project = copied("node", tmp_path)
+    run(project, "npm", "ci", "--no-audit", "--no-fund")
+    run(project, "npm", "test", KAFKAJS_NO_PARTITIONER_WARNING="1")
+
+
+def test_spring_boot(tmp_path: Path) -> None:
+    run(copied("spring-boot", tmp_path), "mvn", "-q", "-B", "-DforkCount=0", "test", MAVEN_OPTS=QUICK_JAVA)

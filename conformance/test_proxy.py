@@ -1,0 +1,72 @@
+"""Real clients through `minibroker proxy`: all write, read, administer and copy in transactions as without it.
+
+With `--against kafka`, the proxy stands before Apache Kafka.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conformance.clients import CLIENTS, Client, run
+from conformance.conftest import Broker
+from minibroker.protocol.apis import ApiKey
+from minibroker.proxy.flows import exchanges_in
+from tests.running import PATIENCE_S
+
+TRANSACTING = ("java-4", "franz-go")
+
+
+class Proxy:
+    """A proxy process in front of a broker, which records what passes."""
+
+    def __init__(self, upstream: str, directory: Path) -> None:
+        self.flows = directory / "session.flows"
+        command = [sys.executable, "-m", "minibroker", "proxy", "--upstream", upstream, "--listen", "127.0.0.1:0"]
+        self._process = subprocess.Popen(
+            [*command, "--quiet", "--save", str(self.flows)], stdout=subprocess.PIPE, text=True
+        )
+        assert self._process.stdout is not None
+        self.bootstrap_servers = self._process.stdout.readline().split()[-1]
+
+    def stop(self) -> str:
+        """End it; return what it printed."""
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            said, _ = self._process.communicate(timeout=PATIENCE_S)
+        finally:
+            self._process.kill()
+        assert self._process.returncode == 0
+        return said
+
+
+@pytest.fixture(scope="module")
+def proxy(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
+    """One for all tests. At the end, what it has kept shows that it met every client, and only known messages."""
+    upstream = broker.bootstrap_servers.split(",")[0]
+    running = Proxy(upstream, tmp_path_factory.mktemp("proxy"))
+    yield running
+    summary = running.stop()
+    assert re.search(r"^\s*Produce ", summary, re.MULTILINE)
+    for exchange in exchanges_in(running.flows):
+        assert exchange.api_key in ApiKey.__members__.values() and exchange.request is not None
+        assert exchange.answer is not None or exchange.outcome != "answered"
+
+
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
+def test_a_client_writes_and_reads_through_it(client: Client, proxy: Proxy, specifications: dict[str, str]) -> None:
+    prefix = f"proxied-{client.name}"
+    run(client, "write", proxy.bootstrap_servers, prefix, specifications[client.name])
+    run(client, "read", proxy.bootstrap_servers, prefix, specifications[client.name])
+
+
+@pytest.mark.parametrize("client", [each for each in CLIENTS if each.name in TRANSACTING], ids=lambda each: each.name)
+def test_a_client_administers_and_copies_exactly_once_through_it(client: Client, proxy: Proxy) -> None:
+    run(client, "admin", proxy.bootstrap_servers, f"proxied-of-{client.name}")
+    run(client, "transact", proxy.bootstrap_servers, f"proxied-transactions-of-{client.name}")

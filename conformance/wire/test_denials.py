@@ -1,0 +1,242 @@
+"""What clients without rights are answered by every API, and of groups with topics that they may not see.
+
+Every literal is what Apache Kafka 4.3 answers. Rights that come and go are in `test_rights`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from conformance.wire.connection import Connection
+from conformance.wire.requests import repeated
+from conformance.wire.test_rights import (
+    NO_CLUSTER,
+    NO_GROUP,
+    NO_ID,
+    NO_TOPIC,
+    administrator,
+    client,
+    grant,
+    guarded,
+    name,
+)
+from minibroker.broker.requests.served import SERVED
+from minibroker.broker.security.operations import DESCRIBE_GROUP, DESCRIBE_TOPIC, REQUIRED
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.declare import Message
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.cluster import ApiVersionsRequest
+from minibroker.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
+from minibroker.protocol.messages.groups import FindCoordinatorRequest
+from minibroker.protocol.messages.security import DescribeUserScramCredentialsRequest
+from minibroker.protocol.messages.share_groups import ShareGroupDescribeRequest, ShareGroupHeartbeatRequest
+from minibroker.protocol.messages.streams_groups import StreamsGroupDescribeRequest, StreamsGroupHeartbeatRequest
+from tests.broker.security.test_operations import REQUESTS, error_codes
+
+__all__ = ["administrator", "client", "guarded", "name"]  # the broker, and clients with and without rights
+
+# --- each API, without any right ----------------------------------------------------------------
+
+DENIED = {
+    NO_TOPIC: [
+        *(ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.METADATA, ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS),
+        *(ApiKey.DELETE_RECORDS, ApiKey.OFFSET_FOR_LEADER_EPOCH, ApiKey.CREATE_PARTITIONS, ApiKey.DESCRIBE_PRODUCERS),
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    ],
+    NO_GROUP: [
+        *(ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH, ApiKey.JOIN_GROUP, ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP),
+        *(ApiKey.SYNC_GROUP, ApiKey.DESCRIBE_GROUPS, ApiKey.DELETE_GROUPS, ApiKey.OFFSET_DELETE),
+        *(ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE, ApiKey.STREAMS_GROUP_HEARTBEAT),
+        *(ApiKey.STREAMS_GROUP_DESCRIBE, ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.SHARE_GROUP_DESCRIBE),
+        *(ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE, ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS),
+        *(ApiKey.ALTER_SHARE_GROUP_OFFSETS, ApiKey.DELETE_SHARE_GROUP_OFFSETS),
+    ],
+    NO_ID: [
+        *(ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.END_TXN, ApiKey.TXN_OFFSET_COMMIT, ApiKey.DESCRIBE_TRANSACTIONS),
+    ],
+    NO_CLUSTER: [
+        *(ApiKey.WRITE_TXN_MARKERS, ApiKey.DESCRIBE_ACLS, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS),
+        *(ApiKey.ALTER_REPLICA_LOG_DIRS, ApiKey.ELECT_LEADERS, ApiKey.ALTER_PARTITION_REASSIGNMENTS),
+        *(ApiKey.LIST_PARTITION_REASSIGNMENTS, ApiKey.DESCRIBE_CLIENT_QUOTAS, ApiKey.ALTER_CLIENT_QUOTAS),
+        *(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ApiKey.DESCRIBE_QUORUM, ApiKey.UPDATE_FEATURES),
+        *(ApiKey.UNREGISTER_BROKER, ApiKey.LIST_CONFIG_RESOURCES, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER),
+        *(ApiKey.INITIALIZE_SHARE_GROUP_STATE, ApiKey.READ_SHARE_GROUP_STATE, ApiKey.WRITE_SHARE_GROUP_STATE),
+        *(ApiKey.DELETE_SHARE_GROUP_STATE, ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, ApiKey.DESCRIBE_LOG_DIRS),
+    ],
+}
+DENIED_BY_RESOURCE = {
+    ApiKey.PRODUCE: {NO_TOPIC, NO_ID},
+    ApiKey.FIND_COORDINATOR: {NO_GROUP, NO_ID},
+    ApiKey.INIT_PRODUCER_ID: {NO_ID, NO_CLUSTER},
+    ApiKey.ADD_PARTITIONS_TO_TXN: {NO_ID, NO_CLUSTER},
+    **dict.fromkeys(
+        (ApiKey.DESCRIBE_CONFIGS, ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS),
+        {NO_TOPIC, NO_GROUP, NO_CLUSTER},
+    ),
+}
+OTHERS = {
+    *(ApiKey.LIST_GROUPS, ApiKey.LIST_TRANSACTIONS, ApiKey.DESCRIBE_CLUSTER),  # which leave out what may not be seen
+    *(ApiKey.CREATE_DELEGATION_TOKEN, ApiKey.DESCRIBE_DELEGATION_TOKEN),  # see test_delegation_tokens
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,  # see below
+    *(ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE, ApiKey.UNREGISTER_CONTROLLER),  # new in Kafka 4.4
+}
+NO_TOPICS = SimpleNamespace(
+    cluster=SimpleNamespace(image=SimpleNamespace(topics={})), request=lambda *_, **__: None
+)  # in place of a harness, for requests that name a topic by its id
+
+
+def codes_of_each_version(connection: Connection, request: Message) -> Iterator[tuple[int, set[int]]]:
+    """The codes in the answer in each version that Kafka serves too; none if it says the same with other fields."""
+    key = ApiKey(request.api_key)
+    if hasattr(request, "timeout_ms"):
+        request.timeout_ms = 10_000
+    (served,) = (one for one in connection.ask(ApiVersionsRequest(), 0).api_keys if one.api_key == key)
+    least = max(served.min_version, KAFKAS_FIRST.get(key, 0))
+    for version in range(least, min(served.max_version, SERVED[key].versions[-1]) + 1):
+        try:
+            request.encode(version)
+        except ValueError:
+            continue
+        yield version, set(error_codes(connection.ask(request, version))) - SAYS_NOTHING
+
+
+def codes_of_requests(connection: Connection, key: ApiKey) -> Iterator[tuple[int, set[int]]]:
+    for request, _ in REQUESTS[key]:
+        asked: Any = request(NO_TOPICS) if callable(request) else request
+        yield from codes_of_each_version(connection, asked)
+
+
+SAYS_NOTHING = {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID}
+KAFKAS_FIRST = {
+    ApiKey.PRODUCE: 3,
+    ApiKey.FETCH: 4,
+    ApiKey.LIST_OFFSETS: 1,
+    ApiKey.CREATE_TOPICS: 2,
+    ApiKey.DELETE_TOPICS: 1,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: 2,
+    ApiKey.OFFSET_COMMIT: 2,
+    ApiKey.JOIN_GROUP: 2,
+    ApiKey.WRITE_TXN_MARKERS: 1,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: 1,
+    **dict.fromkeys((ApiKey.DESCRIBE_ACLS, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS), 1),
+}
+
+
+@pytest.mark.parametrize(
+    ("key", "code"),
+    [pytest.param(key, code, id=key.name) for code, keys in DENIED.items() for key in keys],
+)
+def test_who_has_no_right_is_refused_in_each_version(client: Connection, key: ApiKey, code: ErrorCode) -> None:
+    refused = {version: codes for version, codes in codes_of_requests(client, key) if codes}
+    assert refused == dict.fromkeys(refused, {code})
+    assert refused
+
+
+def test_no_api_that_needs_rights_is_left_out() -> None:
+    here = {*DENIED_BY_RESOURCE, *(key for keys in DENIED.values() for key in keys)}
+    assert {key for key, rights in REQUIRED.items() if rights} == here | OTHERS
+    assert not here & OTHERS
+
+
+@pytest.mark.parametrize("key", DENIED_BY_RESOURCE, ids=lambda key: key.name)
+def test_each_resource_without_a_right_is_refused(client: Connection, key: ApiKey) -> None:
+    refused = {code for _, codes in codes_of_requests(client, key) for code in codes}
+    assert refused == DENIED_BY_RESOURCE[key]
+
+
+@pytest.mark.parametrize(
+    ("key", "version"), [(ApiKey.DESCRIBE_CONFIGS, 4), (ApiKey.ALTER_CONFIGS, 2), (ApiKey.INCREMENTAL_ALTER_CONFIGS, 1)]
+)
+def test_configs_are_refused_in_words(client: Connection, key: ApiKey, version: int) -> None:
+    request: Any = copy.copy(REQUESTS[key][0][0])
+    request.resources = [each for each in request.resources if each.resource_type in CONFIG_TYPES]
+    answer = client.ask(request, version)
+    told = answer.results if key is ApiKey.DESCRIBE_CONFIGS else answer.responses
+    assert {each.resource_type: (each.error_code, each.error_message) for each in told} == CONFIG_TYPES
+
+
+CONFIG_TYPES = {
+    2: (NO_TOPIC, "Topic authorization failed."),
+    4: (NO_CLUSTER, "Cluster authorization failed."),
+    32: (NO_GROUP, "Group authorization failed."),
+}
+
+
+def test_credentials_are_not_for_everybody(client: Connection) -> None:
+    shape = DescribeUserScramCredentialsRequest.UserName
+    for names in ([], ["u"], ["u", "v", "v"]):
+        answer = client.ask(DescribeUserScramCredentialsRequest(users=[shape(name=name) for name in names]), 0)
+        assert (answer.error_code, answer.error_message) == (NO_CLUSTER, None)
+        told = [(one.user, one.error_code, one.error_message, one.credential_infos) for one in answer.results]
+        assert told == [("", NO_CLUSTER, None, [])] * len(names)
+
+
+# --- groups with topics that may not be seen -----------------------------------------------------
+
+
+def joining(kind: str, group: str, name: str) -> Message:
+    """A heartbeat with which a member of a new group asks for the partitions of a topic."""
+    if kind == "streams":
+        subtopology = StreamsGroupHeartbeatRequest.Topology.Subtopology(subtopology_id="0", source_topics=[name])
+        return StreamsGroupHeartbeatRequest(
+            group_id=group,
+            member_id="m",
+            rebalance_timeout_ms=10_000,
+            topology=StreamsGroupHeartbeatRequest.Topology(subtopologies=[subtopology]),
+            process_id="p",
+            active_tasks=[],
+            standby_tasks=[],
+            warmup_tasks=[],
+        )
+    if kind == "share":
+        return ShareGroupHeartbeatRequest(group_id=group, member_id="m", subscribed_topic_names=[name])
+    return ConsumerGroupHeartbeatRequest(
+        group_id=group,
+        member_id="m",
+        rebalance_timeout_ms=10_000,
+        subscribed_topic_names=[name],
+        topic_partitions=[],
+    )
+
+
+def has_partitions(answer: Any) -> bool:
+    """Whether the answer to a heartbeat assigns some."""
+    given = getattr(answer, "assignment", None)
+    return bool(given.topic_partitions if given else getattr(answer, "active_tasks", None))
+
+
+HAS_TOPICS = "The group has described topic(s) that the client is not authorized to describe."
+USES_TOPICS = "The described group uses topics that the client is not authorized to describe."
+
+
+@pytest.mark.parametrize(
+    ("kind", "describe", "message"),
+    [
+        ("consumer", ConsumerGroupDescribeRequest, HAS_TOPICS),
+        ("share", ShareGroupDescribeRequest, HAS_TOPICS),
+        ("streams", StreamsGroupDescribeRequest, USES_TOPICS),
+    ],
+)
+def test_a_group_is_not_described_with_topics_that_may_not_be(
+    administrator: Connection, client: Connection, name: str, kind: str, describe: Any, message: str
+) -> None:
+    group = f"{name}-{kind}"
+    found = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
+    repeated(lambda: administrator.ask(found, 4).coordinators[0], lambda seen: seen.error_code == 0)
+    version = 1 if kind == "share" else 0
+    heartbeat = joining(kind, group, name)
+    repeated(lambda: administrator.ask(heartbeat, version), has_partitions)
+    grant(administrator, DESCRIBE_GROUP, group)
+
+    def described_group() -> Any:
+        return client.ask(describe(group_ids=[group]), version).groups[0]
+
+    told = repeated(described_group, lambda seen: seen.error_code)
+    assert (told.error_code, told.error_message, told.members) == (NO_TOPIC, message, [])
+    grant(administrator, DESCRIBE_TOPIC, name)
+    assert len(repeated(described_group, lambda seen: not seen.error_code).members) == 1

@@ -1,0 +1,143 @@
+"""How the tests run, those of `tests` and those of `conformance`, together or alone: who gets which, with what seeds.
+
+A worker gets whole files, so that what a file starts and builds is started and built once. Those that take long are
+dealt out first: none of them is to begin when the other workers come to an end. At the end are the seeds that tests
+have chosen; hypothesis chooses none, so that a run in CI is short and always the same.
+
+Tests marked `thorough` repeat another test with more seeds, sizes or client libraries. Like the other examples of
+property tests they need `--thorough`, which CI gives, so that a contributor waits minutes and not a quarter of an hour.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "thorough",
+    derandomize=True,
+    max_examples=40,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("short", settings.get_profile("thorough"), max_examples=15)
+settings.register_profile("long", max_examples=2000, deadline=None)
+
+ROOT = Path(__file__).parent
+SPARK = "spark"  # all files with a Spark session, as one: it costs 20 s of CPU
+# What takes a worker half a minute or more, the longest first.
+LONG = (
+    SPARK,
+    "conformance/test_groups.py",
+    "conformance/test_kafka_streams.py",
+    "conformance/share/test_share_torture.py",
+    "tests/clients/test_exactly_once.py",
+    "conformance/spark/test_connector.py",
+    "conformance/kafka_files/test_compaction.py",
+    "conformance/test_formats.py",
+    "conformance/security/test_clients.py",
+    "conformance/kafka_files/test_verify.py",
+    "conformance/test_interoperation.py",
+    "conformance/test_examples.py",
+    "tests/clients/test_kills.py",
+    "conformance/kafka_files/test_rewritten.py",
+    "conformance/test_kill.py",
+    "conformance/kafka_files/test_there_and_back.py",
+    "conformance/kafka_files/test_groups.py",
+    "conformance/kafka_files/test_pipeline.py",
+    "conformance/kafka_files/test_dump_log.py",
+    "conformance/dump_log/test_dump_command.py",
+    "conformance/share/test_share_consumers.py",
+    "conformance/test_test_kit.py",
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that CI gives."""
+    parser.addoption("--thorough", action="store_true", help="run tests marked thorough, and more examples of others")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose how many examples property tests have."""
+    usual = "thorough" if config.getoption("thorough") else "short"
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", usual))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is only for `--thorough`, unless it is named by `-m`. Put the long files first."""
+    if not config.getoption("thorough") and not config.getoption("markexpr"):
+        left_out = [item for item in items if item.get_closest_marker("thorough") is not None]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item.get_closest_marker("thorough") is None]
+    places = {unit: place for place, unit in enumerate(LONG)}
+    items.sort(key=lambda item: places.get(unit_of(item.nodeid), len(places)))
+
+
+def pytest_collection_finish() -> None:
+    """Let no garbage collection look through all tests again: they stay, and a full one took 0.3 s with them.
+
+    Hypothesis's plugin imports the library at the end, if no test has. It then asks who refers to trio's random
+    numbers: to an object that is frozen, nobody does.
+    """
+    importlib.import_module("hypothesis")
+    gc.collect()
+    gc.freeze()
+
+
+def unit_of(nodeid: str) -> str:
+    """Return what is dealt out with a test: its file, or all files with a Spark session."""
+    file = nodeid.partition("::")[0]
+    return SPARK if uses_spark(file) else file
+
+
+@cache
+def uses_spark(file: str) -> bool:
+    """Whether a file of the suite says that it starts Spark: by the type of the fixture, or by the mark."""
+    text = (ROOT / file).read_text() if file.startswith("tests/") else ""
+    return "SparkSession" in text or 'xdist_group("spark")' in text
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int | None:
+    """One worker more than there are cores, if nobody says how many: clients wait for timers in many tests."""
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None
+    return (os.cpu_count() or 1) + 1
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Deal out units in the order of the tests, unless another way than `--dist loadfile` is asked for."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class UnitByUnit(LoadScopeScheduling):  # type: ignore[misc, unused-ignore]
+        def _split_scope(self, nodeid: str) -> str:
+            return unit_of(nodeid)
+
+        def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
+            """Forget the units that are done: xdist counts the tests of all that it keeps after each test."""
+            super().mark_test_complete(node, item_index, duration)
+            kept = self.assigned_work[node]
+            for unit in [unit for unit, tests in kept.items() if all(tests.values())]:
+                del kept[unit]
+
+    config.option.loadscopereorder = False
+    return UnitByUnit(config, log)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Tell the seeds that tests have chosen (`record_property("seed", ...)`), also of those that passed."""
+    for report in (*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")):
+        for name, value in report.user_properties:
+            if name == "seed":
+                terminalreporter.write_line(f"{report.nodeid}: seed {value}")

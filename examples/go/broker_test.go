@@ -1,0 +1,73 @@
+package billing
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// The broker of all tests: where clients and where tests reach it.
+var servers, control string
+
+func TestMain(m *testing.M) {
+	os.Exit(withBroker(m))
+}
+
+func withBroker(m *testing.M) int {
+	data, err := os.MkdirTemp("", "billing")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(data)
+	broker := exec.Command("minibroker", "serve", "--control", "0",
+		"--set", "listeners=PLAINTEXT://127.0.0.1:0", "--set", "log.dirs="+data)
+	output, err := broker.StdoutPipe()
+	if err != nil {
+		panic(err)
+	}
+	if err := broker.Start(); err != nil {
+		panic(err)
+	}
+	defer broker.Wait()
+	defer broker.Process.Signal(os.Interrupt)
+	lines := bufio.NewScanner(output)
+	servers, control = lastWord(lines), lastWord(lines)
+	return m.Run()
+}
+
+// lastWord is that of the next line: the broker prints two, which end with its addresses.
+func lastWord(lines *bufio.Scanner) string {
+	lines.Scan()
+	words := strings.Fields(lines.Text())
+	return words[len(words)-1]
+}
+
+// ask calls a method of the test kit, and decodes what it returns.
+func ask(t *testing.T, path string, arguments, returned any) {
+	t.Helper()
+	body, err := json.Marshal(arguments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.Post(control+"/v1/"+path, "application/json", bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode >= 400 {
+		var said struct{ Message string }
+		json.NewDecoder(answer.Body).Decode(&said)
+		t.Fatal(fmt.Sprint(answer.Status, ": ", said.Message))
+	}
+	if returned != nil {
+		if err := json.NewDecoder(answer.Body).Decode(returned); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

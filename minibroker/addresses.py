@@ -1,0 +1,61 @@
+"""Addresses of the servers beside the broker's listeners, as options name them: HOST:PORT, or PORT of this machine."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from typing import Final, NamedTuple
+
+from minibroker.operating_system import reuse_address
+
+LOOPBACK: Final = "127.0.0.1"
+PORT_MAX: Final = 65_535
+
+
+class HostPort(NamedTuple):
+    """An address to listen on, by default any free port that this machine alone can reach."""
+
+    host: str = LOOPBACK
+    port: int = 0
+
+    def __str__(self) -> str:
+        return f"{bracketed(self.host)}:{self.port}"
+
+
+def host_port(text: str) -> HostPort:
+    """Parse "HOST:PORT" or "PORT". Raises ValueError."""
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal() or int(port) > PORT_MAX:
+        raise ValueError("HOST:PORT or PORT is expected")
+    return HostPort(host.strip("[]") or LOOPBACK, int(port))
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host is this machine, by its address or its name (RFC 6761)."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def bracketed(host: str) -> str:
+    """Return a host as it is written before a port."""
+    return f"[{host}]" if ":" in host else host
+
+
+def bound(address: HostPort, *, listens: bool = True, shared: bool = False) -> socket.socket:
+    """Return a socket with the address, which listens. Raises OSError with a line for people.
+
+    With `shared`, another such socket that does not listen may have the same address.
+    """
+    found = socket.socket(socket.AF_INET6 if ":" in address.host else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        reuse_address(found, shared=shared)
+        found.bind(address)
+        if listens:
+            found.listen()
+    except OSError as error:
+        found.close()
+        raise OSError(f"cannot listen on {address}: {error.strerror or error}") from None
+    found.setblocking(False)
+    return found

@@ -1,0 +1,196 @@
+"""What consumer groups and streams groups share: static members, and commits that name a member's epoch.
+
+Their members are reconciled with a target, epoch by epoch (KIP-848, KIP-1071).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from enum import StrEnum
+from typing import Protocol, TypeVar
+
+from minibroker.broker.groups.consumer.timers import Purpose
+from minibroker.broker.groups.group import CheckPartition, GroupContext
+from minibroker.broker.groups.heartbeat_group import HeartbeatGroup
+from minibroker.broker.groups.offsets import CommittedOffsets
+from minibroker.protocol.errors import ErrorCode, KafkaError
+
+FIRST_EPOCH = 1
+NEVER = -1
+FIRST_COMMIT_WITH_MEMBER_EPOCHS = 9
+
+
+class State(StrEnum):
+    """The states, by their names in ListGroups and in descriptions. Only streams groups can be not ready."""
+
+    EMPTY = "Empty"
+    NOT_READY = "NotReady"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+
+
+class EpochMember(Protocol):
+    """A member with epochs, as recorded."""
+
+    @property
+    def member_id(self) -> str: ...
+
+    @property
+    def instance_id(self) -> str | None: ...
+
+    @property
+    def epoch(self) -> int: ...
+
+    @property
+    def rebalance_timeout_ms(self) -> int: ...
+
+    def is_reconciled_to(self, epoch: int) -> bool: ...
+
+
+Member = TypeVar("Member", bound=EpochMember)
+
+
+class ReconcilingGroup(HeartbeatGroup[Member]):
+    """A group with a target for its members.
+
+    `epoch` counts the changes of what the target is made for; `assignment_epoch` is the epoch for which it was made, at
+    `assignment_timestamp_ms` (0: never). `metadata_hash` stands for the topics at the last look at them, after
+    `looked_at_commit` of the metadata. `static` has the member with each instance id.
+    """
+
+    def __init__(self, context: GroupContext, group_id: str, offsets: CommittedOffsets) -> None:
+        super().__init__(context, group_id, offsets)
+        self.epoch = FIRST_EPOCH
+        self.metadata_hash = 0
+        self.assignment_epoch = FIRST_EPOCH
+        self.assignment_timestamp_ms = 0
+        self.static: dict[str, str] = {}
+        self.looked_at_commit = NEVER
+
+    @property
+    def state_name(self) -> str:
+        if not self.members:
+            return State.EMPTY
+        if not self.is_ready:
+            return State.NOT_READY
+        if self.epoch > self.assignment_epoch:
+            return State.ASSIGNING
+        if all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()):
+            return State.STABLE
+        return State.RECONCILING
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the group has what a target is made for."""
+        return True
+
+    # --- its offsets --------------------------------------------------------------------------------
+
+    def check_commit(
+        self, member_id: str, instance_id: str | None, epoch: int, *, transactional: bool, version: int
+    ) -> CheckPartition | None:
+        if epoch < 0 and not self.members:
+            return None
+        if transactional and epoch < 0 and not member_id and instance_id is None:
+            return None  # TxnOffsetCommit may come without a member
+        member = self.check_member(member_id)
+        if not transactional and self.has_epochs(member) and version < FIRST_COMMIT_WITH_MEMBER_EPOCHS:
+            message = f"OffsetCommit version 9 or above must be used by members using the {self.type} group protocol"
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
+        if epoch == member.epoch:
+            return None
+        code, name = self.epoch_words(member)
+        if epoch > member.epoch:
+            message = f"Received {name} {epoch} is newer than current member epoch {member.epoch}."
+            raise KafkaError(code, message)
+        return self.check_since(member, epoch)
+
+    @abstractmethod
+    def check_since(self, member: Member, epoch: int) -> CheckPartition:
+        """Return the check of a commit in an older epoch: the member has had the partition since then (KIP-1251)."""
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> None:
+        if member_id is None and epoch < 0:
+            return
+        member = self.check_member(member_id or "")
+        if epoch != member.epoch:
+            code, name = self.epoch_words(member)
+            message = f"The received {name} {epoch} does not match the expected member epoch {member.epoch}."
+            raise KafkaError(code, message)
+
+    def check_offset_deletion(self) -> None:
+        """Allow it at any time."""
+
+    def has_epochs(self, member: Member) -> bool:
+        """Return whether the member speaks the protocol of the group's type, which has member epochs."""
+        return True
+
+    def epoch_words(self, member: Member) -> tuple[ErrorCode, str]:
+        """Return the code for a wrong epoch, and the name of the epoch in the member's protocol."""
+        if self.has_epochs(member):
+            return ErrorCode.STALE_MEMBER_EPOCH, "member epoch"
+        return ErrorCode.ILLEGAL_GENERATION, "generation id"
+
+    # --- look-up --------------------------------------------------------------------------------
+
+    def check_member(self, member_id: str, instance_id: str | None = None) -> Member:
+        """Return the member of this id. Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+        if instance_id is not None:
+            return self._check_static(member_id, instance_id)
+        member = self.members.get(member_id)
+        if member is None:
+            message = f"Member {member_id} is not a member of group {self.group_id}."
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, message)
+        return member
+
+    def _check_static(self, member_id: str, instance_id: str) -> Member:
+        member = self.static_member(instance_id)
+        if member is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+        if member.member_id != member_id:
+            name = f"Static member {member_id} with instance id {instance_id}"
+            raise KafkaError(ErrorCode.FENCED_INSTANCE_ID, f"{name} was fenced by member {member.member_id}.")
+        return member
+
+    def static_member(self, instance_id: str | None) -> Member | None:
+        """Return the member with this instance id, even while it is away; None if there is none."""
+        member_id = None if instance_id is None else self.static.get(instance_id)
+        return None if member_id is None else self.members.get(member_id)
+
+    # --- members come and go ----------------------------------------------------------------------
+
+    def set_member(self, member: Member) -> None:
+        """Add a member, or replace what it was."""
+        self.disown(member.member_id)
+        self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self.static[member.instance_id] = member.member_id
+        self.own(member)
+
+    def remove_member(self, member_id: str) -> None:
+        """Remove a member, if it is one."""
+        self.disown(member_id)
+        member = self.members.pop(member_id, None)
+        instance_id = None if member is None else member.instance_id
+        if instance_id is not None and self.static.get(instance_id) == member_id:
+            del self.static[instance_id]
+
+    @abstractmethod
+    def own(self, member: Member) -> None:
+        """Note what a member has, or has still to revoke."""
+
+    @abstractmethod
+    def disown(self, member_id: str) -> None:
+        """Take from a member what it has; in a compacted log the next owner may come first, and keeps it."""
+
+    def await_revocation(self, member: Member, what: str) -> None:
+        """Remove a member that is still in its epoch after its rebalance timeout; `what` is what it has to give up."""
+
+        def is_late() -> bool:
+            present = self.members.get(member.member_id)
+            return present is not None and present.epoch == member.epoch
+
+        timeout_ms = member.rebalance_timeout_ms
+        reason = f"it did not give up {what} within {timeout_ms} ms"
+        self.remove_after(member.member_id, Purpose.REVOCATION, timeout_ms, reason, is_late)

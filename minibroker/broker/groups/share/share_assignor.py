@@ -1,0 +1,126 @@
+"""Kafka's simple assignor: each partition gets about as many members as any other, and each member as many partitions.
+
+With more members than partitions, several members share a partition. What a member has stays where that is possible.
+If members subscribe to different topics, each topic is shared out by itself, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from heapq import merge
+
+from minibroker.broker.groups.consumer.assignors.specification import Partitions, TopicPartition, by_topic, listed
+from minibroker.protocol.steps import CHUNK_ITEMS, Steps, chunks
+
+
+def assigned(
+    members: Mapping[str, frozenset[bytes]], present: Mapping[str, Partitions], indexes: Mapping[bytes, Iterable[int]]
+) -> Steps[dict[str, Partitions]]:
+    """Return the partitions of each member.
+
+    `members` has the topic ids that each subscribes to, `present` what it has, `indexes` the partitions of each topic.
+    """
+    shares: dict[str, list[set[TopicPartition]]] = {member_id: [] for member_id in members}
+    subscriptions = set(members.values())
+    together = subscriptions if len(subscriptions) == 1 else [{topic_id} for topic_id in set().union(*subscriptions)]
+    for topic_ids in together:
+        wanted: list[TopicPartition] = []
+        for one in merge(*(_partitions(topic_id, indexes.get(topic_id, ())) for topic_id in topic_ids)):
+            wanted.append(one)
+            if len(wanted) % CHUNK_ITEMS == 0:
+                yield
+        readers = sorted(member_id for member_id, subscribed in members.items() if topic_ids <= subscribed)
+        if wanted:
+            for member_id, share in (yield from _shared_out(readers, wanted, present)).items():
+                shares[member_id].append(share)
+        yield
+    target = {}
+    for member_id, given in shares.items():
+        target[member_id] = by_topic(one for share in given for one in share)
+        yield
+    return target
+
+
+def _partitions(topic_id: bytes, indexes: Iterable[int]) -> Iterator[TopicPartition]:
+    return (TopicPartition(index, topic_id) for index in sorted(indexes))
+
+
+def _shared_out(
+    members: list[str], wanted: Collection[TopicPartition], present: Mapping[str, Partitions]
+) -> Steps[dict[str, set[TopicPartition]]]:
+    """Assign partitions to members that subscribe to all of them."""
+    sharing = -(-len(members) // len(wanted))  # the members of each partition
+    quotas = _quotas(members, sharing * len(wanted))
+    readers: dict[TopicPartition, set[str]] = {}
+    for portion in chunks(list(wanted)):
+        readers.update((one, set()) for one in portion)
+        yield
+    shares: dict[str, set[TopicPartition]] = {}
+    for member_id in members:
+        share = shares[member_id] = set()
+        for portion in chunks(list(listed(present.get(member_id, {})))):
+            for one in portion:
+                if one in readers:
+                    share.add(one)
+                    readers[one].add(member_id)
+            yield
+    yield from _revoke(readers, shares, quotas, sharing)
+    unfilled = deque(member_id for member_id in members if len(shares[member_id]) < quotas[member_id])
+    for portion in chunks(list(wanted)):
+        for one in portion:
+            _fill(one, readers[one], sharing, unfilled, shares, quotas)
+        yield
+    return shares
+
+
+def _fill(
+    one: TopicPartition,
+    readers: set[str],
+    sharing: int,
+    unfilled: deque[str],
+    shares: Mapping[str, set[TopicPartition]],
+    quotas: Mapping[str, int],
+) -> None:
+    """Give a partition to as many members as it needs, of those that have too few, in turn."""
+    passed = 0
+    while len(readers) < sharing and passed < len(unfilled):
+        member_id = unfilled.popleft()
+        if member_id in readers:
+            passed += 1
+        else:
+            readers.add(member_id)
+            shares[member_id].add(one)
+        if len(shares[member_id]) < quotas[member_id]:
+            unfilled.append(member_id)
+
+
+def _quotas(members: Iterable[str], total: int) -> dict[str, int]:
+    """Return the number of partitions for each member: together they are `total`."""
+    listed_members = list(members)
+    ends = [-(-total * position // len(listed_members)) for position in range(len(listed_members) + 1)]
+    return {member_id: ends[place + 1] - ends[place] for place, member_id in enumerate(listed_members)}
+
+
+def _revoke(
+    readers: Mapping[TopicPartition, set[str]],
+    shares: Mapping[str, set[TopicPartition]],
+    quotas: Mapping[str, int],
+    sharing: int,
+) -> Steps[None]:
+    """Take partitions that have too many members from some, first from members that have too many; then from these."""
+    overfilled = {member_id for member_id, share in shares.items() if len(share) > quotas[member_id]}
+    for portion in chunks(list(readers.items())):
+        for one, sharers in portion:
+            surplus = len(sharers) - sharing
+            if surplus > 0:
+                for member_id in sorted(sharers, key=lambda each: (each not in overfilled, each))[:surplus]:
+                    sharers.discard(member_id)
+                    shares[member_id].discard(one)
+        yield
+    for member_id in overfilled:
+        for some in chunks(sorted(shares[member_id])[quotas[member_id] :]):
+            for one in some:
+                readers[one].discard(member_id)
+                shares[member_id].discard(one)
+            yield

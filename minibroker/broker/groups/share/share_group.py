@@ -1,0 +1,465 @@
+"""A share group: members, target assignment, and the partitions whose delivery state is kept (KIP-932).
+
+A heartbeat joins, stays in or leaves the group. Nothing has to be revoked, as members share partitions: a member is at
+its target with the next heartbeat. Every change is appended as records, which `apply` folds in, also at a start.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from minibroker.broker.configs.group_settings import group_value
+from minibroker.broker.coordination.coordinator_logs import Entry
+from minibroker.broker.groups.consumer.assignors.specification import Partitions
+from minibroker.broker.groups.consumer.subscriptions import metadata_hash
+from minibroker.broker.groups.consumer.timers import MemberTimers, Purpose
+from minibroker.broker.groups.group import CheckPartition, Group, GroupContext, GroupType
+from minibroker.broker.groups.offsets import CommittedOffset, CommittedOffsets
+from minibroker.broker.groups.records import Change, entries
+from minibroker.broker.groups.share.share_assignor import assigned
+from minibroker.broker.metadata.image import Image
+from minibroker.broker.metadata.partitions import Topic
+from minibroker.protocol.declare import Message
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages import share_group_records as messages
+from minibroker.protocol.steps import Steps, at_once
+
+log = logging.getLogger("minibroker.groups")
+
+SHARE_PROTOCOL = "share"
+ASSIGNOR = "simple"
+FIRST_EPOCH = 0
+STABLE = 0  # the only state of a member
+StatesOf = Mapping[bytes, tuple[str, frozenset[int]]]  # by topic id: the name, and the partitions whose state is kept
+SMALL = 500  # members and partitions: their assignment takes some 2 ms
+AGAIN_MS = 1000  # after the removal of a member could not be recorded
+
+
+class ShareMember(NamedTuple):
+    """A member. `assigned` is what it has been told to read."""
+
+    member_id: str
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topic_names: frozenset[str] = frozenset()
+    epoch: int = 0
+    previous_epoch: int = 0
+    assigned: Partitions = {}
+
+
+class ShareGroup(Group):
+    """One share group.
+
+    `initialized` has the name and the partitions of each topic whose delivery state the share coordinator keeps.
+    `metadata_hash` stands for the topics at the last look at them. `is_assigning` says that a target is being made in
+    steps.
+    """
+
+    type = GroupType.SHARE
+
+    def __init__(self, context: GroupContext, group_id: str) -> None:
+        super().__init__(context, group_id, CommittedOffsets())
+        self.epoch = FIRST_EPOCH
+        self.metadata_hash = 0
+        self.assignment_epoch = FIRST_EPOCH
+        self.assignment_timestamp_ms = 0
+        self.members: dict[str, ShareMember] = {}
+        self.target: dict[str, Partitions] = {}
+        self.initialized: StatesOf = {}
+        self.timers = MemberTimers(self.clock)
+        self.is_assigning = False
+
+    @property
+    def state_name(self) -> str:
+        return "Stable" if self.members else "Empty"
+
+    @property
+    def protocol_type(self) -> str:
+        return SHARE_PROTOCOL
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    @property
+    def may_expire(self) -> bool:
+        return False
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        return any(topic in member.topic_names for member in self.members.values())
+
+    # --- members ------------------------------------------------------------------------------------
+
+    def check_member(self, member_id: str, epoch: int) -> ShareMember:
+        """Return the member of a heartbeat. Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH."""
+        member = self.members.get(member_id)
+        if member is None:
+            message = f"Member {member_id} is not a member of group {self.group_id}."
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, message)
+        if epoch not in (0, member.epoch, member.previous_epoch):
+            relation = "greater" if epoch > member.epoch else "smaller"
+            message = (
+                f"The share group member has a {relation} member epoch ({epoch}) than the one known by the group "
+                f"coordinator ({member.epoch}). The member must abandon all its partitions and rejoin."
+            )
+            raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, message)
+        return member
+
+    def hear_from(self, member: ShareMember, begun: StatesOf) -> Steps[ShareMember]:
+        """Record what a member says, and bring it to the group's target; return it as it is then.
+
+        `begun` has the partitions that the group reads from now on. While `is_assigning`, no other heartbeat may come.
+        Raises KafkaError.
+        """
+        changes: list[Change] = []
+        before = self.members.get(member.member_id)
+        members = {**self.members, member.member_id: member}
+        if before is None or before[:5] != member[:5]:
+            changes.append(_member_metadata(self.group_id, member))
+        changed = before is None or before.topic_names != member.topic_names
+        initialized = {**self.initialized, **self._begin(changes, begun)}
+        epoch = self._next_epoch(changes, members, changed=changed or initialized != self.initialized)
+        target, target_epoch = self.target, self.assignment_epoch
+        if epoch > target_epoch and not self._is_early():
+            indexes = {topic_id: partitions for topic_id, (_, partitions) in initialized.items()}
+            if len(members) + sum(map(len, indexes.values())) < SMALL:
+                target = at_once(self._made_target(members, indexes))
+                changes += [change for each in self._target_changes(target, epoch) for change in each]
+            else:
+                self.commit(changes)
+                self._begin_session(member.member_id)
+                target, changes = (yield from self._assign_in_steps(members, indexes, epoch)), []
+                if self.members.get(member.member_id) is None:
+                    raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member.member_id} was removed meanwhile.")
+            target_epoch = epoch
+        assignment = target.get(member.member_id, {})
+        if member.epoch != target_epoch or member.assigned != assignment:
+            member = member._replace(epoch=target_epoch, previous_epoch=member.epoch, assigned=assignment)
+            changes.append(_member_assignment(self.group_id, member))
+        self.commit(changes)
+        self._begin_session(member.member_id)
+        return self.members[member.member_id]
+
+    def remove(self, member_id: str) -> None:
+        """Remove a member; the next heartbeat of another one makes a new target. Raises KafkaError."""
+        members = {key: member for key, member in self.members.items() if key != member_id}
+        changes = [
+            Change(kind(group_id=self.group_id, member_id=member_id), None)
+            for kind in (
+                messages.ShareGroupCurrentMemberAssignmentKey,
+                messages.ShareGroupTargetAssignmentMemberKey,
+                messages.ShareGroupMemberMetadataKey,
+            )
+        ]
+        self._next_epoch(changes, members, changed=True)
+        self.commit(changes)
+        self.timers.cancel(member_id)
+
+    def begin_epoch(self) -> None:
+        """Begin another epoch; the next heartbeat makes a new target. Raises KafkaError."""
+        changes: list[Change] = []
+        self._next_epoch(changes, self.members, changed=True)
+        self.commit(changes)
+
+    # --- epochs and targets -------------------------------------------------------------------------
+
+    def _begin(self, changes: list[Change], begun: StatesOf) -> StatesOf:
+        """Record the partitions that are new to the group; return their topics with all their partitions."""
+        ready = self._ready(begun)
+        if ready:
+            changes.append(_state_partitions(self.group_id, {**self.initialized, **ready}))
+        return ready
+
+    def _next_epoch(self, changes: list[Change], members: Mapping[str, ShareMember], *, changed: bool) -> int:
+        """Begin another epoch if members or topics have changed; return the epoch."""
+        found = metadata_hash({name for member in members.values() for name in member.topic_names}, self._image)
+        if not changed and found == self.metadata_hash:
+            return self.epoch
+        changes.append(_group_epoch(self.group_id, self.epoch + 1, found))
+        return self.epoch + 1
+
+    @property
+    def _image(self) -> Image:
+        return self.context.cluster.image
+
+    def _is_early(self) -> bool:
+        """Return whether `share.assignment.interval.ms` after the last target is not over."""
+        interval_ms = group_value(self.context.cluster, self.group_id, "share.assignment.interval.ms")
+        made_ms = self.assignment_timestamp_ms
+        return bool(made_ms and self.clock.wall_ms() < made_ms + interval_ms)
+
+    def _made_target(
+        self, members: Mapping[str, ShareMember], indexes: Mapping[bytes, frozenset[int]]
+    ) -> Steps[dict[str, Partitions]]:
+        topics = self._image.topics
+        subscriptions = {
+            member_id: frozenset(topics[name].topic_id for name in member.topic_names if name in topics)
+            for member_id, member in members.items()
+        }
+        return assigned(subscriptions, self.target, indexes)
+
+    def _target_changes(self, target: Mapping[str, Partitions], epoch: int) -> Iterator[list[Change]]:
+        """Yield the records of a target; the last one makes it valid."""
+        for member_id, partitions in target.items():
+            if self.target.get(member_id) != partitions:
+                yield [_member_target(self.group_id, member_id, partitions)]
+        yield [_target_epoch(self.group_id, epoch, self.clock.wall_ms())]
+
+    def _assign_in_steps(
+        self, members: Mapping[str, ShareMember], indexes: Mapping[bytes, frozenset[int]], epoch: int
+    ) -> Steps[dict[str, Partitions]]:
+        """Make and record a target while other requests are served; return it.
+
+        If members are removed meanwhile, what is recorded of it is the start of the next one, which is then as due.
+        Raises KafkaError.
+        """
+        self.is_assigning = True
+        try:
+            yield  # the records so far may be long
+            target = yield from self._made_target(members, indexes)
+            for changes in self._target_changes(target, epoch):
+                yield
+                if self.context.groups.get(self.group_id) is not self:
+                    raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The group has been unloaded or deleted.")
+                self.commit([each for each in changes if self._is_of_member(each)])
+            yield
+            return target
+        finally:
+            self.is_assigning = False
+
+    def _is_of_member(self, change: Change) -> bool:
+        """Return whether the record of a target is of the group, or of a member that has not been removed."""
+        return getattr(change.key, "member_id", None) in (None, *self.members)
+
+    def _ready(self, begun: StatesOf) -> StatesOf:
+        """Return the topics with partitions that are new to the group, with all their partitions that have a state."""
+        ready = {}
+        for topic_id, (name, indexes) in begun.items():
+            known = self.initialized.get(topic_id, (name, frozenset()))[1]
+            if topic_id in self.context.cluster.image.topics_by_id and not indexes <= known:
+                ready[topic_id] = name, known | indexes
+        return ready
+
+    def without_state(self, names: Iterable[str]) -> Iterator[tuple[Topic, list[int]]]:
+        """Yield the topics of these names and of the members that have partitions without a state, with these."""
+        wanted = {*names, *(name for member in self.members.values() for name in member.topic_names)}
+        for name in sorted(wanted):
+            topic = self.context.cluster.image.topics.get(name)
+            known = frozenset() if topic is None else self.initialized.get(topic.topic_id, (name, frozenset()))[1]
+            if topic is not None and len(known) < len(topic.partitions):
+                yield topic, [index for index in range(len(topic.partitions)) if index not in known]
+
+    # --- changes --------------------------------------------------------------------------------------
+
+    def commit(self, changes: Sequence[Change]) -> None:
+        """Append the records, and fold them in. Raises KafkaError, and nothing has changed."""
+        if not changes:
+            return
+        self.context.append(self.group_id, entries(changes))
+        self.context.groups[self.group_id] = self
+        before = self.epoch
+        for change in changes:
+            self.apply(change)
+        if self.epoch > before:
+            self.context.rebalances[self.type] += 1
+
+    def apply(self, change: Change) -> None:
+        """Fold a record in."""
+        APPLIED[type(change.key)](self, change.key, change.value)
+
+    def _apply_epoch(self, key: messages.ShareGroupMetadataKey, value: messages.ShareGroupMetadataValue) -> None:
+        self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
+
+    def _apply_member(
+        self, key: messages.ShareGroupMemberMetadataKey, value: messages.ShareGroupMemberMetadataValue | None
+    ) -> None:
+        if value is None:
+            self.members.pop(key.member_id, None)
+            return
+        member = self.members.get(key.member_id, ShareMember(key.member_id))
+        self.members[key.member_id] = member._replace(
+            rack_id=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            topic_names=frozenset(value.subscribed_topic_names),
+        )
+
+    def _apply_target_epoch(
+        self,
+        key: messages.ShareGroupTargetAssignmentMetadataKey,
+        value: messages.ShareGroupTargetAssignmentMetadataValue | None,
+    ) -> None:
+        if value is not None:
+            self.assignment_epoch, self.assignment_timestamp_ms = value.assignment_epoch, value.assignment_timestamp
+
+    def _apply_target(
+        self,
+        key: messages.ShareGroupTargetAssignmentMemberKey,
+        value: messages.ShareGroupTargetAssignmentMemberValue | None,
+    ) -> None:
+        if value is None:
+            self.target.pop(key.member_id, None)
+        else:
+            self.target[key.member_id] = {each.topic_id: frozenset(each.partitions) for each in value.topic_partitions}
+
+    def _apply_assignment(
+        self,
+        key: messages.ShareGroupCurrentMemberAssignmentKey,
+        value: messages.ShareGroupCurrentMemberAssignmentValue | None,
+    ) -> None:
+        if value is not None:
+            member = self.members.get(key.member_id, ShareMember(key.member_id))
+            self.members[key.member_id] = member._replace(
+                epoch=value.member_epoch,
+                previous_epoch=value.previous_member_epoch,
+                assigned={each.topic_id: frozenset(each.partitions) for each in value.assigned_partitions},
+            )
+
+    def _apply_state_partitions(
+        self,
+        key: messages.ShareGroupStatePartitionMetadataKey,
+        value: messages.ShareGroupStatePartitionMetadataValue | None,
+    ) -> None:
+        topics = () if value is None else value.initialized_topics
+        self.initialized = {each.topic_id: (each.topic_name, frozenset(each.partitions)) for each in topics}
+
+    # --- partitions whose state is kept ---------------------------------------------------------------
+
+    def forget_topic(self, topic_id: bytes) -> None:
+        """Record that the state of a topic's partitions is not kept any more. Raises KafkaError."""
+        left = {key: value for key, value in self.initialized.items() if key != topic_id}
+        if len(left) < len(self.initialized):
+            self.commit([_state_partitions(self.group_id, left)])
+
+    def keep_topic(self, topic_id: bytes, name: str, indexes: frozenset[int]) -> None:
+        """Record that the state of these partitions is kept, besides others. Raises KafkaError."""
+        known = self.initialized.get(topic_id, (name, frozenset()))[1]
+        if not indexes <= known:
+            self.commit([_state_partitions(self.group_id, {**self.initialized, topic_id: (name, known | indexes)})])
+
+    # --- offsets, which it has none of ----------------------------------------------------------------
+
+    def check_commit(
+        self, member_id: str, instance_id: str | None, epoch: int, *, transactional: bool, version: int
+    ) -> CheckPartition | None:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} is not a consumer group.")
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> None:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} is not a consumer group.")
+
+    def check_offset_deletion(self) -> None:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} is not a consumer group.")
+
+    def expires_since(self, committed: CommittedOffset) -> int | None:
+        return None
+
+    # --- its end --------------------------------------------------------------------------------------
+
+    def check_deletion(self) -> None:
+        if self.members:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+
+    def tombstones(self) -> list[Entry]:
+        kinds = (
+            messages.ShareGroupTargetAssignmentMetadataKey,
+            messages.ShareGroupStatePartitionMetadataKey,
+            messages.ShareGroupMetadataKey,
+        )
+        return entries(Change(kind(group_id=self.group_id), None) for kind in kinds)
+
+    def loaded(self) -> None:
+        for member_id in list(self.members):
+            self._begin_session(member_id)
+
+    def close(self, code: ErrorCode) -> None:
+        self.timers.cancel_all()
+
+    def _begin_session(self, member_id: str) -> None:
+        """Restart a member's session, after which it is removed."""
+        timeout_ms = group_value(self.context.cluster, self.group_id, "share.session.timeout.ms")
+
+        def expired() -> None:
+            if member_id not in self.members:
+                return
+            log.info(
+                "member %s of share group %s has sent no heartbeat for %d ms", member_id, self.group_id, timeout_ms
+            )
+            try:
+                self.remove(member_id)
+            except KafkaError as error:
+                log.error("member %s of share group %s cannot be removed: %s", member_id, self.group_id, error)
+                self.timers.start(member_id, Purpose.SESSION, AGAIN_MS, expired)
+
+        self.timers.start(member_id, Purpose.SESSION, timeout_ms, expired)
+
+
+APPLIED: Mapping[type[Message], Callable[[ShareGroup, Any, Any], None]] = {
+    messages.ShareGroupMetadataKey: ShareGroup._apply_epoch,
+    messages.ShareGroupMemberMetadataKey: ShareGroup._apply_member,
+    messages.ShareGroupTargetAssignmentMetadataKey: ShareGroup._apply_target_epoch,
+    messages.ShareGroupTargetAssignmentMemberKey: ShareGroup._apply_target,
+    messages.ShareGroupCurrentMemberAssignmentKey: ShareGroup._apply_assignment,
+    messages.ShareGroupStatePartitionMetadataKey: ShareGroup._apply_state_partitions,
+}
+
+
+# --- records ----------------------------------------------------------------------------------------
+
+
+def _group_epoch(group_id: str, epoch: int, found: int) -> Change:
+    value = messages.ShareGroupMetadataValue(epoch=epoch, metadata_hash=found)
+    return Change(messages.ShareGroupMetadataKey(group_id=group_id), value)
+
+
+def _member_metadata(group_id: str, member: ShareMember) -> Change:
+    value = messages.ShareGroupMemberMetadataValue(
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topic_names),
+    )
+    return Change(messages.ShareGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id), value)
+
+
+def _member_target(group_id: str, member_id: str, partitions: Partitions) -> Change:
+    kind = messages.ShareGroupTargetAssignmentMemberValue
+    value = kind(
+        topic_partitions=[
+            kind.TopicPartition(topic_id=topic_id, partitions=sorted(indexes))
+            for topic_id, indexes in sorted(partitions.items())
+        ]
+    )
+    return Change(messages.ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), value)
+
+
+def _target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> Change:
+    value = messages.ShareGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=timestamp_ms)
+    return Change(messages.ShareGroupTargetAssignmentMetadataKey(group_id=group_id), value)
+
+
+def _member_assignment(group_id: str, member: ShareMember) -> Change:
+    kind = messages.ShareGroupCurrentMemberAssignmentValue
+    value = kind(
+        member_epoch=member.epoch,
+        previous_member_epoch=member.previous_epoch,
+        state=STABLE,
+        assigned_partitions=[
+            kind.TopicPartitions(topic_id=topic_id, partitions=sorted(indexes))
+            for topic_id, indexes in sorted(member.assigned.items())
+        ],
+    )
+    return Change(messages.ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id), value)
+
+
+def _state_partitions(group_id: str, topics: StatesOf) -> Change:
+    kind = messages.ShareGroupStatePartitionMetadataValue
+    value = kind(
+        initialized_topics=[
+            kind.TopicPartitionsInfo(topic_id=topic_id, topic_name=name, partitions=sorted(indexes))
+            for topic_id, (name, indexes) in sorted(topics.items())
+        ]
+    )
+    return Change(messages.ShareGroupStatePartitionMetadataKey(group_id=group_id), value)

@@ -1,0 +1,118 @@
+"""ShareGroupHeartbeat: a member joins, keeps its session, learns its assignment, or leaves (KIP-932)."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from minibroker.broker.configs.group_settings import group_value
+from minibroker.broker.groups.group import Caller
+from minibroker.broker.groups.share.share_group import ShareGroup, ShareMember, StatesOf
+from minibroker.broker.share.states import UNSET, ShareKey
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.share_groups import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from minibroker.protocol.steps import WAITING, Steps
+
+if TYPE_CHECKING:
+    from minibroker.broker.groups.coordinator import GroupCoordinator
+    from minibroker.broker.share.coordinator import ShareCoordinator
+
+log = logging.getLogger("minibroker.groups")
+
+JOINING_EPOCH, LEAVING_EPOCH = 0, -1
+TopicPartitions = ShareGroupHeartbeatResponse.TopicPartitions
+
+
+def check_request(request: ShareGroupHeartbeatRequest) -> None:
+    """Check a request by itself. Raises KafkaError(INVALID_REQUEST)."""
+    for text, name in ((request.member_id, "MemberId"), (request.group_id, "GroupId"), (request.rack_id, "RackId")):
+        if text is not None and not text.strip():
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} can't be empty.")
+    if request.member_epoch == JOINING_EPOCH and not request.subscribed_topic_names:
+        message = "SubscribedTopicNames must be set in first request."
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+    if request.member_epoch < LEAVING_EPOCH:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "MemberEpoch is invalid.")
+
+
+def begin_states(
+    coordinator: GroupCoordinator, states: ShareCoordinator, request: ShareGroupHeartbeatRequest
+) -> Steps[StatesOf]:
+    """Begin the delivery states of partitions that are new to the group of a heartbeat; return these partitions.
+
+    What cannot be begun now is tried again with the next heartbeat. Raises KafkaError as `heartbeat`.
+    """
+    begun: dict[bytes, tuple[str, frozenset[int]]] = {}
+    if request.member_epoch == LEAVING_EPOCH:
+        return begun
+    group = _group(coordinator, request)
+    _present(group, request)
+    topics_by_id = coordinator.cluster.image.topics_by_id
+    for topic, missing in list(group.without_state(request.subscribed_topic_names or ())):
+        try:
+            for index in missing:
+                key = ShareKey(group.group_id, topic.topic_id, index)
+                if topic.topic_id in topics_by_id and states.find(key) is None:
+                    states.begin(key, group.epoch + 1, UNSET)
+                yield
+        except KafkaError as error:
+            log.info("share group %s: the state of %s cannot be begun yet: %s", group.group_id, topic.name, error)
+            continue
+        begun[topic.topic_id] = topic.name, frozenset(missing)
+    return begun
+
+
+def heartbeat(
+    coordinator: GroupCoordinator, request: ShareGroupHeartbeatRequest, caller: Caller, begun: StatesOf
+) -> Steps[ShareGroupHeartbeatResponse]:
+    """Return the answer to a heartbeat that has passed `check_request`, after appending what it changed.
+
+    `begun` is of `begin_states`. Raises KafkaError with the answer's code, and nothing has changed.
+    """
+    if request.member_epoch == LEAVING_EPOCH:
+        group = coordinator.share_group(request.group_id)
+        if request.member_id not in group.members:
+            group.check_member(request.member_id, LEAVING_EPOCH)
+        group.remove(request.member_id)
+        return ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=LEAVING_EPOCH)
+    while (group := _group(coordinator, request)).is_assigning:
+        yield WAITING
+    before = _present(group, request)
+    names = request.subscribed_topic_names
+    said = before._replace(
+        rack_id=before.rack_id if request.rack_id is None else request.rack_id,
+        client_id=caller.client_id,
+        client_host=caller.client_host,
+        topic_names=before.topic_names if names is None else frozenset(names),
+    )
+    after = yield from group.hear_from(said, begun)
+    interval_ms = group_value(coordinator.cluster, group.group_id, "share.heartbeat.interval.ms")
+    response = ShareGroupHeartbeatResponse(
+        member_id=after.member_id, member_epoch=after.epoch, heartbeat_interval_ms=interval_ms
+    )
+    if names is not None or request.member_epoch == JOINING_EPOCH or before.assigned != after.assigned:
+        response.assignment = ShareGroupHeartbeatResponse.Assignment(
+            topic_partitions=[
+                TopicPartitions(topic_id=topic_id, partitions=sorted(indexes))
+                for topic_id, indexes in sorted(after.assigned.items())
+            ]
+        )
+    return response
+
+
+def _group(coordinator: GroupCoordinator, request: ShareGroupHeartbeatRequest) -> ShareGroup:
+    """Return the group; a member that joins makes it. Raises KafkaError(GROUP_ID_NOT_FOUND)."""
+    if request.group_id not in coordinator.groups and request.member_epoch == JOINING_EPOCH:
+        return ShareGroup(coordinator, request.group_id)
+    return coordinator.share_group(request.group_id)
+
+
+def _present(group: ShareGroup, request: ShareGroupHeartbeatRequest) -> ShareMember:
+    """Return the member as it was before this request. Raises KafkaError."""
+    if request.member_epoch == JOINING_EPOCH and request.member_id not in group.members:
+        limit = group.context.cluster.settings["group.share.max.size"]
+        if len(group.members) >= limit:
+            message = f"The share group has reached its maximum capacity of {limit} members."
+            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
+        return ShareMember(request.member_id)
+    return group.check_member(request.member_id, request.member_epoch)

@@ -1,0 +1,235 @@
+"""The sticky assignor, Kafka's only one for streams groups: who runs which task, and who keeps its state as a standby.
+
+Active tasks are balanced among members, with as few moves as possible: a task stays with the member that has it, else
+it goes to one that has its state as a standby, else to one that reports an offset of it and so has some state on its
+disk (Kafka 4.4), else to the process with the least load. Standbys are in other processes than the task and each other;
+members of one process share its state directory. What happens until a task has moved is in `warm_ups`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
+
+from minibroker.broker.groups.streams.tasks import NO_TASKS, TaskId, Tasks, by_subtopology, listed
+from minibroker.protocol.steps import Steps, chunks
+
+log = logging.getLogger("minibroker.groups")
+
+NAME = "sticky"
+
+
+class MemberSpecification(NamedTuple):
+    """A member for the assignor: its process, the tasks of its present target, and the offsets that it reports."""
+
+    process_id: str
+    tasks: Tasks = NO_TASKS
+    offsets: Mapping[TaskId, int] = {}
+
+
+class _Process:
+    """A process with the numbers of tasks of its members."""
+
+    def __init__(self, process_id: str) -> None:
+        self.process_id = process_id
+        self.counts: dict[str, int] = {}
+        self.tasks: set[TaskId] = set()
+        self.load = 0.0
+
+    def add(self, member_id: str, task: TaskId) -> int:
+        """Add a task to a member; return how many it has then."""
+        self.tasks.add(task)
+        self.counts[member_id] += 1
+        self.load = sum(self.counts.values()) / len(self.counts)
+        return self.counts[member_id]
+
+    @property
+    def rank(self) -> tuple[float, int]:
+        """Return its load, and the number of tasks of the member with the fewest, which decides between equal ones."""
+        return self.load, min(self.counts.values())
+
+    def least_loaded(self) -> str:
+        """Return the member with the fewest tasks."""
+        return min(self.counts, key=lambda member_id: self.counts[member_id])
+
+
+class _Quota:
+    """How many tasks a member may have: equal shares of what is left for the members that have not got theirs."""
+
+    def __init__(self, task_count: int, member_count: int) -> None:
+        self._tasks = task_count
+        self._members = member_count
+        self.value = -(-task_count // member_count)
+
+    def count(self, has: int) -> None:
+        """Take note of how many tasks a member has now; one with a full share leaves the others theirs."""
+        if has == self.value:
+            self._members -= 1
+            self._tasks -= has
+            self.value = -(-self._tasks // self._members) if self._members else 0
+
+
+class _Assignment:
+    def __init__(
+        self, members: Mapping[str, MemberSpecification], tasks: list[TaskId], stateful: list[TaskId], standbys: int
+    ) -> None:
+        self._processes: dict[str, _Process] = {}
+        self._process_of: dict[str, _Process] = {}
+        for member_id, member in members.items():
+            process = self._processes.setdefault(member.process_id, _Process(member.process_id))
+            process.counts[member_id] = 0
+            self._process_of[member_id] = process
+        self._standby_count = standbys
+        self._active_quota = _Quota(len(tasks), len(members))
+        self._quota = _Quota(len(tasks) + len(stateful) * standbys, len(members))
+        self._had_active = {task: each for each, one in members.items() for task in listed(one.tasks.active)}
+        self._had_standby: dict[TaskId, list[str]] = {}
+        self.active: dict[str, list[TaskId]] = {member_id: [] for member_id in members}
+        self.standby: dict[str, list[TaskId]] = {member_id: [] for member_id in members}
+
+    # --- who has state ----------------------------------------------------------------------------
+
+    def rank(self, members: Mapping[str, MemberSpecification]) -> Steps[None]:
+        """Note who has some of each task's state: first its standbys, then others, each by their offsets."""
+        found: dict[TaskId, list[tuple[bool, int, str]]] = {}
+        for member_id, member in members.items():
+            standbys = {*listed(member.tasks.standby), *listed(member.tasks.warmup)}
+            for portion in chunks([*standbys, *(member.offsets.keys() - standbys)]):
+                for task in portion:
+                    rank = task not in standbys, -member.offsets.get(task, 0), member_id
+                    found.setdefault(task, []).append(rank)
+                yield
+        for some in chunks(list(found.items())):
+            for task, ranks in some:
+                self._had_standby[task] = [member_id for *_, member_id in sorted(ranks)]
+            yield
+
+    # --- active tasks -----------------------------------------------------------------------------
+
+    def assign_active(self, tasks: Iterable[TaskId]) -> Steps[None]:
+        """Assign each task to one member."""
+        left = sorted(tasks, key=lambda task: (task.partition, task.subtopology_id))
+        for had in (self._had_active.get, self._least_loaded):
+            others = []
+            for portion in chunks(left):
+                others += [task for task in portion if not self._give_active(had(task), task)]
+                yield
+            left = others
+        heap = self._heap()
+        for portion in chunks(sorted(left)):
+            for task in portion:
+                *_, position, process = heappop(heap)
+                self._add_active(process.least_loaded(), task)
+                heappush(heap, (*process.rank, position, process))
+            yield
+
+    def _give_active(self, member_id: str | None, task: TaskId) -> bool:
+        """Assign a task to a member unless it has its share; return whether it got it."""
+        if member_id is None or self._process_of[member_id].counts[member_id] >= self._active_quota.value:
+            return False
+        self._add_active(member_id, task)
+        return True
+
+    def _add_active(self, member_id: str, task: TaskId) -> None:
+        self.active[member_id].append(task)
+        has = self._process_of[member_id].add(member_id, task)
+        self._active_quota.count(has)
+        self._quota.count(has)
+
+    def _least_loaded(self, task: TaskId, *, without: bool = False) -> str | None:
+        """Return the first of those that had some of the task's state, or a later one with less load in both respects.
+
+        With `without`, the process must not have the task yet.
+        """
+        found, least = None, (0.0, 0)
+        for member_id in self._had_standby.get(task, ()):
+            process = self._process_of[member_id]
+            load, count = process.load, process.counts[member_id]
+            if without and task in process.tasks:
+                continue
+            if found is None or (load < least[0] and count < least[1]):
+                found, least = member_id, (load, count)
+        return found
+
+    def _heap(self) -> list[tuple[float, int, int, _Process]]:
+        heap = [(*process.rank, position, process) for position, process in enumerate(self._processes.values())]
+        heapify(heap)
+        return heap
+
+    # --- standbys ---------------------------------------------------------------------------------
+
+    def assign_standbys(self, tasks: Iterable[TaskId]) -> Steps[None]:
+        """Assign the standbys of each task, to as many processes as there are."""
+        left: list[tuple[TaskId, int]] = []
+        for portion in chunks(sorted(tasks, key=lambda task: (task.partition, task.subtopology_id), reverse=True)):
+            for task in portion:
+                missing = self._give_again(task)
+                if missing:
+                    left.append((task, missing))
+            yield
+        heap, short = self._heap(), 0
+        for some in chunks(sorted(left, reverse=True)):
+            for task, missing in some:
+                short += missing - sum(self._give_to_least_loaded(heap, task) for _ in range(missing))
+                yield
+        if short:
+            log.info("%d standby tasks are not assigned, as each needs another process than its task", short)
+
+    def _give_again(self, task: TaskId) -> int:
+        """Assign standbys of a task to members that had it; return how many are missing then."""
+        for given in range(self._standby_count):
+            if not (
+                self._give_standby(self._had_active.get(task), task)
+                or self._give_standby(self._least_loaded(task, without=True), task)
+            ):
+                return self._standby_count - given
+        return 0
+
+    def _give_standby(self, member_id: str | None, task: TaskId) -> bool:
+        process = None if member_id is None else self._process_of[member_id]
+        if member_id is None or process is None or task in process.tasks:
+            return False
+        if process.counts[member_id] >= self._quota.value:
+            return False
+        self._add_standby(member_id, task)
+        return True
+
+    def _give_to_least_loaded(self, heap: list[tuple[float, int, int, _Process]], task: TaskId) -> bool:
+        """Assign a standby to the process with the least load that does not have the task; return whether one has."""
+        passed, found = [], False
+        while heap and not found:
+            *_, position, process = heappop(heap)
+            if task not in process.tasks:
+                self._add_standby(process.least_loaded(), task)
+                found = True
+            passed.append((*process.rank, position, process))
+        for each in passed:
+            heappush(heap, each)
+        return found
+
+    def _add_standby(self, member_id: str, task: TaskId) -> None:
+        self.standby[member_id].append(task)
+        self._quota.count(self._process_of[member_id].add(member_id, task))
+
+
+def assigned(
+    members: Mapping[str, MemberSpecification], tasks: Iterable[TaskId], stateful: Iterable[TaskId], standby_count: int
+) -> Steps[dict[str, Tasks]]:
+    """Return the target of each member. `stateful` are the tasks that have `standby_count` standbys each."""
+    if not members:
+        return {}
+    every, kept = list(tasks), list(stateful) if standby_count else []
+    members = dict(sorted(members.items()))
+    assignment = _Assignment(members, every, kept, standby_count)
+    yield from assignment.rank(members)
+    yield from assignment.assign_active(every)
+    yield from assignment.assign_standbys(kept)
+    target: dict[str, Tasks] = {}
+    for portion in chunks(list(members)):
+        for member_id in portion:
+            active, standby = assignment.active[member_id], assignment.standby[member_id]
+            target[member_id] = Tasks(by_subtopology(active), by_subtopology(standby))
+        yield
+    return target

@@ -1,0 +1,282 @@
+"""A streams group as its records say, its members' timeouts, and what may be done with its offsets (KIP-1071).
+
+Changes are appended as records first (`streams_updating`, `streams_recording`). `apply` folds each into the group, as
+at a start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from minibroker.broker.clock import Timer
+from minibroker.broker.configs.group_settings import group_value
+from minibroker.broker.coordination.coordinator_logs import Entry
+from minibroker.broker.groups.consumer.timers import Purpose
+from minibroker.broker.groups.group import CheckPartition, GroupContext, GroupType
+from minibroker.broker.groups.offsets import CommittedOffsets
+from minibroker.broker.groups.reconciling_group import FIRST_EPOCH, NEVER, ReconcilingGroup
+from minibroker.broker.groups.records import Change, entries
+from minibroker.broker.groups.streams import streams_recording
+from minibroker.broker.groups.streams.streams_member import LEAVING_EPOCH, MemberState, StreamsMember
+from minibroker.broker.groups.streams.task_offsets import TaskOffsets
+from minibroker.broker.groups.streams.tasks import NO_TASKS, NOTHING_ASSIGNED, TaskId, Tasks, listed, task_set
+from minibroker.broker.groups.streams.topology import MAXIMUM_TASKS, Configured, Topology
+from minibroker.broker.groups.streams.warm_ups import Step
+from minibroker.protocol.declare import Message
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages import streams_group_records as messages
+
+STREAMS_PROTOCOL = "streams"
+NOT_VALIDATED = -1
+MAXIMUM_OFFSETS = 20 * MAXIMUM_TASKS  # that all members of a group report
+
+
+class StreamsGroup(ReconcilingGroup[StreamsMember]):
+    """One streams group.
+
+    `epoch` counts the changes of its members, topology and topics. `target` was made with `assignment_configs`.
+    `validated_epoch` is the epoch of the topology if all its topics were there. `configured` is the topology beside the
+    topics of `looked_at_commit` of the metadata. `active_owners` has the member that has each active task,
+    `standby_keepers` and `warmup_keepers` the members with each task in these roles; a task that is still to be given
+    up counts. Only in memory are `endpoint_epoch`, which counts changes of what applications answer queries for,
+    `shutdown_member_id`, the member that asked all to stop, and `initial_delay`, the timer that collects the first
+    members; `is_assigning` says that a target is being made in steps. `task_offsets` are those that members report, and
+    `warms_up` says of each member that was heard of whether it speaks a version that reports them. `step` is the step
+    to the target that `warm_ups` has chosen for an epoch, and `refining_epoch` an epoch that began for nothing but
+    another step.
+    """
+
+    type = GroupType.STREAMS
+
+    def __init__(self, context: GroupContext, group_id: str, offsets: CommittedOffsets) -> None:
+        super().__init__(context, group_id, offsets)
+        self.validated_epoch = NOT_VALIDATED
+        self.assignment_configs: dict[str, str] = {}
+        self.topology: Topology | None = None
+        self.target: dict[str, Tasks] = {}
+        self.active_owners: dict[TaskId, str] = {}
+        self.standby_keepers: dict[TaskId, set[str]] = {}
+        self.warmup_keepers: dict[TaskId, set[str]] = {}
+        self.task_offsets: dict[str, TaskOffsets] = {}
+        self.warms_up: dict[str, bool] = {}
+        self.step: Step | None = None
+        self.refining_epoch = NEVER
+        self.configured: Configured | None = None
+        self.endpoint_epoch = 0
+        self.shutdown_member_id: str | None = None
+        self.initial_delay: Timer | None = None
+        self.is_assigning = False
+
+    @property
+    def is_ready(self) -> bool:
+        return self.topology is not None and self.topology.epoch == self.validated_epoch
+
+    @property
+    def protocol_type(self) -> str:
+        return STREAMS_PROTOCOL
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        return bool(self.members) and self.topology is not None and topic in self.topology.subtopology_ids
+
+    # --- its offsets --------------------------------------------------------------------------------
+
+    def check_since(self, member: StreamsMember, epoch: int) -> CheckPartition:
+        def check(topic: str, topic_id: bytes, partition: int) -> None:
+            subtopology_id = None if self.topology is None else self.topology.subtopology_ids.get(topic)
+            if subtopology_id is None:
+                raise _stale(f"Topic {topic} is not in the topology.")
+            since = member.active_since(subtopology_id, partition)
+            task = f"{subtopology_id}-{partition}"
+            if since is None:
+                raise _stale(f"Task {task} is not assigned or pending revocation for member.")
+            if epoch < since:
+                raise _stale(f"Received member epoch {epoch} is older than assignment epoch {since} for task {task}.")
+
+        return check
+
+    # --- its end --------------------------------------------------------------------------------
+
+    def tombstones(self) -> list[Entry]:
+        return entries(streams_recording.group_gone(self.group_id, self.members))
+
+    def close(self, code: ErrorCode) -> None:
+        super().close(code)
+        self.end_initial_delay()
+
+    # --- look-up --------------------------------------------------------------------------------
+
+    def is_active(self, task: TaskId) -> bool:
+        """Return whether a member has the task as an active one, or has still to give it up."""
+        return task in self.active_owners
+
+    def is_active_in(self, process_id: str, task: TaskId) -> bool:
+        """Return whether a member of the process has the task as an active one, or has still to give it up."""
+        owner = self.members.get(self.active_owners.get(task, ""))
+        return owner is not None and owner.process_id == process_id
+
+    def is_standby_in(self, process_id: str, task: TaskId) -> bool:
+        """Return whether a member of the process has the task as a standby, or has still to give it up."""
+        return self._is_kept(self.standby_keepers.get(task, ()), process_id)
+
+    def is_warmup_in(self, process_id: str, task: TaskId) -> bool:
+        """Return whether a member of the process has the task as a warm-up, or has still to give it up."""
+        return self._is_kept(self.warmup_keepers.get(task, ()), process_id)
+
+    def _is_kept(self, keepers: Iterable[str], process_id: str) -> bool:
+        return any(self.members[each].process_id == process_id for each in keepers if each in self.members)
+
+    def remember_offsets(self, member_id: str, offsets: TaskOffsets) -> None:
+        """Remember what a member reports of its tasks, unless the members report too much of it together."""
+        others = sum(len(each.restored) + len(each.ends) for key, each in self.task_offsets.items() if key != member_id)
+        if others + len(offsets.restored) + len(offsets.ends) <= MAXIMUM_OFFSETS:
+            self.task_offsets[member_id] = offsets
+
+    # --- members come and go ----------------------------------------------------------------------
+
+    def begin_epoch(self) -> None:
+        """Begin another epoch, for which the next heartbeat makes a target. Raises KafkaError."""
+        self.commit([self._next_epoch()])
+
+    def _next_epoch(self) -> Change:
+        said = self.metadata_hash, self.validated_epoch, self.assignment_configs
+        return streams_recording.group_epoch(self.group_id, self.epoch + 1, *said)
+
+    def remove(self, members: Sequence[StreamsMember]) -> None:
+        if not members:
+            return
+        changes = [
+            change for member in members for change in streams_recording.member_gone(self.group_id, member.member_id)
+        ]
+        changes.append(self._next_epoch())
+        self.commit(changes)
+        for member in members:
+            self.timers.cancel(member.member_id)
+        if not self.members:
+            self.shutdown_member_id = None
+
+    def loaded(self) -> None:
+        for member in list(self.members.values()):
+            self.begin_session(member.member_id)
+            self.watch_revocation(member)
+
+    def begin_session(self, member_id: str) -> None:
+        """Restart a member's session, after which it is removed."""
+        timeout_ms = group_value(self.context.cluster, self.group_id, "streams.session.timeout.ms")
+        self.remove_after(member_id, Purpose.SESSION, timeout_ms, f"it was not heard of for {timeout_ms} ms")
+
+    def watch_revocation(self, member: StreamsMember) -> None:
+        """Give a member its rebalance timeout to give up tasks, if it must."""
+        if member.state is MemberState.UNREVOKED_TASKS:
+            self.await_revocation(member, "tasks")
+        else:
+            self.timers.cancel(member.member_id, Purpose.REVOCATION)
+
+    def begin_initial_delay(self, then: Callable[[], None]) -> None:
+        """Call `then` when the first members have had time to join, unless that time runs already or is 0."""
+        delay_ms = group_value(self.context.cluster, self.group_id, "streams.initial.rebalance.delay.ms")
+        if delay_ms and self.initial_delay is None:
+
+            def ended() -> None:
+                self.initial_delay = None
+                then()
+
+            self.initial_delay = self.clock.call_later(delay_ms, ended)
+
+    def end_initial_delay(self) -> None:
+        """Cancel the time that the first members have to join."""
+        if self.initial_delay is not None:
+            self.initial_delay.cancel()
+            self.initial_delay = None
+
+    # --- the fold -------------------------------------------------------------------------------
+
+    def _apply_epoch(self, key: Message, value: messages.StreamsGroupMetadataValue) -> None:
+        self.epoch = value.epoch
+        self.metadata_hash = value.metadata_hash
+        self.validated_epoch = value.validated_topology_epoch
+        self.assignment_configs = {each.key: each.value for each in value.last_assignment_configs or ()}
+
+    def _apply_topology(self, key: Message, value: messages.StreamsGroupTopologyValue | None) -> None:
+        self.topology = None if value is None else Topology(value)
+        self.configured = None
+
+    def _apply_member(self, key: messages.StreamsGroupMemberMetadataKey, value: Any) -> None:
+        if value is None:
+            self.remove_member(key.member_id)
+        else:
+            self.set_member((self.members.get(key.member_id) or StreamsMember(key.member_id)).with_metadata(value))
+
+    def _apply_target_epoch(self, key: Message, value: Any) -> None:
+        self.assignment_epoch = FIRST_EPOCH if value is None else value.assignment_epoch
+        self.assignment_timestamp_ms = 0 if value is None else value.assignment_timestamp
+
+    def _apply_target(self, key: messages.StreamsGroupTargetAssignmentMemberKey, value: Any) -> None:
+        if value is None:
+            self.target.pop(key.member_id, None)
+        else:
+            self.target[key.member_id] = Tasks(
+                task_set(value.active_tasks), task_set(value.standby_tasks), task_set(value.warmup_tasks)
+            )
+
+    def _apply_assignment(self, key: messages.StreamsGroupCurrentMemberAssignmentKey, value: Any) -> None:
+        member = self.members.get(key.member_id)
+        if value is not None:
+            self.set_member((member or StreamsMember(key.member_id)).with_assignment(value))
+        elif member is not None:
+            gone = LEAVING_EPOCH
+            nothing = NOTHING_ASSIGNED
+            self.set_member(
+                member._replace(epoch=gone, previous_epoch=gone, assigned=nothing, pending_revocation=nothing)
+            )
+
+    def remove_member(self, member_id: str) -> None:
+        super().remove_member(member_id)
+        self.task_offsets.pop(member_id, None)
+        self.warms_up.pop(member_id, None)
+
+    def own(self, member: StreamsMember) -> None:
+        for tasks in (member.assigned, member.pending_revocation):
+            self.active_owners.update(dict.fromkeys(listed(tasks.active), member.member_id))
+            for task in listed(tasks.standby):
+                self.standby_keepers.setdefault(task, set()).add(member.member_id)
+            for task in listed(tasks.warmup):
+                self.warmup_keepers.setdefault(task, set()).add(member.member_id)
+
+    def disown(self, member_id: str) -> None:
+        member = self.members.get(member_id)
+        for tasks in () if member is None else (member.assigned, member.pending_revocation):
+            for task in listed(tasks.active):
+                if self.active_owners.get(task) == member_id:
+                    del self.active_owners[task]
+            for task in listed(tasks.standby):
+                _remove(self.standby_keepers, task, member_id)
+            for task in listed(tasks.warmup):
+                _remove(self.warmup_keepers, task, member_id)
+
+    def target_of(self, member_id: str) -> Tasks:
+        """Return the target of a member."""
+        return self.target.get(member_id, NO_TASKS)
+
+    applied = {
+        messages.StreamsGroupMetadataKey: _apply_epoch,
+        messages.StreamsGroupTopologyKey: _apply_topology,
+        messages.StreamsGroupMemberMetadataKey: _apply_member,
+        messages.StreamsGroupTargetAssignmentMetadataKey: _apply_target_epoch,
+        messages.StreamsGroupTargetAssignmentMemberKey: _apply_target,
+        messages.StreamsGroupCurrentMemberAssignmentKey: _apply_assignment,
+    }
+
+
+APPLIED: Mapping[type[Message], Callable[[Any, Any, Any], None]] = StreamsGroup.applied
+
+
+def _remove(keepers: dict[TaskId, set[str]], task: TaskId, member_id: str) -> None:
+    members = keepers.get(task, set())
+    members.discard(member_id)
+    if not members:
+        keepers.pop(task, None)
+
+
+def _stale(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.STALE_MEMBER_EPOCH, message)

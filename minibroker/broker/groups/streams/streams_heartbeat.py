@@ -1,0 +1,261 @@
+"""StreamsGroupHeartbeat: a member joins, reports the tasks that it runs, learns which it is to run, or leaves.
+
+What a request must say is in `streams_validation`, how the group changes in `streams_updating`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from minibroker.broker.configs.group_settings import RACK_TAGS
+from minibroker.broker.groups.classic.group import ClassicGroup
+from minibroker.broker.groups.group import Caller, Group
+from minibroker.broker.groups.offsets import CommittedOffsets
+from minibroker.broker.groups.streams.streams_group import StreamsGroup
+from minibroker.broker.groups.streams.streams_member import (
+    JOINING_EPOCH,
+    LEAVING_FOR_A_WHILE_EPOCH,
+    UNKNOWN_TIMEOUT_MS,
+    Endpoint,
+    StreamsMember,
+)
+from minibroker.broker.groups.streams.streams_updating import Update, assign_soon, leave_for_a_while
+from minibroker.broker.groups.streams.streams_validation import check_epoch, owned_tasks
+from minibroker.broker.groups.streams.tasks import AnyTasks, Tasks
+from minibroker.broker.groups.streams.topology import NewTopic, Problem, Status
+from minibroker.broker.groups.streams.warm_ups import FIRST_WITH_WARM_UPS
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.streams_groups import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
+
+if TYPE_CHECKING:
+    from minibroker.broker.groups.coordinator import GroupCoordinator
+
+TaskIds = StreamsGroupHeartbeatResponse.TaskIds
+EndpointToPartitions = StreamsGroupHeartbeatResponse.EndpointToPartitions
+TopicPartition = StreamsGroupHeartbeatResponse.TopicPartition
+
+
+class Answer(NamedTuple):
+    """The answer to a heartbeat, and the internal topics that are missing."""
+
+    response: StreamsGroupHeartbeatResponse
+    missing: Mapping[str, NewTopic]
+
+
+def heartbeat(
+    coordinator: GroupCoordinator, request: StreamsGroupHeartbeatRequest, caller: Caller, version: int
+) -> Answer:
+    """Return the answer to a heartbeat that has passed `validation.check_request`, after appending what it changed.
+
+    Raises KafkaError with the answer's code, and nothing has changed.
+    """
+    if request.member_epoch < JOINING_EPOCH:
+        _leave(coordinator.streams_group(request.group_id), request)
+        left = StreamsGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch, status=[])
+        return Answer(left, {})
+    owned = owned_tasks(request)
+    group, replaced = _group(coordinator, request)
+    is_new, was_empty = coordinator.groups.get(group.group_id) is not group, group.is_empty
+    update = Update(group, replaced)
+    if request.member_epoch == JOINING_EPOCH:
+        update.check_room(request.member_id, request.instance_id)
+    before = _present(update, request, owned)
+    after = _as_it_says(before, request, caller)
+    update.set_member(before, after)
+    update.set_topology(request.topology, after)
+    update.look_at_topics(owned)
+    update.hear_of(request, version)
+    update.begin_epoch(after.member_id)
+    if was_empty:
+        group.begin_initial_delay(lambda: assign_soon(group))
+    in_place = version >= FIRST_WITH_WARM_UPS
+    after = update.reconcile(after, update.target(after), owned, in_place=in_place)
+    update.commit()
+    group.begin_session(after.member_id)
+    if (after.epoch, after.state) != (before.epoch, before.state):
+        group.watch_revocation(after)
+    if request.shutdown_application:
+        group.shutdown_member_id = after.member_id
+    response = _response(update, request, before, after, is_new=is_new)
+    if version >= FIRST_WITH_WARM_UPS:
+        _tell_of_warm_ups(update, after, response)
+    return Answer(
+        response,
+        {} if update.configured is None else update.configured.missing,
+    )
+
+
+def _group(coordinator: GroupCoordinator, request: StreamsGroupHeartbeatRequest) -> tuple[StreamsGroup, Group | None]:
+    """Return the group, and the one whose place it takes. A member that joins makes it, also from an empty classic one.
+
+    Raises KafkaError(GROUP_ID_NOT_FOUND).
+    """
+    present = coordinator.groups.get(request.group_id)
+    if request.member_epoch == JOINING_EPOCH:
+        if present is None:
+            return StreamsGroup(coordinator, request.group_id, CommittedOffsets()), None
+        if isinstance(present, ClassicGroup) and present.is_empty:
+            return StreamsGroup(coordinator, request.group_id, present.offsets), present
+    return coordinator.streams_group(request.group_id), None
+
+
+# --- leaving ------------------------------------------------------------------------------------
+
+
+def _leave(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> None:
+    """Remove the member that asks for it. Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, or as `commit`."""
+    if request.shutdown_application:
+        group.shutdown_member_id = request.member_id
+    if request.instance_id is None:
+        group.remove([group.check_member(request.member_id)])
+        return
+    member = group.check_member(request.member_id, request.instance_id)
+    if request.member_epoch == LEAVING_FOR_A_WHILE_EPOCH:
+        leave_for_a_while(group, member, LEAVING_FOR_A_WHILE_EPOCH)
+    else:
+        group.remove([member])
+
+
+# --- who it is ----------------------------------------------------------------------------------
+
+
+def _present(update: Update, request: StreamsGroupHeartbeatRequest, owned: Tasks | None) -> StreamsMember:
+    """Return the member as it was before this request. Raises KafkaError if it is unknown or fenced."""
+    group, member_id, instance_id = update.group, request.member_id, request.instance_id
+    if request.member_epoch == JOINING_EPOCH:
+        if instance_id is not None:
+            return _joining_static(update, member_id, instance_id)
+        return group.members.get(member_id) or StreamsMember(member_id)
+    member = group.check_member(member_id, instance_id)
+    check_epoch(member, request.member_epoch, owned)
+    return member
+
+
+def _joining_static(update: Update, member_id: str, instance_id: str) -> StreamsMember:
+    """Return a new static member, or one that was away for a while, with its new id."""
+    static = update.group.static_member(instance_id)
+    if static is None:
+        return update.group.members.get(member_id) or StreamsMember(member_id)
+    if static.epoch != LEAVING_FOR_A_WHILE_EPOCH:
+        message = (
+            f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id "
+            f"is owned by {static.member_id} member."
+        )
+        raise KafkaError(ErrorCode.UNRELEASED_INSTANCE_ID, message)
+    return update.replace(static, member_id)
+
+
+# --- what it says -------------------------------------------------------------------------------
+
+
+def _as_it_says(member: StreamsMember, request: StreamsGroupHeartbeatRequest, caller: Caller) -> StreamsMember:
+    """Return the member with what the request says of it; the rest stays."""
+    timeout_ms, endpoint, tags = request.rebalance_timeout_ms, request.user_endpoint, request.client_tags
+    return member._replace(
+        instance_id=_or(request.instance_id, member.instance_id),
+        rack_id=_or(request.rack_id, member.rack_id),
+        client_id=caller.client_id,
+        client_host=caller.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == UNKNOWN_TIMEOUT_MS else timeout_ms,
+        topology_epoch=member.topology_epoch if request.topology is None else request.topology.epoch,
+        process_id=_or(request.process_id, member.process_id) or "",
+        user_endpoint=member.user_endpoint if endpoint is None else Endpoint(endpoint.host, endpoint.port),
+        client_tags=member.client_tags
+        if tags is None
+        else tuple(sorted({each.key: each.value for each in tags}.items())),
+    )
+
+
+def _or(text: str | None, otherwise: str | None) -> str | None:
+    return otherwise if text is None else text
+
+
+# --- the answer ---------------------------------------------------------------------------------
+
+
+def _response(
+    update: Update,
+    request: StreamsGroupHeartbeatRequest,
+    before: StreamsMember,
+    member: StreamsMember,
+    *,
+    is_new: bool,
+) -> StreamsGroupHeartbeatResponse:
+    """Return the answer, with the tasks if they have changed, or the member joins."""
+    group = update.group
+    response = StreamsGroupHeartbeatResponse(
+        member_id=member.member_id,
+        member_epoch=member.epoch,
+        heartbeat_interval_ms=update.value("streams.heartbeat.interval.ms"),
+        status=[
+            StreamsGroupHeartbeatResponse.Status(status_code=each.status, status_detail=each.detail)
+            for each in _status(update)
+        ],
+    )
+    if request.member_epoch == JOINING_EPOCH or before.assigned != member.assigned:
+        response.active_tasks = _task_ids(member.assigned.active)
+        response.standby_tasks = _task_ids(member.assigned.standby)
+        response.warmup_tasks = _task_ids(member.assigned.warmup)
+        group.endpoint_epoch += member.user_endpoint is not None
+    if group.endpoint_epoch != request.endpoint_information_epoch:
+        response.partitions_by_user_endpoint = _endpoints(group)
+    if is_new:
+        group.endpoint_epoch = 0
+    response.endpoint_information_epoch = group.endpoint_epoch
+    return response
+
+
+def _tell_of_warm_ups(update: Update, member: StreamsMember, response: StreamsGroupHeartbeatResponse) -> None:
+    """Say how often and how far tasks are to be restored, and which tags are missing."""
+    response.task_offset_interval_ms = update.value("streams.task.offset.interval.ms")
+    response.acceptable_recovery_lag = update.value("streams.acceptable.recovery.lag")
+    missing = [tag for tag in update.value(RACK_TAGS) if tag not in dict(member.client_tags)]
+    if missing:
+        detail = f"Missing required client tags for rack-aware standby assignment: [{', '.join(missing)}]. "
+        detail += "Configure them via 'client.tag.<tagKey>' in your Streams config."
+        status = StreamsGroupHeartbeatResponse.Status(status_code=Status.MISSING_CLIENT_TAGS, status_detail=detail)
+        response.status = [*(response.status or ()), status]
+
+
+def _status(update: Update) -> Iterable[Problem]:
+    """Yield what the answer says about the group."""
+    yield from update.status
+    if update.configured is not None and update.configured.problem is not None:
+        yield update.configured.problem
+    if update.group.shutdown_member_id is not None:
+        detail = f"Streams group member {update.group.shutdown_member_id} encountered a fatal error and requested a "
+        yield Problem(Status.SHUTDOWN_APPLICATION, f"{detail}shutdown for the entire application.")
+
+
+def _task_ids(tasks: AnyTasks) -> list[TaskIds]:
+    return [
+        TaskIds(subtopology_id=subtopology_id, partitions=sorted(partitions))
+        for subtopology_id, partitions in sorted(tasks.items())
+    ]
+
+
+def _endpoints(group: StreamsGroup) -> list[EndpointToPartitions]:
+    """Return which partitions' state each application answers queries for."""
+    return [
+        EndpointToPartitions(
+            user_endpoint=StreamsGroupHeartbeatResponse.Endpoint(
+                host=member.user_endpoint.host, port=member.user_endpoint.port
+            ),
+            active_partitions=_partitions(group, member.assigned.active),
+            standby_partitions=_partitions(group, member.assigned.standby),
+        )
+        for member in group.members.values()
+        if member.user_endpoint is not None
+    ]
+
+
+def _partitions(group: StreamsGroup, tasks: AnyTasks) -> list[TopicPartition]:
+    found = {} if group.configured is None else group.configured.subtopologies or {}
+    topics = group.context.cluster.image.topics
+    return [
+        TopicPartition(topic=name, partitions=[each for each in sorted(partitions) if each < len(topic.partitions)])
+        for subtopology_id, partitions in sorted(tasks.items())
+        for name in (found[subtopology_id].topic_names if subtopology_id in found else ())
+        if (topic := topics.get(name)) is not None
+    ]

@@ -1,0 +1,198 @@
+"""How a member gets from its tasks to its target: first it gives up some, then it gets others.
+
+A process has a task in one role only, and only one member has it as an active one. So a task waits until all others,
+and the member's own process in another role, have reported that they gave it up.
+
+Members that speak version 1 of StreamsGroupHeartbeat change the role of a task in place, as with Kafka 4.4, so that its
+state stays open: a standby or warm-up becomes active when the task's owner has given it up, and is kept until then; an
+active task becomes a standby at once, though others wait until it is given up as an active one. With version 0 each
+role is given up before the next, as with Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from minibroker.broker.groups.streams.streams_member import MemberState, StreamsMember
+from minibroker.broker.groups.streams.tasks import (
+    NOTHING_ASSIGNED,
+    AnyTasks,
+    AssignedTasks,
+    EpochTasks,
+    TaskId,
+    Tasks,
+    TaskSet,
+    by_subtopology,
+    has,
+    listed,
+)
+from minibroker.protocol.errors import ErrorCode, KafkaError
+
+IsTaken = Callable[[TaskId], bool]
+
+
+class Circumstances(NamedTuple):
+    """What a member's next step depends on.
+
+    `owned` are the tasks that its heartbeat reports to run, None if it reports nothing. `is_active` says whether any
+    member has a task as an active one, or has still to give it up; `is_active_here`, `is_standby_here` and
+    `is_warmup_here` say the same of the members of this member's process, itself included.
+    """
+
+    target_epoch: int
+    target: Tasks
+    owned: Tasks | None
+    is_active: IsTaken
+    is_active_here: IsTaken
+    is_standby_here: IsTaken
+    is_warmup_here: IsTaken
+    in_place: bool = False
+
+    def still_has(self, revoked: AssignedTasks) -> bool:
+        """Return whether the member may still run some of these: without a report it may run all."""
+        return self.owned is None or self.owned.shares_some(revoked)
+
+    def must_wait_for(self, revoked: AssignedTasks) -> bool:
+        """Return whether there is anything to give up, and the member may still run some of it."""
+        return not revoked.is_empty and self.still_has(revoked)
+
+
+def reconciled(member: StreamsMember, circumstances: Circumstances) -> StreamsMember:
+    """Return the member after its next step; itself if there is nothing to do.
+
+    Raises KafkaError(FENCED_MEMBER_EPOCH) for a member in an unknown state, so that it joins anew.
+    """
+    if member.is_reconciled_to(circumstances.target_epoch):
+        return member
+    if member.state is MemberState.UNREVOKED_TASKS:
+        if circumstances.still_has(member.pending_revocation):
+            return member
+        return _toward_target(member, circumstances, member.epoch + 1)
+    if member.state is MemberState.UNKNOWN:
+        if circumstances.owned is None or any(circumstances.owned):
+            message = (
+                "The streams group member is in a unknown state. The member must abandon all its tasks and rejoin."
+            )
+            raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, message)
+        return _toward_target(member, circumstances, circumstances.target_epoch)
+    return _toward_target(member, circumstances, member.epoch)
+
+
+def _toward_target(member: StreamsMember, circumstances: Circumstances, epoch: int) -> StreamsMember:
+    """Return the member with the tasks that it may have now; `epoch` is its own while it has tasks to give up."""
+    assigned, target = member.assigned, circumstances.target
+    kept = AssignedTasks(
+        _of(assigned.active, target.active, wanted=True),
+        _both(assigned.standby, target.standby),
+        _both(assigned.warmup, target.warmup),
+    )
+    revoked = AssignedTasks(
+        _of(assigned.active, target.active, wanted=False),
+        _missing(assigned.standby, target.standby),
+        _missing(assigned.warmup, target.warmup),
+    )
+    wanted = Tasks(
+        _missing(target.active, kept.active),
+        _missing(target.standby, kept.standby),
+        _missing(target.warmup, kept.warmup),
+    )
+    given = _free(wanted, circumstances, assigned if circumstances.in_place else NOTHING_ASSIGNED)
+    if circumstances.in_place:
+        kept, revoked = _changed_in_place(assigned, given, kept, revoked)
+        kept, revoked = _promoted_in_place(assigned, given, kept, revoked, circumstances)
+    if circumstances.must_wait_for(revoked):
+        return member.moved_to(epoch, MemberState.UNREVOKED_TASKS, kept, revoked)
+    active = dict(kept.active)
+    for each, partitions in given.active.items():
+        active[each] = {**active.get(each, {}), **dict.fromkeys(sorted(partitions), circumstances.target_epoch)}
+    after = AssignedTasks(active, _joined(kept.standby, given.standby), _joined(kept.warmup, given.warmup))
+    state = MemberState.STABLE if given == wanted else MemberState.UNRELEASED_TASKS
+    return member.moved_to(circumstances.target_epoch, state, after, NOTHING_ASSIGNED)
+
+
+# --- roles that change in place -------------------------------------------------------------------
+
+
+def _changed_in_place(
+    assigned: AssignedTasks, given: Tasks, kept: AssignedTasks, revoked: AssignedTasks
+) -> tuple[AssignedTasks, AssignedTasks]:
+    """Return what is kept, and what is to be given up, if tasks change to standbys or warm-ups at once.
+
+    A standby that becomes a warm-up, or the reverse, is not given up. An active task is, as its next owner waits.
+    """
+    demoted = _both(given.standby, {each: frozenset(epochs) for each, epochs in assigned.active.items()})
+    standby, warmup = _both(given.standby, assigned.warmup), _both(given.warmup, assigned.standby)
+    return (
+        kept._replace(
+            standby=_joined(kept.standby, _joined(demoted, standby)),
+            warmup=_joined(kept.warmup, warmup),
+        ),
+        revoked._replace(standby=_missing(revoked.standby, warmup), warmup=_missing(revoked.warmup, standby)),
+    )
+
+
+def _promoted_in_place(
+    assigned: AssignedTasks, given: Tasks, kept: AssignedTasks, revoked: AssignedTasks, circumstances: Circumstances
+) -> tuple[AssignedTasks, AssignedTasks]:
+    """Return what is kept and what is to be given up, if tasks become active: until then they are kept."""
+    target = circumstances.target.active
+    revoked = revoked._replace(standby=_missing(revoked.standby, target), warmup=_missing(revoked.warmup, target))
+    now: TaskSet = {} if circumstances.must_wait_for(revoked) else given.active
+    return (
+        kept._replace(
+            standby=_joined(kept.standby, _missing(_both(assigned.standby, target), now)),
+            warmup=_joined(kept.warmup, _missing(_both(assigned.warmup, target), now)),
+        ),
+        revoked,
+    )
+
+
+# --- sets of tasks --------------------------------------------------------------------------------
+
+
+def _of(active: EpochTasks, target: TaskSet, *, wanted: bool) -> EpochTasks:
+    """Return those of the active tasks that are in the target, or those that are not."""
+    return {
+        each: some
+        for each, epochs in active.items()
+        if (some := {index: epochs[index] for index in epochs if (index in target.get(each, ())) is wanted})
+    }
+
+
+def _both(tasks: TaskSet, others: TaskSet) -> TaskSet:
+    return {each: both for each in tasks if (both := tasks[each] & others.get(each, frozenset()))}
+
+
+def _missing(tasks: TaskSet, others: AnyTasks) -> TaskSet:
+    """Return the tasks that are not among the others."""
+    return {each: rest for each in tasks if (rest := tasks[each].difference(others.get(each, ())))}
+
+
+def _joined(tasks: TaskSet, others: Mapping[str, frozenset[int]]) -> TaskSet:
+    return {each: tasks.get(each, frozenset()) | others.get(each, frozenset()) for each in {**tasks, **others}}
+
+
+def _free(wanted: Tasks, circumstances: Circumstances, own: AssignedTasks) -> Tasks:
+    """Return those of the tasks that nobody has who must give them up first; the member's `own` change in place."""
+    at = circumstances
+
+    def is_standby(task: TaskId) -> bool:
+        return at.is_standby_here(task) and not has(own.standby, task)
+
+    def is_warmup(task: TaskId) -> bool:
+        return at.is_warmup_here(task) and not has(own.warmup, task)
+
+    def is_active(task: TaskId) -> bool:
+        return at.is_active_here(task) and not has(own.active, task)
+
+    return Tasks(
+        _without(wanted.active, lambda task: at.is_active(task) or is_standby(task) or is_warmup(task)),
+        _without(wanted.standby, lambda task: is_active(task) or at.is_standby_here(task) or is_warmup(task)),
+        _without(wanted.warmup, lambda task: at.is_active_here(task) or is_standby(task) or at.is_warmup_here(task)),
+    )
+
+
+def _without(tasks: TaskSet, is_taken: IsTaken) -> TaskSet:
+    free: Iterable[TaskId] = (task for task in listed(tasks) if not is_taken(task))
+    return by_subtopology(free)

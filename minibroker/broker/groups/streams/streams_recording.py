@@ -1,0 +1,91 @@
+"""The records of a streams group, one function each. How they are folded in is in `streams_group`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from minibroker.broker.groups.records import Change
+from minibroker.broker.groups.streams.streams_member import StreamsMember
+from minibroker.broker.groups.streams.tasks import Tasks, TaskSet
+from minibroker.broker.groups.streams.topology import Topology
+from minibroker.protocol.messages import streams_group_records as messages
+
+_Target = messages.StreamsGroupTargetAssignmentMemberValue
+
+
+def group_epoch(
+    group_id: str, epoch: int, metadata_hash: int, validated_topology_epoch: int, configs: Mapping[str, str]
+) -> Change:
+    """Return the record of a new group epoch, with the settings that the assignor will use for it."""
+    kind = messages.StreamsGroupMetadataValue
+    value = kind(
+        epoch=epoch,
+        metadata_hash=metadata_hash,
+        validated_topology_epoch=validated_topology_epoch,
+        last_assignment_configs=[kind.LastAssignmentConfig(key=key, value=each) for key, each in configs.items()],
+    )
+    return Change(messages.StreamsGroupMetadataKey(group_id=group_id), value)
+
+
+def topology(group_id: str, topology: Topology) -> Change:
+    """Return the record of the group's topology."""
+    return Change(messages.StreamsGroupTopologyKey(group_id=group_id), topology.value)
+
+
+def member_metadata(group_id: str, member: StreamsMember) -> Change:
+    """Return the record of what a member says of itself."""
+    key = messages.StreamsGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id)
+    return Change(key, member.metadata_value())
+
+
+def member_assignment(group_id: str, member: StreamsMember) -> Change:
+    """Return the record of a member's epoch and tasks."""
+    key = messages.StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id)
+    return Change(key, member.assignment_value())
+
+
+def member_target(group_id: str, member_id: str, tasks: Tasks) -> Change:
+    """Return the record of a member's target assignment."""
+    value = _Target(
+        active_tasks=_task_ids(tasks.active),
+        standby_tasks=_task_ids(tasks.standby),
+        warmup_tasks=_task_ids(tasks.warmup),
+    )
+    return Change(messages.StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), value)
+
+
+def _task_ids(tasks: TaskSet) -> list[_Target.TaskIds]:
+    return [
+        _Target.TaskIds(subtopology_id=each, partitions=sorted(partitions))
+        for each, partitions in sorted(tasks.items())
+    ]
+
+
+def target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> Change:
+    """Return the record of the epoch of the target assignment."""
+    value = messages.StreamsGroupTargetAssignmentMetadataValue(
+        assignment_epoch=epoch, assignment_timestamp=timestamp_ms
+    )
+    return Change(messages.StreamsGroupTargetAssignmentMetadataKey(group_id=group_id), value)
+
+
+def member_gone(group_id: str, member_id: str) -> list[Change]:
+    """Return the tombstones of a member, in Kafka's order, which Kafka requires when it reads them."""
+    return [
+        Change(messages.StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
+        Change(messages.StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
+        Change(messages.StreamsGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None),
+    ]
+
+
+def group_gone(group_id: str, members: Iterable[str]) -> list[Change]:
+    """Return the tombstones of all records of a group, in Kafka's order."""
+    gone = [member_gone(group_id, member_id) for member_id in members]
+    return [
+        *(changes[0] for changes in gone),
+        *(changes[1] for changes in gone),
+        Change(messages.StreamsGroupTargetAssignmentMetadataKey(group_id=group_id), None),
+        *(changes[2] for changes in gone),
+        Change(messages.StreamsGroupMetadataKey(group_id=group_id), None),
+        Change(messages.StreamsGroupTopologyKey(group_id=group_id), None),
+    ]

@@ -1,0 +1,415 @@
+"""A change of a streams group: the records so far, and what the group will be with them.
+
+Nothing changes before `Update.commit`, which appends all records or none.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any, NamedTuple
+
+from minibroker.broker.configs.group_settings import RACK_TAGS, group_value
+from minibroker.broker.groups.consumer.subscriptions import metadata_hash
+from minibroker.broker.groups.group import Group
+from minibroker.broker.groups.reconciling_group import State
+from minibroker.broker.groups.records import Change
+from minibroker.broker.groups.streams import streams_recording
+from minibroker.broker.groups.streams.streams_assignor import MemberSpecification, assigned
+from minibroker.broker.groups.streams.streams_group import NOT_VALIDATED, StreamsGroup
+from minibroker.broker.groups.streams.streams_member import JOINING_EPOCH, StreamsMember
+from minibroker.broker.groups.streams.streams_reconciliation import Circumstances, reconciled
+from minibroker.broker.groups.streams.streams_validation import check_tasks
+from minibroker.broker.groups.streams.task_offsets import NO_OFFSETS, TaskOffsets
+from minibroker.broker.groups.streams.tasks import NO_TASKS, TaskId, Tasks
+from minibroker.broker.groups.streams.topology import (
+    Configured,
+    Problem,
+    SaidTopology,
+    Status,
+    Topology,
+    configured,
+    topology_of,
+)
+from minibroker.broker.groups.streams.warm_ups import (
+    FIRST_WITH_WARM_UPS,
+    Situation,
+    Step,
+    WarmUpSettings,
+    next_step,
+)
+from minibroker.broker.requests.slices import in_slices
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.streams_groups import StreamsGroupHeartbeatRequest
+from minibroker.protocol.steps import Steps, at_once, chunks
+
+log = logging.getLogger("minibroker.groups")
+
+SMALL = 500  # tasks and members: their assignment takes some 5 ms
+PORTION = 20  # records of members' targets, which are appended together
+STANDBY_REPLICAS = "num.standby.replicas"  # as its value is recorded
+
+
+class Target(NamedTuple):
+    """What a member is brought nearer to now."""
+
+    epoch: int
+    tasks: Tasks
+
+
+class Update:
+    """A change of `group`, which may take the place of another group (`replaced`).
+
+    `status` is what the answer to the heartbeat says about the group.
+    """
+
+    def __init__(self, group: StreamsGroup, replaced: Group | None = None) -> None:
+        self.group = group
+        self.status: list[Problem] = []
+        self.members = dict(group.members)
+        self.configured: Configured | None = group.configured
+        self._replaced = replaced
+        self._changes: list[Change] = []
+        self._topology = group.topology
+        self._target = group.target
+        self._epoch = group.epoch
+        self._changed = False  # whether another epoch must begin
+        self._metadata_hash = group.metadata_hash
+        self._assigns_later = False
+        self._gone: list[str] = []  # ids of static members that have others now
+        self._assignment_epoch = group.assignment_epoch
+        self._refines = group.refining_epoch == group.epoch
+        self._step = group.step
+        self._offsets: dict[str, TaskOffsets] = {}  # of the member that sends a heartbeat,
+        self._warms_up: dict[str, bool] = {}  # as this
+        self._cluster = group.context.cluster
+
+    # --- members and topology ---------------------------------------------------------------------
+
+    def check_room(self, member_id: str, instance_id: str | None) -> None:
+        """Check that the group may have this member. Raises KafkaError(GROUP_MAX_SIZE_REACHED)."""
+        limit = self._cluster.settings["group.streams.max.size"]
+        known = member_id in self.members or instance_id in self.group.static
+        if len(self.members) >= limit and not known:
+            message = f"The streams group has reached its maximum capacity of {limit} members."
+            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
+
+    def set_member(self, before: StreamsMember, member: StreamsMember) -> None:
+        """Record what a member says of itself, if it is new or has changed."""
+        if member != before or member.member_id not in self.members:
+            self._changes.append(streams_recording.member_metadata(self.group.group_id, member))
+            self._changed = True
+        self.members[member.member_id] = member
+
+    def replace(self, member: StreamsMember, member_id: str) -> StreamsMember:
+        """Give a static member that joins again a new id, with its target and tasks; return it."""
+        group_id, target = self.group.group_id, self.group.target_of(member.member_id)
+        replacement = member._replace(member_id=member_id, epoch=JOINING_EPOCH, previous_epoch=JOINING_EPOCH)
+        del self.members[member.member_id]
+        self._gone.append(member.member_id)
+        self.members[member_id] = replacement
+        self._target = {key: tasks for key, tasks in self._target.items() if key != member.member_id}
+        self._target[member_id] = target
+        self._step = None  # it has the other id
+        self._changes += [
+            *streams_recording.member_gone(group_id, member.member_id),
+            streams_recording.member_metadata(group_id, replacement),
+            streams_recording.member_target(group_id, member_id, target),
+            streams_recording.member_assignment(group_id, replacement),
+        ]
+        return replacement
+
+    def hear_of(self, request: StreamsGroupHeartbeatRequest, version: int) -> None:
+        """Take note of the offsets that a heartbeat reports. Raises KafkaError(INVALID_REQUEST)."""
+        member_id, said, ends = request.member_id, request.task_offsets, request.task_end_offsets
+        if said is not None or ends is not None:
+            self._offsets[member_id] = self._offsets_of(member_id).updated(said, ends)
+        self._warms_up[member_id] = version >= FIRST_WITH_WARM_UPS
+
+    def set_topology(self, said: SaidTopology | None, member: StreamsMember) -> None:
+        """Take the topology of the first member to join; the others must have the same, or an older one.
+
+        Raises KafkaError: INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY.
+        """
+        if said is not None:
+            topology = topology_of(said)
+            if self._topology is None:
+                self._topology, self.configured = topology, None
+                self._changes.append(streams_recording.topology(self.group.group_id, topology))
+            elif self._topology.epoch <= topology.epoch and self._topology != topology:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
+        present = self.group.topology
+        if present is not None and member.topology_epoch < present.epoch:
+            detail = f"The member's topology epoch {member.topology_epoch} is behind the group's topology epoch "
+            self.status.append(Problem(Status.STALE_TOPOLOGY, f"{detail}{present.epoch}."))
+
+    def look_at_topics(self, owned: Tasks | None) -> None:
+        """Find out which of the topology's topics there are. Raises KafkaError for tasks that there are not."""
+        topology, image = self._known_topology(), self._cluster.image
+        if self.configured is None or self.group.looked_at_commit != self._cluster.commits:
+            found = metadata_hash(topology.topic_names, image)
+            self._changed = self._changed or found != self._metadata_hash
+            if self.configured is None or found != self._metadata_hash:
+                self.configured = configured(topology, image)
+            self._metadata_hash = found
+        if self.configured.is_ready:
+            check_tasks(owned, self.configured)
+
+    def _known_topology(self) -> Topology:
+        if self._topology is None:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The group has no topology.")
+        return self._topology
+
+    # --- epochs and targets -------------------------------------------------------------------------
+
+    def begin_epoch(self, member_id: str) -> None:
+        """Begin another epoch if members, topology, topics or the settings of the assignor have changed.
+
+        Begin one as well if this member's heartbeat allows another step to the target.
+        """
+        group, topology = self.group, self._known_topology()
+        configs = {STANDBY_REPLICAS: str(self.value("streams.num.standby.replicas"))}
+        if tags := self.value(RACK_TAGS):
+            configs[RACK_TAGS.removeprefix("streams.")] = ",".join(tags)
+        validated = topology.epoch if self.configured and self.configured.is_ready else NOT_VALIDATED
+        if self._changed or validated != group.validated_epoch or configs != group.assignment_configs:
+            self._refines = False
+        elif self._may_step(member_id):
+            self._refines = True
+        else:
+            return
+        self._epoch += 1
+        self._changes.append(
+            streams_recording.group_epoch(group.group_id, self._epoch, self._metadata_hash, validated, configs)
+        )
+
+    def value(self, name: str) -> Any:
+        """Return a config of the group."""
+        return group_value(self._cluster, self.group.group_id, name)
+
+    def _may_step(self, member_id: str) -> bool:
+        step = self.group.step
+        return (
+            step is not None
+            and step.epoch == self.group.epoch
+            and step.is_over(member_id, self._offsets_of(member_id), self._warm_up_settings())
+            and self.group.state_name == State.STABLE
+        )
+
+    def _warm_up_settings(self) -> WarmUpSettings:
+        return WarmUpSettings(self.value("streams.num.warmup.replicas"), self.value("streams.acceptable.recovery.lag"))
+
+    def target(self, member: StreamsMember) -> Target | None:
+        """Return what to bring a member nearer to, after making a new target if that is due and takes little time.
+
+        None if the step to the target must be chosen first, which goes on in later turns of the loop.
+        """
+        if self.group.initial_delay is not None:
+            self._delayed("initial rebalance delay")
+            return Target(self._assignment_epoch, NO_TASKS)
+        if self._is_early():
+            self._delayed("assignment interval")
+        self._assigns_later = self.has_work and not self._is_small()
+        if self._wants_target and not self._assigns_later:
+            at_once(self._assign())
+        step = self._present_step
+        if step is None and self._assigns_later and member.epoch != JOINING_EPOCH:
+            return None
+        tasks = (step or at_once(self._choose_step())).tasks.get(member.member_id)
+        target = self._target.get(member.member_id, NO_TASKS) if tasks is None else tasks
+        return Target(self._assignment_epoch, target)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a target is due, or a step to it."""
+        return self._wants_target or self._present_step is None
+
+    @property
+    def _present_step(self) -> Step | None:
+        return self._step if self._step is not None and self._step.epoch == self._assignment_epoch else None
+
+    @property
+    def _wants_target(self) -> bool:
+        return self._epoch > self._assignment_epoch and not self._is_early()
+
+    def _is_small(self) -> bool:
+        """Return whether an assignment takes so little time that a heartbeat may wait for it."""
+        return len(self.members) + sum(1 for _ in islice(self._tasks(), SMALL)) < SMALL
+
+    def _tasks(self, *, stateful_only: bool = False) -> Iterable[TaskId]:
+        """Return the tasks, none while a topic is missing."""
+        found = self.configured
+        return found.task_ids(stateful_only=stateful_only) if found is not None and found.is_ready else ()
+
+    def _is_early(self) -> bool:
+        """Return whether a new target has to wait; a step to the present one has not."""
+        if self._refines or self._epoch == self._assignment_epoch:
+            return False
+        interval_ms = self.value("streams.assignment.interval.ms")
+        last_ms = self.group.assignment_timestamp_ms
+        return bool(last_ms and interval_ms and self._cluster.clock.wall_ms() < last_ms + interval_ms)
+
+    def _delayed(self, reason: str) -> None:
+        detail = f"Assignment delayed due to the configured {reason}."
+        self.status.append(Problem(Status.ASSIGNMENT_DELAYED, detail))
+
+    def assign(self) -> Steps[None]:
+        """Make a target for the group's epoch, if that is due, and choose the step to it."""
+        if self._wants_target:
+            yield from self._assign()
+        yield from self._choose_step()
+
+    def _assign(self) -> Steps[None]:
+        """Make a target for the group's epoch; one that began only for another step has the same as before."""
+        made_ms = self.group.assignment_timestamp_ms
+        if not self._refines:
+            yield from self._make_target()
+            made_ms = self._cluster.clock.wall_ms()
+        self._changes.append(streams_recording.target_epoch(self.group.group_id, self._epoch, made_ms))
+        self._assignment_epoch = self._epoch
+
+    def _choose_step(self) -> Steps[Step]:
+        found = self.configured.subtopologies or {} if self.configured and self.configured.is_ready else {}
+        situation = Situation(
+            self.members,
+            self._target,
+            {name for name, each in found.items() if each.is_stateful},
+            self._known_offsets(),
+            {**self.group.warms_up, **self._warms_up},
+        )
+        step = self._step = yield from next_step(situation, self._assignment_epoch, self._warm_up_settings())
+        return step
+
+    def _known_offsets(self) -> dict[str, TaskOffsets]:
+        return {**self.group.task_offsets, **self._offsets}
+
+    def _offsets_of(self, member_id: str) -> TaskOffsets:
+        return self._offsets.get(member_id) or self.group.task_offsets.get(member_id, NO_OFFSETS)
+
+    def _make_target(self) -> Steps[None]:
+        """Make a target: without tasks while a topic is missing."""
+        offsets = self._known_offsets()
+        members = {
+            member_id: MemberSpecification(
+                member.process_id,
+                self._target.get(member_id, NO_TASKS),
+                offsets.get(member_id, NO_OFFSETS).restored,
+            )
+            for member_id, member in self.members.items()
+        }
+        stateful = self._tasks(stateful_only=True)
+        target = yield from assigned(members, self._tasks(), stateful, self.value("streams.num.standby.replicas"))
+        for member_id, tasks in target.items():
+            if self._target.get(member_id) != tasks:
+                self._changes.append(streams_recording.member_target(self.group.group_id, member_id, tasks))
+                yield
+        self._target = target
+
+    # --- one member -------------------------------------------------------------------------------
+
+    def reconcile(
+        self, member: StreamsMember, target: Target | None, owned: Tasks | None, *, in_place: bool
+    ) -> StreamsMember:
+        """Bring a member a step nearer to its target; `owned` are the tasks that it reports to run.
+
+        With `in_place`, tasks change their roles in place.
+        """
+        if target is None:
+            return member
+        group, process_id = self.group, member.process_id
+        after = reconciled(
+            member,
+            Circumstances(
+                target.epoch,
+                target.tasks,
+                owned,
+                group.is_active,
+                partial(group.is_active_in, process_id),
+                partial(group.is_standby_in, process_id),
+                partial(group.is_warmup_in, process_id),
+                in_place,
+            ),
+        )
+        if after != member:
+            self._changes.append(streams_recording.member_assignment(group.group_id, after))
+        return after
+
+    def commit(self) -> None:
+        """Append the records, and fold them in. Raises KafkaError, and nothing has changed."""
+        commits = self._cluster.commits
+        self.group.commit(self._changes, self._replaced)
+        self.group.configured = self.configured
+        self.group.looked_at_commit = commits
+        for member_id in self._gone:
+            self.group.timers.cancel(member_id)
+        for member_id, offsets in self._offsets.items():
+            self.group.remember_offsets(member_id, offsets)
+        self.group.warms_up.update(self._warms_up)
+        self._set_step()
+        if self._assigns_later:
+            assign_soon(self.group)
+
+    def _set_step(self) -> None:
+        self.group.step = self._step
+        if self._refines:
+            self.group.refining_epoch = self._epoch
+
+    def commit_in_portions(self) -> Steps[None]:
+        """Append the records of a target as `commit` does, few at a time; stop if the group has changed meanwhile.
+
+        The last record makes the target valid. What is there of it before is the start of the next one.
+        """
+        for portion in chunks(self._changes, PORTION):
+            if self.is_obsolete:
+                return
+            self.group.commit(portion)
+            yield
+        if not self.is_obsolete:
+            self._set_step()
+
+    @property
+    def is_obsolete(self) -> bool:
+        """Whether the group has another epoch by now, or another group has taken its place."""
+        return self.group.epoch != self._epoch or self.group.context.groups.get(self.group.group_id) is not self.group
+
+
+# --- large groups ---------------------------------------------------------------------------------
+
+
+def assign_soon(group: StreamsGroup) -> None:
+    """Make a target in later turns of the loop, unless that goes on already. Members learn of it by heartbeats."""
+    if not group.is_assigning:
+        group.is_assigning = True
+        cluster = group.context.cluster
+        cluster.clock.call_later(0, lambda: in_slices(cluster, _nothing, assigning(group), _nothing))
+
+
+def _nothing(*_: None) -> None:
+    """Do nothing: the steps do it."""
+
+
+def assigning(group: StreamsGroup) -> Steps[None]:
+    """Make targets until there is one for the group's present epoch."""
+    try:
+        while not group.is_empty and group.configured is not None and (update := Update(group)).has_work:
+            yield from update.assign()
+            yield from update.commit_in_portions()
+            if group.context.groups.get(group.group_id) is not group:
+                return
+    except KafkaError as error:
+        log.error("group %s: its assignment cannot be recorded: %s", group.group_id, error)
+    finally:
+        group.is_assigning = False
+
+
+def leave_for_a_while(group: StreamsGroup, member: StreamsMember, epoch: int) -> None:
+    """Keep the place of a static member that leaves, until its session ends. Raises KafkaError."""
+    active = {each: dict.fromkeys(epochs, 0) for each, epochs in member.assigned.active.items()}
+    away = member._replace(
+        epoch=epoch, assigned=member.assigned._replace(active=active), pending_revocation=type(member.assigned)()
+    )
+    changes: Sequence[Change] = [streams_recording.member_assignment(group.group_id, away)]
+    group.commit(changes)
+    group.watch_revocation(away)

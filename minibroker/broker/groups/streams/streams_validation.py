@@ -1,0 +1,118 @@
+"""The checks of a StreamsGroupHeartbeat by itself, and of its epoch and tasks, in Kafka's order and words."""
+
+from __future__ import annotations
+
+from minibroker.broker.groups.streams.streams_member import (
+    JOINING_EPOCH,
+    LEAVING_FOR_A_WHILE_EPOCH,
+    UNKNOWN_TIMEOUT_MS,
+    StreamsMember,
+)
+from minibroker.broker.groups.streams.tasks import Tasks, task_set
+from minibroker.broker.groups.streams.topology import (
+    MAXIMUM_NAMES,
+    MAXIMUM_TASKS,
+    Configured,
+    ConfiguredSubtopology,
+)
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.streams_groups import StreamsGroupHeartbeatRequest
+
+MAXIMUM_TAGS = 100
+
+
+def check_request(request: StreamsGroupHeartbeatRequest) -> None:
+    """Check a request by itself. Raises KafkaError: INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY."""
+    topology = request.topology
+    if topology is not None and any(each.source_topic_regex for each in topology.subtopologies):
+        raise _invalid("Regular expressions for source topics are not supported yet.")
+    _check_not_empty(request.member_id, "MemberId")
+    _check_not_empty(request.group_id, "GroupId")
+    _check_not_empty(request.instance_id, "InstanceId")
+    _check_not_empty(request.rack_id, "RackId")
+    if request.member_epoch == JOINING_EPOCH:
+        _check_join(request)
+    elif request.member_epoch == LEAVING_FOR_A_WHILE_EPOCH and request.instance_id is None:
+        raise _invalid("InstanceId can't be null.")
+    elif request.member_epoch < LEAVING_FOR_A_WHILE_EPOCH:
+        raise _invalid(f"MemberEpoch is {request.member_epoch}, but must be greater than or equal to -2.")
+    said = request.active_tasks, request.standby_tasks, request.warmup_tasks
+    if any(tasks is not None for tasks in said) and any(tasks is None for tasks in said):
+        raise _invalid("If one task-type is non-null, all must be non-null.")
+    if request.member_epoch != JOINING_EPOCH and topology is not None:
+        raise _invalid("Topology can only be provided when (re-)joining.")
+    if len(request.client_tags or ()) > MAXIMUM_TAGS:
+        raise _invalid(f"A member may have {MAXIMUM_TAGS} tags at most.")
+
+
+def _check_join(request: StreamsGroupHeartbeatRequest) -> None:
+    if request.rebalance_timeout_ms == UNKNOWN_TIMEOUT_MS:
+        raise _invalid("RebalanceTimeoutMs must be provided in first request.")
+    said = ("Active", request.active_tasks), ("Standby", request.standby_tasks), ("Warmup", request.warmup_tasks)
+    for name, tasks in said:
+        if tasks is None or tasks:
+            raise _invalid(f"{name}Tasks must be empty when (re-)joining.")
+    if request.topology is None:
+        raise _invalid("Topology must be non-null when (re-)joining.")
+    for each in request.topology.subtopologies:
+        for topic in each.state_changelog_topics:
+            if topic.partitions:
+                message = f"Changelog topic {topic.name} must have an undefined partition count, "
+                message += f"but it is set to {topic.partitions}."
+                raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, message)
+
+
+def _check_not_empty(text: str | None, name: str) -> None:
+    """Check that a text is not empty, nor blanks alone. Raises KafkaError(INVALID_REQUEST)."""
+    if text is not None and not text.strip():
+        raise _invalid(f"{name} can't be empty.")
+
+
+def owned_tasks(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
+    """Return the tasks that a member reports to run, None if it reports nothing. Raises KafkaError(INVALID_REQUEST)."""
+    active, standby, warmup = request.active_tasks, request.standby_tasks, request.warmup_tasks
+    if active is None or standby is None or warmup is None:
+        return None
+    if len(active) + len(standby) + len(warmup) > MAXIMUM_NAMES:
+        raise _invalid(f"A member may have tasks of {MAXIMUM_NAMES} subtopologies at most.")
+    if sum(len(each.partitions) for tasks in (active, standby, warmup) for each in tasks) > MAXIMUM_TASKS:
+        raise _invalid(f"A member may have {MAXIMUM_TASKS} tasks at most.")
+    return Tasks(task_set(active), task_set(standby), task_set(warmup))
+
+
+def check_tasks(owned: Tasks | None, configured: Configured) -> None:
+    """Check that the topology has the tasks that a member reports. Raises KafkaError(INVALID_REQUEST)."""
+    if owned is not None and configured.subtopologies is not None:
+        for tasks in owned:
+            for subtopology_id, partitions in tasks.items():
+                _check_task(subtopology_id, partitions, configured.subtopologies.get(subtopology_id))
+
+
+def _check_task(subtopology_id: str, partitions: frozenset[int], found: ConfiguredSubtopology | None) -> None:
+    if found is None:
+        raise _invalid(f"Subtopology {subtopology_id} does not exist in the topology.")
+    for partition in (min(partitions), max(partitions)):
+        if not 0 <= partition < found.task_count:
+            message = f"Task {partition} for subtopology {subtopology_id} is invalid. "
+            raise _invalid(f"{message}Number of tasks for this subtopology: {found.task_count}")
+
+
+def check_epoch(member: StreamsMember, epoch: int, owned: Tasks | None) -> None:
+    """Check that the epoch is the member's. Raises KafkaError(FENCED_MEMBER_EPOCH).
+
+    The previous epoch is valid while the member has nothing that it must give up: it may have missed an answer.
+    """
+    if epoch in (JOINING_EPOCH, member.epoch):
+        return
+    if epoch < member.epoch and epoch == member.previous_epoch and owned and owned.is_within(member.assigned):
+        return
+    relation = "greater" if epoch > member.epoch else "smaller"
+    message = (
+        f"The streams group member has a {relation} member epoch ({epoch}) than the one known by the group "
+        f"coordinator ({member.epoch}). The member must abandon all its partitions and rejoin."
+    )
+    raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, message)
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)

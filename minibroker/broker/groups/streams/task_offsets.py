@@ -1,0 +1,58 @@
+"""How far members have restored the state of their tasks, as their heartbeats report it (KIP-1071, since Kafka 4.4).
+
+The offsets of a task are sums over its changelog partitions. They are kept in memory only, as in Kafka: members report
+them again every `streams.task.offset.interval.ms`, and at once when a warm-up has caught up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from minibroker.broker.groups.streams.tasks import TaskId
+from minibroker.broker.groups.streams.topology import MAXIMUM_TASKS
+from minibroker.protocol.errors import ErrorCode, KafkaError
+
+UNKNOWN_OFFSET = (1 << 63) - 1  # what a member reports before it knows
+
+
+class SaidOffset(Protocol):
+    """The offset of a task in a request."""
+
+    subtopology_id: str
+    partition: int
+    offset: int
+
+
+class TaskOffsets(NamedTuple):
+    """What a member has reported: how far it is (`restored`), and where the changelogs end (`ends`)."""
+
+    restored: Mapping[TaskId, int] = {}
+    ends: Mapping[TaskId, int] = {}
+
+    def updated(self, restored: Sequence[SaidOffset] | None, ends: Sequence[SaidOffset] | None) -> TaskOffsets:
+        """Return the offsets after a heartbeat; None means as before. Raises KafkaError(INVALID_REQUEST)."""
+        return TaskOffsets(
+            self.restored if restored is None else _by_task(restored), self.ends if ends is None else _by_task(ends)
+        )
+
+    def is_caught_up(self, task: TaskId, acceptable_lag: int) -> bool:
+        """Return whether the member lacks at most this many offsets; what is unknown is not caught up."""
+        restored, end = self.restored.get(task, UNKNOWN_OFFSET), self.ends.get(task, UNKNOWN_OFFSET)
+        return UNKNOWN_OFFSET not in (restored, end) and end - restored <= acceptable_lag
+
+
+NO_OFFSETS = TaskOffsets()
+
+
+def _by_task(said: Sequence[SaidOffset]) -> dict[TaskId, int]:
+    if len(said) > MAXIMUM_TASKS:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"A member may report {MAXIMUM_TASKS} task offsets at most.")
+    found: dict[TaskId, int] = {}
+    for each in said:
+        task = TaskId(each.subtopology_id, each.partition)
+        if task in found:
+            entry = f"subtopology {each.subtopology_id} and partition {each.partition}."
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Task offsets contain a duplicate entry for {entry}")
+        found[task] = each.offset
+    return found

@@ -1,0 +1,109 @@
+"""Tasks: a task is a partition of a subtopology. A member runs active ones, and keeps the state of others as a standby.
+
+A warm-up restores a task's state before the task moves to its member (`warm_ups`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple, Protocol
+
+TaskSet = Mapping[str, frozenset[int]]  # partitions by subtopology id
+EpochTasks = Mapping[str, Mapping[int, int]]  # partitions by subtopology id, each with the epoch of its assignment
+
+
+class TaskId(NamedTuple):
+    """A task."""
+
+    subtopology_id: str
+    partition: int
+
+
+class Tasks(NamedTuple):
+    """The tasks of a member, by role."""
+
+    active: TaskSet = {}
+    standby: TaskSet = {}
+    warmup: TaskSet = {}
+
+    def shares_some(self, others: AssignedTasks) -> bool:
+        """Return whether any task, in its role, is also one of the others."""
+        return (
+            _shares(self.active, others.active)
+            or _shares(self.standby, others.standby)
+            or _shares(self.warmup, others.warmup)
+        )
+
+    def is_within(self, others: AssignedTasks) -> bool:
+        """Return whether all tasks, in their roles, are among the others."""
+        return (
+            _within(self.active, others.active)
+            and _within(self.standby, others.standby)
+            and _within(self.warmup, others.warmup)
+        )
+
+
+class AssignedTasks(NamedTuple):
+    """The tasks that a member has, or must give up; active ones with the epoch of their assignment."""
+
+    active: EpochTasks = {}
+    standby: TaskSet = {}
+    warmup: TaskSet = {}
+
+    def without_epochs(self) -> Tasks:
+        """Return the tasks alone."""
+        active = {subtopology_id: frozenset(epochs) for subtopology_id, epochs in self.active.items()}
+        return Tasks(active, self.standby, self.warmup)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are no tasks."""
+        return not (self.active or self.standby or self.warmup)
+
+
+NO_TASKS = Tasks()
+NOTHING_ASSIGNED = AssignedTasks()
+
+AnyTasks = TaskSet | EpochTasks
+
+
+def _shares(tasks: TaskSet, others: AnyTasks) -> bool:
+    return any(not partitions.isdisjoint(others.get(each, ())) for each, partitions in tasks.items())
+
+
+def _within(tasks: TaskSet, others: AnyTasks) -> bool:
+    return all(partition in others.get(each, ()) for each, partitions in tasks.items() for partition in partitions)
+
+
+def has(tasks: AnyTasks, task: TaskId) -> bool:
+    """Return whether the task is one of these."""
+    return task.partition in tasks.get(task.subtopology_id, ())
+
+
+def listed(tasks: AnyTasks) -> Iterator[TaskId]:
+    """Yield each task."""
+    return (TaskId(each, partition) for each, partitions in tasks.items() for partition in partitions)
+
+
+def by_subtopology(tasks: Iterable[TaskId]) -> TaskSet:
+    """Return the tasks by subtopology."""
+    found: dict[str, set[int]] = {}
+    for subtopology_id, partition in tasks:
+        found.setdefault(subtopology_id, set()).add(partition)
+    return {subtopology_id: frozenset(partitions) for subtopology_id, partitions in found.items()}
+
+
+class TaskIds(Protocol):
+    """Tasks of one subtopology, as messages and records have them."""
+
+    subtopology_id: str
+    partitions: list[int]
+
+
+def task_set(said: Iterable[TaskIds]) -> TaskSet:
+    """Return the tasks of a message or a record."""
+    found: dict[str, frozenset[int]] = {}
+    for each in said:
+        if each.partitions:
+            found[each.subtopology_id] = found.get(each.subtopology_id, frozenset()).union(each.partitions)
+    return found

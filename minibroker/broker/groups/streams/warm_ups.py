@@ -1,0 +1,315 @@
+"""Warm-ups: how a streams group gets to its target while its tasks go on (KIP-1071, KIP-441).
+
+The assignor decides where a task belongs. If another member runs the task now, and its new owner has nothing of its
+state, the task stays until a warm-up at the new owner has restored the state: that lacks at most
+`streams.acceptable.recovery.lag` offsets then. At most `streams.num.warmup.replicas` warm-ups run at a time; further
+tasks wait. So a group gets to its target in steps, each in an epoch of its own, and each chosen for the whole group.
+
+    target: the task at b       step 1: a runs it, b warms it up       step 2, when b has caught up: b runs it
+
+A task moves at once if it has no changelog, nobody runs it, its owner is still restoring it, or a member of the new
+process has caught up. A standby at the new owner takes a warm-up's place. Steps are kept in memory only: after a
+restart they follow from what members have, and warm-ups go on.
+
+Only members that speak version 1 of StreamsGroupHeartbeat report how far they are; others get their tasks at once.
+Apache Kafka 4.4.0 has these settings, offsets and epochs, but its step is always the target itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Set
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
+
+from minibroker.broker.groups.streams.streams_member import StreamsMember
+from minibroker.broker.groups.streams.task_offsets import NO_OFFSETS, TaskOffsets
+from minibroker.broker.groups.streams.tasks import (
+    NO_TASKS,
+    AnyTasks,
+    TaskId,
+    Tasks,
+    TaskSet,
+    by_subtopology,
+    has,
+    listed,
+)
+from minibroker.protocol.steps import Steps, chunks
+
+FIRST_WITH_WARM_UPS = 1  # version of StreamsGroupHeartbeat
+
+
+class WarmUpSettings(NamedTuple):
+    """The group's settings: how many warm-ups run at a time, and how many offsets a member may lack."""
+
+    warm_ups: int
+    acceptable_lag: int
+
+
+class Step(NamedTuple):
+    """The step to the target of an epoch: the tasks of the members for which it is not the target itself.
+
+    `awaited` has the tasks that begin to move when the member has caught up. Of the members in `unheard` it is not
+    known yet whether they can have warm-ups.
+    """
+
+    epoch: int
+    settings: WarmUpSettings
+    tasks: Mapping[str, Tasks] = {}
+    awaited: Mapping[str, Set[TaskId]] = {}
+    unheard: frozenset[str] = frozenset()
+
+    def is_over(self, member_id: str, offsets: TaskOffsets, settings: WarmUpSettings) -> bool:
+        """Return whether a heartbeat of this member allows another step."""
+        if not self.tasks:
+            return False
+        if settings != self.settings or member_id in self.unheard:
+            return True
+        awaited = self.awaited.get(member_id, ())
+        return any(offsets.is_caught_up(task, settings.acceptable_lag) for task in awaited)
+
+
+class Situation(NamedTuple):
+    """What a step depends on. `warms_up` says of members that were heard of whether they can have warm-ups."""
+
+    members: Mapping[str, StreamsMember]
+    target: Mapping[str, Tasks]
+    stateful: Set[str]  # ids of subtopologies
+    offsets: Mapping[str, TaskOffsets]
+    warms_up: Mapping[str, bool]
+
+
+class _Move(NamedTuple):
+    """A task that stays with its present owner for now."""
+
+    task: TaskId
+    owner_id: str
+    target_id: str
+
+
+class _Process:
+    """A process: its members, and how many tasks with state they have."""
+
+    def __init__(self) -> None:
+        self.members: list[StreamsMember] = []
+        self.count = 0
+
+    @property
+    def load(self) -> float:
+        """Return the number of tasks with state for each member."""
+        return self.count / len(self.members)
+
+
+class _Patch:
+    """What is other than in the target, for one member."""
+
+    def __init__(self) -> None:
+        self.active: set[TaskId] = set()
+        self.not_active: set[TaskId] = set()
+        self.standby: set[TaskId] = set()
+        self.not_standby: set[TaskId] = set()
+        self.warmup: set[TaskId] = set()
+
+    def applied(self, target: Tasks) -> Tasks:
+        """Return the tasks of a member with this target."""
+        return Tasks(
+            _changed(target.active, self.active, self.not_active),
+            _changed(target.standby, self.standby, self.not_standby),
+            by_subtopology(self.warmup),
+        )
+
+
+def _changed(tasks: TaskSet, more: Set[TaskId], fewer: Set[TaskId]) -> TaskSet:
+    return by_subtopology((set(listed(tasks)) | more) - fewer) if more or fewer else tasks
+
+
+def next_step(situation: Situation, epoch: int, settings: WarmUpSettings) -> Steps[Step]:
+    """Return the next step to the target of an epoch."""
+    known = [situation.warms_up.get(member_id) for member_id in situation.members]
+    may_warm_up = True in known or any(member.assigned.warmup for member in situation.members.values())
+    if not settings.warm_ups or not may_warm_up or not situation.stateful:
+        return Step(epoch, settings)
+    planner = _Planner(situation, settings)
+    yield from planner.look()
+    yield from planner.find_moves()
+    planner.fund()
+    yield from planner.keep_standbys()
+    tasks = {
+        member_id: patch.applied(situation.target.get(member_id, NO_TASKS))
+        for member_id, patch in planner.patches.items()
+    }
+    return Step(epoch, settings, tasks, planner.awaited, frozenset(planner.unheard))
+
+
+class _Planner:
+    def __init__(self, situation: Situation, settings: WarmUpSettings) -> None:
+        self._situation = situation
+        self._settings = settings
+        self._owners: dict[TaskId, str] = {}
+        self._processes: dict[str, _Process] = {}
+        self._moves: list[_Move] = []
+        self._borrowed: set[TaskId] = set()
+        self._kept: list[_Move] = []
+        self._new: list[_Move] = []  # neither has anything of its state in its new process,
+        self._beside: list[_Move] = []  # nor has another member of that process a standby
+        self.patches: dict[str, _Patch] = {}
+        self.awaited: dict[str, set[TaskId]] = {}
+        self.unheard: set[str] = set()
+
+    # --- what there is ----------------------------------------------------------------------------
+
+    def look(self) -> Steps[None]:
+        """Note who has which tasks with state. What a member is giving up does not count."""
+        for member in self._situation.members.values():
+            process = self._processes.setdefault(member.process_id, _Process())
+            process.members.append(member)
+            active = list(self._with_state(member.assigned.active))
+            for portion in chunks(active):
+                self._owners.update(dict.fromkeys(portion, member.member_id))
+                yield
+            process.count += len(active)
+            for tasks in (member.assigned.standby, member.assigned.warmup):
+                process.count += sum(1 for _ in self._with_state(tasks))
+            yield
+
+    def _with_state(self, tasks: AnyTasks) -> Iterator[TaskId]:
+        return (task for task in listed(tasks) if task.subtopology_id in self._situation.stateful)
+
+    def _process_of(self, member_id: str) -> _Process:
+        return self._processes[self._situation.members[member_id].process_id]
+
+    def _copies(self, task: TaskId, process: _Process) -> Iterator[StreamsMember]:
+        """Yield the members of a process that have a standby or a warm-up of the task."""
+        return (
+            member
+            for member in process.members
+            if has(member.assigned.standby, task) or has(member.assigned.warmup, task)
+        )
+
+    # --- which tasks stay for now -----------------------------------------------------------------
+
+    def find_moves(self) -> Steps[None]:
+        """Find the tasks that must stay with their owners, and what prepares their moves."""
+        for target_id, tasks in sorted(self._situation.target.items()):
+            if target_id not in self._situation.members:
+                continue
+            for portion in chunks(sorted(self._with_state(tasks.active))):
+                for task in portion:
+                    owner_id = self._owners.get(task, target_id)
+                    if owner_id != target_id and not self._may_move(task, owner_id, target_id):
+                        self._hold(_Move(task, owner_id, target_id))
+                yield
+
+    def _may_move(self, task: TaskId, owner_id: str, target_id: str) -> bool:
+        """Return whether the task may move now."""
+        situation, process = self._situation, self._process_of(target_id)
+        if self._process_of(owner_id) is process or situation.warms_up.get(target_id) is False:
+            return True
+        if task in situation.offsets.get(owner_id, NO_OFFSETS).restored:
+            return True  # offsets of an active task mean that its owner is still restoring it
+        lag = self._settings.acceptable_lag
+        return any(
+            situation.offsets.get(member.member_id, NO_OFFSETS).is_caught_up(task, lag)
+            for member in self._copies(task, process)
+        )
+
+    def _hold(self, move: _Move) -> None:
+        self._moves.append(move)
+        copy = next(self._copies(move.task, self._process_of(move.target_id)), None)
+        if copy is not None and has(copy.assigned.warmup, move.task):
+            self._kept.append(move)
+        elif copy is not None and copy.member_id == move.target_id:
+            self._borrow(move, copy.member_id)
+        elif move.target_id not in self._situation.warms_up:
+            self.unheard.add(move.target_id)
+        else:
+            (self._new if copy is None else self._beside).append(move)
+
+    def _borrow(self, move: _Move, member_id: str) -> None:
+        """Let a standby of the new process prepare the move."""
+        self._borrowed.add(move.task)
+        self._patch(member_id).standby.add(move.task)
+        self.awaited.setdefault(member_id, set()).add(move.task)
+
+    # --- which moves get a warm-up ----------------------------------------------------------------
+
+    def fund(self) -> None:
+        """Give warm-ups to moves: first to those that have one, then to those without anything of the state.
+
+        A standby of another member of the new process prepares a move, too, but its state is closed before the task
+        begins. Processes with little to do come first.
+        """
+        left = self._settings.warm_ups
+        for move in sorted(self._kept, key=self._priority)[:left]:
+            self._warm_up(move)
+            left -= 1
+        left = self._fund_new(left)
+        beside = sorted(self._beside, key=self._priority)
+        for move in beside[:left]:
+            self._warm_up(move)
+        for move in beside[left:]:
+            copy = next(self._copies(move.task, self._process_of(move.target_id)))
+            self._borrow(move, copy.member_id)
+
+    def _fund_new(self, left: int) -> int:
+        """Give warm-ups to moves; each adds to the load of its process. Return how many are left."""
+        heap = [(*self._priority(move), move) for move in self._new]
+        heapify(heap)
+        while heap and left:
+            load, *_, move = heappop(heap)
+            process = self._process_of(move.target_id)
+            if load < process.load:
+                heappush(heap, (*self._priority(move), move))
+                continue
+            self._warm_up(move)
+            process.count += 1
+            left -= 1
+        return left
+
+    def _priority(self, move: _Move) -> tuple[float, float, TaskId]:
+        return self._process_of(move.target_id).load, -self._process_of(move.owner_id).load, move.task
+
+    def _warm_up(self, move: _Move) -> None:
+        self._patch(move.target_id).warmup.add(move.task)
+        self.awaited.setdefault(move.target_id, set()).add(move.task)
+
+    # --- the tasks of the step ----------------------------------------------------------------------
+
+    def _patch(self, member_id: str) -> _Patch:
+        return self.patches.setdefault(member_id, _Patch())
+
+    def keep_standbys(self) -> Steps[None]:
+        """Leave the tasks with their owners, and find room for their standbys.
+
+        The target may have a standby where the task stays: there is none, then. A borrowed standby takes the place of
+        one that the target has elsewhere.
+        """
+        standbys = yield from self._standbys_in_target()
+        for portion in chunks(self._moves):
+            for task, owner_id, target_id in portion:
+                self._patch(owner_id).active.add(task)
+                self._patch(target_id).not_active.add(task)
+                process = self._process_of(owner_id)
+                keepers = standbys.get(task, [])
+                dropped = [each for each in keepers if self._process_of(each) is process]
+                if not dropped and task in self._borrowed:
+                    dropped = [each for each in keepers if not self._has_standby(each, task)][:1]
+                for member_id in dropped:
+                    self._patch(member_id).not_standby.add(task)
+            yield
+
+    def _has_standby(self, member_id: str, task: TaskId) -> bool:
+        return has(self._situation.members[member_id].assigned.standby, task)
+
+    def _standbys_in_target(self) -> Steps[dict[TaskId, list[str]]]:
+        """Return the members that are to keep standbys of the tasks that stay."""
+        held = {move.task for move in self._moves}
+        found: dict[TaskId, list[str]] = {}
+        for member_id, tasks in sorted(self._situation.target.items()):
+            if member_id not in self._situation.members:
+                continue
+            standbys: Iterable[TaskId] = listed(tasks.standby)
+            for portion in chunks(list(standbys)):
+                for task in held.intersection(portion):
+                    found.setdefault(task, []).append(member_id)
+                yield
+        return found

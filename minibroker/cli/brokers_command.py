@@ -1,0 +1,147 @@
+"""`minibroker brokers`: lists the brokers of any Kafka, and shows how their configs differ from the defaults."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import click
+
+from minibroker.cli.administration import BROKER_RESOURCE, Config, config_row, configs_of, connected
+from minibroker.cli.connecting import Bootstrap, connection_options
+from minibroker.cli.shared import WholeHelpGroup, failure, help_if_alone, json_option, print_table
+
+if TYPE_CHECKING:
+    from minibroker.client.blocking import Client
+
+YES: Final = "yes"
+NO_FEATURES: Final = 3  # the first version of ApiVersions with features
+
+
+class Broker(NamedTuple):
+    """A broker, as Metadata describes it; `release` is that whose requests it takes, None if none is like it."""
+
+    broker: int
+    address: str
+    rack: str | None
+    is_controller: bool
+    release: str | None
+
+
+class FeatureLevel(NamedTuple):
+    """A feature of the cluster: the level in use (0: off), and those that the brokers know."""
+
+    feature: str
+    level: int
+    lowest: int
+    highest: int
+
+
+@click.group(cls=WholeHelpGroup, invoke_without_command=True)
+@click.pass_context
+def brokers(context: click.Context) -> None:
+    """List and describe brokers.
+
+    \b
+    Example:
+        minibroker brokers list
+    """
+    help_if_alone(context)
+
+
+@brokers.command("list")
+@connection_options
+@json_option("Print a JSON object.")
+def list_brokers(bootstrap: Bootstrap, as_json: bool) -> None:
+    """List the brokers, and the levels of the cluster's features.
+
+    The release is the newest of Apache Kafka whose requests a broker takes. Brokers before 2.4 have no features.
+
+    \b
+    Example:
+        minibroker brokers list --json
+    """
+    with connected(bootstrap) as client:
+        cluster = client.retry(client.metadata)
+        found = [_broker(client, each, cluster.controller_id) for each in cluster.brokers]
+        features = _features(client)
+    found.sort()
+    if as_json:
+        brokers = [each._asdict() for each in found]
+        levels = [each._asdict() for each in features]
+        click.echo(json.dumps({"cluster_id": cluster.cluster_id, "brokers": brokers, "features": levels}))
+        return
+    rows = [each._replace(is_controller=YES if each.is_controller else None) for each in found]  # type: ignore[arg-type]
+    print_table(["broker", "address", "rack", "controller", "release"], rows)
+    if features:
+        click.echo()
+        print_table(["feature", "level", "lowest", "highest"], features)
+    if cluster.cluster_id is not None:
+        click.echo(f"\ncluster id {cluster.cluster_id}")
+
+
+def _broker(client: Client, found: Any, controller: int) -> Broker:
+    from minibroker.cli.doctor.checks import release_like
+    from minibroker.client.client_errors import ClientError
+    from minibroker.client.connection_settings import Address
+
+    try:
+        served = _api_versions(client, found.node_id).api_keys
+        release = release_like({each.api_key: range(each.min_version, each.max_version + 1) for each in served})
+    except ClientError as error:
+        click.echo(f"minibroker: {error}", err=True)
+        release = None
+    return Broker(found.node_id, str(Address(found.host, found.port)), found.rack, found.node_id == controller, release)
+
+
+def _features(client: Client) -> list[FeatureLevel]:
+    answer = _api_versions(client, None)
+    levels = {each.name: each.max_version_level for each in answer.finalized_features}
+    return [
+        FeatureLevel(each.name, levels.get(each.name, 0), each.min_version, each.max_version)
+        for each in sorted(answer.supported_features, key=lambda each: str(each.name))
+    ]
+
+
+def _api_versions(client: Client, node: int | None) -> Any:
+    from minibroker.client.opening import VERSION
+    from minibroker.protocol.messages.cluster import ApiVersionsRequest
+
+    request = ApiVersionsRequest(client_software_name="minibroker", client_software_version=VERSION)
+    answer = client.request(request, node)
+    client.check(answer.error_code, "ApiVersions", node)
+    return answer
+
+
+@brokers.command()
+@click.argument("broker", type=click.IntRange(0), required=False)
+@click.option("--all", "shows_all", is_flag=True, help="Show the configs that have their defaults, too.")
+@connection_options
+@json_option("Print a JSON array.")
+def describe(broker: int | None, shows_all: bool, bootstrap: Bootstrap, as_json: bool) -> None:
+    """Show the configs of a broker that differ from the defaults, of the first broker unless one is named.
+
+    Passwords are empty, as no broker returns them.
+
+    \b
+    Example:
+        minibroker brokers describe 1
+    """
+    with connected(bootstrap) as client:
+        nodes = client.nodes()
+        chosen = nodes[0] if broker is None else broker
+        if chosen not in nodes:
+            raise failure(f"there is no broker {chosen}, only {', '.join(map(str, nodes))}")
+        rows = [config_row(entry) for entry in configs_of(client, BROKER_RESOURCE, str(chosen), chosen)]
+    shown = [row for row in rows if shows_all or differs(row)]
+    if as_json:
+        click.echo(json.dumps([row._asdict() for row in shown]))
+    elif shown:
+        print_table(Config._fields[:-1], [row[:-1] for row in shown])
+    else:
+        click.echo(f"all configs of broker {chosen} are defaults")
+
+
+def differs(row: Config) -> bool:
+    """Return whether someone has set a config, to something else than its default."""
+    return row.source != "default" and (row.value is None or row.value != row.default)

@@ -1,0 +1,74 @@
+"""Completion of names in a shell. Topics and groups come from the server; there are none if it does not answer at once.
+
+Each function has the signature that click's `shell_complete` wants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from minibroker.cli.connecting import bootstrap_of, client_of, given_settings
+
+if TYPE_CHECKING:
+    from minibroker.client.blocking import Client
+
+TIMEOUT_S: Final = 0.5
+NAMES_MAX: Final = 1_000  # more than a person reads
+
+
+def topics(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the topics of the server; Kafka's own only after an underscore."""
+    from minibroker.cli.administration import all_topics
+
+    found = _asked(context, all_topics)
+    return _beginning(incomplete, (name for name in found if not name.startswith("__") or incomplete))
+
+
+def groups(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the groups of the server."""
+    from minibroker.cli.groups.groups_facts import group_names
+
+    return _beginning(incomplete, _asked(context, group_names))
+
+
+def messages(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the names of messages that `minibroker show` knows."""
+    from minibroker.protocol.describing import known_names
+
+    return _beginning(incomplete, known_names())
+
+
+def broker_settings(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the names of a broker's settings, as in NAME=VALUE."""
+    from minibroker.broker.configs.settings_table import SETTINGS
+
+    return _beginning(incomplete, (f"{row.name}=" for row in SETTINGS if row.name and not row.internal))
+
+
+def topic_settings(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the names of a topic's settings, as in NAME=VALUE where a value belongs to it."""
+    from minibroker.broker.configs.settings_table import TOPIC_SETTINGS
+
+    end = "" if parameter.name == "deleted" else "="
+    return _beginning(incomplete, (f"{name}{end}" for name in TOPIC_SETTINGS))
+
+
+def _beginning(start: str, names: Iterable[str]) -> list[str]:
+    return sorted(name for name in names if name.startswith(start))[:NAMES_MAX]
+
+
+def _asked(context: click.Context, ask: Callable[[Client], Iterable[str]]) -> Iterable[str]:
+    """Return the names that a server tells, none if it cannot be asked: who completes a name wants no errors."""
+    from minibroker.client.client_errors import ClientError, SettingError
+
+    given = context.params
+    try:
+        settings = given_settings(given.get("config_files") or (), given.get("client") or ())
+        with client_of(bootstrap_of(given.get("servers"), settings, TIMEOUT_S, "info")) as client:
+            client.reach()
+            return ask(client)
+    except (ClientError, SettingError, click.ClickException):
+        return ()

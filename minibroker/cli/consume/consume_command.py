@@ -1,0 +1,242 @@
+"""`minibroker consume`: prints records of any Kafka, with our own client.
+
+`consume_sources` chooses partitions and offsets, `consume_lines` formats records; this ends the command.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from minibroker.cli.administration import connected
+from minibroker.cli.connecting import Bootstrap, client_options
+from minibroker.cli.consume.consume_lines import (
+    NULL,
+    Decoders,
+    Formatter,
+    decoding_formatter,
+    format_of,
+    formatter,
+    json_formatter,
+    line_formatter,
+)
+from minibroker.cli.consume.consume_sources import ChosenSource, GroupSource, Selection, Source
+from minibroker.cli.places import Topics, Where, is_pattern, topics_of, where_of
+from minibroker.cli.shared import NamedCommand, completed_by, json_option
+
+if TYPE_CHECKING:
+    from minibroker.client.blocking import Client
+
+ISOLATION_LEVELS: Final = "read_committed", "read_uncommitted"  # the first is librdkafka's default, too
+FOLLOW_MS: Final = 500  # how long a fetch may wait for records, unless the command may have to end earlier
+LAST_MAX: Final = 1_000_000  # they are kept in memory
+
+
+@click.command(cls=NamedCommand)
+@click.argument("topics", metavar="TOPIC[:P,...]...", nargs=-1, required=True, type=topics_of,
+                shell_complete=completed_by("topics"))  # fmt: skip
+@click.option("--from", "-o", "start", metavar="WHERE", type=where_of, multiple=True,
+              help="earliest, latest, an offset, -N for N before the end, or a time.  [default: earliest]")  # fmt: skip
+@click.option("--to", "end", metavar="WHERE", type=where_of, multiple=True,
+              help="End before this place.  [default: the end]")  # fmt: skip
+@click.option("--last", "-n", type=click.IntRange(1, LAST_MAX), help="Only the last N records, by their timestamps.")
+@click.option(
+    "--partition", "partitions", type=click.IntRange(0), multiple=True, help="[default: all] Can be repeated."
+)
+@click.option("--count", type=click.IntRange(1), help="End after this many records.")
+@click.option("--follow/--exit", "-F/-e", help="Wait for more records, or end after the last.  [default: exit]")
+@click.option("--timeout", "timeout_s", metavar="SECONDS", type=click.FloatRange(0),
+              help="End after this time without a record.")  # fmt: skip
+@click.option("--group", metavar="NAME", help="Read as a member of this group: go on where it is, and commit.",
+              shell_complete=completed_by("groups"))  # fmt: skip
+@click.option("--format", "-f", "form", metavar="TEXT", type=format_of,
+              help="Print each record like this, with kcat's tokens: '%t [%p] %o: %k %s\\n'.")  # fmt: skip
+@click.option("--key-separator", metavar="TEXT", help="Print keys too, with this text between key and value.")
+@click.option("--headers", is_flag=True, help="Print headers too, before the key.")
+@click.option("--timestamps", is_flag=True, help="Print timestamps too, at the beginning.")
+@click.option("--null", metavar="TEXT", help="The text for null.  [default: null, or nothing with --format]")
+@click.option("--decode", is_flag=True,
+              help="Print what records of Kafka's internal topics mean, or of any with --registry.")  # fmt: skip
+@click.option("--registry", metavar="URL", envvar="MINIBROKER_REGISTRY_URL",
+              help="Decode by the schemas of this registry, as in http://NAME:PASSWORD@HOST:PORT.")  # fmt: skip
+@client_options
+@json_option("Print a JSON object for each record.")
+def consume(
+    topics: tuple[Topics, ...],
+    start: tuple[Where, ...],
+    end: tuple[Where, ...],
+    last: int | None,
+    partitions: tuple[int, ...],
+    count: int | None,
+    follow: bool,
+    timeout_s: float | None,
+    group: str | None,
+    form: str | None,
+    key_separator: str | None,
+    headers: bool,
+    timestamps: bool,
+    null: str | None,
+    decode: bool,
+    registry: str | None,
+    bootstrap: Bootstrap,
+    as_json: bool,
+) -> None:
+    """Print the records of topics.
+
+    TOPIC is a name, a pattern like 'orders-*', or a regular expression like '^orders-'. With :0,2 only these partitions
+    of it are read.
+
+    WHERE is for all partitions, or for one, as in 0=42. A time is like 2026-01-31T12:00:00, 12:30, yesterday, '2 hours
+    ago', or @ and the ms since 1970; without a zone it is local.
+
+    A line is a record's value, or null; invalid UTF-8 and control characters are escaped, such as \\x1b. With --json,
+    texts are "key" and "value", and invalid UTF-8 is "key_base64" and "value_base64"; produce --input json writes the
+    same records.
+
+    --format takes %t topic, %p partition, %o offset, %k key, %s value, %h headers, %T timestamp in ms, %d as a date, %K
+    and %S sizes of key and value (-1: null), %R size of the value in four bytes, %%, \\n, \\r, \\t, and \\xHH. Keys and
+    values are printed as they are, but escaped in a terminal.
+
+    \b
+    Example:
+        minibroker consume orders --from yesterday --to '2 hours ago' --json
+        minibroker consume orders -n 10 --follow -f '%t %p %o %k: %s\\n'
+    """
+    _check_together(
+        {"--json": as_json, "--format": form, "--key-separator": key_separator, "--headers": headers,
+         "--timestamps": timestamps, "--decode": decode, "--null": null, "--group": group, "--partition": partitions,
+         "--to": end, "--last": last, "--follow": follow}
+    )  # fmt: skip
+    by_schemas = decode and registry is not None and not _are_internal(topics)
+    decoders = _decoders(topics) if decode and not by_schemas else {}
+    if form is not None:
+        line = formatter(form, os.fsencode(null or ""), is_terminal=sys.stdout.isatty())
+    else:
+        shown = NULL if null is None else os.fsencode(null)
+        line = line_formatter(shown, key_separator, timestamps=timestamps, headers=headers)
+    if by_schemas:
+        from minibroker.cli.consume.consume_schemas import schema_formatter
+
+        line = schema_formatter(str(registry), line, as_json=as_json)
+    else:
+        line = json_formatter(decoders) if as_json else decoding_formatter(decoders, line) if decode else line
+    bootstrap, read_committed = _isolation(bootstrap)
+    asked = [(name, indexes or partitions) for name, indexes in topics]
+    with connected(bootstrap) as client:
+        source = _source(client, group, Selection(asked, start, end, last, follow, read_committed))
+        _print(source, line, Ending(source, follow=follow, count=count, timeout_s=timeout_s))
+
+
+# Options that cannot be used together, and why.
+CONFLICTS: Final = (
+    ("--json", "--format", "which is another format"),
+    ("--json", "--key-separator", "which names the key"),
+    ("--json", "--headers", "which has them"),
+    ("--json", "--timestamps", "which has them"),
+    ("--json", "--null", "which has a null"),
+    ("--format", "--key-separator", "which has %k"),
+    ("--format", "--headers", "which has %h"),
+    ("--format", "--timestamps", "which has %d and %T"),
+    ("--format", "--decode", "which prints bytes"),
+    ("--group", "--partition", "which assigns partitions"),
+    ("--group", "--last", "which goes on where it is"),
+    ("--group", "--to", "which goes on where it is"),
+    ("--follow", "--to", "which has no end"),
+)  # fmt: skip
+
+
+def _check_together(given: dict[str, object]) -> None:
+    """Raise click.UsageError for options that contradict each other."""
+    for one, other, why in CONFLICTS:
+        if all(given[each] not in (None, False, ()) for each in (one, other)):
+            raise click.UsageError(f"{other} cannot be used with {one}, {why}")
+
+
+def _are_internal(topics: Sequence[Topics]) -> bool:
+    """Return whether all topics are internal ones of Kafka."""
+    from minibroker.cli.dump.dump_records import COORDINATORS_TOPICS, METADATA_TOPIC
+
+    return all(name in (*COORDINATORS_TOPICS, METADATA_TOPIC) for name, _ in topics)
+
+
+def _decoders(topics: Sequence[Topics]) -> Decoders:
+    """Return the decoders of internal topics. Raises click.UsageError for others, whose meaning is not known."""
+    from minibroker.cli.dump.dump_records import COORDINATORS_TOPICS, METADATA_TOPIC, decoder_of
+
+    for name, _ in topics:
+        if name not in (*COORDINATORS_TOPICS, METADATA_TOPIC):  # of the latter, it is said later where to find it
+            what = "no pattern" if is_pattern(name) else f"not {name}"
+            known = ", ".join(COORDINATORS_TOPICS)
+            raise click.UsageError(f"--decode is for {known}, {what}; with --registry it is for others")
+    found = {name: decoder_of(name) for name, _ in topics}
+    return {name: decoder for name, decoder in found.items() if decoder is not None}
+
+
+def _isolation(bootstrap: Bootstrap) -> tuple[Bootstrap, bool]:
+    """Return the servers without the isolation level, and whether it is to read committed records only."""
+    settings = dict(bootstrap.settings)
+    level = settings.pop("isolation.level", ISOLATION_LEVELS[0])
+    if level not in ISOLATION_LEVELS:
+        raise click.UsageError(f"--client: isolation.level must be {' or '.join(ISOLATION_LEVELS)}, not {level!r}")
+    return bootstrap._replace(settings=tuple(settings.items())), level == ISOLATION_LEVELS[0]
+
+
+def _source(client: Client, group: str | None, selection: Selection) -> Source:
+    return ChosenSource(client, selection) if group is None else GroupSource(client, group, selection)
+
+
+def _print(source: Source, line: Formatter, ending: Ending) -> None:
+    """Print records until the end, or Ctrl-C. Then what was surely printed is committed, if there is a group."""
+    output = sys.stdout.buffer
+    try:
+        while not ending.is_reached():
+            last, lines = None, []
+            for found in source.poll(ending.wait_ms()):
+                lines.append(line(found))
+                if ending.counts():
+                    last = found
+                    break
+            output.write(b"".join(lines))  # at once: without a buffer, each call is one of the system
+            output.flush()
+            source.printed(last)
+        if ending.is_empty and sys.stdout.isatty():
+            click.echo("minibroker: there are no records", err=True)
+    finally:
+        source.close()
+
+
+class Ending:
+    """When the command ends: after so many records, so many seconds without one, or at the end of all partitions."""
+
+    def __init__(self, source: Source, *, follow: bool, count: int | None, timeout_s: float | None) -> None:
+        self.is_empty = True
+        self._source = source
+        self._follow = follow
+        self._left = count
+        self._timeout_s = timeout_s
+        self._last_s = time.monotonic()
+
+    def counts(self) -> bool:
+        """Take note of a record; return whether it is the last one to print."""
+        self.is_empty = False
+        self._last_s = time.monotonic()
+        self._left = None if self._left is None else self._left - 1
+        return self._left == 0
+
+    def is_reached(self) -> bool:
+        """Return whether to end."""
+        if self._left == 0 or (not self._follow and self._source.is_at_end):
+            return True
+        return self._timeout_s is not None and time.monotonic() - self._last_s >= self._timeout_s
+
+    def wait_ms(self) -> int:
+        """Return how long a fetch may wait for records: the end of a partition is found by an empty one."""
+        if not self._follow:
+            return 0
+        left_s = FOLLOW_MS / 1000 if self._timeout_s is None else self._last_s + self._timeout_s - time.monotonic()
+        return max(0, min(FOLLOW_MS, int(left_s * 1000)))

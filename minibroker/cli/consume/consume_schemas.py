@@ -1,0 +1,52 @@
+"""How `minibroker consume --decode` prints records by the schemas of a registry."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from minibroker.cli.consume.consume_lines import Formatter, record_object
+from minibroker.cli.schemas.registries import registry_client
+from minibroker.cli.shared import failure
+from minibroker.registry.decoding import Decoder, DecodingError, json_text
+from minibroker.registry.registry_client import RequestFailed
+
+if TYPE_CHECKING:
+    from minibroker.client.reading import Found
+
+
+def schema_formatter(url: str, otherwise: Formatter, *, as_json: bool) -> Formatter:
+    """Return the formatter of a line with a decoded value, or of a JSON object that has it as "decoded".
+
+    A value that cannot be decoded is printed as `otherwise`, after a line on stderr. Raises click.UsageError.
+    """
+    decoder = Decoder(registry_client(url))
+
+    def decoded(found: Found, *, is_key: bool) -> Any:
+        data = found.record.key if is_key else found.record.value
+        headers = tuple((name, value) for name, value in found.record.headers)
+        try:
+            return decoder.decode(data, headers, is_key=is_key)
+        except RequestFailed as error:
+            raise failure(str(error)) from None
+
+    def line(found: Found) -> bytes:
+        document = record_object(found.partition, found.record) if as_json else {}
+        if as_json:
+            with contextlib.suppress(DecodingError):  # many keys are plain texts, which "key" has
+                document["decoded_key"] = decoded(found, is_key=True)
+        try:
+            value = decoded(found, is_key=False)
+        except DecodingError as error:
+            topic, index = found.partition
+            click.echo(f"minibroker: {topic}-{index} at {found.record.offset}: {error}", err=True)
+            return _line(document) if as_json else otherwise(found)
+        return _line(document | {"decoded": value} if as_json else value)
+
+    return line
+
+
+def _line(value: Any) -> bytes:
+    return json_text(value).encode() + b"\n"

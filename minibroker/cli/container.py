@@ -1,0 +1,82 @@
+"""What `serve` says once clients can connect: to a terminal, to a file, and to programs that wait for Apache Kafka.
+
+Testcontainers and others wait for lines in the log of a container. These are Kafka's, of 3.x with ZooKeeper and with
+KRaft, as kafka.server has them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from minibroker.broker.configs.settings import Settings
+
+# By class: {node} is the id of the broker.
+LINES = (
+    (
+        "kafka.server.BrokerLifecycleManager",
+        "[BrokerLifecycleManager id={node}] The broker has been unfenced. Transitioning from RECOVERY to RUNNING.",
+    ),
+    ("kafka.server.BrokerServer", "[BrokerServer id={node}] Transition from STARTING to STARTED"),
+    ("kafka.server.KafkaServer", "[KafkaServer id={node}] started"),
+    ("kafka.server.KafkaRaftServer", "[KafkaRaftServer nodeId={node}] Kafka Server started"),
+)
+ALL_ADDRESSES = ("", "0.0.0.0", "::")
+
+
+class Announcement:
+    """Prints each line about a broker that listens at once, also into a pipe, as the caller waits for it.
+
+    The first of them, with the addresses, also makes the ready file, and with `as_kafka` prints Kafka's lines. Raises
+    click.UsageError if there is no directory for the file.
+    """
+
+    def __init__(self, settings: Settings, as_kafka: bool, ready_file: str | None) -> None:
+        self._settings, self._as_kafka, self._ready_file = settings, as_kafka, ready_file
+        self._first = True
+        if ready_file is not None:
+            directory = os.path.dirname(ready_file) or "."
+            if not os.path.isdir(directory):
+                raise click.UsageError(f"--ready-file: there is no directory {directory}")
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(ready_file)
+
+    def __call__(self, line: str) -> None:
+        """Announce the line. Raises OSError."""
+        lines = [line]
+        if self._first and self._as_kafka:
+            lines += kafka_lines(self._settings["node.id"], datetime.now())
+        if self._first and self._ready_file is not None:
+            _make(self._ready_file, "".join(f"{address}\n" for address in addresses_here(self._settings, line)))
+        self._first = False
+        print("\n".join(lines), flush=True)
+
+
+def kafka_lines(node: int, now: datetime) -> list[str]:
+    """Return the lines that Apache Kafka logs once it serves."""
+    time = f"{now:%Y-%m-%d %H:%M:%S},{now.microsecond // 1000:03}"
+    return [f"[{time}] INFO {text.format(node=node)} ({logger})" for logger, text in LINES]
+
+
+def addresses_here(settings: Settings, announced: str) -> Iterator[str]:
+    """Yield for each listener the address at which this machine reaches it; the advertised ones may be for others."""
+    from minibroker.broker.network.listeners import broker_listeners
+
+    advertised = announced.rpartition(" ")[2].split(",")
+    for listener, address in zip(broker_listeners(settings), advertised, strict=False):  # of the first node
+        host = "127.0.0.1" if listener.host in ALL_ADDRESSES else listener.host
+        port = listener.port or address.rpartition(":")[2]
+        yield f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _make(file: str, text: str) -> None:
+    """Write the file so that whoever waits for it finds all of it."""
+    with open(f"{file}.new", "w") as new:
+        new.write(text)
+    os.replace(new.name, file)

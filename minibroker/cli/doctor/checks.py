@@ -1,0 +1,415 @@
+"""The steps of `minibroker doctor`, each of which yields what it finds, and what to change.
+
+    name -> port -> what speaks there -> TLS -> versions -> login -> nodes -> each node's advertised address -> clock
+
+A step that fails ends the examination, as the later ones need it.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import time
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, Literal, NamedTuple
+
+from minibroker.addresses import is_loopback
+from minibroker.cli.doctor.port_probe import Probe, Speaker, names_in, parsed, probe
+from minibroker.client.blocking import BlockingNetwork, Client, SocketLink, looked_up, run
+from minibroker.client.client_errors import (
+    AuthenticationFailed,
+    ClientError,
+    ProtocolError,
+    TokenError,
+    UnsupportedVersion,
+)
+from minibroker.client.cluster_client import reason_of
+from minibroker.client.connection_settings import Address, ClientSettings
+from minibroker.client.opening import open_link
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.declare import Message
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.log_offsets import ListOffsetsRequest
+from minibroker.protocol.messages.metadata import MetadataRequest
+from minibroker.protocol.messages.security import SaslHandshakeRequest
+
+FAILURES = (OSError, ProtocolError, UnsupportedVersion, AuthenticationFailed, TokenError)
+NODES_MAX = 50
+CLOCK_PARTITIONS_MAX = 100
+CLOCK_SLACK_S = 60
+EXPIRES_SOON_DAYS = 14
+MAX_TIMESTAMP, MAX_TIMESTAMP_VERSION = -3, 7  # KIP-734
+FIRST_FETCH_OF_4_0 = 4
+# In all releases that a client meets; their highest versions tell the release.
+TELLING = (
+    ApiKey.PRODUCE,
+    ApiKey.FETCH,
+    ApiKey.LIST_OFFSETS,
+    ApiKey.METADATA,
+    ApiKey.OFFSET_COMMIT,
+    ApiKey.JOIN_GROUP,
+    ApiKey.API_VERSIONS,
+)
+
+ADVERTISED = "Clients use the address that a node advertises, not the one that they connect to first. "
+LISTENERS = (
+    "Set the server's advertised.listeners to an address that this machine reaches. If clients run both in containers "
+    "and outside, give the server two listeners, such as INTERNAL://kafka:29092 and EXTERNAL://localhost:9092."
+)
+
+
+class Finding(NamedTuple):
+    """What a step found, and what to change."""
+
+    kind: Literal["ok", "warning", "problem"]
+    text: str
+    advice: str | None = None
+
+
+Findings = Iterator[Finding]
+
+
+class Step(NamedTuple):
+    """What the steps share. `settings` are the user's, without `bootstrap.servers`."""
+
+    address: Address
+    settings: Mapping[str, str]
+    timeout_s: float
+    network: BlockingNetwork
+
+    def client_settings(self) -> ClientSettings:
+        """Return the checked settings of a client of this address."""
+        timeout_ms = str(max(1, round(self.timeout_s * 1000)))
+        times = {
+            "socket.connection.setup.timeout.ms": timeout_ms,
+            "socket.connection.setup.timeout.max.ms": timeout_ms,
+            "request.timeout.ms": timeout_ms,
+            "default.api.timeout.ms": timeout_ms,
+        }
+        return ClientSettings({**times, **self.settings, "bootstrap.servers": str(self.address)}, "minibroker-doctor")
+
+
+def examine(address: Address, settings: Mapping[str, str], timeout_s: float, network: BlockingNetwork) -> Findings:
+    """Examine a server, step by step.
+
+    `settings` are those of a client, by Kafka's names; `timeout_s` is for each step. Raises SettingError.
+    """
+    step = Step(address, settings, timeout_s, network)
+    found = yield from _port(step)
+    if found is None or not (yield from _speaker(step, found)):
+        return
+    metadata = yield from _login(step)
+    if metadata is None:
+        return
+    if (yield from _nodes(step, metadata)):
+        yield from _clock(step)
+
+
+# --- name and port ------------------------------------------------------------------------------------
+
+
+def _port(step: Step, whose: str = "", advice: str = "") -> Generator[Finding, None, Probe | None]:
+    """Look up the name, connect to each of its addresses, and return what answers; None if nothing does."""
+    host, port = step.address
+    try:
+        infos = looked_up(host, port, step.timeout_s)
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        yield Finding("problem", f"{host}{whose} cannot be looked up: {reason}", advice or _of_name(host))
+        return None
+    found = list(dict.fromkeys(str(info[4][0]) for info in infos))
+    if found != [host]:
+        yield Finding("ok", f"{host} is {', '.join(found)}")
+    results: dict[str, Probe | OSError] = {}
+    for ip in found:
+        try:
+            results[ip] = probe(Address(ip, port), host, step.timeout_s)
+        except OSError as error:
+            results[ip] = error
+        else:
+            yield Finding("ok", f"{Address(ip, port)} accepts connections")
+    answered = [result for result in results.values() if isinstance(result, Probe)]
+    kind: Literal["warning", "problem"] = "warning" if answered else "problem"
+    for ip, result in results.items():
+        if isinstance(result, OSError):
+            text = f"{Address(ip, port)}{whose} does not accept connections: {_why(result, step.timeout_s)}"
+            others = "Clients that try this address first are slow or fail. Use an address in place of the name."
+            yield Finding(kind, text, others if answered else advice or _of_port(ip, result))
+    return answered[0] if answered else None
+
+
+def _why(error: OSError, timeout_s: float) -> str:
+    return f"no answer in {timeout_s:g} s" if isinstance(error, TimeoutError) else str(error.strerror or error)
+
+
+def _of_name(host: str) -> str:
+    if "." not in host:
+        return (
+            "A name without a dot is often that of a container, which only its own Docker or Kubernetes network knows. "
+            "From outside, use localhost or the host's name, and the published port."
+        )
+    return "Check the spelling, and whether this machine uses the name server that knows the name."
+
+
+def _of_port(ip: str, error: OSError) -> str:
+    if isinstance(error, ConnectionRefusedError):
+        if is_loopback(ip):
+            if _in_container():
+                return (
+                    "This is a container, and localhost is the container itself. If the server runs elsewhere, use the "
+                    "name of its container or service, or host.docker.internal for the host."
+                )
+            return "Nothing listens on this port. Start the server, or check the port; publish a container's port."
+        return "Nothing listens on this port of that machine, or only on its loopback address: check `listeners`."
+    return "A firewall may drop the packets, or the machine is off. Check security groups, VPN and network policies."
+
+
+def _in_container() -> bool:
+    return os.path.exists("/.dockerenv") or "KUBERNETES_SERVICE_HOST" in os.environ
+
+
+# --- what speaks there ----------------------------------------------------------------------------------
+
+
+def _speaker(step: Step, found: Probe) -> Generator[Finding, None, bool]:
+    """Compare what speaks on the port with the settings. Return whether to go on."""
+    wants_tls = str(step.settings.get("security.protocol", "PLAINTEXT")).strip().upper().endswith("SSL")
+    if found.speaker is Speaker.TLS:
+        yield Finding("ok" if wants_tls else "problem", *_tls_found(wants_tls))
+        if found.certificate is not None:
+            yield from _certificate(step.address.host, found.certificate)
+        return wants_tls
+    if found.speaker is Speaker.KAFKA:
+        if wants_tls:
+            text = "the server speaks Kafka's protocol without TLS, but security.protocol is one with TLS"
+            yield Finding("problem", text, "Set security.protocol to PLAINTEXT or SASL_PLAINTEXT, or use the TLS port.")
+        return not wants_tls
+    does_not_say = found.speaker in (Speaker.CLOSES, Speaker.SILENT)
+    text = found.speaker.value if does_not_say else f"speaks {found.speaker.value}, not Kafka's protocol"
+    yield Finding("problem", f"the server {text}", _of_speaker(found.speaker))
+    return False
+
+
+def _tls_found(wants_tls: bool) -> tuple[str, str | None]:
+    if wants_tls:
+        return "the server speaks TLS", None
+    return "the server speaks TLS, but security.protocol is one without", (
+        "Add --client security.protocol=SSL, or SASL_SSL if clients log in; and --client ssl.ca.location=FILE if the "
+        "certificate's issuer is not known to this machine."
+    )
+
+
+def _of_speaker(speaker: Speaker) -> str:
+    if speaker is Speaker.HTTP:
+        return "A schema registry, REST proxy, Connect or a web page speaks HTTP. Use the port of a Kafka listener."
+    if speaker in (Speaker.CLOSES, Speaker.SILENT):
+        return (
+            "If the port is a container's, Docker accepts connections although nothing listens in the container. The "
+            "server may still be starting, be too busy, want a client certificate, or be older than 0.10."
+        )
+    return "Check host and port."
+
+
+def _certificate(host: str, der: bytes) -> Findings:
+    certificate = parsed(der)
+    if certificate is None:
+        yield Finding("problem", "the server's certificate is malformed")
+        return
+    names, end = names_in(certificate), certificate.not_valid_after_utc
+    days = (end - datetime.now(UTC)).days
+    issuer = certificate.issuer.rfc4514_string()
+    text = f"its certificate is for {', '.join(names) or 'no name'}, issued by {issuer}, valid until {end:%Y-%m-%d}"
+    if end < datetime.now(UTC):
+        yield Finding("problem", f"{text}: it has expired", "Renew the certificate, or check this machine's clock.")
+    elif certificate.not_valid_before_utc > datetime.now(UTC):
+        yield Finding("problem", f"{text}: it is not valid yet", "Check this machine's clock and the server's.")
+    else:
+        yield Finding("warning" if days < EXPIRES_SOON_DAYS else "ok", f"{text} ({days} days)")
+    if not _is_named(host, names):
+        advice = f"Connect to a name in the certificate, or issue one for {host}."
+        yield Finding("problem", f"the certificate is not for {host}", advice)
+
+
+def _is_named(host: str, names: Iterable[str]) -> bool:
+    """Return whether a certificate's names have a host; `*` stands for one label."""
+    _, _, domain = host.partition(".")
+    return any(name.lower() in (host.lower(), f"*.{domain}".lower() if domain else None) for name in names)
+
+
+# --- versions and login -----------------------------------------------------------------------------------
+
+
+def _login(step: Step) -> Generator[Finding, None, Any]:
+    """Open a connection as a client would, and return the answer to Metadata; None if there is a problem."""
+    settings = step.client_settings()
+    link = None
+    try:
+        link = _opened(step, settings)
+        yield Finding("ok", _versions(link))
+        if settings.credentials is not None:
+            yield Finding("ok", f"logged in by {settings.credentials.mechanism}")
+        elif mechanisms := _mechanisms(link, step.timeout_s):
+            protocol = "SASL_PLAINTEXT" if settings.tls is None else "SASL_SSL"
+            text = f"clients must log in, by {' or '.join(mechanisms)}"
+            yield Finding("problem", text, f"Set security.protocol={protocol}, sasl.mechanism, and the credentials.")
+            return None
+        return _asked(link, MetadataRequest(topics=[]), step.timeout_s, lowest=1)
+    except FAILURES as error:
+        yield Finding("problem", _failed(error, step.timeout_s), _of_failure(error, settings))
+        return None
+    finally:
+        if link is not None:
+            link.close()
+
+
+def _opened(step: Step, settings: ClientSettings) -> SocketLink:
+    link = run(step.network.connect(*step.address, settings, step.timeout_s))
+    try:
+        run(open_link(link, settings, step.network, step.timeout_s))
+    except BaseException:
+        link.close()
+        raise
+    return link
+
+
+def _asked(link: SocketLink, request: Message, timeout_s: float, lowest: int = 0) -> Any:
+    correlation_id, data = link.connection.send(request, link.connection.version(type(request), lowest))
+    run(link.write(data, timeout_s))
+    return run(link.answer(correlation_id, timeout_s))
+
+
+def _mechanisms(link: SocketLink, timeout_s: float) -> list[str]:
+    """Return the mechanisms of a listener on which clients must log in; none for another."""
+    if ApiKey.SASL_HANDSHAKE not in link.connection.versions:
+        return []
+    answer = _asked(link, SaslHandshakeRequest(mechanism=""), timeout_s)
+    return list(answer.mechanisms) if answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM else []
+
+
+def _versions(link: SocketLink) -> str:
+    versions = link.connection.versions
+    release = release_like(versions)
+    of_release = f", those of Apache Kafka {release}" if release else ""
+    refuses_old = versions.get(ApiKey.FETCH, range(1))[0] >= FIRST_FETCH_OF_4_0
+    of_clients = "; it refuses clients older than 2.1" if refuses_old else ""
+    return f"the server has {len(versions)} APIs{of_release}{of_clients}"
+
+
+def release_like(versions: Mapping[int, range]) -> str | None:
+    """Return the newest release of Apache Kafka whose requests a server takes, judged by those in `TELLING`."""
+    from minibroker.testing.emulation.releases import RELEASES, versions_of
+
+    for release in reversed(RELEASES):
+        known = versions_of(release)
+        if all(known[key][-1] in versions.get(key, ()) for key in TELLING if key in known):
+            return release
+    return None
+
+
+def _failed(error: Exception, timeout_s: float) -> str:
+    return _why(error, timeout_s) if isinstance(error, TimeoutError) else reason_of(error)
+
+
+def _of_failure(error: Exception, settings: ClientSettings) -> str | None:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return "Give the certificate of the issuer: --client ssl.ca.location=FILE (PEM)."
+    if isinstance(error, ssl.SSLError):
+        return "The server may want a client certificate: ssl.certificate.location and ssl.key.location."
+    if isinstance(error, AuthenticationFailed):
+        return "Check sasl.mechanism, the user and the password, and that the server has this user."
+    if isinstance(error, ConnectionError) and settings.tls is not None:
+        return "The server may want a client certificate: ssl.certificate.location and ssl.key.location."
+    return None
+
+
+# --- the cluster's nodes ------------------------------------------------------------------------------------
+
+
+def _nodes(step: Step, metadata: Any) -> Generator[Finding, None, bool]:
+    """Examine the address that each node advertises. Return whether all can be reached."""
+    cluster = getattr(metadata, "cluster_id", None) or "without an id"
+    yield Finding("ok", f"cluster {cluster} has {_count(len(metadata.brokers), 'node')}")
+    reached = []
+    for node in metadata.brokers[:NODES_MAX]:
+        reached.append((yield from _advertised(step, node, cluster)))
+    if not reached:
+        advice = "Wait until a node is registered with the controller."
+        yield Finding("problem", "the cluster has no nodes yet", advice)
+    return bool(reached) and all(reached)
+
+
+def _advertised(step: Step, node: Any, cluster: str) -> Generator[Finding, None, bool]:
+    advertised = Address(node.host, node.port)
+    if advertised == step.address:
+        yield Finding("ok", f"node {node.node_id} advertises {advertised}, the address that was asked")
+        return True
+    yield Finding("ok", f"node {node.node_id} advertises {advertised}")
+    if is_loopback(node.host) and not is_loopback(step.address.host):
+        text = f"{node.host}, which node {node.node_id} advertises, is this machine, and not {step.address.host}"
+        yield Finding("problem", text, f"{ADVERTISED}{LISTENERS}")
+        return False
+    theirs = step._replace(address=advertised)
+    found = yield from _port(theirs, f", which node {node.node_id} advertises,", f"{ADVERTISED}{LISTENERS}")
+    if found is None or not (yield from _speaker(theirs, found)):
+        return False
+    answer = yield from _login(theirs)
+    if answer is None:
+        return False
+    if (getattr(answer, "cluster_id", None) or cluster) != cluster:
+        yield Finding("problem", f"{advertised} is another cluster, {answer.cluster_id}", f"{ADVERTISED}{LISTENERS}")
+        return False
+    return True
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+# --- the clock ------------------------------------------------------------------------------------------------
+
+
+def _clock(step: Step) -> Findings:
+    """Compare the newest timestamps of records with this machine's clock, as Kafka does not tell the time."""
+    try:
+        with Client(step.client_settings(), step.network) as client:
+            newest_ms = max(_newest_ms(client), default=-1)
+    except ClientError as error:
+        yield Finding("warning", f"the topics cannot be examined: {error}")
+        return
+    ahead_s = newest_ms / 1000 - time.time()
+    if ahead_s > CLOCK_SLACK_S:
+        text = f"the newest record is from {ahead_s:,.0f} s in the future"
+        yield Finding("warning", text, "Compare the clocks of this machine, of the server and of its producers.")
+    elif newest_ms >= 0:
+        yield Finding("ok", "no record is from the future, as it might be if a clock were wrong")
+
+
+def _newest_ms(client: Client) -> Iterator[int]:
+    """Yield the newest timestamp of each partition that has records."""
+    leaders: dict[int, list[tuple[str, int]]] = {}
+    partitions = [
+        (topic.name, each.partition_index, each.leader_id)
+        for topic in client.metadata(None).topics
+        for each in topic.partitions
+        if each.leader_id >= 0
+    ]
+    for name, index, leader in partitions[:CLOCK_PARTITIONS_MAX]:
+        leaders.setdefault(leader, []).append((name, index))
+    of_topic = ListOffsetsRequest.ListOffsetsTopic
+    for leader, wanted in leaders.items():
+        topics = [
+            of_topic(
+                name=name, partitions=[of_topic.ListOffsetsPartition(partition_index=index, timestamp=MAX_TIMESTAMP)]
+            )
+            for name, index in wanted
+        ]
+        request = ListOffsetsRequest(replica_id=-1, topics=topics, timeout_ms=client.settings.request_timeout_ms)
+        try:
+            answer = client.request(request, leader, lowest=MAX_TIMESTAMP_VERSION)
+        except ClientError as error:
+            if error.code == ErrorCode.UNSUPPORTED_VERSION:
+                return
+            raise
+        for topic in answer.topics:
+            yield from (each.timestamp for each in topic.partitions if each.timestamp >= 0)

@@ -1,0 +1,82 @@
+"""`minibroker doctor`: say what is wrong with a connection to any Kafka, and what to change."""
+
+from __future__ import annotations
+
+import json
+import sys
+import textwrap
+
+import click
+
+from minibroker.cli.connecting import (
+    CONNECT_TIMEOUT_S,
+    DEFAULT_SERVER,
+    client_setting_options,
+    default_servers,
+    log_level_option,
+    network,
+    with_port,
+)
+from minibroker.cli.shared import json_option
+from minibroker.protocol.legible import readable
+
+COLORS = {"ok": "green", "warning": "yellow", "problem": "red"}
+INDENT = " " * 9
+
+
+@click.command()
+@click.argument("address", metavar="[HOST[:PORT]]", required=False)
+@client_setting_options
+@click.option(
+    "--timeout",
+    "timeout_s",
+    metavar="SECONDS",
+    type=click.FloatRange(0.1),
+    default=CONNECT_TIMEOUT_S,
+    show_default=True,
+    help="For each step.",
+)
+@log_level_option
+@json_option("Print a JSON object a line.")
+def doctor(
+    address: str | None, client: tuple[tuple[str, str], ...], timeout_s: float, log_level: str, as_json: bool
+) -> int:
+    """Find out why clients cannot use a Kafka server.
+
+    Looks up the name, connects, finds out what speaks on the port, logs in, asks for the cluster's nodes, and connects
+    to the address that each of them advertises. Nothing is written. The status is 1 if there is a problem.
+
+    \b
+    Example:
+        minibroker doctor
+        minibroker doctor kafka.example.com:9093 --client security.protocol=SSL
+    """
+    from minibroker.cli.doctor.checks import examine
+    from minibroker.client.blocking import BlockingNetwork
+    from minibroker.client.client_errors import SettingError
+    from minibroker.client.connection_settings import ClientSettings, addresses
+
+    settings = dict(client)
+    text = address or settings.get("bootstrap.servers") or default_servers() or DEFAULT_SERVER
+    try:
+        servers = addresses(with_port(text))
+        ClientSettings({**settings, "bootstrap.servers": str(servers[0])})
+    except SettingError as error:
+        raise click.UsageError(str(error).replace("bootstrap.servers", "the address")) from None
+    found = False
+    for server in servers:
+        for finding in examine(server, settings, timeout_s, network(log_level == "debug") or BlockingNetwork()):
+            found = found or finding.kind == "problem"
+            if as_json:
+                click.echo(json.dumps({"server": str(server), **finding._asdict()}))
+            else:
+                _print(finding.kind, finding.text, finding.advice)
+            sys.stdout.flush()  # a step may take seconds
+    return int(found)
+
+
+def _print(kind: str, text: str, advice: str | None) -> None:
+    # The texts may have names and messages of the server, which must not control the terminal.
+    click.echo(f"{click.style(f'{kind:<8}', fg=COLORS[kind])} {readable(text.encode())}")
+    if advice is not None:
+        click.echo(textwrap.fill(readable(advice.encode()), 100, initial_indent=INDENT, subsequent_indent=INDENT))

@@ -1,0 +1,42 @@
+"""The text of docs/errors.md, generated from the error codes and from what a client does about each.
+
+python3 -m minibroker.cli.errors_help > docs/errors.md
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from minibroker.client.client_errors import Reaction, reaction
+from minibroker.protocol.errors import ErrorCode
+
+PREAMBLE: Final = """\
+# Errors
+
+Kafka's error codes, as they are in answers, faults, metrics and the journal, by their names in Apache Kafka 4.4. The
+last column says what a client does: some errors it reports to the program, others it retries until its own timeout
+(`delivery.timeout.ms` of a producer), so that the program never sees them. It is what Java's clients do where the API
+does not say otherwise; others mostly agree. A test makes the broker answer any of them: [faults](testing-faults.md).
+
+Generated from `minibroker/protocol/errors.py` and `minibroker/client/client_errors.py`, by
+`python3 -m minibroker.cli.errors_help > docs/errors.md`.
+
+| code | name | clients |
+| --- | --- | --- |
+"""
+DONE_BY_CLIENTS: Final = {
+    Reaction.FATAL: "report it",
+    Reaction.RETRY: "retry",
+    Reaction.FIND_LEADER: "look for the leader, then retry",
+    Reaction.FIND_COORDINATOR: "look for the coordinator, then retry",
+}
+
+
+def markdown() -> str:
+    """Return the text of docs/errors.md."""
+    errors = [code for code in ErrorCode if code is not ErrorCode.NONE]
+    return PREAMBLE + "".join(f"| {code} | {code.name} | {DONE_BY_CLIENTS[reaction(code)]} |\n" for code in errors)
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")

@@ -1,0 +1,113 @@
+"""Explains captures for `minibroker explain`: pcap and pcapng files, what tshark has followed, and two files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+if TYPE_CHECKING:
+    from minibroker.captures.explained_capture import NumberedPair
+    from minibroker.captures.kafka_streams import Conversations
+    from minibroker.captures.tcp_streams import Connection
+    from minibroker.protocol.explaining.parts import Explained
+
+TLS_HELP = "docs/explain.md says how tshark reads them with the keys of the client"
+
+
+class Selected(NamedTuple):
+    """Which pairs are shown: those of the port of a broker, and only one of them."""
+
+    port: int | None = None
+    only: int | None = None
+
+
+def pairs_in(data: bytes, answers: bytes | None, selected: Selected) -> list[NumberedPair]:
+    """Return the requests of a capture, or of one file with the `answers` of another, each with its answer.
+
+    Raises click.UsageError if there are none. What is to be said about the capture goes to standard error.
+    """
+    from minibroker.captures.explained_capture import numbered
+    from minibroker.captures.kafka_streams import conversations_in
+
+    connections = _captured(data) if answers is None else [_of_two_files(data, answers)]
+    conversations = conversations_in(connections, selected.port)
+    pairs = numbered(conversations.found)
+    _say(conversations)
+    if selected.only is not None and selected.only > len(pairs):
+        raise click.UsageError(f"there is no request {selected.only}, the last one is {len(pairs)}")
+    return pairs
+
+
+def explained_pairs(pairs: list[NumberedPair], only: int | None) -> Iterator[Explained]:
+    """Yield the explained requests and answers, or those of one number."""
+    from minibroker.captures.explained_capture import CaptureExplainer
+
+    explainer = CaptureExplainer()
+    for each in pairs:
+        if only is None or each.number == only:
+            yield from explainer.explained(each)
+        elif only is not None and each.number < only:
+            explainer.learn(each)
+
+
+def line_of(numbered: NumberedPair) -> str:
+    """Return a line about a pair: its number, time, client, API, sizes, duration and errors."""
+    from minibroker.captures.explained_capture import CaptureExplainer, moment_text
+
+    pair = numbered.pair
+    sizes = " > ".join(f"{len(frame.data):,}" if frame else "none" for frame in (pair.request, pair.answer))
+    said = [f"#{numbered.number}", moment_text(pair.time), str(numbered.connection.client), numbered.name]
+    said += [f"{sizes} bytes"]
+    said += [f"{pair.duration_ms:.1f} ms"] if pair.duration_ms is not None else []
+    errors = [
+        part.meaning
+        for item in CaptureExplainer().explained(numbered)
+        for _, part in item.part.walk()
+        if part.name.endswith("error_code") and part.value
+    ]
+    return "  ".join(each for each in [*said, ", ".join(dict.fromkeys(errors))] if each)
+
+
+def _captured(data: bytes) -> list[Connection]:
+    from minibroker.captures.packets import Capture, Malformed, is_capture
+    from minibroker.captures.tcp_streams import connections_in
+    from minibroker.captures.tshark_text import connections_of
+
+    try:
+        if not is_capture(data):
+            return list(connections_of(data.decode("ascii", errors="replace")))
+        capture = Capture(data)
+        connections = connections_in(capture.segments())
+    except (Malformed, ModuleNotFoundError) as error:
+        raise click.UsageError(str(error)) from error
+    if capture.others:
+        _note(f"packets that are no TCP: {capture.others:,}")
+    if capture.problem:
+        _note(capture.problem)
+    return connections
+
+
+def _of_two_files(asked: bytes, answered: bytes) -> Connection:
+    from minibroker.captures.packets import Address
+    from minibroker.captures.tcp_streams import Connection, stream_of
+
+    client, server = Address("client", 0), Address("server", 0)
+    return Connection(client, server, stream_of(asked), stream_of(answered), has_begin=True)
+
+
+def _note(text: str) -> None:
+    click.echo(f"minibroker: {text}", err=True)
+
+
+def _say(conversations: Conversations) -> None:
+    for each in conversations.found:
+        for note in each.notes:
+            _note(f"{each.connection}: {note}")
+    for connection in conversations.tls:
+        _note(f"{connection}: TLS, {TLS_HELP}")
+    if conversations.others:
+        _note(f"connections that are not with Kafka: {conversations.others:,}")
+    if not conversations.found:
+        raise click.UsageError("there are no requests of Kafka")

@@ -1,0 +1,123 @@
+"""`minibroker explain`: every byte of frames, record batches and files, with its name, its value and what it means."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from minibroker.cli.explain.explain_input import KINDS, NOTATIONS, Given, Wanted, explained, kind_of, read
+from minibroker.cli.shared import json_option
+
+if TYPE_CHECKING:
+    from minibroker.protocol.explaining.parts import Explained
+
+UNREADABLE = 1
+
+
+@click.command()
+@click.argument("source", metavar="FILE|HEX|BASE64|-")
+@click.option(
+    "--as",
+    "kind",
+    metavar="KIND",
+    default="auto",
+    help=f"What the bytes are: {', '.join(KINDS[1:])}, subscription, assignment, sasl, or the key or value of a record "
+    "of Kafka's own, such as OffsetCommitValue.  [default: guessed]",
+)
+@click.option("--format", "notation", type=click.Choice(NOTATIONS), default="auto", help="How they are written.")
+@click.option("--api", metavar="NAME", help="The API of a response or message, such as Metadata.")
+@click.option("--version", type=int, help="Its version.  [default: the newest]")
+@click.option("--about", is_flag=True, help="Also say what each field is for, since when, and by which KIP.")
+@click.option("--topic", metavar="NAME", help="The topic of records.  [default: by the file's directory]")
+@click.option("--answers", metavar="FILE", help="The answers to the requests in FILE, both as streams of frames.")
+@click.option("--port", type=int, help="The port of the brokers in a capture.  [default: found]")
+@click.option("--list", "as_list", is_flag=True, help="Of a capture, print a line for each request with its answer.")
+@click.option("--only", type=click.IntRange(min=1), help="Of a capture, explain only the request of this number.")
+@click.option("--html", "as_html", is_flag=True, help="Print a page with hex beside the fields.")
+@click.option("--diff", "other", metavar="FILE|HEX|BASE64", help="Show only how this one differs.")
+@click.option("--diff-version", type=int, help="Show only how the message differs in this version.")
+@json_option("Print a JSON object per frame, with hex for bytes.")
+def explain(source: str, **options: Any) -> None:
+    """Explain each byte of a request, a response, record batches, a file of a log, or a capture of packets.
+
+    A frame begins with its size, as on the wire. Whatever cannot be read ends the part it is in, with the reason, and
+    the exit status is 1.
+
+    \b
+    Example:
+        minibroker explain 0000000a00120000000000050000
+        minibroker explain minibroker-data/orders-0/00000000000000000000.log
+        minibroker explain --api Metadata --version 12 answer.bin
+        minibroker explain --list session.pcapng
+    """
+    given = read(source, options["notation"])
+    wanted = Wanted(options["kind"], options["api"], options["version"], options["topic"])
+    other, version = options["other"], options["diff_version"]
+    if other is not None or version is not None:
+        _diff(given, wanted, options["notation"], other, version)
+    elif options["answers"] is not None or _is_capture(given, wanted):
+        _capture(given, options)
+    else:
+        _print(explained(given, wanted), options)
+
+
+def _is_capture(given: Given, wanted: Wanted) -> bool:
+    from minibroker.storage.inspection.inspected_files import inspected_file
+
+    if wanted.kind != "auto":
+        return wanted.kind == "capture"
+    is_file = given.path is not None and inspected_file(given.path) is not None
+    return kind_of(given.data, is_file, wanted.api) == "capture"
+
+
+def _diff(given: Given, wanted: Wanted, notation: str, other: str | None, version: int | None) -> None:
+    from minibroker.cli.explain.explain_diff import differences
+    from minibroker.cli.explain.explain_versions import in_version
+
+    first = [each.part for each in explained(given, wanted)]
+    if version is not None:
+        given, wanted = in_version(given, wanted, version)
+    else:
+        given = read(other or "", notation)
+    for line in differences(first, [each.part for each in explained(given, wanted)]):
+        click.echo(line)
+
+
+def _capture(given: Given, options: dict[str, Any]) -> None:
+    from minibroker.cli.explain.explain_captures import Selected, explained_pairs, line_of, pairs_in
+
+    answers = None if options["answers"] is None else read(options["answers"], options["notation"]).data
+    pairs = pairs_in(given.data, answers, Selected(options["port"], options["only"]))
+    if options["as_list"]:
+        for each in pairs:
+            click.echo(line_of(each))
+        return
+    _print(explained_pairs(pairs, options["only"]), options)
+
+
+def _print(items: Iterable[Explained], options: dict[str, Any]) -> None:
+    """Print what is explained in one of three forms. End with status 1 if something could not be read."""
+    from minibroker.protocol.explaining.explained_page import page
+    from minibroker.protocol.explaining.explained_text import document, lines
+
+    if options["as_html"]:
+        items = list(items)
+        for piece in page(items):
+            click.echo(piece, nl=False)
+    is_whole = True
+    for item in items:
+        is_whole = is_whole and not any(item.part.problems())
+        if options["as_json"]:
+            heading = {"heading": item.heading} if item.heading else {}
+            click.echo(json.dumps(heading | document(item.part)))
+        elif not options["as_html"]:
+            if item.heading:
+                click.echo(item.heading)
+            for line in lines(item.part, item.data, about=options["about"]):
+                click.echo(line)
+    if not is_whole:
+        sys.exit(UNREADABLE)

@@ -1,0 +1,190 @@
+"""Finds out what the bytes are that `minibroker explain` is given, and in which notation."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from minibroker.protocol.apis import ApiKey, api_name, request_class
+from minibroker.suggestions import did_you_mean
+
+if TYPE_CHECKING:
+    from minibroker.protocol.explaining.parts import Explained
+
+MAX_INPUT_BYTES = 64 << 20
+NOTATIONS = ("auto", "hex", "base64", "binary")
+KINDS = ("auto", "requests", "response", "message", "records", "file", "capture")
+
+_HEX = re.compile(r"(0x)?[0-9a-fA-F\s:]+")
+_MAGIC_POSITION = 16
+_LEAST_REQUEST_BYTES = 12  # size, key, version, correlation id
+
+
+class Given(NamedTuple):
+    """The bytes, and the path they come from, None for an argument or standard input."""
+
+    data: bytes
+    path: str | None
+
+
+class Wanted(NamedTuple):
+    """What the bytes are: a kind, the API and version of a response or message, the topic of records."""
+
+    kind: str = "auto"
+    api: str | None = None
+    version: int | None = None
+    topic: str | None = None
+
+
+def read(source: str, notation: str) -> Given:
+    """Return the bytes of a file, of standard input ("-"), or of an argument. Raises click.UsageError."""
+    from minibroker.storage.inspection.inspected_files import inspected_file
+
+    if source == "-":
+        return Given(decoded(sys.stdin.buffer.read(MAX_INPUT_BYTES + 1), notation), None)
+    path = Path(source)
+    try:
+        is_file = path.is_file()
+    except OSError:  # a name that is too long for one
+        is_file = False
+    if not is_file:
+        return Given(_argument(source, notation), None)
+    if path.stat().st_size > MAX_INPUT_BYTES:
+        most = f"{source} is larger than {MAX_INPUT_BYTES >> 20} MiB"
+        raise click.UsageError(f"{most}: minibroker dump shows large files of a log, editcap -c splits captures")
+    if notation == "auto" and inspected_file(source) is not None:
+        notation = "binary"  # a checkpoint looks like hex
+    return Given(decoded(path.read_bytes(), notation), source)
+
+
+def _argument(text: str, notation: str) -> bytes:
+    if notation in ("auto", "hex") and _HEX.fullmatch(text):
+        return _from_hex(text)
+    if notation in ("auto", "base64") and (data := _from_base64(text)) is not None:
+        return data
+    raise click.UsageError(f"{text[:60]!r} is no file, and neither hex nor base64")
+
+
+def decoded(data: bytes, notation: str) -> bytes:
+    """Return the bytes that a file's content stands for. Raises click.UsageError."""
+    if len(data) > MAX_INPUT_BYTES:
+        raise click.UsageError(f"there are more than {MAX_INPUT_BYTES >> 20} MiB")
+    if notation == "binary":
+        return data
+    text = data.decode("ascii", errors="replace").strip()
+    if notation in ("auto", "hex") and _HEX.fullmatch(text):
+        return _from_hex(text)
+    if notation == "hex":
+        raise click.UsageError("there are characters that are not hex")
+    found = _from_base64(text) if text.isprintable() or notation == "base64" else None
+    if found is None and notation == "base64":
+        raise click.UsageError("this is not base64")
+    return data if found is None else found
+
+
+def _from_hex(text: str) -> bytes:
+    digits = re.sub(r"[\s:]", "", text.removeprefix("0x"))
+    try:
+        return bytes.fromhex(digits)
+    except ValueError:
+        raise click.UsageError(f"there is an odd number of hex digits: {len(digits)}") from None
+
+
+def _from_base64(text: str) -> bytes | None:
+    try:
+        return base64.b64decode("".join(text.split()), validate=True) if text else None
+    except binascii.Error:
+        return None
+
+
+def explained(given: Given, wanted: Wanted) -> Iterator[Explained]:
+    """Yield what the bytes are, but for captures. Raises click.UsageError if that cannot be found out."""
+    from minibroker.protocol.explaining.fragments import explain_fragment
+    from minibroker.protocol.explaining.messages import explain_records, explain_requests
+    from minibroker.protocol.explaining.parts import Explained
+    from minibroker.storage.inspection.explained_files import explain_file
+    from minibroker.storage.inspection.inspected_files import inspected_file
+
+    inspected = inspected_file(given.path) if given.path else None
+    kind = kind_of(given.data, inspected is not None, wanted.api) if wanted.kind == "auto" else wanted.kind
+    data = given.data
+    if kind == "file":
+        if inspected is None:
+            raise click.UsageError("the name is not that of a file of a log")
+        yield Explained(explain_file(data, inspected, wanted.topic), data)
+    elif kind == "records":
+        yield Explained(explain_records(data, topic=wanted.topic), data)
+    elif kind == "requests":
+        yield from (Explained(each, data) for each in explain_requests(data))
+    elif kind in ("response", "message"):
+        yield _message(data, kind, wanted)
+    else:
+        yield Explained(explain_fragment(data, _fragment(kind)), data)
+
+
+def _message(data: bytes, kind: str, wanted: Wanted) -> Explained:
+    from minibroker.protocol.explaining.messages import explain_message, explain_response
+    from minibroker.protocol.explaining.parts import Explained
+
+    key = api_key(wanted.api)
+    message = request_class(key)
+    version = message.versions[-1] if wanted.version is None else wanted.version
+    if version not in message.versions:
+        raise click.UsageError(f"{api_name(key)} has no version {version}")
+    if kind == "response":
+        return Explained(explain_response(data, key, version), data)
+    return Explained(explain_message(data, message, version), data)
+
+
+def _fragment(kind: str) -> str:
+    """Return the fragment of a name in any case. Raises click.UsageError."""
+    from minibroker.protocol.explaining.fragments import FRAGMENTS
+
+    known = {each.lower(): each for each in FRAGMENTS}
+    if kind.lower() not in known:
+        raise click.UsageError(f"there is no kind {kind}{did_you_mean(kind, [*KINDS, *FRAGMENTS])}")
+    return known[kind.lower()]
+
+
+def kind_of(data: bytes, is_file: bool, api: str | None) -> str:
+    """Return the kind of bytes by what they look like. Raises click.UsageError."""
+    from minibroker.captures.packets import is_capture
+    from minibroker.captures.tshark_text import is_tshark_text
+
+    if is_file:
+        return "file"
+    if api is not None:
+        return "response"
+    if is_capture(data) or is_tshark_text(data[:_LOOKED_AT].decode("ascii", errors="replace")):
+        return "capture"
+    if len(data) >= _LEAST_REQUEST_BYTES:
+        size = int.from_bytes(data[:4], "big")
+        key, version = (int.from_bytes(data[at : at + 2], "big") for at in (4, 6))
+        if size >= 8 and key in ApiKey._value2member_map_ and version in request_class(key).versions:
+            return "requests"
+    if len(data) > _MAGIC_POSITION and data[_MAGIC_POSITION] <= 2:
+        return "records"
+    raise click.UsageError(
+        "these are neither a request nor records; --as says what they are, and --api what a response answers"
+    )
+
+
+_LOOKED_AT = 1000  # bytes of what tshark prints, which begins with a line of "="
+
+
+def api_key(api: str | None) -> int:
+    """Return the key of an API by its name or number. Raises click.UsageError."""
+    if api is None:
+        raise click.UsageError("--api is needed, such as --api Metadata")
+    by_name = {api_name(key).lower(): int(key) for key in ApiKey}
+    by_name |= {str(int(key)): int(key) for key in ApiKey}
+    if api.lower() not in by_name:
+        raise click.UsageError(f"there is no API {api}")
+    return by_name[api.lower()]

@@ -1,0 +1,57 @@
+"""`minibroker explore`: the files of a log directory, or saved frames, in the browser, without a broker."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+
+@click.command()
+@click.argument("path", metavar="DIRECTORY|FILE", type=click.Path(exists=True, path_type=Path))
+@click.option("--port", type=click.IntRange(0, 65_535), default=0, help="The port on 127.0.0.1.  [default: any]")
+def explore(path: Path, port: int) -> None:
+    """Show a log directory, one of its files, or saved frames byte by byte in the browser, until Ctrl-C.
+
+    Frames are what `minibroker proxy --save` and a journal's `save` have written. It only reads.
+    The page is for this machine alone, and needs the extra minibroker[web].
+
+    \b
+    Example:
+        minibroker explore minibroker-data
+        minibroker explore minibroker-data/orders-0/00000000000000000000.log
+        minibroker explore session.flows
+    """
+    from minibroker.broker.lifecycle import StartError
+    from minibroker.proxy.flows import FlowError
+
+    try:
+        asyncio.run(_serve(path.resolve(), port))
+    except (StartError, FlowError) as error:
+        raise click.UsageError(str(error)) from None
+
+
+async def _serve(path: Path, port: int) -> None:
+    from minibroker.addresses import LOOPBACK, HostPort
+    from minibroker.broker.process import stop_signal
+    from minibroker.testing.control.control_server import served
+
+    closing = asyncio.Event()
+
+    def made() -> FastAPI:
+        from minibroker.explorer.explorer_routes import files_app
+        from minibroker.proxy.exploring import saved_app
+        from minibroker.storage.inspection.inspected_files import inspected_file
+
+        is_of_log = path.is_dir() or inspected_file(str(path)) is not None
+        return files_app(path) if is_of_log else saved_app(path, closing)
+
+    stop = stop_signal()
+    async with served(made, HostPort(LOOPBACK, port), closing) as url:
+        click.echo(f"{path} is explored at {url}/explorer/")
+        await stop.wait()

@@ -1,0 +1,78 @@
+"""`minibroker groups delete-offsets`: deletes what a group has read of topics."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import click
+
+from minibroker.cli.administration import connected
+from minibroker.cli.connecting import Bootstrap, connection_options
+from minibroker.cli.groups.groups_facts import ask_coordinator, committed, group_names
+from minibroker.cli.groups.groups_share import delete_start_offsets
+from minibroker.cli.groups.groups_types import described
+from minibroker.cli.shared import NamedCommand, completed_by, failure, json_option, no_such
+
+if TYPE_CHECKING:
+    from minibroker.client.blocking import Client
+
+
+@click.command("delete-offsets", cls=NamedCommand)
+@click.argument("group", shell_complete=completed_by("groups"))
+@click.option("--topic", "topics", metavar="TOPIC", multiple=True, required=True, help="Can be repeated.",
+              shell_complete=completed_by("topics"))  # fmt: skip
+@connection_options
+@json_option("Print a JSON object.")
+def delete_offsets(group: str, topics: tuple[str, ...], bootstrap: Bootstrap, as_json: bool) -> None:
+    """Delete a group's offsets of topics that it does not read, without confirmation.
+
+    These are the committed offsets, or the start offsets of a share group, which must have no members.
+
+    \b
+    Example:
+        minibroker groups delete-offsets billing --topic orders
+    """
+    from minibroker.client.client_errors import error_name
+
+    with connected(bootstrap) as client:
+        found = described(client, group)
+        if found.state == "Dead":
+            raise no_such("group", group, group_names(client))
+        delete = delete_start_offsets if found.type == "share" else _delete_committed
+        codes = delete(client, group, dict.fromkeys(topics))
+    deleted = [topic for topic, code in codes.items() if not code]
+    if as_json:
+        click.echo(json.dumps({"group": group, "deleted": deleted}))
+    elif deleted:
+        click.echo(f"deleted the offsets of {group} in {', '.join(deleted)}")
+    refused = [f"{topic}: {error_name(code)}" for topic, code in codes.items() if code]
+    if refused:
+        raise failure(f"cannot delete the offsets of {group}: {'; '.join(refused)}")
+
+
+def _delete_committed(client: Client, group: str, topics: Iterable[str]) -> dict[str, int]:
+    """Delete the committed offsets of topics; return an error code for each. Raises `ClientError`."""
+    from minibroker.client.client_errors import check
+    from minibroker.protocol.errors import ErrorCode
+    from minibroker.protocol.messages.offsets import OffsetDeleteRequest
+
+    of_topic = OffsetDeleteRequest.OffsetDeleteRequestTopic
+    places = committed(client, group)
+    indexes = {topic: [index for name, index in sorted(places) if name == topic] for topic in topics}
+    asked = [
+        of_topic(
+            name=topic,
+            partitions=[of_topic.OffsetDeleteRequestPartition(partition_index=index) for index in partitions],
+        )
+        for topic, partitions in indexes.items()
+        if partitions
+    ]
+    codes = {topic: 0 if indexes[topic] else int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for topic in topics}
+    if asked:
+        answer = ask_coordinator(client, group, OffsetDeleteRequest(group_id=group, topics=asked))
+        check(answer.error_code, f"cannot delete the offsets of {group}")
+        for each in answer.topics:
+            codes[each.name] = next((part.error_code for part in each.partitions if part.error_code), 0)
+    return codes

@@ -1,0 +1,99 @@
+"""The requests of the commands for share groups (KIP-932): the group, and the offsets where it begins to read."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from minibroker.cli.administration import TopicPartition
+from minibroker.cli.groups.groups_facts import Group, Member, ask_coordinator, ordered
+from minibroker.cli.shared import failure
+
+if TYPE_CHECKING:
+    from minibroker.client.blocking import Client
+
+
+class StartOffset(NamedTuple):
+    """Where a share group begins to read; None if it has not read the partition yet. `lag` is None if unknown."""
+
+    offset: int | None
+    lag: int | None
+
+
+def described_share_group(client: Client, group: str) -> Group:
+    """Return the share group. Raises `ClientError`."""
+    from minibroker.client.client_errors import check
+    from minibroker.protocol.messages.share_groups import ShareGroupDescribeRequest
+
+    (found,) = ask_coordinator(client, group, ShareGroupDescribeRequest(group_ids=[group])).groups
+    check(found.error_code, f"cannot describe {group}", found.error_message)
+    members = [
+        Member(
+            each.member_id,
+            None,
+            each.client_id,
+            each.client_host,
+            ordered({part.topic_name: sorted(part.partitions) for part in each.assignment.topic_partitions}),
+        )
+        for each in found.members
+    ]
+    return Group(group, found.group_state, "share", found.assignor_name, client.coordinator("group", group), members)
+
+
+def start_offsets(client: Client, group: str) -> dict[TopicPartition, StartOffset]:
+    """Return the start offset of each partition of the share group. Raises `ClientError`."""
+    from minibroker.client.client_errors import check
+    from minibroker.protocol.messages.share_groups import DescribeShareGroupOffsetsRequest
+
+    asked = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=None)
+    (answer,) = ask_coordinator(client, group, DescribeShareGroupOffsetsRequest(groups=[asked])).groups
+    check(answer.error_code, f"cannot get the offsets of {group}", answer.error_message)
+    found = {}
+    for topic in answer.topics:
+        for each in topic.partitions:
+            place = topic.topic_name, each.partition_index
+            check(each.error_code, f"cannot get the offset of {group} for {place[0]}-{place[1]}", each.error_message)
+            found[place] = StartOffset(_known(each.start_offset), _known(each.lag))
+    return found
+
+
+def _known(number: int) -> int | None:
+    return None if number < 0 else number
+
+
+def alter_start_offsets(client: Client, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Set start offsets. Raises `ClientError`, and click.ClickException if any is rejected; the others are set then."""
+    from minibroker.client.client_errors import check, error_name
+    from minibroker.protocol.messages.share_groups import AlterShareGroupOffsetsRequest
+
+    of_topic = AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic
+    topics = defaultdict(list)
+    for (topic, index), offset in offsets.items():
+        partition = of_topic.AlterShareGroupOffsetsRequestPartition(partition_index=index, start_offset=offset)
+        topics[topic].append(partition)
+    request = AlterShareGroupOffsetsRequest(
+        group_id=group, topics=[of_topic(topic_name=topic, partitions=parts) for topic, parts in topics.items()]
+    )
+    answer = ask_coordinator(client, group, request)
+    check(answer.error_code, f"cannot reset the offsets of {group}", answer.error_message)
+    refused = [
+        f"{topic.topic_name}-{each.partition_index}: {error_name(each.error_code)}"
+        for topic in answer.responses
+        for each in topic.partitions
+        if each.error_code
+    ]
+    if refused:
+        raise failure(f"cannot reset the offsets of {group}: {'; '.join(refused)}")
+
+
+def delete_start_offsets(client: Client, group: str, topics: Iterable[str]) -> dict[str, int]:
+    """Delete the group's offsets of topics; return the error code of each. Raises `ClientError`."""
+    from minibroker.client.client_errors import check
+    from minibroker.protocol.messages.share_groups import DeleteShareGroupOffsetsRequest
+
+    of_topic = DeleteShareGroupOffsetsRequest.DeleteShareGroupOffsetsRequestTopic
+    request = DeleteShareGroupOffsetsRequest(group_id=group, topics=[of_topic(topic_name=topic) for topic in topics])
+    answer = ask_coordinator(client, group, request)
+    check(answer.error_code, f"cannot delete the offsets of {group}", answer.error_message)
+    return {each.topic_name: each.error_code for each in answer.responses}

@@ -1,0 +1,70 @@
+"""Serves a copy of a data directory without its records, so that it can be asked like any Kafka.
+
+The directory itself is only read. Its users may do nothing here, but this process may do everything.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from minibroker.broker.metadata.metadata_snapshots import BOOTSTRAP
+from minibroker.broker.security.authorizer import STANDARD_AUTHORIZER
+from minibroker.storage.checkpoints.checkpoint_texts import META_PROPERTIES
+from minibroker.storage.names import topic_partition_of
+
+COPIED_TOPICS = ("__cluster_metadata", "__consumer_offsets")
+
+
+@contextmanager
+def served_copy(path: str) -> Iterator[str]:
+    """Serve a copy in a temporary directory; the address. Raises click.ClickException."""
+    from minibroker.broker.configs.properties import parse_properties
+    from minibroker.broker.lifecycle import StartError
+    from minibroker.testing import Broker
+
+    source = Path(path)
+    if not (source / META_PROPERTIES).is_file():
+        raise click.UsageError(f"{path} has no {META_PROPERTIES}: it is no data directory of a broker")
+    meta = {each.key: each.value for each in parse_properties((source / META_PROPERTIES).read_text())}
+    settings = {
+        "node.id": meta.get("node.id") or meta["broker.id"],
+        "authorizer.class.name": STANDARD_AUTHORIZER,
+        "super.users": "User:ANONYMOUS",
+        "auto.create.topics.enable": "false",
+    }
+    with _only_errors(), tempfile.TemporaryDirectory() as temporary:
+        _copy(source, Path(temporary))
+        try:
+            with Broker(settings, directory=temporary) as broker:
+                yield broker.bootstrap_servers
+        except StartError as error:
+            raise click.ClickException(f"{path}: {error}") from None
+
+
+@contextmanager
+def _only_errors() -> Iterator[None]:
+    """Log no warnings meanwhile: the broker would warn that the records are missing."""
+    logger = logging.getLogger("minibroker")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def _copy(source: Path, target: Path) -> None:
+    for entry in source.iterdir():
+        if entry.name in (META_PROPERTIES, BOOTSTRAP):
+            shutil.copy(entry, target)
+            continue
+        place = topic_partition_of(entry.name)
+        if entry.is_dir() and place is not None and place[0] in COPIED_TOPICS:
+            shutil.copytree(entry, target / entry.name)

@@ -1,0 +1,82 @@
+"""A handover as a report: what is there, and which settings are not those of Kafka, or of clusters in production."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import click
+
+from minibroker.cli.administration import DEFAULT_CONFIG
+from minibroker.cli.handover.handover_state import State
+from minibroker.cli.shared import print_table
+from minibroker.protocol.legible import few
+
+SECRET: Final = "(secret)"
+# What clusters in production have, where Kafka's default is made for trying it out.
+IN_PRODUCTION: Final = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "auto.create.topics.enable": "false",
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+}
+OWN: Final = {"node.id", "broker.id", "process.roles", "controller.listener.names"}  # each cluster has its own
+
+
+class Difference(NamedTuple):
+    """A setting, its value here, Kafka's default, and what clusters in production have if that is another one."""
+
+    setting: str
+    here: str | None
+    default: str | None
+    production: str | None
+
+
+def differences(state: State) -> list[Difference]:
+    """Return the settings that are not as in production, where that is known, or else not Kafka's defaults."""
+    return list(_differences(state))
+
+
+def _differences(state: State) -> Iterator[Difference]:
+    from minibroker.broker.configs.settings import broker_setting
+    from minibroker.broker.configs.settings_values import format_value
+
+    for entry in state.settings:
+        row = broker_setting(entry.name)
+        if entry.name in OWN or not row.in_kafka or row.internal:
+            continue
+        default = format_value(row.default if row.kafka_default is None else row.kafka_default)
+        production = IN_PRODUCTION.get(entry.name)
+        if entry.is_sensitive:
+            if entry.config_source != DEFAULT_CONFIG:
+                yield Difference(entry.name, SECRET, None, None)
+            continue
+        expected = production or default or ""
+        if (entry.value or "") != expected and not (entry.value is None and row.fallbacks):
+            yield Difference(entry.name, entry.value, default, production)
+
+
+def print_report(state: State) -> None:
+    """Print the report."""
+    counts = {
+        "topics": len(state.topics),
+        "users": len({row.user for row in state.users}),
+        "ACLs": len(state.acls),
+        "quotas": len(state.quotas),
+        "groups with offsets": len(state.offsets),
+    }
+    click.echo(f"{state.source} has {', '.join(f'{count} {what}' for what, count in counts.items())}")
+    for note in (*_notes(state), *(f"no format has {each}" for each in state.left_out)):
+        click.echo(f"- {note}")
+    click.echo()
+    print_table(["setting", "here", "Kafka's default", "in production"], differences(state))
+
+
+def _notes(state: State) -> Iterator[str]:
+    alone = [topic.name for topic in state.topics if topic.replicas == 1]
+    if alone:
+        yield f"topics with one replica, which the loss of a broker takes away: {few(alone)}"
+    if state.users:
+        yield "passwords are in no format: each user needs its password again"
+    if state.offsets:
+        yield "set the offsets of groups after the records: they mean the same only if offsets have stayed the same"

@@ -1,0 +1,190 @@
+"""What a cluster has besides its records: topics, configs, users, ACLs, quotas, and the offsets of groups.
+
+It asks by the protocol, so it works with any Kafka. Passwords and SCRAM secrets cannot be asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from minibroker.cli.administration import TOPIC_RESOURCE, TopicPartition, all_topics
+from minibroker.cli.groups.groups_command import listed_groups
+from minibroker.cli.groups.groups_facts import committed
+from minibroker.cli.security.acls_command import ListedAcl, described_acls
+from minibroker.cli.security.quotas_command import ListedQuota, described_quotas
+from minibroker.cli.security.users_command import ListedUser, described_users
+
+if TYPE_CHECKING:
+    from minibroker.client.blocking import Client
+
+BROKER_RESOURCE: Final = 4
+CLIENT_METRICS_RESOURCE: Final = 16
+GROUP_RESOURCE: Final = 32
+# The sources of values (KIP-226) that a change at run time made, for one resource or for all brokers.
+DYNAMIC: Final = {TOPIC_RESOURCE: 1, BROKER_RESOURCE: 3, CLIENT_METRICS_RESOURCE: 7, GROUP_RESOURCE: 8}
+KINDS: Final = {BROKER_RESOURCE: "broker", CLIENT_METRICS_RESOURCE: "client-metrics", GROUP_RESOURCE: "group"}
+DESCRIBED_AT_ONCE: Final = 1000
+WITH_OFFSETS: Final = ("classic", "consumer")  # types of groups that commit offsets which tools can set elsewhere
+
+
+class Topic(NamedTuple):
+    """A topic that is not internal, with the configs that were set for it."""
+
+    name: str
+    partitions: int
+    replicas: int
+    configs: dict[str, str]
+
+
+class DynamicConfigs(NamedTuple):
+    """Configs that were set at run time: of a `group`, of `client-metrics`, or, without a name, of every `broker`."""
+
+    kind: str
+    name: str
+    configs: dict[str, str]
+
+    @property
+    def whose(self) -> str:
+        """Return whose they are, for a sentence."""
+        return f"the {self.kind} {self.name!r}" if self.name else "all brokers"
+
+
+class State(NamedTuple):
+    """What a handover is about; `left_out` says in sentences what no format has."""
+
+    source: str
+    topics: list[Topic]
+    configs: list[DynamicConfigs]
+    users: list[ListedUser]
+    acls: list[ListedAcl]
+    quotas: list[ListedQuota]
+    offsets: dict[str, dict[TopicPartition, int]]
+    settings: list[Any]  # of one broker, as DescribeConfigs describes them
+    left_out: list[str]
+
+
+def state_of(client: Client, source: str) -> State:
+    """Ask for everything. Raises `ClientError`."""
+    left_out: list[str] = []
+    known = all_topics(client)
+    topics = list(_topics(client, known, left_out))
+    configs = list(_dynamic_configs(client, left_out))
+    offsets = dict(_offsets(client, known, left_out))
+    node = str(min(client.nodes()))
+    ((_, settings),) = _configs(client, BROKER_RESOURCE, [node])
+    return State(
+        source,
+        topics,
+        configs,
+        _if_served(lambda: described_users(client)),
+        _if_served(lambda: described_acls(client)),
+        _if_served(lambda: described_quotas(client)),
+        offsets,
+        settings,
+        left_out,
+    )
+
+
+def _if_served(read: Any) -> list[Any]:
+    """Return what is read, or nothing of a cluster without an authorizer, or from before it had this."""
+    from minibroker.client.client_errors import ClientError
+    from minibroker.protocol.errors import ErrorCode
+
+    try:
+        found: list[Any] = read()
+    except ClientError as error:
+        if error.code not in (ErrorCode.SECURITY_DISABLED, ErrorCode.UNSUPPORTED_VERSION):
+            raise
+        return []
+    return found
+
+
+def _topics(client: Client, known: dict[str, Any], left_out: list[str]) -> Iterator[Topic]:
+    names = sorted(name for name, topic in known.items() if not topic.is_internal)
+    for name, entries in _configs(client, TOPIC_RESOURCE, names):
+        partitions = known[name].partitions
+        replicas = max(len(each.replica_nodes) for each in partitions)
+        yield Topic(name, len(partitions), replicas, _changed(TOPIC_RESOURCE, f"topic {name}", entries, left_out))
+
+
+def _dynamic_configs(client: Client, left_out: list[str]) -> Iterator[DynamicConfigs]:
+    for kind, names in ((BROKER_RESOURCE, [""]), *_named_resources(client).items()):
+        for name, entries in _configs(client, kind, names):
+            found = DynamicConfigs(KINDS[kind], name, {})
+            found.configs.update(_changed(kind, found.whose, entries, left_out))
+            if found.configs:
+                yield found
+
+
+def _named_resources(client: Client) -> dict[int, list[str]]:
+    """Return the groups and the subscriptions of client metrics that have configs; Kafka tells since 4.1."""
+    from minibroker.client.client_errors import check
+    from minibroker.protocol.messages.configs import ListConfigResourcesRequest
+
+    def listed() -> list[tuple[int, str]]:
+        kinds = [CLIENT_METRICS_RESOURCE, GROUP_RESOURCE]
+        answer = client.request(ListConfigResourcesRequest(resource_types=kinds), lowest=1)
+        check(answer.error_code, "cannot list what has configs")
+        return [(each.resource_type, each.resource_name) for each in answer.config_resources]
+
+    found: dict[int, list[str]] = {}
+    for kind, name in sorted(_if_served(listed)):
+        found.setdefault(kind, []).append(name)
+    return found
+
+
+def _changed(kind: int, where: str, entries: list[Any], left_out: list[str]) -> dict[str, str]:
+    """Return what was set at run time, but for secrets, and names that Apache Kafka does not have."""
+    from minibroker.broker.configs.settings_table import BROKER_SETTINGS, TOPIC_SETTINGS
+    from minibroker.broker.configs.settings_values import format_value
+
+    table = TOPIC_SETTINGS if kind == TOPIC_RESOURCE else BROKER_SETTINGS
+    kept = {}
+    for entry in entries:
+        if entry.config_source != DYNAMIC[kind]:
+            continue
+        row = table.get(entry.name)
+        if entry.is_sensitive or entry.value is None:
+            left_out.append(f"the secret {entry.name} of {where}")
+        elif row is not None and not row.in_kafka:
+            left_out.append(f"{entry.name}={entry.value} of {where}, which Apache Kafka 4.3 does not have")
+        elif kind != BROKER_RESOURCE or row is None or entry.value != format_value(row.default):
+            # New clusters set the default of min.insync.replicas for all brokers. It is none of another cluster's.
+            kept[entry.name] = entry.value
+    return kept
+
+
+def _configs(client: Client, kind: int, names: list[str]) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the configs of each resource of a kind by its name, in order. Raises `ClientError`."""
+    from minibroker.client.client_errors import check
+    from minibroker.protocol.messages.configs import DescribeConfigsRequest
+
+    for start in range(0, len(names), DESCRIBED_AT_ONCE):
+        resources = [
+            DescribeConfigsRequest.DescribeConfigsResource(
+                resource_type=kind, resource_name=name, configuration_keys=None
+            )
+            for name in names[start : start + DESCRIBED_AT_ONCE]
+        ]
+        node = int(names[0]) if kind == BROKER_RESOURCE and names[0] else None
+        request = DescribeConfigsRequest(resources=resources, include_synonyms=True)
+        answer = client.request(request, node, lowest=1)  # version 0 has no sources of values
+        for result in answer.results:
+            check(result.error_code, f"cannot get the configs of {result.resource_name}", result.error_message)
+            yield result.resource_name, sorted(result.configs, key=lambda entry: entry.name)
+
+
+def _offsets(
+    client: Client, known: dict[str, Any], left_out: list[str]
+) -> Iterator[tuple[str, dict[TopicPartition, int]]]:
+    """Yield the committed offsets of each group for topics that exist."""
+    groups = [row for node in client.nodes() for row in listed_groups(client, node)]
+    for row in sorted(groups, key=lambda row: row["group"]):
+        if row["type"] not in WITH_OFFSETS:
+            left_out.append(f"the offsets of {row['group']}, a {row['type']} group: Kafka has no tool that sets them")
+            continue
+        found = {place: each.offset for place, each in sorted(committed(client, row["group"]).items())}
+        kept = {place: offset for place, offset in found.items() if place[0] in known}
+        if kept:
+            yield row["group"], kept

@@ -1,0 +1,164 @@
+"""A handover for Terraform, with the resources of the provider Mongey/kafka.
+
+Passwords are variables. A user's or a client id's quotas are `kafka_quota`, those of both `kafka_quota_composite`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from typing import Final
+
+from minibroker.cli.handover.handover_shell import OPERATIONS, pascal
+from minibroker.cli.handover.handover_state import State, Topic
+from minibroker.cli.security.acls_command import ListedAcl
+from minibroker.cli.security.quotas_command import DEFAULT, ListedQuota
+from minibroker.cli.security.users_command import ListedUser
+from minibroker.protocol.legible import escaped
+
+HEAD: Final = """\
+# Written by `minibroker handover` from {source}, for the provider Mongey/kafka.
+{notes}
+terraform {{
+  required_providers {{
+    kafka = {{
+      source = "Mongey/kafka"
+    }}
+  }}
+}}
+
+variable "bootstrap_servers" {{
+  type = list(string)
+}}
+
+# The provider uses TLS unless tls_enabled is false; its other settings are the login.
+provider "kafka" {{
+  bootstrap_servers = var.bootstrap_servers
+}}
+"""
+PASSWORDS: Final = """
+variable "passwords" {
+  type        = map(string)
+  sensitive   = true
+  description = "The password of each user by its name."
+}
+"""
+LABEL: Final = re.compile("[A-Za-z_][A-Za-z0-9_-]*")
+RESOURCES: Final = {
+    "topic": "Topic",
+    "group": "Group",
+    "cluster": "Cluster",
+    "transactional_id": "TransactionalID",
+    "delegation_token": "DelegationToken",
+}
+KEPT_CHARACTERS: Final = 60  # of names in a label that is derived from them
+QUOTED: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+ENTITIES: Final = ("user", "client-id", "ip")
+
+
+def configuration_of(state: State) -> str:
+    """Return the configuration."""
+    left_out = [*state.left_out, *(f"the configs of {each.whose}" for each in state.configs)]
+    left_out += [f"the offsets of the group {group!r}" for group in state.offsets]
+    blocks = [_topic(topic) for topic in state.topics]
+    blocks += map(_user, state.users)
+    blocks += _acls(state.acls, left_out)
+    blocks += _quotas(state.quotas)
+    notes = "".join(f"# Left out: {escaped(note)}\n" for note in left_out)
+    head = HEAD.format(source=escaped(state.source), notes=notes)
+    return head + (PASSWORDS if state.users else "") + "".join(blocks)
+
+
+def _topic(topic: Topic) -> str:
+    fields = {
+        "name": text(topic.name),
+        "partitions": str(topic.partitions),
+        "replication_factor": str(topic.replicas),
+    }
+    if topic.configs:
+        fields["config"] = _map((key, text(value)) for key, value in topic.configs.items())
+    return _block("kafka_topic", label(topic.name), fields)
+
+
+def _user(user: ListedUser) -> str:
+    fields = {
+        "username": text(user.user),
+        "scram_mechanism": text(user.mechanism),
+        "scram_iterations": str(user.iterations),
+        "password_wo": f"var.passwords[{text(user.user)}]",
+        "password_wo_version": text("1"),
+    }
+    return _block("kafka_user_scram_credential", label(user.user, user.mechanism), fields)
+
+
+def _acls(acls: Iterable[ListedAcl], left_out: list[str]) -> Iterator[str]:
+    for acl in acls:
+        operation = pascal(acl.operation)
+        if acl.resource not in RESOURCES or operation not in OPERATIONS:
+            what = f"{acl.permission} {acl.principal!r} {operation} on the {acl.resource} {acl.name!r}"
+            left_out.append(f"an ACL that the provider does not have: {what}")
+            continue
+        fields = {
+            "resource_type": text(RESOURCES[acl.resource]),
+            "resource_name": text(acl.name),
+            "resource_pattern_type_filter": text(acl.pattern.capitalize()),
+            "acl_principal": text(acl.principal),
+            "acl_host": text(acl.host),
+            "acl_operation": text(operation),
+            "acl_permission_type": text(acl.permission.capitalize()),
+        }
+        yield _block("kafka_acl", label(*acl), fields)
+
+
+def _quotas(quotas: Iterable[ListedQuota]) -> Iterator[str]:
+    """Yield a block for the quotas of each entity."""
+    for entity, rows in groupby(quotas, key=lambda row: (row.user, row.client_id, row.ip)):
+        parts = [(kind, name) for kind, name in zip(ENTITIES, entity, strict=True) if name is not None]
+        config = {"config": _map((row.quota, json.dumps(row.value)) for row in rows)}
+        own_label = label(*(word for part in parts for word in part))
+        if len(parts) == 1:
+            yield _block("kafka_quota", own_label, {**_entity("entity_", *parts[0]), **config})
+        else:
+            nested = "".join(f"  entity {{\n{_fields(_entity('', *part), '    ')}  }}\n" for part in parts)
+            yield _block("kafka_quota_composite", own_label, config, nested)
+
+
+def _entity(prefix: str, kind: str, name: str) -> dict[str, str]:
+    named = {} if name == DEFAULT else {f"{prefix}name": text(name)}
+    return {f"{prefix}type": text(kind), **named}
+
+
+def _block(kind: str, own_label: str, fields: Mapping[str, str], nested: str = "") -> str:
+    return f'\nresource "{kind}" "{own_label}" {{\n{nested}{_fields(fields, "  ")}}}\n'
+
+
+def _fields(fields: Mapping[str, str], indent: str) -> str:
+    width = max(map(len, fields))
+    return "".join(f"{indent}{name:{width}} = {value}\n" for name, value in fields.items())
+
+
+def _map(pairs: Iterable[tuple[str, str]]) -> str:
+    return "{\n" + "".join(f"    {text(key)} = {value}\n" for key, value in pairs) + "  }"
+
+
+def label(*names: str) -> str:
+    """Return the label of a resource: its name if Terraform takes it, else one that is derived from its names."""
+    if len(names) == 1 and LABEL.fullmatch(names[0]):
+        return names[0]
+    readable = re.sub("[^A-Za-z0-9]+", "_", "_".join(names)).strip("_")[:KEPT_CHARACTERS]
+    start = "" if readable[:1].isalpha() else "_"
+    return f"{start}{readable}_{hashlib.sha256(json.dumps(names).encode()).hexdigest()[:8]}"
+
+
+def text(value: str) -> str:
+    """Return a text as a quoted one of Terraform, in which `${` and `%{` begin what is computed."""
+    quoted = "".join(QUOTED.get(each) or (each if each.isprintable() else _escaped(each)) for each in value)
+    return '"' + quoted.replace("${", "$${").replace("%{", "%%{") + '"'
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"

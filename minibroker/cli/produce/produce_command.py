@@ -1,0 +1,243 @@
+"""`minibroker produce`: writes records to any Kafka, with our own client.
+
+`produce_input` makes records of lines and files, `produce_report` says what was written.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+import click
+
+from minibroker.cli.administration import connected
+from minibroker.cli.connecting import Bootstrap, client_options
+from minibroker.cli.produce.produce_input import (
+    BadLine,
+    Common,
+    Item,
+    Items,
+    LineFormat,
+    each_source,
+    lines_of,
+    record_of_file,
+    records_of_json,
+    records_of_lines,
+    typed_lines,
+)
+from minibroker.cli.produce.produce_report import Report
+from minibroker.cli.shared import NamedCommand, assignments_option, completed_by, json_option
+from minibroker.quantities import counted, moment_ms
+
+if TYPE_CHECKING:
+    from minibroker.client.producer_identity import ProducerIdentity
+    from minibroker.client.writing import Writer
+
+CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+ACKS: Final = {"0": 0, "1": 1, "all": -1}
+LINES, JSON, FILE = INPUTS = ("lines", "json", "file")
+GREETINGS: Final = {
+    LINES: "Type a record a line",
+    JSON: 'Type a record a line, like {"key": "a", "value": "b"}',
+    FILE: "Type the record",
+}
+
+
+def timestamp_of(text: str) -> int:
+    """Parse `--timestamp` to ms since 1970. Raises click.BadParameter."""
+    try:
+        return moment_ms(text, time.time_ns() // 1_000_000)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is no time like 2026-01-31T12:00:00 or '2 hours ago'") from None
+
+
+@click.command(cls=NamedCommand)
+@click.argument("topic", required=False, shell_complete=completed_by("topics"))
+@click.option("--file", "sources", type=click.File("rb"), multiple=True,
+              help="A file to read. Can be repeated.  [default: stdin]")  # fmt: skip
+@click.option("--input", "kind", type=click.Choice(INPUTS), default=LINES, show_default=True,
+              help="A record is a line, a line of JSON, or all of a file.")  # fmt: skip
+@click.option("--key-separator", metavar="TEXT", help="The separator of key and value, such as : in key:value.")
+@click.option("--null-key", metavar="TEXT", help="The text that stands for a null key.")
+@click.option("--null-value", metavar="TEXT", help="The text that stands for a null value, a tombstone.")
+@click.option("--key", "-k", metavar="TEXT", help="The key of records that have none.")
+@assignments_option("--header", "headers", "A header for every record.")
+@click.option("--timestamp", metavar="TIME", type=timestamp_of,
+              help="The timestamp of records that have none, such as 2026-01-31T12:00:00.  [default: now]")  # fmt: skip
+@click.option("--partition", type=click.IntRange(0), help="[default: the record's, by the key's hash, or any]")
+@click.option("--compression", type=click.Choice(CODECS), default="none", show_default=True)
+@click.option("--acks", type=click.Choice(["0", "1", "all"]), default="all", show_default=True)
+@click.option("--idempotence", is_flag=True, help="Write no record twice, even if a request is repeated.")
+@click.option("--transactional-id", metavar="ID",
+              help="Write all records, or none, in a transaction of this id; with --idempotence.")  # fmt: skip
+@click.option("--timeout", "timeout_s", metavar="SECONDS", type=click.FloatRange(0.001, 2_000_000), default=30.0,
+              show_default=True, help="Give up on a record that is not acknowledged after this time.")  # fmt: skip
+@client_options
+@json_option("Print the report as a JSON object.")
+def produce(
+    topic: str | None,
+    sources: tuple[BinaryIO, ...],
+    kind: str,
+    key_separator: str | None,
+    null_key: str | None,
+    null_value: str | None,
+    key: str | None,
+    headers: tuple[tuple[str, str], ...],
+    timestamp: int | None,
+    partition: int | None,
+    compression: str,
+    acks: str,
+    idempotence: bool,
+    transactional_id: str | None,
+    timeout_s: float,
+    bootstrap: Bootstrap,
+    as_json: bool,
+) -> None:
+    """Write a record for each line, and report the partitions and offsets.
+
+    With --input json, a line is an object as consume --json prints it: value or value_base64, and maybe key or
+    key_base64, headers, timestamp, partition, and topic if no TOPIC is given. A value that is not text, such as an
+    object, is written as JSON. With --input file, a file is one record.
+
+    Records before a wrong line are written; the report is of all that was written, even if an error or Ctrl-C ends it.
+
+    \b
+    Example:
+        printf 'a:1\\nb:2\\n' | minibroker produce orders --key-separator :
+        minibroker consume orders --json | minibroker produce copies --input json
+    """
+    _check(topic, kind, key_separator, null_key, null_value)
+    if acks != "all" and (idempotence or transactional_id is not None):
+        raise click.UsageError("--idempotence and --transactional-id need --acks all")
+    from minibroker.client.producer_identity import ProducerIdentity
+    from minibroker.client.writing import Writer
+    from minibroker.protocol.records.compression import Compression
+    from minibroker.protocol.records.record import Header
+
+    common = Common(_bytes(key), timestamp, tuple(Header(name, _bytes(value)) for name, value in headers))
+    form = LineFormat(_bytes(key_separator), _bytes(null_key), _bytes(null_value))
+    is_typed = not sources and sys.stdin.isatty()
+    report, codec = Report(topic, shows_progress=sys.stderr.isatty() and not is_typed), Compression[compression.upper()]
+    options: dict[str, Any] = {"acks": ACKS[acks], "codec": codec, "timeout_ms": int(timeout_s * 1000)}
+    with connected(bootstrap) as client:
+        has_identity = idempotence or transactional_id is not None
+        identity = ProducerIdentity(client, transactional_id) if has_identity else None
+
+        def writer_of(topic: str) -> Writer:
+            return Writer(client, topic, report.of(topic).settled, identity=identity, **options)
+
+        try:
+            with _transaction(identity, report):
+                _write(_items(sources, kind, form, common, is_typed), Outbox(writer_of, topic, partition), report)
+        finally:
+            report.show(as_json)
+    report.check()
+
+
+@contextmanager
+def _transaction(identity: ProducerIdentity | None, report: Report) -> Iterator[None]:
+    """Commit what is written in this block, if it is in a transaction; abort it if something was not written."""
+    if identity is None or identity.transactional_id is None:
+        yield
+        return
+    report.transaction = "open"
+    commits = False
+    try:
+        yield
+        commits = not report.has_failed
+    finally:
+        identity.end(commits=commits)
+        report.transaction = "committed" if commits else "aborted"
+
+
+def _check(
+    topic: str | None, kind: str, key_separator: str | None, null_key: str | None, null_value: str | None
+) -> None:
+    """Raise click.UsageError for arguments that do not go together."""
+    if topic is None and kind != JSON:
+        raise click.UsageError("TOPIC is missing; only lines of --input json can say it themselves")
+    if kind != LINES and (key_separator, null_key, null_value) != (None, None, None):
+        raise click.UsageError(f"--key-separator, --null-key and --null-value are for lines, not for --input {kind}")
+    if key_separator == "":
+        raise click.UsageError("--key-separator must not be empty")
+    if null_key is not None and key_separator is None:
+        raise click.UsageError("--null-key needs --key-separator, as otherwise there are no keys")
+
+
+def _bytes(text: str | None) -> bytes | None:
+    """Return the original bytes of an argument."""
+    return None if text is None else os.fsencode(text)
+
+
+def _items(sources: tuple[BinaryIO, ...], kind: str, form: LineFormat, common: Common, is_typed: bool) -> Items:
+    """Return the records, as many at once as there are to read. `is_typed` is true to ask a person for them."""
+    if is_typed:
+        separator = form.key_separator
+        key = "" if separator is None else f", as key{os.fsdecode(separator)}value"
+        click.echo(f"{GREETINGS[kind]}{key}; Ctrl-D ends.", err=True)
+
+    def read(source: BinaryIO) -> Items:
+        if kind == FILE:
+            return record_of_file(source, common)
+        lines = typed_lines() if is_typed and sys.stdout.isatty() else lines_of(source)
+        return records_of_json(lines, common) if kind == JSON else records_of_lines(lines, form, common)
+
+    return each_source(sources or (sys.stdin.buffer,), read)
+
+
+class Outbox:
+    """The writers of topics. `topic` and `partition` are for all records; None: they say it themselves."""
+
+    def __init__(self, writer_of: Callable[[str], Writer], topic: str | None, partition: int | None) -> None:
+        self._writer_of = writer_of
+        self._topic = topic
+        self._partition = partition
+        self._writers: dict[str, Writer] = {} if topic is None else {topic: writer_of(topic)}
+
+    def add(self, item: Item) -> None:
+        """Add a record. Raises `BadLine` if it says no topic, or a partition that does not exist."""
+        topic = item.topic if self._topic is None else self._topic
+        if topic is None:
+            raise BadLine(f"{item.place}: there is no topic, neither here nor as an argument")
+        if topic not in self._writers:
+            self._writers[topic] = self._writer_of(topic)
+        writer, partition = self._writers[topic], self._partition
+        if partition is None and item.partition is not None:
+            partition = item.partition
+            if partition >= writer.partitions:
+                few = f"only {writer.partitions}, from 0; --partition chooses another"
+                raise BadLine(f"{item.place}: {topic} has no partition {partition}, {few}")
+        writer.add(item.record, partition)
+
+    def unsettled(self) -> int:
+        """Return the number of records of which nobody knows whether they were written."""
+        return sum(writer.unsettled for writer in self._writers.values())
+
+    def flush(self) -> None:
+        """Write what was added."""
+        for writer in self._writers.values():
+            writer.flush()
+
+
+def _write(items: Items, outbox: Outbox, report: Report) -> None:
+    """Write all records, those before a wrong line too; stop if the broker does not take records any more."""
+    try:
+        for some in items:
+            for item in some:
+                outbox.add(item)
+            outbox.flush()  # what is read next may take long to come
+            report.progress()
+            if report.gave_up:
+                return
+    except BadLine:
+        outbox.flush()
+        raise
+    except KeyboardInterrupt:
+        unknown = outbox.unsettled()
+        if unknown:
+            click.echo(f"minibroker: {counted(unknown, 'record')} may have been written, or not", err=True)
+        raise

@@ -1,0 +1,268 @@
+"""What `minibroker produce` makes records of: lines, JSON lines, whole files, and lines typed in a terminal."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
+
+import click
+
+from minibroker.protocol.legible import legible
+from minibroker.quantities import moment_ms
+
+if TYPE_CHECKING:
+    from minibroker.protocol.records.record import Header, Record
+
+# The largest request that brokers accept by default; no longer line could be a record.
+LINE_MAX_BYTES: Final = 104_857_600
+READ_BYTES: Final = 512 << 10
+TIMESTAMP_MAX: Final = (1 << 63) - 1
+PARTITION_MAX: Final = (1 << 31) - 1
+# The fields of `consume --json`; those of the last line are not read.
+KNOWN: Final = frozenset(("topic", "partition", "timestamp", "key", "key_base64", "value", "value_base64", "headers",
+                          "offset", "key_says", "value_says"))  # fmt: skip
+
+
+class BadLine(click.ClickException):
+    """A line that is no record; the message says which. As with wrong arguments, the status is 2."""
+
+    exit_code = 2
+
+
+class Common(NamedTuple):
+    """What records get that do not say it themselves; headers are added to their own."""
+
+    key: bytes | None
+    timestamp_ms: int | None
+    headers: tuple[Header, ...]
+
+
+class LineFormat(NamedTuple):
+    """The format of a line: the separator of key and value, and the texts that stand for null."""
+
+    key_separator: bytes | None
+    null_key: bytes | None
+    null_value: bytes | None
+
+
+class Item(NamedTuple):
+    """A record to write; topic and partition are None if the record does not say them. `place` is for messages."""
+
+    record: Record
+    place: str
+    topic: str | None = None
+    partition: int | None = None
+
+
+Lines = Iterator[list[bytes]]  # those that were read at once
+Items = Iterator[list[Item]]
+
+
+# --- lines ------------------------------------------------------------------------------------------------
+
+
+def lines_of(source: BinaryIO) -> Lines:
+    """Yield lines without line endings, as many as there are to read at once; the last may have no line ending.
+
+    Raises `BadLine` for a line that is too long to be a record.
+    """
+    number, rest = 1, b""
+    while data := source.read1(READ_BYTES):  # type: ignore[attr-defined]
+        *lines, rest = (rest + data).split(b"\n")
+        if any(len(line) > LINE_MAX_BYTES for line in (*lines, rest)):
+            number += next(index for index, line in enumerate((*lines, rest)) if len(line) > LINE_MAX_BYTES)
+            raise BadLine(f"line {number} is longer than {LINE_MAX_BYTES} bytes")
+        number += len(lines)
+        yield lines
+    if rest:
+        yield [rest]
+
+
+def typed_lines() -> Lines:
+    """Yield lines that a person types, with a prompt, until Ctrl-D. Line editing is that of Python's prompt."""
+    with suppress(ImportError):  # on Windows
+        import readline  # noqa: F401 - `input` uses it
+    while True:
+        try:
+            yield [input("> ").encode(sys.stdin.encoding, "surrogateescape")]
+        except EOFError:
+            click.echo()
+            return
+
+
+def records_of_lines(lines: Lines, form: LineFormat, common: Common) -> Items:
+    """Yield a record for each line."""
+    from minibroker.protocol.records.record import Record
+
+    for some in lines:
+        now_ms = _now_ms() if common.timestamp_ms is None else common.timestamp_ms
+        items = []
+        for line in some:
+            key, value = key_and_value(line, form)
+            key = common.key if key is None else key
+            items.append(Item(Record(-1, now_ms, key, value, common.headers), ""))
+        yield items
+
+
+def key_and_value(line: bytes, form: LineFormat) -> tuple[bytes | None, bytes | None]:
+    """Return the key and the value of a line; without a separator, the whole line is the value."""
+    key: bytes | None = None
+    value: bytes | None = line
+    if form.key_separator is not None and form.key_separator in line:
+        key, _, value = line.partition(form.key_separator)
+        key = None if key == form.null_key else key
+    return key, None if value == form.null_value else value
+
+
+def record_of_file(source: BinaryIO, common: Common) -> Items:
+    """Yield one record with all that is read. Raises `BadLine` if that is too long for a record."""
+    from minibroker.protocol.records.record import Record
+
+    data = source.read(LINE_MAX_BYTES + 1)
+    if len(data) > LINE_MAX_BYTES:
+        raise BadLine(f"{_name(source)} is longer than {LINE_MAX_BYTES} bytes")
+    timestamp_ms = _now_ms() if common.timestamp_ms is None else common.timestamp_ms
+    yield [Item(Record(-1, timestamp_ms, common.key, data, common.headers), _name(source))]
+
+
+# --- JSON -------------------------------------------------------------------------------------------------
+
+
+def records_of_json(lines: Lines, common: Common) -> Items:
+    """Yield a record for each line of JSON, as `consume --json` prints it; empty lines are passed over.
+
+    Raises `BadLine`, after the records before that line.
+    """
+    number = 0
+    for some in lines:
+        items: list[Item] = []
+        now_ms = _now_ms()
+        try:
+            for line in some:
+                number += 1
+                if line.strip():
+                    items.append(_json_item(line, f"line {number}", common, now_ms))
+        except ValueError as error:
+            yield items
+            raise BadLine(f"line {number}: {error}") from None
+        yield items
+
+
+def _json_item(line: bytes, place: str, common: Common, now_ms: int) -> Item:
+    """Return the record of a line. Raises ValueError."""
+    from minibroker.protocol.records.record import Record
+
+    try:
+        document = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"this is not JSON: {error.msg} at column {error.colno}") from None
+    except RecursionError:
+        raise ValueError("this JSON is nested too deeply") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"this is not JSON, as byte {error.start + 1} is not UTF-8") from None
+    if not isinstance(document, dict):
+        raise ValueError(f'a record is a JSON object like {{"value": "a"}}, not {legible(repr(document), 40)}')
+    unknown = sorted(document.keys() - KNOWN)
+    if unknown:
+        raise ValueError(f"a record has no field {legible(unknown[0], 40)!r}")
+    key = _bytes(document, "key")
+    record = Record(
+        -1,
+        _timestamp(document, common, now_ms),
+        common.key if key is None and "key" not in document else key,
+        _bytes(document, "value"),
+        (*_headers(document.get("headers")), *common.headers),
+    )
+    return Item(record, place, _field(document, "topic", str), _number(document, "partition", PARTITION_MAX))
+
+
+def _bytes(document: dict[str, Any], name: str) -> bytes | None:
+    """Return a text, or base64 under the other name. What is no text is written as JSON; null is null."""
+    encoded = document.get(f"{name}_base64")
+    value = document.get(name)
+    if encoded is None:
+        if value is None:
+            return None
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        try:
+            return text.encode("utf-8")
+        except UnicodeEncodeError:  # half of a surrogate pair
+            raise ValueError(f"{name} is no text that UTF-8 has") from None
+    if value is not None:
+        raise ValueError(f"{name} and {name}_base64 are both given")
+    try:
+        return base64.b64decode(encoded, validate=True)
+    except (TypeError, ValueError, binascii.Error) as error:
+        raise ValueError(f"{name}_base64 is not base64: {error}") from None
+
+
+def _headers(given: Any) -> tuple[Header, ...]:
+    """Return headers of a list of names and values, or of an object."""
+    from minibroker.protocol.records.record import Header
+
+    if isinstance(given, dict):
+        given = [{"name": name, "value": value} for name, value in given.items()]
+    if given is not None and not (isinstance(given, list) and all(isinstance(each, dict) for each in given)):
+        raise ValueError('headers are a list like [{"name": "a", "value": "b"}], or an object')
+    found = []
+    for each in given or ():
+        name = _field(each, "name", str)
+        if name is None:
+            raise ValueError("a header has no name")
+        found.append(Header(name, _bytes(each, "value")))
+    return tuple(found)
+
+
+def _timestamp(document: dict[str, Any], common: Common, now_ms: int) -> int:
+    """Return the timestamp in ms: a number, or a time as people write it; without one, that of all records, or now."""
+    given = document.get("timestamp")
+    if isinstance(given, str):
+        try:
+            return moment_ms(given, now_ms)
+        except ValueError:
+            raise ValueError(f"timestamp {legible(given, 40)!r} is no time") from None
+    number = _number(document, "timestamp", TIMESTAMP_MAX)
+    if number is not None:
+        return number
+    return now_ms if common.timestamp_ms is None else common.timestamp_ms
+
+
+def _number(document: dict[str, Any], name: str, maximum: int) -> int | None:
+    number: int | None = _field(document, name, int)
+    if number is not None and not 0 <= number <= maximum:
+        raise ValueError(f"{name} {number} is out of range")
+    return number
+
+
+def _field(document: dict[str, Any], name: str, kind: type[Any]) -> Any:
+    """Return a field of this type, None without it. Raises ValueError for another type."""
+    value = document.get(name)
+    if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+        raise ValueError(f"{name} is {legible(json.dumps(value), 40)}, and not a {'text' if kind is str else 'number'}")
+    return value
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _name(source: BinaryIO) -> str:
+    return str(getattr(source, "name", "<stdin>"))
+
+
+def each_source(sources: Iterable[BinaryIO], read: Callable[[BinaryIO], Items]) -> Items:
+    """Yield the records of one source after the other; a message about a line names the file if there are several."""
+    all_sources = list(sources)
+    for source in all_sources:
+        try:
+            yield from read(source)
+        except BadLine as error:
+            if len(all_sources) == 1:
+                raise
+            raise BadLine(f"{_name(source)}: {error.message}") from None

@@ -1,0 +1,91 @@
+"""`minibroker replay`: sends recorded requests to another cluster, and says which answers differ."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from minibroker.cli.connecting import (
+    bootstrap_of,
+    client_setting_options,
+    defaults,
+    servers_of,
+    timeout_option,
+    unreachable,
+)
+from minibroker.cli.shared import CLIENT_ID
+from minibroker.quantities import counted
+
+if TYPE_CHECKING:
+    from minibroker.client.connection_settings import ClientSettings
+    from minibroker.testing.exchange import Exchange
+
+DIFFERENT = 1
+
+
+@click.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--to", metavar="HOST[:PORT]", required=True, type=servers_of, help="A bootstrap server of the cluster.")
+@click.option("--api", metavar="NAME", help="Send only requests of this API.")
+@click.option("--client-id", metavar="ID", help="Send only requests of the clients with this id.")
+@timeout_option
+@client_setting_options
+def replay(
+    file: Path,
+    to: str,
+    api: str | None,
+    client_id: str | None,
+    connect_timeout_s: float | None,
+    client: tuple[tuple[str, str], ...],
+) -> None:
+    """Send the requests of a file that `minibroker proxy --save` or a journal has written to another cluster.
+
+    They are sent in their order, and at the same time where they were. Answers that differ are printed, field by field;
+    then the status is 1. Ids that a cluster chooses (of topics, members, producers, sessions) are exchanged for the new
+    ones. What differs between any two clusters is not compared: addresses, the cluster's id, throttle times.
+
+    \b
+    Example:
+        minibroker replay session.flows --to 127.0.0.1:9092
+    """
+    from minibroker.client.client_errors import ClientError, SettingError
+    from minibroker.client.connection_settings import ClientSettings
+    from minibroker.proxy.flows import FlowError, exchanges_in
+    from minibroker.testing.journal import condition
+
+    bootstrap = bootstrap_of(to, client, connect_timeout_s, "info")
+    try:
+        settings = ClientSettings({**defaults(bootstrap), **dict(bootstrap.settings)}, CLIENT_ID)
+        meets = condition(api, client_id=client_id)
+        found = [each for each in exchanges_in(file) if meets(each)]
+    except (SettingError, FlowError, ValueError) as error:
+        raise click.UsageError(str(error)) from None
+    try:
+        is_same = asyncio.run(_replay(settings, found))
+    except ClientError as error:
+        raise unreachable(bootstrap, str(error)) from None
+    if not is_same:
+        sys.exit(DIFFERENT)
+
+
+async def _replay(settings: ClientSettings, exchanges: list[Exchange]) -> bool:
+    """Replay the exchanges, and print what differs. Return whether nothing does."""
+    from minibroker.proxy.replaying import Replay
+
+    sent = different = skipped = 0
+    async for each in Replay(settings).run(exchanges):
+        skipped += each.is_skipped
+        sent += not each.is_skipped
+        lines = [each.problem] if each.problem else each.differences
+        if lines:
+            different += 1
+            click.echo(f"#{each.exchange.number} {each.exchange.api} {each.exchange.version}")
+            for line in lines:
+                click.echo(f"  {line}")
+    left_out = f", {counted(skipped, 'request')} of logins left out" if skipped else ""
+    click.echo(f"{counted(sent, 'request')} sent, {counted(different, 'answer')} differ{left_out}")
+    return not different

@@ -1,0 +1,112 @@
+"""`minibroker records`: deletes the first records of partitions of any Kafka, after showing how many these are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from minibroker.cli.administration import TopicPartition, connected
+from minibroker.cli.connecting import Bootstrap, connection_options
+from minibroker.cli.places import Topics, Where, offsets_at, partitions_of, topics_of, where_of
+from minibroker.cli.shared import WholeHelpGroup, completed_by, failure, help_if_alone, json_option, print_table
+from minibroker.quantities import counted
+
+if TYPE_CHECKING:
+    from minibroker.client.blocking import Client
+
+
+class Cut(NamedTuple):
+    """The first and the next offset of a partition, and the offset before which records are deleted."""
+
+    topic: str
+    partition: int
+    earliest: int
+    latest: int
+    before: int
+    records: int  # as offsets count them: compacted logs have fewer
+
+
+@click.group(cls=WholeHelpGroup, invoke_without_command=True)
+@click.pass_context
+def records(context: click.Context) -> None:
+    """Delete the first records of partitions.
+
+    \b
+    Example:
+        minibroker records delete orders --before '7 days ago'
+    """
+    help_if_alone(context)
+
+
+@records.command()
+@click.argument("topics", metavar="TOPIC[:P,...]...", nargs=-1, required=True, type=topics_of,
+                shell_complete=completed_by("topics"))  # fmt: skip
+@click.option("--before", "places", metavar="WHERE", type=where_of, multiple=True, required=True,
+              help="An offset, a time, latest for all, or for one partition, as in 0=42.")  # fmt: skip
+@click.option("--execute", is_flag=True, help="Do it; without this, only show what would be done.")
+@connection_options
+@json_option("Print a JSON object.")
+def delete(
+    topics: tuple[Topics, ...], places: tuple[Where, ...], execute: bool, bootstrap: Bootstrap, as_json: bool
+) -> None:
+    """Delete the records before an offset or a time. Without --execute, nothing is changed.
+
+    A time is that of the first record that stays; with latest, none stays. Partitions without a place keep all records.
+
+    \b
+    Example:
+        minibroker records delete orders:0,1 --before 42 --execute
+        minibroker records delete orders --before '7 days ago'
+    """
+    with connected(bootstrap) as client:
+        cuts = _cuts(client, partitions_of(client, topics), places)
+        if execute:
+            _delete(client, [cut for cut in cuts if cut.records])
+    if as_json:
+        click.echo(json.dumps({"executed": execute, "partitions": [cut._asdict() for cut in cuts]}))
+        return
+    print_table(Cut._fields, cuts)
+    click.echo()
+    deleted = f"{counted(sum(cut.records for cut in cuts), 'record')} deleted"
+    click.echo(deleted if execute else "nothing was changed; add --execute to do it")
+
+
+def _cuts(client: Client, partitions: Sequence[TopicPartition], places: Sequence[Where]) -> list[Cut]:
+    from minibroker.client.partition_offsets import EARLIEST, LATEST, list_offsets
+
+    earliest, latest = (list_offsets(client, dict.fromkeys(partitions, where)) for where in (EARLIEST, LATEST))
+    before = offsets_at(client, partitions, places, "earliest")
+    return [
+        Cut(*each, earliest[each], latest[each], before[each], max(0, before[each] - earliest[each]))
+        for each in partitions
+    ]
+
+
+def _delete(client: Client, cuts: Sequence[Cut]) -> None:
+    """Delete records at each leader. Raises click.ClickException with the partitions that keep theirs."""
+    from minibroker.client.client_errors import ClientError
+
+    refused = []
+    for cut in cuts:
+        try:
+            client.retry(lambda cut=cut: _delete_once(client, cut))  # type: ignore[misc]
+        except ClientError as error:
+            refused.append(str(error))
+    if refused:
+        raise failure("; ".join(refused))
+
+
+def _delete_once(client: Client, cut: Cut) -> None:
+    from minibroker.protocol.messages.log_offsets import DeleteRecordsRequest
+
+    of_topic = DeleteRecordsRequest.DeleteRecordsTopic
+    partition = of_topic.DeleteRecordsPartition(partition_index=cut.partition, offset=cut.before)
+    request = DeleteRecordsRequest(
+        topics=[of_topic(name=cut.topic, partitions=[partition])], timeout_ms=client.settings.request_timeout_ms
+    )
+    node = client.leader((cut.topic, cut.partition)).node_id
+    ((answer,),) = (topic.partitions for topic in client.request(request, node).topics)
+    client.check(answer.error_code, f"cannot delete records of {cut.topic}-{cut.partition}", node)

@@ -1,0 +1,1 @@
+"""`minibroker schemas`, and what it shares with `minibroker consume --decode`."""

@@ -1,0 +1,38 @@
+"""Requests to the coordinator of a group or of a transactional id, which may change, load, or be busy."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from minibroker.client.blocking import Client
+from minibroker.client.client_connection import NEWEST
+from minibroker.client.client_errors import Reaction, check, reaction
+from minibroker.protocol.declare import Message
+from minibroker.protocol.response_errors import error_codes
+
+
+def ask_coordinator(
+    client: Client,
+    kind: Literal["group", "transaction"],
+    key: str,
+    request: Message,
+    lowest: int = 0,
+    highest: int = NEWEST,
+    *,
+    more_ms: int = 0,
+) -> Any:
+    """Return the coordinator's answer, which may take `more_ms` longer than others.
+
+    Raises `ClientError`. The answer keeps errors that cannot be retried.
+    """
+    wait_ms = client.settings.request_timeout_ms + more_ms
+
+    def ask() -> Any:
+        node = client.coordinator(kind, key)
+        answer = client.request(request, node, lowest=lowest, highest=highest, timeout_ms=wait_ms)
+        for code in error_codes(answer):
+            if reaction(code) in (Reaction.RETRY, Reaction.FIND_COORDINATOR):
+                check(code, f"{client.address(node)}: {kind} {key}")
+        return answer
+
+    return client.retry(ask, max(wait_ms, client.settings.api_timeout_ms) if more_ms else None)

@@ -1,0 +1,246 @@
+"""A member of a classic consumer group, on a blocking client: for commands that share partitions with other consumers.
+
+The embedded protocol and the assignor `range` are those of all consumers since Kafka 0.9, whose members of any language
+can be in the same group. The caller calls `is_current` every few seconds, as there is no other thread for heartbeats.
+
+    join -> JoinGroup, SyncGroup -> the partitions
+    is_current -> Heartbeat; False: commit what was read, and join again
+    leave -> LeaveGroup
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from minibroker.client.blocking import Client
+from minibroker.client.client_connection import NEWEST
+from minibroker.client.client_errors import check
+from minibroker.client.cluster_client import Partition
+from minibroker.client.coordinators import ask_coordinator
+from minibroker.protocol.declare import Message
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from minibroker.protocol.messages.groups import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
+from minibroker.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
+
+SESSION_TIMEOUT_MS: Final = 30_000  # brokers of Kafka 0.9 take no more
+REBALANCE_TIMEOUT_MS: Final = 60_000
+HEARTBEAT_S: Final = 3.0
+PROTOCOL_TYPE: Final = "consumer"
+ASSIGNOR: Final = "range"
+NO_MEMBER: Final = ""
+NO_GENERATION: Final = -1
+NAMED_TOPICS_COMMIT: Final = (2, 9)  # versions that name topics, and keep offsets as long as the broker says
+NAMED_TOPICS_FETCH: Final = (1, 7)  # versions that take one group, from the group's own log
+EMBEDDED_VERSION: Final = 0  # of subscription and assignment: all members read it
+_VERSION: Final = struct.Struct(">h")
+# A member with one of these joins again; with the last two, as a new member.
+STALE: Final = (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+class Identity(NamedTuple):
+    """The generation of a group, and the member's id in it."""
+
+    generation: int
+    member: str
+
+
+NOBODY: Final = Identity(NO_GENERATION, NO_MEMBER)
+
+
+class Membership:
+    """A member of one group, which subscribes to topics. Its methods raise `ClientError`."""
+
+    def __init__(self, client: Client, group: str, topics: Iterable[str]) -> None:
+        self._client = client
+        self._group = group
+        self._topics = sorted(topics)
+        self._identity = NOBODY
+        self._beat_s = time.monotonic()
+
+    # --- partitions -------------------------------------------------------------------------------
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Ask for the partitions of these topics, from the next `join` on."""
+        self._topics = sorted(topics)
+
+    def join(self) -> list[Partition]:
+        """Join the group, or join it again. Return the partitions that this member is to read."""
+        while True:
+            joined = self._joined()
+            self._identity = Identity(joined.generation_id, joined.member_id)
+            is_leader = joined.leader == joined.member_id
+            synced = self._ask(
+                SyncGroupRequest(
+                    group_id=self._group,
+                    generation_id=joined.generation_id,
+                    member_id=joined.member_id,
+                    protocol_type=PROTOCOL_TYPE,
+                    protocol_name=joined.protocol_name,
+                    assignments=self._assignments(joined.members) if is_leader else [],
+                ),
+                REBALANCE_TIMEOUT_MS,
+            )
+            self._beat_s = time.monotonic()
+            if not self._is_stale(synced.error_code):
+                self._check(synced.error_code)
+                return assigned_partitions(synced.assignment)
+
+    def is_current(self) -> bool:
+        """Return whether the member still has its partitions; send a heartbeat if it is time for one."""
+        if time.monotonic() - self._beat_s < HEARTBEAT_S:
+            return True
+        generation, member = self._identity
+        answer = self._ask(HeartbeatRequest(group_id=self._group, generation_id=generation, member_id=member))
+        self._beat_s = time.monotonic()
+        if self._is_stale(answer.error_code):
+            return False
+        self._check(answer.error_code)
+        return True
+
+    def leave(self) -> None:
+        """Leave the group, so that the others get the partitions at once."""
+        member = self._identity.member
+        if member != NO_MEMBER:
+            identity = LeaveGroupRequest.MemberIdentity(member_id=member)
+            self._ask(LeaveGroupRequest(group_id=self._group, member_id=member, members=[identity]))
+            self._identity = NOBODY
+
+    def _joined(self) -> Any:
+        """Return the answer to JoinGroup, which comes when all members have joined."""
+        subscription = ConsumerProtocolSubscription(topics=self._topics)
+        protocol = JoinGroupRequest.JoinGroupRequestProtocol(name=ASSIGNOR, metadata=_embedded(subscription))
+        while True:
+            answer = self._ask(
+                JoinGroupRequest(
+                    group_id=self._group,
+                    session_timeout_ms=SESSION_TIMEOUT_MS,
+                    rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+                    member_id=self._identity.member,
+                    protocol_type=PROTOCOL_TYPE,
+                    protocols=[protocol],
+                ),
+                REBALANCE_TIMEOUT_MS,
+            )
+            if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+                self._identity = Identity(NO_GENERATION, answer.member_id)
+            elif not self._is_stale(answer.error_code):
+                self._check(answer.error_code)
+                return answer
+
+    def _assignments(self, members: Sequence[Any]) -> list[SyncGroupRequest.SyncGroupRequestAssignment]:
+        """Return what this member, the group's leader, assigns to each member."""
+        topics = {each.member_id: _subscribed(each.metadata) for each in members}
+        found = self._client.metadata(sorted({topic for some in topics.values() for topic in some})).topics
+        counts = {topic.name: len(topic.partitions) for topic in found}
+        shares = range_assignment(topics, counts)
+        return [
+            SyncGroupRequest.SyncGroupRequestAssignment(member_id=member, assignment=_assignment(share))
+            for member, share in shares.items()
+        ]
+
+    # --- offsets ----------------------------------------------------------------------------------
+
+    def committed(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """Return the committed offsets of these partitions, without those that have none."""
+        of_topic = OffsetFetchRequest.OffsetFetchRequestTopic
+        asked = [of_topic(name=topic, partition_indexes=some) for topic, some in _by_topic(partitions).items()]
+        answer = self._ask(OffsetFetchRequest(group_id=self._group, topics=asked), versions=NAMED_TOPICS_FETCH)
+        self._check(answer.error_code)
+        found = {}
+        for topic in answer.topics:
+            for each in topic.partitions:
+                self._check(each.error_code)
+                if each.committed_offset >= 0:
+                    found[topic.name, each.partition_index] = each.committed_offset
+        return found
+
+    def commit(self, offsets: Mapping[Partition, int]) -> None:
+        """Commit the offsets of the next records to read. A member that has lost its partitions commits nothing."""
+        if self._identity.member == NO_MEMBER:  # the group would take it from anyone while it has no members
+            return
+        of_topic = OffsetCommitRequest.OffsetCommitRequestTopic
+        of_partition = of_topic.OffsetCommitRequestPartition
+        topics = [
+            of_topic(
+                name=topic,
+                partitions=[
+                    of_partition(partition_index=each, committed_offset=offsets[topic, each], committed_metadata="")
+                    for each in some
+                ],
+            )
+            for topic, some in _by_topic(offsets).items()
+        ]
+        generation, member = self._identity
+        request = OffsetCommitRequest(
+            group_id=self._group, generation_id_or_member_epoch=generation, member_id=member, topics=topics
+        )
+        for topic in self._ask(request, versions=NAMED_TOPICS_COMMIT).topics:
+            for each in topic.partitions:
+                if each.error_code not in STALE:
+                    self._check(each.error_code)
+
+    # --- requests ---------------------------------------------------------------------------------
+
+    def _ask(self, request: Message, more_ms: int = 0, versions: tuple[int, int] = (0, NEWEST)) -> Any:
+        return ask_coordinator(self._client, "group", self._group, request, *versions, more_ms=more_ms)
+
+    def _is_stale(self, code: int) -> bool:
+        """Return whether to join again, because others came or went, or because we were silent for too long."""
+        if code in STALE[1:]:
+            self._identity = NOBODY
+        return code in STALE
+
+    def _check(self, code: int) -> None:
+        check(code, f"group {self._group}")
+
+
+def range_assignment(topics: Mapping[str, Sequence[str]], counts: Mapping[str, int]) -> dict[str, list[Partition]]:
+    """Return the partitions of each member, as the assignor `range` does: a range of each topic's, in order of ids.
+
+    `topics` are those of each member, `counts` the numbers of partitions.
+    """
+    found: dict[str, list[Partition]] = {member: [] for member in topics}
+    for topic in sorted({topic for some in topics.values() for topic in some}):
+        members = sorted(member for member, some in topics.items() if topic in some)
+        each, more = divmod(counts.get(topic, 0), len(members))
+        first = 0
+        for position, member in enumerate(members):
+            end = first + each + (position < more)
+            found[member] += [(topic, index) for index in range(first, end)]
+            first = end
+    return found
+
+
+def _by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = defaultdict(list)
+    for topic, index in partitions:
+        found[topic].append(index)
+    return found
+
+
+def _embedded(message: Message) -> bytes:
+    return _VERSION.pack(EMBEDDED_VERSION) + message.encode(EMBEDDED_VERSION)
+
+
+def _subscribed(data: bytes) -> list[str]:
+    found, _ = ConsumerProtocolSubscription.decode_from(data, EMBEDDED_VERSION, _VERSION.size)
+    return list(found.topics)
+
+
+def _assignment(partitions: Iterable[Partition]) -> bytes:
+    of_topic = ConsumerProtocolAssignment.TopicPartition
+    topics = [of_topic(topic=topic, partitions=some) for topic, some in _by_topic(partitions).items()]
+    return _embedded(ConsumerProtocolAssignment(assigned_partitions=topics))
+
+
+def assigned_partitions(data: bytes) -> list[Partition]:
+    """Return the partitions of an assignment, which is empty for a member that gets none."""
+    if not data:
+        return []
+    found, _ = ConsumerProtocolAssignment.decode_from(data, EMBEDDED_VERSION, _VERSION.size)
+    return [(each.topic, index) for each in found.assigned_partitions for index in each.partitions]

@@ -1,0 +1,119 @@
+"""All modules of the page as one, made in memory when the page is asked for first: there is no build.
+
+A browser takes some ms for each file, and there are 30. A module becomes a function that returns what it exports; its
+imports become constants. The forms of `import` and `export` that the modules use are known here, and no others.
+"""
+
+from __future__ import annotations
+
+import os.path
+import re
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+_FROM: Final = r'from\s*"(?P<path>[^"]+)";?'
+_IMPORT: Final = re.compile(rf"import\s*(?:\{{(?P<names>[^}}]*)\}}|\*\s*as\s+(?P<all>\w+)|(?P<default>\w+))\s*{_FROM}")
+_LIST: Final = re.compile(rf"^(?P<before>.*?)export\s*\{{(?P<names>[\w$,\s]*)\}}(?:\s*{_FROM}|;?)", re.MULTILINE)
+_DECLARED: Final = re.compile(r"^export (?=(?:async )?(?:function|class|const) (?P<name>\w+))", re.MULTILINE)
+_DEFAULT: Final = re.compile(r"export default ")
+_BLANK: Final = re.compile(r"(?:\s|//[^\n]*\n)*")
+_DEFAULT_NAME: Final = "$default"
+
+Read = Callable[[str], str]
+
+
+class Module(NamedTuple):
+    """A module: its imports as (path, declaration), its code without them, and what it exports by name."""
+
+    imports: list[tuple[str, str]]
+    code: str
+    exports: dict[str, str]
+
+
+def bundle(first: str, read: Read) -> str:
+    """Return a script that does what the module `first` does. `read` returns the text of a path.
+
+    Raises ValueError if modules import each other in a circle, or have a form of import or export that is not known.
+    """
+    modules: dict[str, Module] = {}
+    _collect(first, read, modules, [])
+    names = {path: f"$module{number}" for number, path in enumerate(modules)}
+    return "".join(_function(path, module, names) for path, module in modules.items())
+
+
+def _collect(path: str, read: Read, modules: dict[str, Module], importing: list[str]) -> None:
+    """Add a module behind all that it imports."""
+    if path in importing:
+        raise ValueError(f"{' imports '.join([*importing, path])}")
+    if path not in modules:
+        module = parsed(path, read(path))
+        for imported, _ in module.imports:
+            _collect(imported, read, modules, [*importing, path])
+        modules[path] = module
+
+
+def _function(path: str, module: Module, names: dict[str, str]) -> str:
+    imports = "".join(f"const {declared} = {names[imported]};\n" for imported, declared in module.imports)
+    exports = ", ".join(f"{outside}: {inside}" for outside, inside in module.exports.items())
+    return f"// {path}\nconst {names[path]} = (() => {{\n{imports}{module.code}\nreturn {{{exports}}};\n}})();\n"
+
+
+def parsed(path: str, text: str) -> Module:
+    """Return a module. Raises ValueError for a form of import or export that is not known."""
+    imports: list[tuple[str, str]] = []
+    exports: dict[str, str] = {}
+
+    def beside(imported: str) -> str:
+        return os.path.normpath(os.path.join(os.path.dirname(path), imported)).replace(os.sep, "/")
+
+    at = _end_of_blank(text, 0)
+    while (found := _IMPORT.match(text, at)) is not None:
+        imports.append((beside(found["path"]), _declared(found)))
+        at = _end_of_blank(text, found.end())
+
+    def listed(found: re.Match[str]) -> str:
+        if found["path"] is None:
+            exports.update({outside: inside for inside, outside in _pairs(found["names"])})
+        else:  # names of another module, which are not known here
+            hidden = {
+                outside: f"$again{len(exports) + number}" for number, (_, outside) in enumerate(_pairs(found["names"]))
+            }
+            pairs = ", ".join(f"{inside}: {hidden[outside]}" for inside, outside in _pairs(found["names"]))
+            imports.append((beside(found["path"]), f"{{{pairs}}}"))
+            exports.update(hidden)
+        return found["before"]
+
+    def declared(found: re.Match[str]) -> str:
+        exports[found["name"]] = found["name"]
+        return ""
+
+    code = _DECLARED.sub(declared, text[at:])
+    while (left := _LIST.sub(listed, code)) != code:  # a line may have several
+        code = left
+    code, count = _DEFAULT.subn(f"const {_DEFAULT_NAME} = ", code)
+    if count:
+        exports["default"] = _DEFAULT_NAME
+    if strange := re.search(r"^(?:import|export)\b.*", code, re.MULTILINE):
+        raise ValueError(f"{path}: {strange[0][:100]}")
+    return Module(imports, code, exports)
+
+
+def _declared(found: re.Match[str]) -> str:
+    """Return what an import declares: names, or the whole module."""
+    if found["all"] is not None:
+        return str(found["all"])
+    if found["default"] is not None:
+        return f"{{default: {found['default']}}}"
+    return "{" + ", ".join(f"{inside}: {outside}" for inside, outside in _pairs(found["names"])) + "}"
+
+
+def _pairs(names: str) -> Iterator[tuple[str, str]]:
+    """Yield (a, b) for each "a as b" of a list of names, and (a, a) for each "a"."""
+    for name in filter(None, (each.strip() for each in names.split(","))):
+        inside, _, outside = name.partition(" as ")
+        yield inside.strip(), (outside or inside).strip()
+
+
+def _end_of_blank(text: str, at: int) -> int:
+    found = _BLANK.match(text, at)
+    return at if found is None else found.end()

@@ -1,0 +1,100 @@
+"""Records as their schemas say, where the broker has a registry.
+
+The loop finds the schemas that records name, since it owns the registry's state. A thread decodes: data may be large,
+and a few bytes may stand for a million items.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+from minibroker.protocol.legible import cut, legible
+from minibroker.registry.decoding import Decoder, DecodingError, SchemaSource, WireSchema
+from minibroker.registry.formats.decoding import framed
+from minibroker.registry.formats.schema import InvalidSchema
+from minibroker.registry.registry_errors import RegistryError
+from minibroker.testing.broker import Broker
+
+SECONDS: Final = 1.0  # for all records of a page; the others are shown as they are
+
+
+class Data(NamedTuple):
+    """What of a record may be decoded."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+def data_of(shown: dict[str, Any]) -> Data:
+    """Return what of a record is decoded, from what the page shows of it: not what is only shown in part."""
+    headers = tuple((name, _whole(content)) for name, content in shown["headers"])
+    return Data(_whole(shown["key"]), _whole(shown["value"]), headers)
+
+
+def _whole(content: dict[str, Any] | None) -> bytes | None:
+    return bytes.fromhex(content["hex"]) if content and len(content["hex"]) == 2 * content["size"] else None
+
+
+async def decoder_for(broker: Broker, records: list[Data]) -> Decoder | None:
+    """Return a decoder with the schemas that records name, or None without a registry that can be read."""
+    with suppress(RegistryError):
+        source = await broker.schemas()
+        return None if source is None else Decoder(FoundSchemas(source, records))
+    return None
+
+
+class FoundSchemas:
+    """The schemas that some records name."""
+
+    def __init__(self, source: SchemaSource, records: Iterable[Data]) -> None:
+        self._found: dict[int | str, WireSchema | Exception] = {}
+        for record in records:
+            for data, is_key in ((record.key, True), (record.value, False)):
+                named = framed(data, record.headers, key=is_key)
+                if named is not None:
+                    self._look_up(source, named.schema if isinstance(named.schema, int) else str(named.schema))
+
+    def _look_up(self, source: SchemaSource, named: int | str) -> None:
+        if named not in self._found:
+            try:
+                self._found[named] = source.find(named)
+            except (LookupError, InvalidSchema) as error:
+                self._found[named] = error
+
+    def find(self, named: int | str) -> WireSchema:
+        """Return the schema with an id or a GUID. Raises LookupError, InvalidSchema."""
+        found = self._found[named]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+def add_decoded(decoder: Decoder, records: list[Data], shown: list[dict[str, Any]], most_bytes: int) -> None:
+    """Add `decoded` to keys and values with a schema, or `undecoded` with the reason. Run it in a thread."""
+    until = time.monotonic() + SECONDS
+    for record, said in zip(records, shown, strict=True):
+        for name, data in (("key", record.key), ("value", record.value)):
+            if data is not None and len(data) <= most_bytes and time.monotonic() < until:
+                said[name] |= _decoded(decoder, record, data, is_key=name == "key", most=most_bytes)
+
+
+def _decoded(decoder: Decoder, record: Data, data: bytes, *, is_key: bool, most: int) -> dict[str, str]:
+    named = framed(data, record.headers, key=is_key)
+    if named is None:
+        return {}
+    try:
+        value = decoder.decode(data, record.headers, is_key=is_key)
+        text = json.dumps(value, indent=2, default=_text, ensure_ascii=False)
+    except (DecodingError, TypeError, ValueError, RecursionError) as error:
+        return {"undecoded": legible(str(error))}
+    return {"decoded": cut(text, most), "schema": str(named.schema)}
+
+
+def _text(value: Any) -> str:
+    """Return what JSON does not have as a text: bytes as Avro's JSON has them, times and decimals as they print."""
+    return value.decode("latin-1") if isinstance(value, bytes) else str(value)

@@ -1,0 +1,204 @@
+"""What a request changed, in sentences: from the request and its answer, so that they hold for any broker.
+
+An effect is its text and the page's address of what it is about. What the answer refuses is no effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import islice
+from typing import Any, Final
+from urllib.parse import quote
+
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.errors import KafkaError
+from minibroker.protocol.legible import legible
+from minibroker.protocol.records.formats import batches_in
+from minibroker.quantities import counted
+from minibroker.testing.exchange import Exchange
+from minibroker.testing.faults.subjects import NameOf, topic_of
+
+MOST: Final = 20
+
+Effect = dict[str, str]
+Effects = Iterator[Effect]
+
+
+def effects_of(exchange: Exchange, name_of: NameOf) -> list[Effect]:
+    """Return what the request changed, `MOST` at most."""
+    read = _EFFECTS.get(exchange.api_key)
+    if read is None or exchange.request is None or exchange.answer is None:
+        return []
+    return list(islice(read(exchange.request, exchange.answer, name_of), MOST))
+
+
+def _effect(text: str, view: str = "", *names: str) -> Effect:
+    place = "/".join(["", view, *(quote(name, safe="") for name in names)])
+    return {"text": legible(text), "place": place if view else ""}
+
+
+def _on_topic(text: str, topic: str, partition: int) -> Effect:
+    return _effect(text, "topics", topic, str(partition))
+
+
+# --- topics ---
+
+
+def _produced(request: Any, answer: Any, name_of: NameOf) -> Effects:
+    sent = {
+        (topic_of(topic, name_of), each.index): each for topic in request.topic_data for each in topic.partition_data
+    }
+    for topic in answer.responses:
+        name = topic_of(topic, name_of)
+        for each in topic.partition_responses:
+            if name is not None and not each.error_code and (name, each.index) in sent:
+                count = _count(sent[name, each.index].records)
+                text = f"appended {counted(count, 'record')} to {name}-{each.index} from offset {each.base_offset} on"
+                yield _on_topic(text, name, each.index)
+
+
+def _count(records: Any) -> int:
+    with suppress(KafkaError):
+        return sum(header.last_offset - header.base_offset + 1 for _, header in batches_in(bytes(records or b"")))
+    return 0
+
+
+def _created_topics(request: Any, answer: Any, name_of: NameOf) -> Effects:
+    asked = {topic.name: topic for topic in request.topics}
+    for topic in answer.topics:
+        if not topic.error_code and not request.validate_only:
+            partitions = topic.num_partitions if topic.num_partitions > 0 else asked[topic.name].num_partitions
+            said = f" with {counted(partitions, 'partition')}" if partitions > 0 else ""
+            yield _effect(f"created topic {topic.name}{said}", "topics", topic.name)
+
+
+def _deleted_topics(request: Any, answer: Any, name_of: NameOf) -> Effects:
+    yield from (_effect(f"deleted topic {topic.name}") for topic in answer.responses if not topic.error_code)
+
+
+def _added_partitions(request: Any, answer: Any, name_of: NameOf) -> Effects:
+    done = {topic.name for topic in answer.results if not topic.error_code and not request.validate_only}
+    for topic in request.topics:
+        if topic.name in done:
+            yield _effect(f"topic {topic.name} has {counted(topic.count, 'partition')} now", "topics", topic.name)
+
+
+def _deleted_records(request: Any, answer: Any, name_of: NameOf) -> Effects:
+    for topic in answer.topics:
+        for each in topic.partitions:
+            if not each.error_code:
+                text = f"{topic.name}-{each.partition_index} begins at offset {each.low_watermark} now"
+                yield _on_topic(text, topic.name, each.partition_index)
+
+
+def _changed_configs(request: Any, answer: Any, name_of: NameOf) -> Effects:
+    done = {(each.resource_type, each.resource_name) for each in answer.responses if not each.error_code}
+    for resource in request.resources:
+        if (resource.resource_type, resource.resource_name) in done and not request.validate_only:
+            for config in resource.configs:
+                now = "its default" if config.value is None else config.value
+                yield _effect(f"set {config.name} of {resource.resource_name or 'all brokers'} to {now}")
+
+
+# --- groups ---
+
+
+def _joined(request: Any, answer: Any, name_of: NameOf) -> Effects:
+    if not answer.error_code:
+        is_leader = " as its leader" if answer.leader == answer.member_id else ""
+        text = f"{answer.member_id} is in generation {answer.generation_id} of {request.group_id}{is_leader}"
+        yield _effect(text, "groups", request.group_id)
+    elif answer.member_id and not request.member_id:
+        yield _effect(f"{answer.member_id} is its member id, with which it must join again", "groups", request.group_id)
+
+
+def _synced(request: Any, answer: Any, name_of: NameOf) -> Effects:
+    if not answer.error_code and request.assignments:
+        text = f"assigned {counted(len(request.assignments), 'member')} of {request.group_id}"
+        yield _effect(text, "groups", request.group_id)
+
+
+def _left(request: Any, answer: Any, name_of: NameOf) -> Effects:
+    if not answer.error_code:
+        members = [each.member_id for each in answer.members if not each.error_code] or [request.member_id]
+        yield _effect(f"{', '.join(members)} left {request.group_id}", "groups", request.group_id)
+
+
+def _beat(request: Any, answer: Any, name_of: NameOf) -> Effects:
+    if answer.error_code:
+        return
+    group = request.group_id
+    if request.member_epoch <= -1:
+        yield _effect(f"{request.member_id} left {group}", "groups", group)
+    elif answer.member_epoch != request.member_epoch:
+        yield _effect(f"{request.member_id or answer.member_id} is in epoch {answer.member_epoch}", "groups", group)
+    if answer.assignment is not None:
+        assigned = [(topic_of(each, name_of) or "?", each.partitions) for each in answer.assignment.topic_partitions]
+        said = ", ".join(f"{name} {sorted(partitions)}" for name, partitions in assigned) or "nothing"
+        yield _effect(f"is assigned {said}", "groups", group)
+
+
+def _committed(request: Any, answer: Any, name_of: NameOf) -> Effects:
+    done = {
+        (topic_of(topic, name_of), each.partition_index)
+        for topic in answer.topics
+        for each in topic.partitions
+        if not each.error_code
+    }
+    pending = " once the transaction commits" if getattr(request, "transactional_id", None) else ""
+    for topic in request.topics:
+        name = topic_of(topic, name_of)
+        for each in topic.partitions:
+            if (name, each.partition_index) in done:
+                text = f"{request.group_id} has committed offset {each.committed_offset} of {name}-"
+                yield _effect(f"{text}{each.partition_index}{pending}", "groups", request.group_id)
+
+
+# --- transactions ---
+
+
+def _initialized(request: Any, answer: Any, name_of: NameOf) -> Effects:
+    if not answer.error_code:
+        who = f"{request.transactional_id} has" if request.transactional_id else "a producer has"
+        view = ("groups", "transactions", request.transactional_id) if request.transactional_id else ("",)
+        yield _effect(f"{who} producer id {answer.producer_id} and epoch {answer.producer_epoch}", *view)
+
+
+def _added_to_transaction(request: Any, answer: Any, name_of: NameOf) -> Effects:
+    results = [(request.v3_and_below_transactional_id, answer.results_by_topic_v3_and_below)]
+    results += [(each.transactional_id, each.topic_results) for each in answer.results_by_transaction]
+    checked = {each.transactional_id for each in request.transactions if each.verify_only}
+    for transactional_id, topics in results:
+        for topic in topics if transactional_id not in checked else ():
+            added = [each.partition_index for each in topic.results_by_partition if not each.partition_error_code]
+            if added:
+                text = f"{topic.name} {sorted(added)} is in the transaction of {transactional_id}"
+                yield _effect(text, "groups", "transactions", transactional_id)
+
+
+def _ended(request: Any, answer: Any, name_of: NameOf) -> Effects:
+    if not answer.error_code:
+        verb = "committed" if request.committed else "aborted"
+        text = f"{verb} the transaction of {request.transactional_id}"
+        yield _effect(text, "groups", "transactions", request.transactional_id)
+
+
+_EFFECTS: Final[dict[ApiKey, Callable[[Any, Any, NameOf], Effects]]] = {
+    ApiKey.PRODUCE: _produced,
+    ApiKey.CREATE_TOPICS: _created_topics,
+    ApiKey.DELETE_TOPICS: _deleted_topics,
+    ApiKey.CREATE_PARTITIONS: _added_partitions,
+    ApiKey.DELETE_RECORDS: _deleted_records,
+    ApiKey.ALTER_CONFIGS: _changed_configs,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _changed_configs,
+    ApiKey.JOIN_GROUP: _joined,
+    ApiKey.SYNC_GROUP: _synced,
+    ApiKey.LEAVE_GROUP: _left,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: _beat,
+    ApiKey.OFFSET_COMMIT: _committed,
+    ApiKey.TXN_OFFSET_COMMIT: _committed,
+    ApiKey.INIT_PRODUCER_ID: _initialized,
+    ApiKey.ADD_PARTITIONS_TO_TXN: _added_to_transaction,
+    ApiKey.END_TXN: _ended,
+}

@@ -1,0 +1,133 @@
+"""The live stream of frames: what a page has not seen of the journal yet, in small portions.
+
+A page asks once and is told everything from then on, as server-sent events. Nothing is added to the path of requests:
+while a page is open, its feed looks at the journal ten times a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final
+
+from minibroker.explorer.saved_frames import Frames
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.legible import legible
+from minibroker.testing.exchange import Exchange
+from minibroker.testing.faults.subjects import NameOf, subjects_of
+from minibroker.testing.journal import Mark
+
+TICK_SECONDS: Final = 0.1
+STATE_SECONDS: Final = 1.0
+SLICE_SECONDS: Final = 0.005  # of the broker's loop at a time
+PORTION: Final = 500  # rows
+ID_CHARACTERS: Final = 200
+COLUMNS: Final = (
+    *("number", "api", "version", "client_id", "node", "connection", "started_ms", "duration_ms", "outcome"),
+    *("errors", "faults", "request_bytes", "answer_bytes", "topics", "groups", "transactional_ids", "software"),
+)
+"""What the values of a row are, in their order."""
+
+State = Callable[[], dict[str, Any]]
+
+
+class Feed:
+    """What one page has not seen yet."""
+
+    def __init__(self, frames: Frames, name_of: NameOf, after: int = 0) -> None:
+        self._frames = frames
+        self._name_of = name_of
+        self._last = after
+        self._marked = 0
+        self._open: dict[int, Exchange] = {}
+
+    def portion(self) -> dict[str, Any] | None:
+        """Return the next rows and marks, or None if there are none. It takes about 5 ms at most."""
+        until = time.perf_counter() + SLICE_SECONDS
+        ended = [each for each in self._open.values() if each.outcome != "open"][:PORTION]
+        for each in ended:
+            del self._open[each.number]
+        rows = [row_of(each, self._name_of) for each in ended]
+        for exchange in self._frames.after(self._last, PORTION):
+            self._last = exchange.number
+            if exchange.outcome == "open":
+                self._open[exchange.number] = exchange
+            rows.append(row_of(exchange, self._name_of))
+            if time.perf_counter() > until:
+                break
+        marks = [mark for mark in self._frames.marks if mark.number > self._marked]
+        if marks:
+            self._marked = marks[-1].number
+        if not rows and not marks:
+            return None
+        return {"rows": rows, "marks": [mark_of(mark) for mark in marks], "oldest": self._frames.oldest}
+
+
+async def events(feed: Feed, state: State | None, closing: asyncio.Event) -> AsyncIterator[str]:
+    """Yield server-sent events until the server closes: `frames` as they come, and `state`, if any, each second."""
+    told_at = -STATE_SECONDS
+    while not closing.is_set():
+        now = time.monotonic()
+        if state is not None and now - told_at >= STATE_SECONDS:
+            told_at = now
+            yield event("state", state())
+        portion = feed.portion()
+        if portion is not None:
+            yield event("frames", portion)
+            await asyncio.sleep(0)
+        else:
+            await asyncio.sleep(TICK_SECONDS)
+
+
+def event(name: str, value: Any) -> str:
+    """Return a server-sent event. JSON has no line breaks."""
+    return f"event: {name}\ndata: {json.dumps(value, separators=(',', ':'))}\n\n"
+
+
+def row_of(exchange: Exchange, name_of: NameOf) -> list[Any]:
+    """Return the values of `COLUMNS` for a request."""
+    topics, groups, transactional_ids = _subjects(exchange, name_of)
+    return [
+        exchange.number,
+        exchange.api,
+        exchange.version,
+        None if exchange.client_id is None else legible(exchange.client_id, ID_CHARACTERS),
+        exchange.node_id,
+        exchange.connection,
+        exchange.started_ms,
+        exchange.duration_ms,
+        exchange.outcome,
+        exchange.errors,
+        [legible(fault) for fault in exchange.faults],
+        len(exchange.request_bytes),
+        len(exchange.answer_bytes),
+        topics,
+        groups,
+        transactional_ids,
+        exchange.software,
+    ]
+
+
+MOST_SUBJECTS: Final = 20  # of a row; a request may name thousands
+
+
+def _subjects(exchange: Exchange, name_of: NameOf) -> tuple[dict[str, list[int]], list[str], list[str]]:
+    if exchange.request is None:
+        return {}, [], []  # a proxy passes requests that cannot be read here
+    found = subjects_of(exchange.request, name_of)
+    topics = found.topics
+    if exchange.api_key is ApiKey.FETCH and not topics and exchange.answer is not None:
+        topics = subjects_of(exchange.answer, name_of).topics  # a fetch session names only what changes
+    named = sorted(topics.items())[:MOST_SUBJECTS]
+    return (
+        {legible(topic): sorted(partitions)[:MOST_SUBJECTS] for topic, partitions in named},
+        [legible(each, ID_CHARACTERS) for each in sorted(found.groups)[:MOST_SUBJECTS]],
+        [legible(each, ID_CHARACTERS) for each in sorted(found.transactional_ids)[:MOST_SUBJECTS]],
+    )
+
+
+def mark_of(mark: Mark) -> dict[str, Any]:
+    """Return a mark for JSON."""
+    return mark._asdict() | {"text": legible(mark.text)}

@@ -1,0 +1,40 @@
+// Keys and values of records: as text, JSON or hex. They may be anything, and are only ever shown as text.
+
+import { html } from "../core/lib.js";
+
+const UNPRINTABLE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
+const PREVIEW = 300;
+
+// Unprintable characters, and those that turn the direction of writing, become visible.
+export const visible = (text) => text.replace(UNPRINTABLE, (each) => `\\u${each.charCodeAt(0).toString(16).padStart(4, "0")}`);
+
+export function preview(content) {
+  if (content === null) return html`<span class="null">null</span>`;
+  if (content.size === 0) return html`<span class="null">empty</span>`;
+  if (content.decoded !== undefined) return html`<span class="mono">${visible(content.decoded).slice(0, PREVIEW * 2).replace(/\s+/g, " ").slice(0, PREVIEW)}</span>`;
+  const text = content.text === undefined ? `0x${content.hex}` : visible(content.text);
+  return html`<span class=${content.text === undefined ? "mono soft" : "mono"}>${text.slice(0, PREVIEW).replace(/[\n\t]/g, " ")}</span>`;
+}
+
+function hexLines(digits) {
+  const lines = [];
+  for (let at = 0; at < Math.min(digits.length, 65536); at += 32) {
+    const line = digits.slice(at, at + 32);
+    const text = line.match(/../g).map((byte) => parseInt(byte, 16)).map((byte) => (byte >= 0x20 && byte < 0x7f ? String.fromCharCode(byte) : "·")).join("");
+    lines.push(`${(at / 2).toString(16).padStart(6, "0")}  ${line.match(/../g).join(" ").padEnd(47)}  ${text}`);
+  }
+  return lines.join("\n");
+}
+
+export function formsOf(content) {
+  if (content === null) return [];
+  return [...(content.decoded !== undefined ? ["decoded"] : []), ...(content.json ? ["JSON"] : []), ...(content.text !== undefined ? ["text"] : []), "hex"];
+}
+
+export function Contents({ content, form }) {
+  if (content === null) return html`<p class="null">null</p>`;
+  const forms = formsOf(content);
+  const shown = forms.includes(form) ? form : forms[0];
+  const text = shown === "decoded" ? visible(content.decoded) : shown === "JSON" ? visible(content.json) : shown === "text" ? visible(content.text) : hexLines(content.hex);
+  return html`${content.undecoded && html`<p class="soft">not decoded: ${content.undecoded}</p>`}<pre class="contents" tabindex="0">${text || " "}</pre>`;
+}

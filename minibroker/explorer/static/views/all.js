@@ -1,0 +1,11 @@
+// The views, in the order of the navigation. A view is shown if the server says that it has its data.
+
+import * as frames from "./frames.js";
+import * as topics from "./topics.js";
+import * as groups from "./groups.js";
+import * as files from "./files.js";
+import * as trying from "./try.js";
+import * as hands from "./hands.js";
+import * as lessons from "./lessons.js";
+
+export const VIEWS = [frames, topics, groups, files, trying, hands, lessons];

@@ -1,0 +1,130 @@
+"""The view of topics: their partitions as they are now, and their configs with where each value comes from."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from fastapi import APIRouter
+
+from minibroker.broker.configs.settings import ConfigSource
+from minibroker.broker.metadata.partitions import Partition, Topic
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.configs import DescribeConfigsRequest
+from minibroker.protocol.messages.topics import DeleteTopicsRequest
+from minibroker.protocol.primitives import uuid_text
+from minibroker.testing.broker import Broker
+from minibroker.testing.own_requests import any_node, ask, check
+
+MOST_TOPICS: Final = 5_000
+MOST_PARTITIONS: Final = 2_000
+TOPIC_RESOURCE: Final = 2
+DEFAULT: Final = "default"
+SOURCES: Final = {source.value: source.name.lower().replace("_", " ") for source in ConfigSource}
+
+
+def topic_routes(broker: Broker) -> APIRouter:
+    """Return the paths of the view."""
+    routes = APIRouter(prefix="/topics")
+
+    @routes.get("")
+    async def list_topics() -> dict[str, Any]:
+        """Return all topics with the sums over their partitions."""
+        topics = broker.running.cluster.image.topics
+        shown = sorted(topics.values(), key=lambda topic: (topic.internal, topic.name))[:MOST_TOPICS]
+        return {"topics": [_summed(topic) for topic in shown], "more": len(topics) - len(shown)}
+
+    @routes.get("/{name}")
+    async def get_topic(name: str) -> dict[str, Any]:
+        """Return a topic with its partitions."""
+        topic = topic_of(broker, name)
+        partitions = [_described(each) for each in topic.partitions[:MOST_PARTITIONS]]
+        more = len(topic.partitions) - len(partitions)
+        return {**_summed(topic), "id": uuid_text(topic.topic_id), "partitions": partitions, "more": more}
+
+    @routes.get("/{name}/configs")
+    async def get_configs(name: str) -> list[dict[str, Any]]:
+        """Return all configs of a topic, those that were set first."""
+        found = await _configs(broker, name)
+        return sorted(found, key=lambda each: (each["source"] == DEFAULT, each["name"]))
+
+    @routes.delete("/{name}", status_code=204)
+    async def delete_topic(name: str) -> None:
+        """Delete a topic, as a client would."""
+        cluster = broker.running.cluster
+        asked = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=name)], timeout_ms=30_000)
+        answer = await ask(cluster, any_node(cluster), asked)
+        check(answer.responses[0].error_code, answer.responses[0].error_message or name)
+
+    return routes
+
+
+def topic_of(broker: Broker, name: str) -> Topic:
+    """Return a topic. Raises KafkaError(UNKNOWN_TOPIC_OR_PARTITION)."""
+    found = broker.running.cluster.image.topics.get(name)
+    if found is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+    return found
+
+
+def partition_of(broker: Broker, name: str, index: int) -> Partition:
+    """Return a partition that has a log here. Raises KafkaError(UNKNOWN_TOPIC_OR_PARTITION)."""
+    found = topic_of(broker, name).partition(index)
+    if found is None or not found.is_here:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no log of {name}-{index} here")
+    return found
+
+
+def _summed(topic: Topic) -> dict[str, Any]:
+    here = [each.log for each in topic.partitions if each.is_here]
+    return {
+        "name": topic.name,
+        "internal": topic.internal,
+        "count": len(topic.partitions),
+        "offsets": sum(log.log_end_offset - log.log_start_offset for log in here),
+        "bytes": sum(log.size_bytes for log in here),
+        "cleanup": ",".join(sorted(topic.settings.cleanup_policy)),
+        "open_transactions": sum(len(log.producers.open_transactions) for log in here),
+    }
+
+
+def _described(partition: Partition) -> dict[str, Any]:
+    said: dict[str, Any] = {
+        "index": partition.index,
+        "leader": partition.leader_id,
+        "leader_epoch": partition.leader_epoch,
+        "partition_epoch": partition.partition_epoch,
+        "replicas": partition.replicas,
+        "isr": partition.isr,
+        "offline": partition.is_offline,
+    }
+    if partition.is_here:
+        log = partition.log
+        said |= {
+            "start": log.log_start_offset,
+            "stable": log.last_stable_offset,
+            "high_watermark": log.high_watermark,
+            "end": log.log_end_offset,
+            "bytes": log.size_bytes,
+            "producers": len(log.producers),
+            "open_transactions": len(log.producers.open_transactions),
+        }
+    return said
+
+
+async def _configs(broker: Broker, name: str) -> list[dict[str, Any]]:
+    cluster = broker.running.cluster
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=TOPIC_RESOURCE, resource_name=topic_of(broker, name).name, configuration_keys=None
+    )
+    asked = DescribeConfigsRequest(resources=[resource], include_documentation=True)
+    answer = await ask(cluster, any_node(cluster), asked)
+    check(answer.results[0].error_code, answer.results[0].error_message or name)
+    return [
+        {
+            "name": each.name,
+            "value": each.value,
+            "source": SOURCES.get(each.config_source, "unknown"),
+            "about": each.documentation,
+        }
+        for each in answer.results[0].configs
+    ]

@@ -1,0 +1,327 @@
+"""The view that tries a request out: its fields with sensible values, its bytes, and the answer to it.
+
+The bytes go through a real connection, as a client's do, so that faults strike them and the journal has them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from struct import Struct as Packing
+from struct import error as PackingError
+from typing import Any, Final
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+from pydantic import BaseModel, Field
+
+from minibroker.broker.requests.served import SERVED
+from minibroker.explorer.answers import made_aside
+from minibroker.explorer.trees import tree
+from minibroker.protocol.apis import ApiKey, api_name, request_class
+from minibroker.protocol.describing import type_text, versions_text
+from minibroker.protocol.explaining.messages import explain_request, explain_response
+from minibroker.protocol.fields import Kind
+from minibroker.protocol.fields import fields as fields_of
+from minibroker.protocol.headers import RequestHeader, request_header_version
+from minibroker.protocol.layout import Place, layout
+from minibroker.protocol.primitives import uuid_from_text, uuid_text
+from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.record import Record
+from minibroker.testing.broker import Broker
+from minibroker.testing.exchange import api_key_of
+
+SIZE: Final = Packing(">i")
+KEY_AND_VERSION: Final = Packing(">hh")
+CLIENT_ID: Final = "explorer"
+PATIENCE_SECONDS: Final = 10.0
+MOST_BYTES: Final = 1 << 20
+FIRST_CORRELATION_ID: Final = 1
+CLOSED: Final = (
+    "The broker closed the connection without an answer, as it does for bytes that are no request, or of a version "
+    "that it does not know."
+)
+SILENT: Final = (
+    f"There was no answer within {PATIENCE_SECONDS:.0f} s: the frame may be shorter than its size says, the request "
+    "may wait, or it may want no answer (acks=0)."
+)
+
+GROUP: Final = "my-group"
+ASSIGNOR: Final = "range"
+TOPIC_NAMES: Final = ("name", "topic", "topic_name")
+# Values that are more useful than the defaults of the protocol, by the names of fields.
+SENSIBLE: Final[dict[str, Any]] = {
+    "acks": -1,
+    "client_software_name": CLIENT_ID,
+    "client_software_version": "1",
+    "group_id": GROUP,
+    "max_bytes": 1 << 20,
+    "max_wait_ms": 500,
+    "min_bytes": 1,
+    "num_partitions": 1,
+    "partition_max_bytes": 1 << 20,
+    "protocol_type": "consumer",
+    "rebalance_timeout_ms": 60_000,
+    "records": "key=hello",
+    "replication_factor": 1,
+    "session_timeout_ms": 45_000,
+    "share_session_epoch": 0,
+    "timeout_ms": 30_000,
+    "timestamp": -1,
+    "transaction_timeout_ms": 60_000,
+}
+ONE_OF: Final = ("topics", "topic_data", "partitions", "partition_data", "partition_indexes", "groups", "group_ids")
+ALSO_ONE_OF: Final = ("coordinator_keys", "resources", "protocols", "groups_names", "topic_names", "transactional_ids")
+KINDS: Final = {"?": "bool", "d": "float", "16s": "uuid", "string": "string", "bytes": "bytes", "records": "records"}
+
+
+class Composed(BaseModel):
+    """A request by its fields."""
+
+    api: str
+    version: int
+    fields: dict[str, Any]
+    client_id: str | None = CLIENT_ID
+    correlation_id: int = Field(default=FIRST_CORRELATION_ID, ge=-(1 << 31), lt=1 << 31)
+
+
+class Bytes(BaseModel):
+    """A request as bytes, with its size, in hexadecimal digits."""
+
+    hex: str = Field(max_length=2 * MOST_BYTES)
+    node: int | None = None
+
+
+def trying_routes(broker: Broker) -> APIRouter:
+    """Return the paths of the view."""
+    routes = APIRouter(prefix="/try")
+
+    @routes.get("/apis")
+    async def list_apis() -> list[dict[str, Any]]:
+        """Return all APIs of the broker with their versions."""
+        return [{"api": api_name(key), "key": key, "versions": list(each.versions)} for key, each in SERVED.items()]
+
+    @routes.get("/form")
+    async def get_form(api: str, version: int | None = None) -> dict[str, Any]:
+        """Return the fields of a request, and values to begin with."""
+        key = api_key_of(api)
+        message = request_class(key)
+        number = message.versions[-1] if version is None else version
+        message.check_version(number)
+        form = _Form(number, number in message.flexible, message.versions[-1], *_topic(broker))
+        return {"version": number, "fields": form.fields(message), "values": form.values(message)}
+
+    @routes.post("/encode")
+    async def encode(asked: Composed) -> Response:
+        """Return the bytes of a request."""
+        now_ms = broker.moving_clock.wall_ms()
+        return await made_aside(lambda: explained_request(encoded(asked, now_ms)))
+
+    @routes.post("/explain")
+    async def explain(asked: Bytes) -> Response:
+        """Return what bytes say as a request."""
+        return await made_aside(lambda: explained_request(_from_hex(asked.hex)))
+
+    @routes.post("/send")
+    async def send(asked: Bytes) -> Response:
+        """Send bytes as a client does; return the answer."""
+        explained = await sent(_from_hex(asked.hex), *plain_address(broker, asked.node))
+        number = broker.journal.seen
+        return await made_aside(lambda: explained() | {"number": number})
+
+    return routes
+
+
+def _topic(broker: Broker) -> tuple[str, bytes]:
+    """Return the name and the id of a topic to ask for."""
+    own = (topic for topic in broker.running.cluster.image.topics.values() if not topic.internal)
+    found = next(own, None)
+    return ("orders", bytes(16)) if found is None else (found.name, found.topic_id)
+
+
+class _Form:
+    """The fields of a version of a message, and values for them."""
+
+    def __init__(self, version: int, flexible: bool, newest: int, topic: str, topic_id: bytes) -> None:
+        self._version, self._flexible, self._newest = version, flexible, newest
+        self._topic, self._topic_id = topic, topic_id
+
+    def _places(self, struct: type) -> list[Place]:
+        found = layout(struct, self._version, self._flexible)
+        return [*found.body, *found.tagged]
+
+    def fields(self, struct: type) -> list[dict[str, Any]]:
+        """Describe the fields of a struct."""
+        return [self._field(place) for place in self._places(struct)]
+
+    def _field(self, place: Place) -> dict[str, Any]:
+        facts = place.field.facts
+        said = {"name": place.name, "nullable": place.nullable, "about": facts.about, "tagged": place.tagged}
+        return said | {"versions": versions_text(facts.present, self._newest)} | self._kind(place.kind)
+
+    def _kind(self, kind: Kind) -> dict[str, Any]:
+        said: dict[str, Any] = {"type": type_text(kind), "kind": KINDS.get(kind.code, kind.code)}
+        if kind.struct is not None:
+            return said | {"fields": self.fields(kind.struct), "blank": self.values(kind.struct)}
+        if kind.item is not None:
+            return said | {"item": self._kind(kind.item), "blank": self._value("", kind.item)}
+        return said | {"kind": KINDS.get(kind.code, "integer")}
+
+    def values(self, struct: type) -> dict[str, Any]:
+        """Return values for the fields of a struct."""
+        return {place.name: self._value_of(place) for place in self._places(struct)}
+
+    def _value_of(self, place: Place) -> Any:
+        if place.name in TOPIC_NAMES and place.kind.code == "string" and not place.nullable:
+            return self._topic
+        if place.name in SENSIBLE:
+            return SENSIBLE[place.name]
+        if place.name == "topic_id":
+            return uuid_text(self._topic_id)
+        if place.tagged or (place.nullable and place.kind.code != "records"):
+            return None if place.nullable else self._default(place)
+        return self._value(place.name, place.kind, self._default(place))
+
+    def _default(self, place: Place) -> Any:
+        default = place.field.facts.default
+        return None if default is ... or isinstance(default, bytes) else default
+
+    def _value(self, name: str, kind: Kind, default: Any = None) -> Any:
+        if kind.struct is not None:
+            return self.values(kind.struct)
+        if kind.item is not None:
+            return [self._item(name, kind.item)] if name in ONE_OF + ALSO_ONE_OF else []
+        if kind.code == "string":
+            return default or ""
+        blank = {"?": False, "bytes": "", "records": "", "16s": uuid_text(bytes(16))}
+        return blank.get(kind.code, 0) if default is None else default
+
+    def _item(self, name: str, item: Kind) -> Any:
+        if item.code == "string":
+            return self._topic if "topic" in name else GROUP
+        value = self._value("", item)
+        return value | {"name": ASSIGNOR} if name == "protocols" else value
+
+
+def encoded(asked: Composed, now_ms: int) -> bytes:
+    """Return the frame of a request, with its size. Raises ValueError for values that do not fit."""
+    key = api_key_of(asked.api)
+    message = request_class(key)
+    message.check_version(asked.version)
+    header = RequestHeader(
+        request_api_key=key,
+        request_api_version=asked.version,
+        correlation_id=asked.correlation_id,
+        client_id=asked.client_id,
+    )
+    try:
+        body = _built(message, asked.fields, now_ms).encode(asked.version)
+        frame = header.encode(request_header_version(key, asked.version)) + bytes(body)
+    except (PackingError, TypeError, AttributeError, OverflowError) as error:
+        raise ValueError(f"a value does not fit its field: {error}") from None
+    return SIZE.pack(len(frame)) + frame
+
+
+def _built(struct: type, values: dict[str, Any], now_ms: int) -> Any:
+    """Return a message or a struct with values from JSON. Fields that are not given have their defaults."""
+    known = {field.name: field for field in fields_of(struct)}
+    strange = values.keys() - known.keys()
+    if strange:
+        raise ValueError(f"{struct.__name__} has no field {', '.join(sorted(strange))}")
+    given = {name: value for name, value in values.items() if value is not None or known[name].optional}
+    return struct(**{name: _converted(known[name].kind, value, now_ms) for name, value in given.items()})
+
+
+def _converted(kind: Kind, value: Any, now_ms: int) -> Any:
+    if value is None:
+        return None
+    if kind.struct is not None:
+        return _built(kind.struct, value, now_ms)
+    if kind.item is not None:
+        return [_converted(kind.item, each, now_ms) for each in value]
+    convert: dict[str, Callable[[Any], Any]] = {
+        "16s": uuid_from_text,
+        "bytes": bytes.fromhex,
+        "records": lambda text: _records(text, now_ms),
+    }
+    return convert.get(kind.code, lambda same: same)(value)
+
+
+def _records(text: str, now_ms: int) -> memoryview:
+    """Return a batch of records: a line for each, as `key=value` or `value`; or the bytes of `hex:` and digits.
+
+    A line `@producer ID EPOCH SEQUENCE` says who writes, and `@transactional` that it is in a transaction.
+    """
+    if text.startswith("hex:"):
+        return memoryview(bytes.fromhex(text.removeprefix("hex:")))
+    lines = text.splitlines()
+    records = [_record(line, now_ms) for line in lines if not line.startswith("@")]
+    said = [line.split() for line in lines if line.startswith("@")]
+    numbers = next(([int(word) for word in words[1:]] for words in said if words[0] == "@producer"), [-1, -1, -1])
+    if len(numbers) != 3 or any(words[0] not in ("@producer", "@transactional") for words in said):
+        raise ValueError("what begins with @ is @producer ID EPOCH SEQUENCE or @transactional")
+    if not records:
+        return memoryview(b"")
+    producer_id, epoch, sequence = numbers
+    batch = build_batch(
+        records,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        transactional=["@transactional"] in said,
+    )
+    return memoryview(batch)
+
+
+def _record(line: str, now_ms: int) -> Record:
+    key, equals, value = line.partition("=")
+    return Record(-1, now_ms, key.encode() if equals else None, (value if equals else key).encode(), ())
+
+
+def _from_hex(digits: str) -> bytes:
+    try:
+        return bytes.fromhex(digits)
+    except ValueError:
+        raise ValueError("these are no hexadecimal digits, or one is missing") from None
+
+
+def explained_request(frame: bytes) -> dict[str, Any]:
+    """Return a request's bytes with what they say."""
+    return {"hex": frame.hex(), "tree": tree(explain_request(frame), frame)}
+
+
+def plain_address(broker: Broker, node: int | None) -> tuple[str, int]:
+    """Return where a node accepts requests without TLS and login. Raises RuntimeError if it does nowhere."""
+    nodes = [node] if node is not None else list(broker.running.node_ids)
+    for each in nodes:
+        for listener in broker.ports.listeners.get(each, ()):
+            if listener.security_protocol == "PLAINTEXT":
+                return listener.host or "127.0.0.1", listener.port
+    raise RuntimeError("the explorer sends only to listeners without TLS and login, and there is none")
+
+
+async def sent(frame: bytes, host: str, port: int) -> Callable[[], dict[str, Any]]:
+    """Send a frame on a connection of its own; return what explains the answer, or says why there is none."""
+    began = time.monotonic()
+    reader, writer = await asyncio.open_connection(host, port)
+    try:
+        writer.write(frame)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            size = await reader.readexactly(SIZE.size)
+            answer = size + await reader.readexactly(SIZE.unpack(size)[0])
+    except asyncio.IncompleteReadError:
+        return lambda: {"answer": None, "why": CLOSED}
+    except TimeoutError:
+        return lambda: {"answer": None, "why": SILENT}
+    finally:
+        writer.close()
+    took_ms = (time.monotonic() - began) * 1000
+    return lambda: _answered(frame, answer) | {"took_ms": took_ms}
+
+
+def _answered(frame: bytes, answer: bytes) -> dict[str, Any]:
+    key, version = KEY_AND_VERSION.unpack_from(frame, SIZE.size)
+    if key not in ApiKey._value2member_map_:
+        return {"answer": None, "why": f"There is an answer, but no API {key} by which to read it: {answer.hex()}"}
+    return {"answer": tree(explain_response(answer, key, version), answer), "hex": answer.hex()}

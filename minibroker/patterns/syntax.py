@@ -1,0 +1,381 @@
+"""Parses a pattern in RE2's syntax to a tree, which `program` compiles.
+
+Topic names are ASCII, so a set of characters is a set of those 128, as bits of an integer.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+from minibroker.patterns.characters import (
+    ALL,
+    NO_NEWLINE,
+    PERL_CLASSES,
+    POSIX_CLASSES,
+    both_cases,
+    unicode_class,
+)
+
+MAXIMUM_REPEATS = 1000  # RE2's own limit, of {n,m} within {n,m} too
+MAXIMUM_DEPTH = 100
+ESCAPES = {"a": 7, "f": 12, "t": 9, "n": 10, "r": 13, "v": 11}
+OPERATORS: dict[str, tuple[int, int | None]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}
+CODE_POINTS = 0x110000
+
+
+class InvalidPattern(ValueError):
+    """A pattern that RE2 refuses, or that is not supported here; the message says why."""
+
+
+class Assertion(Enum):
+    """An assertion: it matches a place, not a character."""
+
+    START = "start"
+    END = "end"
+    WORD_BOUNDARY = "word boundary"
+    NO_WORD_BOUNDARY = "no word boundary"
+
+
+class Characters(NamedTuple):
+    """One character of a set."""
+
+    bits: int
+
+
+class Place(NamedTuple):
+    """A place in the name."""
+
+    assertion: Assertion
+
+
+class Sequence(NamedTuple):
+    """Parts, one after the other."""
+
+    parts: tuple[Node, ...]
+
+
+class Choice(NamedTuple):
+    """Alternatives, any one of them."""
+
+    parts: tuple[Node, ...]
+
+
+class Repeat(NamedTuple):
+    """A part from `least` to `most` times, None for any number; `largest` is how often its leaves repeat."""
+
+    part: Node
+    least: int
+    most: int | None
+    largest: int
+
+
+Node = Characters | Place | Sequence | Choice | Repeat
+
+PLACES = {
+    "A": Assertion.START,
+    "z": Assertion.END,
+    "b": Assertion.WORD_BOUNDARY,
+    "B": Assertion.NO_WORD_BOUNDARY,
+}
+
+
+class Reader:
+    """Reads one pattern. Flags hold from where they are set to the end of their group."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._position = 0
+        self._ignores_case = False
+        self._dot = NO_NEWLINE
+        self._names: set[str] = set()
+
+    def read(self) -> Node:
+        """Return the tree of the whole pattern. Raises InvalidPattern."""
+        node = self._choice(0)
+        if self._position < len(self._text):
+            raise InvalidPattern("unexpected )")
+        return node
+
+    # --- structure ------------------------------------------------------------------------------
+
+    def _choice(self, depth: int) -> Node:
+        if depth > MAXIMUM_DEPTH:
+            raise InvalidPattern("expression nests too deeply")
+        parts = [self._sequence(depth)]
+        while self._takes("|"):
+            parts.append(self._sequence(depth))
+        return parts[0] if len(parts) == 1 else Choice(tuple(parts))
+
+    def _sequence(self, depth: int) -> Node:
+        parts: list[Node] = []
+        while self._position < len(self._text) and self._text[self._position] not in "|)":
+            self._check_no_operator()
+            if self._takes("\\Q"):
+                parts += self._quoted()
+            else:
+                part = self._atom(depth)
+                if part is not None:
+                    parts.append(part)
+            if parts:  # after what only sets flags, an operator is for what stands before
+                parts.append(self._repeated(parts.pop()))
+        return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
+
+    def _atom(self, depth: int) -> Node | None:
+        """Read one character, set, place or group; None if it only sets flags."""
+        character = self._next()
+        if character == "(":
+            return self._group(depth)
+        if character == "[":
+            return Characters(self._set())
+        if character == ".":
+            return Characters(self._dot)
+        if character in "^$":
+            return Place(Assertion.START if character == "^" else Assertion.END)
+        if character == "\\":
+            return self._escape()
+        if character == "{" and self._is_operator():
+            raise InvalidPattern("invalid nested repetition operator: `{`")
+        return self._literal(ord(character))
+
+    def _is_operator(self) -> bool:
+        """Return whether an operator comes next. None may follow a brace: RE2 in Java takes that for one, too."""
+        start = self._position
+        is_operator = self._counts() is not None
+        self._position = start
+        return is_operator
+
+    def _check_no_operator(self) -> None:
+        start = self._position
+        if self._counts() is not None:
+            operator = self._text[start : self._position]
+            raise InvalidPattern(f"missing argument to repetition operator: `{operator}`")
+
+    def _repeated(self, part: Node) -> Node:
+        """Read the operator after `part`, if there is one. RE2 refuses two in a row."""
+        start = self._position
+        counts = self._counts()
+        if counts is None:
+            return part
+        self._takes("?")  # not greedy: the same names match
+        if self._counts() is not None:
+            raise InvalidPattern(f"invalid nested repetition operator: `{self._text[start : self._position]}`")
+        least, most = counts
+        largest = _largest(part) * max(least, most or 0, 1)
+        if largest > MAXIMUM_REPEATS and (most or least) > 1:
+            raise InvalidPattern(f"invalid repeat count: `{self._text[start : self._position]}`")
+        return Repeat(part, least, most, largest)
+
+    def _counts(self) -> tuple[int, int | None] | None:
+        if self._peek() in OPERATORS:
+            return OPERATORS[self._next()]
+        if self._peek() != "{":
+            return None
+        end = self._text.find("}", self._position)
+        least, comma, most = self._text[self._position + 1 : end].partition(",")
+        if end < 0 or not _is_number(least) or (most and not _is_number(most)):
+            return None  # then it is a brace like any other character
+        text = self._text[self._position : end + 1]
+        low, high = int(least), int(most) if most else None if comma else int(least)
+        if max(low, high or 0) > MAXIMUM_REPEATS or (high is not None and high < low):
+            raise InvalidPattern(f"invalid repeat count: `{text}`")
+        self._position = end + 1
+        return low, high
+
+    def _group(self, depth: int) -> Node | None:
+        flags = self._ignores_case, self._dot
+        if self._takes("?"):
+            if self._takes("P<") or self._takes("<"):
+                self._name()
+            elif not self._flags():
+                return None
+        node = self._choice(depth + 1)
+        if not self._takes(")"):
+            raise InvalidPattern("missing closing )")
+        self._ignores_case, self._dot = flags
+        return node
+
+    def _name(self) -> None:
+        end = self._text.find(">", self._position)
+        name = self._text[self._position : max(end, 0)]
+        if end < 0 or not name or not all(each.isascii() and (each.isalnum() or each == "_") for each in name):
+            raise InvalidPattern("invalid named capture")
+        if name in self._names:
+            raise InvalidPattern(f"duplicate capture group name: `{name}`")
+        self._names.add(name)
+        self._position = end + 1
+
+    def _flags(self) -> bool:
+        """Set the flags of `(?flags)` or `(?flags:`; return whether a group follows."""
+        start = self._position
+        value, seen = True, False
+        while True:
+            letter = self._next("missing argument to group")
+            if letter in ":)" and (value or seen):
+                return letter == ":"
+            if letter == "-" and value:
+                value, seen = False, False
+                continue
+            if letter not in "imsU":
+                raise InvalidPattern(f"invalid or unsupported Perl syntax: `(?{self._text[start : self._position]}`")
+            seen = True
+            if letter == "i":
+                self._ignores_case = value
+            elif letter == "s":
+                self._dot = ALL if value else NO_NEWLINE
+
+    # --- characters -----------------------------------------------------------------------------
+
+    def _literal(self, code: int) -> Node:
+        bits = 1 << code if code < 128 else 0  # no topic's name has any other
+        return Characters(both_cases(bits) if self._ignores_case else bits)
+
+    def _escape(self) -> Node:
+        letter = self._next("trailing \\")
+        if letter in PLACES:
+            return Place(PLACES[letter])
+        bits = self._class_escape(letter)
+        if bits is not None:
+            return Characters(bits)
+        return self._literal(self._code(letter))
+
+    def _quoted(self) -> list[Node]:
+        """Read the text between \\Q and \\E, or the end; an operator after it applies to its last character."""
+        end = self._text.find("\\E", self._position)
+        text = self._text[self._position :] if end < 0 else self._text[self._position : end]
+        self._position = len(self._text) if end < 0 else end + 2
+        return [self._literal(ord(each)) for each in text] or [Sequence(())]
+
+    def _class_escape(self, letter: str) -> int | None:
+        """Read \\d, \\s, \\w, \\pL, \\p{Greek} or one of their opposites."""
+        if letter.lower() in PERL_CLASSES:
+            bits = PERL_CLASSES[letter.lower()]
+            return ALL & ~bits if letter.isupper() else bits
+        if letter not in "pP":
+            return None
+        name = self._next("invalid character class range: `\\p`")
+        if name == "{":
+            end = self._text.find("}", self._position)
+            if end < 0:
+                raise InvalidPattern("invalid character class range: `\\p{`")
+            name, self._position = self._text[self._position : end], end + 1
+        negated = (letter == "P") != name.startswith("^")
+        known = unicode_class(name.removeprefix("^"))
+        if known is None:
+            raise InvalidPattern(f"invalid character class range: `\\{letter}{{{name}}}`")
+        if self._ignores_case:
+            known = both_cases(known)
+        return ALL & ~known if negated else known
+
+    def _code(self, letter: str) -> int:
+        """Read the character of an escape."""
+        if letter in ESCAPES:
+            return ESCAPES[letter]
+        if letter == "x":
+            return self._hexadecimal()
+        if letter in "01234567":
+            return self._octal(letter)
+        if not (letter.isascii() and letter.isalnum()):
+            return ord(letter)
+        raise InvalidPattern(f"invalid escape sequence: `\\{letter}`")
+
+    def _hexadecimal(self) -> int:
+        if self._takes("{"):
+            end = self._text.find("}", self._position)
+            digits, self._position = self._text[self._position : max(end, 0)], end + 1
+        else:
+            digits = self._text[self._position : self._position + 2]
+            self._position += 2
+            digits = digits if len(digits) == 2 else ""
+        if not digits or any(digit not in "0123456789abcdefABCDEF" for digit in digits):
+            raise InvalidPattern("invalid escape sequence: `\\x`")
+        if int(digits, 16) >= CODE_POINTS:
+            raise InvalidPattern("invalid escape sequence: `\\x`")
+        return int(digits, 16)
+
+    def _octal(self, first: str) -> int:
+        """Read octal digits; a single one other than 0 would be a backreference, which RE2 does not have."""
+        digits = first
+        while len(digits) < 3 and self._peek() in tuple("01234567"):
+            digits += self._next()
+        if first != "0" and len(digits) == 1:
+            raise InvalidPattern(f"invalid escape sequence: `\\{first}`")
+        return int(digits, 8)
+
+    # --- sets -----------------------------------------------------------------------------------
+
+    def _set(self) -> int:
+        start = self._position - 1
+        negated = self._takes("^")
+        bits, first = 0, True
+        while first or self._peek() != "]":
+            if self._position >= len(self._text):
+                raise InvalidPattern(f"missing closing ]: `{self._text[start:]}`")
+            bits |= self._member()
+            first = False
+        self._position += 1
+        if self._ignores_case:
+            bits = both_cases(bits)
+        return ALL & ~bits if negated else bits
+
+    def _member(self) -> int:
+        """Read one class, character or range of a set."""
+        if self._text.startswith("[:", self._position) and (end := self._text.find(":]", self._position)) >= 0:
+            name = self._text[self._position + 2 : end]
+            if name.removeprefix("^") not in POSIX_CLASSES:
+                raise InvalidPattern(f"invalid character class range: `[:{name}:]`")
+            self._position = end + 2
+            bits = POSIX_CLASSES[name.removeprefix("^")]
+            return ALL & ~bits if name.startswith("^") else bits
+        character = self._next()
+        if character == "\\":
+            letter = self._next("trailing \\")
+            known = self._class_escape(letter)
+            if known is not None:
+                return known
+            low = self._code(letter)
+        else:
+            low = ord(character)
+        return self._range(low)
+
+    def _range(self, low: int) -> int:
+        """Read the end of a range that begins with `low`; return its characters, or `low` alone."""
+        high = low
+        if self._peek() == "-" and self._text[self._position + 1 : self._position + 2] not in ("]", ""):
+            self._position += 1
+            character = self._next()
+            high = self._code(self._next("trailing \\")) if character == "\\" else ord(character)
+            if high < low:
+                raise InvalidPattern(f"invalid character class range: `{chr(low)}-{chr(high)}`")
+        return ALL & ((1 << high + 1) - (1 << low)) if low < 128 else 0
+
+    # --- text -----------------------------------------------------------------------------------
+
+    def _peek(self) -> str:
+        return self._text[self._position : self._position + 1]
+
+    def _next(self, missing: str = "unexpected end") -> str:
+        if self._position >= len(self._text):
+            raise InvalidPattern(missing)
+        self._position += 1
+        return self._text[self._position - 1]
+
+    def _takes(self, text: str) -> bool:
+        if not self._text.startswith(text, self._position):
+            return False
+        self._position += len(text)
+        return True
+
+
+def _is_number(text: str) -> bool:
+    """Return whether a text is a count as RE2 reads it: decimal, without leading zeros, of a few digits."""
+    return 0 < len(text) <= 9 and text.isascii() and text.isdecimal() and (text == "0" or text[0] != "0")
+
+
+def _largest(node: Node) -> int:
+    """Return how often the leaves of `node` repeat by counts, at most."""
+    if isinstance(node, Repeat):
+        return node.largest
+    if isinstance(node, Sequence | Choice):
+        return max(map(_largest, node.parts), default=1)
+    return 1

@@ -1,0 +1,160 @@
+"""The disk of readers: local files, and those of any file system of pyarrow's (S3, GCS, HDFS), by their URLs.
+
+`s3://bucket/logs?region=eu-central-1`, `s3a://bucket/logs`, `gs://bucket/logs`, `hdfs://namenode:8020/logs`. A query
+has pyarrow's options for the file system, such as `endpoint_override` and `scheme`. Credentials are those that
+pyarrow's file systems find by themselves: in the environment, in AWS's files, from the machine's role.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote, urlsplit
+
+from minibroker.storage.files import Disk, File
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileInfo, FileSystem
+
+MARK: Final = "://"
+SCHEMES: Final = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}  # Hadoop's names, and pyarrow's
+LOCAL: Final = "file:"
+
+
+def internal_path(text: str) -> str:
+    """Return a path, `file:` URI or URL in the form of this file: without a scheme, or with the query in the scheme.
+
+    So names of files can be appended to it: `s3+region=eu-central-1://bucket/logs`. It has no slash at its end.
+    """
+    if text.startswith(LOCAL):
+        return unquote(urlsplit(text).path)
+    if MARK not in text:
+        return text
+    scheme, _, rest = text.partition(MARK)
+    place, _, query = rest.partition("?")
+    return f"{SCHEMES.get(scheme, scheme)}{'+' if query else ''}{query}{MARK}{place.rstrip('/')}"
+
+
+def is_remote(path: str) -> bool:
+    """Return whether such a path is in another file system."""
+    return MARK in path
+
+
+class RemoteFile(File):
+    """A file of another file system, open for reading."""
+
+    __slots__ = ("_remote",)
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._fd = -1
+        system, name = _located(path)
+        self._remote = system.open_input_file(name)
+
+    def read(self, position: int, size: int) -> bytes:
+        """Return `size` bytes from `position` on, fewer only if the file ends before."""
+        length = max(0, min(size, self._remote.size() - position))
+        data: bytes = self._remote.read_at(length, position) if length else b""
+        return data
+
+    def size_bytes(self) -> int:
+        """Return the size of the file."""
+        size: int = self._remote.size()
+        return size
+
+    def close(self) -> None:
+        """Close the file. A second call does nothing."""
+        remote = getattr(self, "_remote", None)
+        if remote is not None:
+            remote.close()
+
+
+class ReadingDisk(Disk):
+    """A disk for readers, which must not and perhaps may not change anything. Raises `OSError`."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Open a file for reading. Never create one."""
+        return self.open_to_read(path)
+
+    def open_to_read(self, path: str) -> File:
+        """Open a file for reading."""
+        return RemoteFile(path) if is_remote(path) else super().open_to_read(path)
+
+    def exists(self, path: str) -> bool:
+        """Return whether the path exists."""
+        return _info(path).type.value > 0 if is_remote(path) else super().exists(path)
+
+    def is_directory(self, path: str) -> bool:
+        """Return whether the path is a directory."""
+        return _is_directory(_info(path)) if is_remote(path) else super().is_directory(path)
+
+    def names(self, directory: str) -> list[str]:
+        """Return the names in a directory, sorted."""
+        if not is_remote(directory):
+            return super().names(directory)
+        from pyarrow.fs import FileSelector
+
+        system, name = _located(directory)
+        return sorted(info.base_name for info in system.get_file_info(FileSelector(name)))
+
+    def size_bytes(self, path: str) -> int:
+        """Return the size of a file."""
+        return self.stamp(path)[0] if is_remote(path) else super().size_bytes(path)
+
+    def read_whole(self, path: str) -> bytes:
+        """Return the content of a file."""
+        if not is_remote(path):
+            return super().read_whole(path)
+        file = RemoteFile(path)
+        try:
+            return file.read(0, file.size_bytes())
+        finally:
+            file.close()
+
+    def stamp(self, path: str) -> tuple[int, int]:
+        """Return the size of a file in bytes, and when it was modified, in ns. They tell whether it has changed."""
+        if not is_remote(path):
+            status = os.stat(path)
+            return status.st_size, status.st_mtime_ns
+        info = _info(path)
+        if info.size is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return info.size, info.mtime_ns or 0
+
+
+DISK: Final = ReadingDisk()
+
+
+def _is_directory(info: FileInfo) -> bool:
+    from pyarrow.fs import FileType
+
+    return bool(info.type == FileType.Directory)
+
+
+def _info(path: str) -> FileInfo:
+    system, name = _located(path)
+    return system.get_file_info(name)
+
+
+def _located(path: str) -> tuple[FileSystem, str]:
+    """Return the file system of a remote path, and the name in it."""
+    scheme, _, place = path.partition(MARK)
+    root = place.partition("/")[0]
+    system, base = file_system(scheme, root)
+    return system, f"{base}{place.removeprefix(root)}"
+
+
+@lru_cache(maxsize=16)
+def file_system(scheme: str, root: str) -> tuple[FileSystem, str]:
+    """Return pyarrow's file system for a scheme with its query, and the name of a bucket or host in it."""
+    import pyarrow as pa
+    from pyarrow.fs import FileSystem
+
+    kind, _, query = scheme.partition("+")
+    try:
+        system, base = FileSystem.from_uri(f"{kind}{MARK}{root}{'?' if query else ''}{query}")
+    except (ValueError, pa.ArrowException) as error:
+        raise OSError(f"{kind}{MARK}{root}: {error}") from None
+    return system, base.rstrip("/")

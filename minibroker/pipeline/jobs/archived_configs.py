@@ -1,0 +1,96 @@
+"""The configs of archived topics: read from a log directory or a broker, kept in the archive, set by a replay.
+
+Only configs that were set for a topic travel. Defaults are those of the brokers that get the topic.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
+
+from minibroker.client.client_errors import ClientError
+from minibroker.pipeline.brokers.client import Client
+from minibroker.pipeline.directory.finding import find_logs, paths_in
+from minibroker.pipeline.jobs.hadoop_files import HadoopFiles, Journal
+from minibroker.pipeline.jobs.verify.directory_metadata import read_metadata
+from minibroker.pipeline.options import ReadOptions
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.configs import DescribeConfigsRequest
+
+Configs = dict[str, dict[str, str]]
+
+HOME: Final = "_archive/configs"
+# A replay does not set these: they would delete or refuse archived records, or name replicas of the old cluster.
+LEFT_BEHIND: Final = frozenset(
+    (
+        *("retention.ms", "retention.bytes", "local.retention.ms", "local.retention.bytes", "remote.storage.enable"),
+        *("message.timestamp.type", "message.timestamp.before.max.ms", "message.timestamp.after.max.ms"),
+        *("message.timestamp.difference.max.ms", "min.insync.replicas"),
+        *("leader.replication.throttled.replicas", "follower.replication.throttled.replicas"),
+    )
+)
+_TOPIC_RESOURCE: Final = 2
+_SET_FOR_THE_TOPIC: Final = 1  # the source of a config
+
+
+def topic_configs(options: ReadOptions, topics: Iterable[str]) -> Configs:
+    """Return the configs that were set for each of a reader's topics. Raises `OptionError`, `OSError`, `ClientError`.
+
+    A log directory without a metadata log has none.
+    """
+    wanted = sorted(set(topics))
+    if options.path is None:
+        with Client(options.bootstrap_servers or "", options.client_settings) as client:
+            return {topic: configs for topic in wanted if (configs := described(client, topic, only_set=True))}
+    found: Configs = {}
+    for root in {log.log_directory for log in find_logs(paths_in(options.path)).values()}:
+        known = read_metadata(root).configs
+        found.update({topic: known[topic] for topic in wanted if known.get(topic)})
+    return found
+
+
+def described(client: Client, topic: str, *, only_set: bool = False) -> dict[str, str]:
+    """Return the visible configs of a topic, or only those set for it; none if the client may not describe them.
+
+    Raises `ClientError`.
+    """
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=None
+    )
+    answer: Any = client.request(DescribeConfigsRequest(resources=[resource]), lowest=1 if only_set else 0)
+    for result in answer.results:
+        if result.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            return {}
+        if result.error_code != ErrorCode.NONE:
+            raise ClientError(f"{client.bootstrap_servers}: configs of topic {topic}: {result.error_message}")
+        rows = result.configs
+        if only_set:
+            rows = [row for row in rows if row.config_source == _SET_FOR_THE_TOPIC and row.value is not None]
+        return {row.name: row.value or "" for row in rows}
+    return {}
+
+
+def note_configs(files: HadoopFiles, configs: Mapping[str, Mapping[str, str]]) -> None:
+    """Keep the configs of archived topics in the archive, beside those of earlier runs."""
+    journal = Journal(files, HOME)
+    newest = journal.newest()
+    known = json.loads(newest[1]) if newest else {}
+    text = json.dumps({**known, **configs}, sort_keys=True)
+    if newest is None or text != newest[1]:
+        journal.append(newest[0] + 1 if newest else 0, text)
+
+
+def noted_configs(files: HadoopFiles) -> Configs:
+    """Return the configs that `note_configs` has kept; none for an archive without them."""
+    newest = Journal(files, HOME).newest()
+    return json.loads(newest[1]) if newest else {}
+
+
+def for_replay(configs: Configs, targets: Mapping[str, str], topics: Collection[str]) -> Configs:
+    """Return the archived configs that a replay should set for each target topic. The first of its origins counts."""
+    found: Configs = {}
+    for topic in sorted(topics):
+        kept = {name: value for name, value in configs.get(topic, {}).items() if name not in LEFT_BEHIND}
+        found.setdefault(targets.get(topic, topic), kept)
+    return found

@@ -1,0 +1,157 @@
+"""The queries of `stats` in this process, without Spark: the same rows, from Arrow tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from minibroker.pipeline.jobs import stats
+from minibroker.pipeline.jobs.stats_report import Rate
+from minibroker.pipeline.log_opening import read_here
+from minibroker.pipeline.options import parse_options
+from minibroker.pipeline.schemas import BATCHES, RECORDS, chosen
+
+SUMS: Final = (
+    *("records", "batches", "bytes", "control_batches", "control_bytes"),
+    *("measured_batches", "measured_records", "measured_bytes", "measured_uncompressed_bytes"),
+    *("measured_key_bytes", "measured_value_bytes", "measured_null_values"),
+)
+MERGED_ROWS: Final = 1 << 20  # of keys, before they are counted together
+EVERYTHING: Final = "everything"
+
+
+class LocalQueries:
+    """The batches of a log in memory, one row for each, and queries of them. See `stats_run.SparkQueries`."""
+
+    def __init__(self, options: Mapping[str, str], one_in: int) -> None:
+        self._options = options
+        names = [column.split()[0] for column in stats.BATCH_COLUMNS.split(", ")]
+        parsed = parse_options({**options, "measure": str(one_in)}, "batches", "batch")
+        self._batches = _measured(pa.Table.from_batches(read_here(parsed, names), chosen(BATCHES, names)))
+        self._data = self._batches.filter(pc.field("batches") > 0)
+
+    def grouped(self, sets: Sequence[Sequence[str]], most: int) -> list[dict[str, Any]]:
+        """Return the rows of each set of dimensions, at most `most` of each, the largest first."""
+        found = []
+        for by in sets:
+            rows = self._grouped(by)
+            found += [{**row, "set": stats.set_id(by), "rows": len(rows)} for row in rows[:most]]
+        return found
+
+    def _grouped(self, by: Sequence[str]) -> list[dict[str, Any]]:
+        names = list(by) or [EVERYTHING]
+        extremes = [("size", "max"), ("size", "list"), ("time_ms", "min"), ("time_ms", "max")]
+        groups = self._batches.group_by(names).aggregate([*((name, "sum") for name in SUMS), *extremes])
+        rows = [_row(row, by) for row in groups.to_pylist()]
+        if not rows and not by:
+            rows = [_row({}, by)]
+        return sorted(rows, key=lambda row: (-row["bytes"], *(row[name] for name in stats.DIMENSIONS if name in by)))
+
+    def rates(self, span_ms: int) -> list[Rate]:
+        """Return records and bytes by topic and span of time."""
+        timed = self._data.filter(pc.is_valid(pc.field("time_ms")))
+        times = timed["time_ms"].to_numpy()
+        spans = timed.append_column("start_ms", pa.array(times - times % span_ms, pa.int64()))
+        rows = spans.group_by(["topic", "start_ms"]).aggregate([("records", "sum"), ("bytes", "sum")])
+        ordered = rows.sort_by([("topic", "ascending"), ("start_ms", "ascending")]).to_pylist()
+        return [Rate(row["topic"], row["start_ms"], row["records_sum"], row["bytes_sum"]) for row in ordered]
+
+    def sizes(self) -> list[tuple[str, int, int]]:
+        """Return (codec, size class, number of batches)."""
+        logs = np.log2(self._data["size"].to_numpy()) * stats.SIZE_CLASSES_PER_DOUBLING
+        classes = self._data.append_column("size_class", pa.array(np.floor(logs).astype(np.int64)))
+        rows = classes.group_by(["codec", "size_class"]).aggregate([("batches", "sum")])
+        ordered = rows.sort_by([("codec", "ascending"), ("size_class", "ascending")]).to_pylist()
+        return [(row["codec"], row["size_class"], row["batches_sum"]) for row in ordered]
+
+    def keys(self, top: int) -> tuple[list[tuple[str, int, int]], list[tuple[str, bytes | None, int]]]:
+        """Return (topic, records of a key, number of such keys), and (topic, key, records) of frequent keys."""
+        counts = self._key_counts()
+        rows = counts.filter(pc.is_valid(pc.field("key"))).group_by(["topic", "records"]).aggregate([("key", "count")])
+        frequencies = rows.sort_by([("topic", "ascending"), ("records", "descending")]).to_pylist()
+        ordered = counts.sort_by([("topic", "ascending"), ("records", "descending"), ("key", "ascending")])
+        most: list[tuple[str, bytes | None, int]] = []
+        for topic in pc.unique(ordered["topic"]).sort().to_pylist():
+            of_topic = ordered.filter(pc.field("topic") == topic)
+            named = of_topic.filter(pc.is_valid(pc.field("key"))).slice(0, top)
+            for row in pa.concat_tables([named, of_topic.filter(pc.is_null(pc.field("key")))]).to_pylist():
+                most.append((topic, row["key"], row["records"]))
+        return [(row["topic"], row["records"], row["key_count"]) for row in frequencies], most
+
+    def _key_counts(self) -> pa.Table:
+        columns = ("topic", "key")
+        read = read_here(parse_options(self._options, "records", "batch"), columns)
+        found = [_counted([], chosen(RECORDS, columns))]
+        waiting: list[pa.RecordBatch] = []
+        rows = 0
+        for batch in read:
+            waiting.append(batch)
+            rows += len(batch)
+            if rows >= MERGED_ROWS:
+                found.append(_counted(waiting, chosen(RECORDS, columns)))
+                waiting, rows = [], 0
+        found.append(_counted(waiting, chosen(RECORDS, columns)))
+        together = pa.concat_tables(found).group_by(list(columns)).aggregate([("records", "sum")])
+        return together.rename_columns([*columns, "records"])
+
+    def close(self) -> None:
+        """Forget the batches."""
+        del self._batches, self._data
+
+
+def _counted(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
+    rows = pa.Table.from_batches(batches, schema)
+    counts = rows.group_by(schema.names).aggregate([([], "count_all")])
+    return counts.rename_columns([*schema.names, "records"])
+
+
+def _measured(batches: pa.Table) -> pa.Table:
+    """Return the dimensions of each batch, and what is summed up: 0 where a measure is not about the batch."""
+    data = pc.invert(batches["isControl"])
+    measured = pc.and_(data, pc.is_valid(batches["uncompressedSizeInBytes"]))
+    size = batches["sizeInBytes"].cast(pa.int64())
+    span = pc.add(pc.subtract(batches["lastOffset"], batches["baseOffset"]), 1)
+    records = pc.coalesce(batches["recordCount"].cast(pa.int64()), span)
+    time_ms = pc.divide(batches["maxTimestamp"].cast(pa.int64()), 1000)
+    one = pa.chunked_array([pa.array(np.ones(len(batches), np.int64))])
+
+    def where(condition: pa.ChunkedArray, value: pa.ChunkedArray) -> pa.ChunkedArray:
+        return pc.if_else(condition, pc.fill_null(value.cast(pa.int64()), 0), 0)
+
+    return pa.table(
+        {
+            **{name: batches[column] for name, column in stats.DIMENSIONS.items()},
+            EVERYTHING: one,
+            "size": pc.if_else(data, size, None),
+            "time_ms": pc.if_else(data, time_ms, None),
+            "records": where(data, records),
+            "batches": where(data, one),
+            "bytes": where(data, size),
+            "control_batches": where(batches["isControl"], one),
+            "control_bytes": where(batches["isControl"], size),
+            "measured_batches": where(measured, one),
+            "measured_records": where(measured, records),
+            "measured_bytes": where(measured, size),
+            "measured_uncompressed_bytes": where(measured, batches["uncompressedSizeInBytes"]),
+            "measured_key_bytes": where(measured, batches["keyBytes"]),
+            "measured_value_bytes": where(measured, batches["valueBytes"]),
+            "measured_null_values": where(measured, batches["nullValues"]),
+        }
+    )
+
+
+def _row(row: Mapping[str, Any], by: Sequence[str]) -> dict[str, Any]:
+    """Return a row as `stats.grouped` names its columns."""
+    sizes = sorted(size for size in row.get("size_list", ()) if size is not None)
+    return {
+        **{name: row[name] for name in by},
+        **{name: row.get(f"{name}_sum") or 0 for name in SUMS},
+        "median_batch_bytes": sizes[(len(sizes) - 1) // 2] if sizes else None,
+        "max_batch_bytes": row.get("size_max"),
+        "first_ms": row.get("time_ms_min"),
+        "last_ms": row.get("time_ms_max"),
+    }

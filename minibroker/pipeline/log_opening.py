@@ -1,0 +1,74 @@
+"""Opens the log that a reader's options name, and reads it in this process. Nothing here needs Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from minibroker.pipeline import planning
+from minibroker.pipeline.log_source import LogSource, ReadRequest, TopicPartition
+from minibroker.pipeline.options import ReadOptions
+
+
+def open_source(options: ReadOptions) -> LogSource:
+    """Return the log to read. Raises `OptionError` for invalid settings of Kafka's client."""
+    if options.path is not None:
+        from minibroker.pipeline.directory.directory_source import DirectorySource
+
+        return DirectorySource(
+            options.path,
+            options.selection,
+            options.isolation_level,
+            fail_on_data_loss=options.fail_on_data_loss,
+            fail_on_damage=options.mode == "FAILFAST",
+        )
+    from minibroker.pipeline.brokers.broker_source import BrokerSource
+
+    assert options.bootstrap_servers is not None
+    committed = options.isolation_level == "read_committed"
+    return BrokerSource(options.bootstrap_servers, options.selection, options.client_settings, committed)
+
+
+def request_of(options: ReadOptions, columns: Sequence[str]) -> ReadRequest:
+    """Return what a task reads of its split."""
+    return ReadRequest(
+        options.table,
+        tuple(columns),
+        options.mode,
+        options.fail_on_data_loss,
+        options.verify_crc,
+        options.measure_one_in,
+    )
+
+
+def selected(options: ReadOptions) -> Sequence[TopicPartition]:
+    """Return the partitions to read, sorted. Raises what the log's source raises."""
+    source = open_source(options)
+    try:
+        return source.partitions()
+    finally:
+        source.close()
+
+
+def offsets_to_read(options: ReadOptions) -> int:
+    """Return the approximate number of records. Raises what the log's source raises."""
+    source = open_source(options)
+    try:
+        return sum(latest - earliest for earliest, latest in source.bounds(source.partitions()).values())
+    finally:
+        source.close()
+
+
+def read_here(options: ReadOptions, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a batch query, partition by partition in the order of their offsets.
+
+    Raises what planning and the log's source raise.
+    """
+    request = request_of(options, columns)
+    source = open_source(options)
+    try:
+        for split in planning.splits(options, source, planning.batch_ranges(options, source)):
+            yield from source.read(split, request)
+    finally:
+        source.close()

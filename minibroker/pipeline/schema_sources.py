@@ -1,0 +1,117 @@
+"""Where the pipeline finds the schemas that records name: a registry, or the topic `_schemas` of a log.
+
+What is found stays for the life of a process. What is not there is looked for once in each task.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from minibroker.pipeline.log_opening import read_here
+from minibroker.pipeline.log_source import PipelineError
+from minibroker.pipeline.options import ReadOptions, parse_options
+from minibroker.protocol.records.record import Record
+from minibroker.registry.decoding import Decoder, GivenDecoder, SchemaSource, StateSource, WireSchema
+from minibroker.registry.registry_client import RegistryClient, RequestFailed
+from minibroker.registry.schema_state import SchemaState
+
+TOPIC: Final = "_schemas"
+COLUMNS: Final = ("offset", "key", "value")
+NO_TIMESTAMP: Final = -1
+PLACES_MAX: Final = 8  # whose schemas a process keeps
+
+
+class GivenSchema(NamedTuple):
+    """The schema of data that names none. `kind` is "AVRO", "JSON" or "PROTOBUF", whose first message the data is."""
+
+    kind: str
+    text: str
+
+
+Place = str | tuple[tuple[str, str], ...] | GivenSchema  # the URL of a registry, the options of a reader, or a schema
+
+
+class RegistryUnavailable(PipelineError):
+    """A registry does not answer, or refuses to. The message is one line."""
+
+
+class FromRegistry:
+    """Finds schemas in a registry with Confluent's API."""
+
+    def __init__(self, client: SchemaSource) -> None:
+        self._client = client
+        self._missing: set[int | str] = set()
+
+    def begin_task(self) -> None:
+        """Forget what was not there."""
+        self._missing.clear()
+
+    def find(self, named: int | str) -> WireSchema:
+        """Return the schema with an id or a GUID. Raises LookupError, RegistryUnavailable."""
+        if named in self._missing:
+            raise LookupError(named)
+        try:
+            return self._client.find(named)
+        except LookupError:
+            self._missing.add(named)
+            raise
+        except RequestFailed as error:
+            raise RegistryUnavailable(str(error)) from None
+
+
+class FromTopic:
+    """Finds schemas in the topic `_schemas`, which a task reads again at most once, if one is not there."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._known: StateSource | None = None
+        self._is_fresh = False
+
+    def begin_task(self) -> None:
+        """Forget what was not there."""
+        self._is_fresh = False
+
+    def find(self, named: int | str) -> WireSchema:
+        """Return the schema with an id or a GUID. Raises LookupError, InvalidSchema, what reading a log raises."""
+        if self._known is not None:
+            try:
+                return self._known.find(named)
+            except LookupError:
+                if self._is_fresh:
+                    raise
+        self._known, self._is_fresh = StateSource(_state(self._options)), True
+        return self._known.find(named)
+
+
+def _state(options: ReadOptions) -> SchemaState:
+    state = SchemaState()
+    for batch in read_here(options, COLUMNS):
+        for offset, key, value in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            # As the registry does, skip what is none of its records: what named it has no schema then.
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                state.apply(Record(offset, NO_TIMESTAMP, key, value))
+    return state
+
+
+class KnownSchemas(NamedTuple):
+    """What a process knows of a place: the decoder with the schemas that it has parsed, and what begins a task."""
+
+    decoder: Decoder | GivenDecoder
+    begin_task: Callable[[], None]
+
+
+@lru_cache(PLACES_MAX)
+def known_schemas(place: Place) -> KnownSchemas:
+    """Return what this process knows of a place. Raises `OptionError`, `DecodingError`."""
+    if isinstance(place, GivenSchema):
+        return KnownSchemas(GivenDecoder(*place), lambda: None)
+    source = FromRegistry(RegistryClient(place)) if isinstance(place, str) else FromTopic(topic_options(dict(place)))
+    return KnownSchemas(Decoder(source), source.begin_task)
+
+
+def topic_options(options: Mapping[str, str]) -> ReadOptions:
+    """Return the options that read all of `_schemas` where others say, such as `path`. Raises `OptionError`."""
+    return parse_options({**options, "subscribe": TOPIC}, "records", "batch")

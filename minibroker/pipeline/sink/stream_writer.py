@@ -1,0 +1,74 @@
+"""The writer of streams that Spark calls. It needs Spark 4.2 or newer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from minibroker.pipeline.foreign_options import warn_of
+from minibroker.pipeline.log_source import OptionError
+from minibroker.pipeline.plain_errors import with_plain_errors
+from minibroker.pipeline.sink import delivery
+from minibroker.pipeline.sink.sink_errors import WriteFailed
+from minibroker.pipeline.sink.sink_settings import SinkSettings
+from minibroker.pipeline.sink.writer import TaskMessage, checked, open_transactions, task_context
+from minibroker.pipeline.sources.arrival import Shipped
+
+# Spark's properties with which a task of a stream learns its query and batch. Spark does not document them.
+QUERY_ID: Final = "sql.streaming.queryId"
+BATCH_ID: Final = "streaming.sql.batchId"
+
+
+class StreamWriter(Shipped, DataSourceStreamArrowWriter):
+    """`df.writeStream`: the rows of each micro-batch are appended."""
+
+    def __init__(self, settings: SinkSettings) -> None:
+        self._settings = settings
+
+    @with_plain_errors
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
+        """Run in a task: write its rows of a micro-batch. Raises `WriteFailed`."""
+        context = task_context()
+        task = context.partitionId()
+        if not self._settings.exactly_once:
+            return TaskMessage(delivery.write_at_least_once(self._settings, iterator, task))
+        transactional_id = f"{self._settings.transactional_id_prefix}-{_property(context, QUERY_ID)}-{task}"
+        number = int(_property(context, BATCH_ID))
+        return TaskMessage(delivery.write_exactly_once(self._settings, iterator, transactional_id, number, task))
+
+    @with_plain_errors
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Run in the driver when all tasks of a micro-batch have finished."""
+        if batchId == 0:
+            warn_of(self._settings.ignored)
+        delivery.commit(self._settings, open_transactions(messages))
+
+    @with_plain_errors
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Run in the driver when a task or the commit has failed. The message of a failed task is None."""
+        delivery.abort(self._settings, open_transactions(messages))
+
+
+def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
+    """Return the writer of `df.writeStream`. Output mode complete appends, as in Spark's own sink.
+
+    Raises `OptionError`.
+    """
+    settings = checked(options, schema)
+    if settings.write_id is not None:
+        raise OptionError("writeId is an option of df.write: a stream's batches have the checkpoint's names")
+    return StreamWriter(settings)
+
+
+def _property(context: TaskContext, name: str) -> str:
+    value = context.getLocalProperty(name)
+    if value is None:
+        raise WriteFailed(
+            f"delivery=exactly-once needs Spark to tell its tasks {name}, and this version of Spark does not"
+        )
+    return value

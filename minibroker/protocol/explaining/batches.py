@@ -1,0 +1,287 @@
+"""Explains record batches, and the messages of formats 0 and 1, down to the fields of each record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from struct import Struct as Packing
+from zlib import crc32
+
+from minibroker.protocol.errors import KafkaError
+from minibroker.protocol.explaining.internal_records import ExplainRecord
+from minibroker.protocol.explaining.meanings import moment
+from minibroker.protocol.explaining.parts import Cursor, Part, Unreadable
+from minibroker.protocol.record_fields import BY_PLACE
+from minibroker.protocol.records.batch import (
+    COMPRESSION_MASK,
+    CONTROL_BIT,
+    CRC_START,
+    DELETE_HORIZON_BIT,
+    ELIDED_BIT,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    MAGIC_POSITION,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+)
+from minibroker.protocol.records.compression import Compression, decompress
+from minibroker.protocol.records.crc import crc32c
+from minibroker.protocol.records.varints import (
+    MAX_VARINT_BYTES,
+    MAX_VARLONG_BYTES,
+    MalformedVarint,
+    from_zigzag,
+    read_raw,
+)
+
+MAX_DECOMPRESSED_BYTES = 64 << 20  # of one batch
+
+_TYPES = {"b": "int8", "h": "int16", "i": "int32", "I": "uint32", "q": "int64"}
+_PACKINGS = {code: Packing(f">{code}") for code in _TYPES}
+_HEADER = (
+    ("base_offset", "q"),
+    ("batch_length", "i"),
+    ("partition_leader_epoch", "i"),
+    ("magic", "b"),
+    ("crc", "I"),
+    ("attributes", "h"),
+    ("last_offset_delta", "i"),
+    ("base_timestamp", "q"),
+    ("max_timestamp", "q"),
+    ("producer_id", "q"),
+    ("producer_epoch", "h"),
+    ("base_sequence", "i"),
+    ("record_count", "i"),
+)
+_MESSAGE_HEADER = (("offset", "q"), ("size", "i"), ("crc", "I"), ("magic", "b"), ("attributes", "b"))
+_TIMES = ("base_timestamp", "max_timestamp", "timestamp")
+_FLAGS = (
+    (TRANSACTIONAL_BIT, "transactional"),
+    (CONTROL_BIT, "control batch"),
+    (DELETE_HORIZON_BIT, "base_timestamp is the delete horizon"),
+    (ELIDED_BIT, "records without attributes"),
+)
+
+
+def explain_batches(cursor: Cursor, explain_record: ExplainRecord) -> None:
+    """Explain all batches up to the cursor's end. The last one may be incomplete, as answers and files are.
+
+    `explain_record` explains keys and values.
+    """
+    index = 0
+    while cursor.left_bytes:
+        if cursor.left_bytes <= MAGIC_POSITION:
+            raise Unreadable(f"{cursor.left_bytes} bytes are too few for a batch")
+        if cursor.data[cursor.position + MAGIC_POSITION] < MAGIC:
+            _message(cursor, f"message [{index}]", explain_record)
+        else:
+            _batch(cursor, f"batch [{index}]", explain_record)
+        index += 1
+
+
+@contextmanager
+def _described(cursor: Cursor, name: str, type_: str) -> Iterator[Part]:
+    """Add a part whose own parts say what they are for."""
+    with cursor.part(name, type_) as whole:
+        try:
+            yield whole
+        finally:
+            for part in whole.parts:
+                if (field := BY_PLACE.get((type_, part.name))) is not None:
+                    part.about, part.kip = field.about, field.kip
+
+
+# --- format 2 ---
+
+
+def _batch(cursor: Cursor, name: str, explain_record: ExplainRecord) -> None:
+    start = cursor.position
+    with _described(cursor, name, "RecordBatch") as batch:
+        fields = {field: _field(cursor, field, code) for field, code in _HEADER[:2]}
+        length = fields["batch_length"].value
+        if length < HEADER_BYTES - LOG_OVERHEAD_BYTES:
+            raise Unreadable(f"a batch of {length + LOG_OVERHEAD_BYTES} bytes is smaller than its header")
+        is_whole = length <= cursor.left_bytes
+        with cursor.contained(batch, min(length, cursor.left_bytes)):
+            fields |= {field: _field(cursor, field, code) for field, code in _HEADER[2:]}
+            _explain_header(fields)
+            if is_whole:
+                _explain_crc(fields["crc"], crc32c(memoryview(cursor.data)[start + CRC_START : cursor.end]))
+            else:
+                batch.meaning = "cut off: the rest of it is not here"
+            _records(cursor, fields, explain_record)
+
+
+def _field(cursor: Cursor, name: str, code: str) -> Part:
+    with cursor.part(name, _TYPES[code]) as part:
+        part.value = cursor.number(_PACKINGS[code])
+        if name in _TIMES:
+            part.meaning = moment(part.value)
+    return part
+
+
+def _explain_header(fields: dict[str, Part]) -> None:
+    attributes = fields["attributes"]
+    if fields["magic"].value != MAGIC:
+        raise Unreadable(f"there is no magic {fields['magic'].value}")
+    times = "log append time" if attributes.value & TIMESTAMP_TYPE_BIT else "create time"
+    said = [_codec(attributes.value), times, *(text for bit, text in _FLAGS if attributes.value & bit)]
+    attributes.meaning = ", ".join(said)
+    for name in ("producer_id", "producer_epoch", "base_sequence"):
+        if fields[name].value == -1:
+            fields[name].meaning = "none"
+
+
+def _codec(attributes: int) -> str:
+    number = attributes & COMPRESSION_MASK
+    known = number in Compression._value2member_map_
+    return Compression(number).name.lower() if known else f"unknown codec {number}"
+
+
+def _explain_crc(part: Part, computed: int) -> None:
+    part.meaning = "right" if part.value == computed else f"WRONG: the bytes have {computed}"
+
+
+def _records(cursor: Cursor, fields: dict[str, Part], explain_record: ExplainRecord) -> None:
+    attributes, count = fields["attributes"].value, fields["record_count"].value
+    reader = _Records(fields, explain_record)
+    if not attributes & COMPRESSION_MASK:
+        for index in range(count):
+            reader.record(cursor, index)
+        return
+    with cursor.part("records", "compressed records") as part:
+        payload = _decompressed(cursor, attributes & COMPRESSION_MASK)
+        part.payload, part.meaning = payload, f"{len(payload):,} bytes when decompressed"
+        inner = cursor.inside(payload)
+        with inner.part("", "") as top, inner.contained(top):
+            for index in range(count):
+                reader.record(inner, index)
+        part.parts, part.problem = top.parts, top.problem
+
+
+def _decompressed(cursor: Cursor, codec: int) -> bytes:
+    compressed = cursor.bytes(cursor.left_bytes)
+    try:
+        return bytes(decompress(codec, compressed, MAX_DECOMPRESSED_BYTES))
+    except KafkaError as error:
+        raise Unreadable(f"it cannot be decompressed: {error}") from None
+
+
+class _Records:
+    """Explains the records of a batch, by its header."""
+
+    def __init__(self, fields: dict[str, Part], explain_record: ExplainRecord) -> None:
+        self._base_offset = fields["base_offset"].value
+        self._base_timestamp = fields["base_timestamp"].value
+        self._is_control = bool(fields["attributes"].value & CONTROL_BIT)
+        self._explain_record = explain_record
+
+    def record(self, cursor: Cursor, index: int) -> None:
+        with _described(cursor, f"record [{index}]", "Record") as record:
+            length = _zigzag(cursor, "length", "varint").value
+            if not 1 <= length <= cursor.left_bytes:
+                raise Unreadable(f"a length of {length:,} bytes, and {cursor.left_bytes:,} are left")
+            with cursor.contained(record, length):
+                self._body(cursor, record)
+
+    def _body(self, cursor: Cursor, record: Part) -> None:
+        _field(cursor, "attributes", "b")
+        timestamp = _zigzag(cursor, "timestamp_delta", "varlong")
+        timestamp.meaning = moment(self._base_timestamp + timestamp.value)
+        offset = _zigzag(cursor, "offset_delta", "varint")
+        offset.meaning = f"offset {self._base_offset + offset.value}"
+        record.meaning = offset.meaning
+        key, value = _bytes(cursor, "key"), _bytes(cursor, "value")
+        self._explain_record(cursor, self._is_control, key, value)
+        with cursor.part("headers", "[]header") as headers:
+            count = _varint(cursor, MAX_VARINT_BYTES)
+            headers.prefix_bytes = cursor.position - headers.start
+            headers.meaning = f"{count} header{'' if count == 1 else 's'}"
+            if not 0 <= count <= cursor.left_bytes:
+                raise Unreadable(f"{count:,} headers, and {cursor.left_bytes:,} bytes are left")
+            for index in range(count):
+                with _described(cursor, f"[{index}]", "header"):
+                    name = _bytes(cursor, "key")
+                    if name.value is not None:
+                        name.type, name.value = "string", name.value.decode(errors="replace")
+                    _bytes(cursor, "value")
+
+
+def _zigzag(cursor: Cursor, name: str, type_: str) -> Part:
+    with cursor.part(name, type_) as part:
+        part.value = _varint(cursor, MAX_VARINT_BYTES if type_ == "varint" else MAX_VARLONG_BYTES)
+    return part
+
+
+def _varint(cursor: Cursor, most_bytes: int) -> int:
+    try:
+        raw, cursor.position = read_raw(memoryview(cursor.data)[: cursor.end], cursor.position, most_bytes)
+    except MalformedVarint as error:
+        raise Unreadable(str(error)) from None
+    return from_zigzag(raw)
+
+
+def _bytes(cursor: Cursor, name: str) -> Part:
+    with cursor.part(name, "bytes") as part:
+        length = _varint(cursor, MAX_VARINT_BYTES)
+        part.prefix_bytes = cursor.position - part.start
+        _sliced(cursor, part, length)
+    return part
+
+
+def _sliced(cursor: Cursor, part: Part, length: int) -> None:
+    if length < 0:
+        part.meaning = "null"
+    else:
+        part.value = cursor.bytes(length)
+
+
+# --- formats 0 and 1 ---
+
+
+def _message(cursor: Cursor, name: str, explain_record: ExplainRecord) -> None:
+    with _described(cursor, name, "Message") as message:
+        offset, size = (_field(cursor, field, code) for field, code in _MESSAGE_HEADER[:2])
+        message.meaning = f"offset {offset.value}"
+        is_whole = 0 <= size.value <= cursor.left_bytes
+        with cursor.contained(message, min(max(size.value, 0), cursor.left_bytes)):
+            crc = _field(cursor, "crc", "I")
+            covered = cursor.position
+            magic, attributes = (_field(cursor, field, code) for field, code in _MESSAGE_HEADER[3:])
+            attributes.meaning = _codec(attributes.value)
+            if magic.value == 1:
+                _field(cursor, "timestamp", "q")
+            if is_whole:
+                _explain_crc(crc, crc32(memoryview(cursor.data)[covered : cursor.end]))
+            else:
+                message.meaning += ", cut off: the rest of it is not here"
+            key, value = _sized_bytes(cursor, "key"), _sized_bytes(cursor, "value")
+            codec = attributes.value & COMPRESSION_MASK
+            if not codec:
+                explain_record(cursor, False, key, value)
+            elif value.value is not None:
+                _inner_messages(cursor, value, codec, explain_record)
+
+
+def _sized_bytes(cursor: Cursor, name: str) -> Part:
+    with cursor.part(name, "bytes") as part:
+        length = cursor.number(_PACKINGS["i"])
+        part.prefix_bytes = 4
+        _sliced(cursor, part, length)
+    return part
+
+
+def _inner_messages(cursor: Cursor, value: Part, codec: int, explain_record: ExplainRecord) -> None:
+    """Explain the messages that are compressed in the value of a wrapper."""
+    compressed = Cursor(value.value)
+    try:
+        value.payload = _decompressed(compressed, codec)
+    except Unreadable as error:
+        value.problem = str(error)
+        return
+    value.meaning = f"{len(value.payload):,} bytes when decompressed"
+    inner = cursor.inside(value.payload)
+    with inner.part("", "") as top, inner.contained(top):
+        explain_batches(inner, explain_record)
+    value.parts, value.problem, value.value = top.parts, top.problem, None

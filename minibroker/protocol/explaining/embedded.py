@@ -1,0 +1,104 @@
+"""Explains the bytes that some fields carry, which brokers do not read: what members of a group and SASL say.
+
+They need not be what they look like. If they cannot be read, they stay bytes.
+"""
+
+from __future__ import annotations
+
+from minibroker.protocol.declare import Message
+from minibroker.protocol.explaining.internal_records import ReadMessage, int16
+from minibroker.protocol.explaining.parts import HIDDEN, Cursor, Part, Unreadable
+from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+
+# By the message and the field, the messages of Java's consumers: a version comes first.
+_CONSUMERS: dict[tuple[str, str], type[Message]] = {
+    ("JoinGroupRequest", "metadata"): ConsumerProtocolSubscription,
+    ("JoinGroupResponse", "metadata"): ConsumerProtocolSubscription,
+    ("DescribeGroupsResponse", "member_metadata"): ConsumerProtocolSubscription,
+    ("GroupMetadataValue", "subscription"): ConsumerProtocolSubscription,
+    ("ConsumerGroupMemberMetadataValue", "metadata"): ConsumerProtocolSubscription,
+    ("SyncGroupRequest", "assignment"): ConsumerProtocolAssignment,
+    ("GroupMetadataValue", "assignment"): ConsumerProtocolAssignment,
+    ("SyncGroupResponse", "assignment"): ConsumerProtocolAssignment,
+    ("DescribeGroupsResponse", "member_assignment"): ConsumerProtocolAssignment,
+}
+_SASL_FIELDS = {("SaslAuthenticateRequest", "auth_bytes"), ("SaslAuthenticateResponse", "auth_bytes")}
+# The attributes of SCRAM's messages (RFC 5802), and whether they prove the password.
+_SCRAM = {
+    "n": ("user", False),
+    "r": ("nonce", False),
+    "s": ("salt", True),
+    "i": ("iterations", False),
+    "c": ("channel binding", False),
+    "p": ("client's proof", True),
+    "v": ("server's signature", True),
+    "e": ("error", False),
+    "m": ("reserved", False),
+    "a": ("authorization id", False),
+    "tokenauth": ("delegation token", False),
+}
+
+
+def explain_embedded(cursor: Cursor, part: Part, message: type[Message], size_bytes: int, read: ReadMessage) -> bool:
+    """Explain the next `size_bytes` as parts of `part`, if the field is known. Return False if they stay bytes."""
+    place = message.__name__, part.name
+    if place in _SASL_FIELDS:
+        return explain_sasl(cursor, part, size_bytes)
+    kind = _CONSUMERS.get(place)
+    return kind is not None and _consumer_message(cursor, part, kind, size_bytes, read)
+
+
+def _consumer_message(cursor: Cursor, part: Part, kind: type[Message], size_bytes: int, read: ReadMessage) -> bool:
+    inner = cursor.inside(cursor.data, cursor.position, cursor.position + size_bytes)
+    try:
+        with inner.part(kind.__name__, "message") as whole:
+            explain_versioned(inner, kind, read)
+    except Unreadable:
+        return False
+    part.parts, part.meaning = whole.parts, kind.__name__
+    cursor.bytes(size_bytes)
+    if inner.left_bytes:
+        part.parts.append(Part("user data of a later version", "bytes", inner.position, inner.end))
+    return True
+
+
+def explain_versioned(cursor: Cursor, kind: type[Message], read: ReadMessage) -> None:
+    """Explain a message behind its version. As Java does, take what is known of a later version."""
+    version = int16(cursor, "version").value
+    if version < 0:
+        raise Unreadable(f"there is no version {version}")
+    read(cursor, kind, min(version, kind.versions[-1]))
+
+
+def explain_sasl(cursor: Cursor, part: Part, size_bytes: int) -> bool:
+    """Explain what one side of a SASL exchange says: PLAIN, SCRAM, or bytes that stay hidden. Return True."""
+    start = cursor.position
+    data = cursor.bytes(size_bytes)
+    if data.count(b"\0") == 2 and not data.startswith(b"n,"):
+        _plain(part, data, start)
+    elif data[:2] in (b"n,", b"y,", b"p=", b"r=", b"c=", b"v=", b"e=") and b"auth=" not in data:
+        _scram(part, data, start)
+    else:
+        part.is_secret, part.meaning = bool(data), HIDDEN if data else ""
+    return True
+
+
+def _plain(part: Part, data: bytes, start: int) -> None:
+    part.meaning = "SASL PLAIN (RFC 4616)"
+    for name, value in zip(("authorization id", "user", "password"), data.split(b"\0"), strict=True):
+        part.parts.append(_text(name, value, start, len(value), is_secret=name == "password"))
+        start += len(value) + 1
+
+
+def _scram(part: Part, data: bytes, start: int) -> None:
+    part.meaning = "SCRAM (RFC 5802)"
+    for each in data.split(b","):
+        letter, _, value = each.partition(b"=")
+        name, is_secret = _SCRAM.get(letter.decode(errors="replace"), ("channel binding", False))
+        part.parts.append(_text(name, value, start, len(each), is_secret=is_secret))
+        start += len(each) + 1
+
+
+def _text(name: str, value: bytes, start: int, size_bytes: int, *, is_secret: bool) -> Part:
+    text = HIDDEN if is_secret else value.decode(errors="replace")
+    return Part(name, "string", start, start + size_bytes, value=text, is_secret=is_secret)

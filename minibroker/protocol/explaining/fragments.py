@@ -1,0 +1,49 @@
+"""Explains pieces that are no frames: what members say to their group, SASL, and keys and values of Kafka's records."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from minibroker.protocol.declare import Message
+from minibroker.protocol.explaining.embedded import explain_sasl, explain_versioned
+from minibroker.protocol.explaining.internal_records import explain_key, explain_metadata, explain_value
+from minibroker.protocol.explaining.messages import read_message
+from minibroker.protocol.explaining.parts import Cursor, Part, Unreadable
+from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from minibroker.protocol.messages.metadata_records import METADATA_KINDS
+from minibroker.protocol.records.internal import COORDINATOR_KINDS
+from minibroker.protocol.records.varints import Bytes
+
+SASL: Final = "sasl"
+_MEMBERS: Final[dict[str, type[Message]]] = {
+    "subscription": ConsumerProtocolSubscription,
+    "assignment": ConsumerProtocolAssignment,
+}
+_KEYS: Final = {each.__name__: topic for topic, (keys, _) in COORDINATOR_KINDS.items() for each in keys.values()}
+_VALUES: Final = {each.__name__: each for _, values in COORDINATOR_KINDS.values() for each in values.values()}
+_METADATA: Final = frozenset(each.__name__ for each in METADATA_KINDS.values())
+FRAGMENTS: Final = (*_MEMBERS, SASL, *sorted((*_KEYS, *_VALUES, *_METADATA)))
+
+
+def explain_fragment(data: Bytes, kind: str) -> Part:
+    """Explain bytes that are one of FRAGMENTS: "assignment", or a message of a record, such as "OffsetCommitValue"."""
+    cursor = Cursor(data)
+    with cursor.part(kind, "bytes") as whole, cursor.contained(whole):
+        whole.meaning = _explained(cursor, whole, kind)
+        if cursor.left_bytes and kind not in _MEMBERS:
+            raise Unreadable(f"{cursor.left_bytes:,} bytes follow the end of the message")
+    return whole
+
+
+def _explained(cursor: Cursor, whole: Part, kind: str) -> str:
+    if kind in _MEMBERS:
+        explain_versioned(cursor, _MEMBERS[kind], read_message)
+        return _MEMBERS[kind].__name__
+    if kind in _KEYS:
+        return explain_key(cursor, _KEYS[kind], read_message)
+    if kind in _VALUES:
+        return explain_value(cursor, _VALUES[kind], read_message)
+    if kind in _METADATA:
+        return explain_metadata(cursor, read_message)
+    explain_sasl(cursor, whole, cursor.left_bytes)
+    return whole.meaning

@@ -1,0 +1,138 @@
+"""Explains the records of Kafka's own topics, and control records, down to the fields of their messages.
+
+    coordinators' topics   key: int16 type, message; value: int16 version, message
+    __cluster_metadata     value: unsigned varints: version of the frame, type, version; then the message
+    control batches        key: int16 version, int16 type; value: a message, which begins with its version
+
+What cannot be read ends the key or the value it is in, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct as Packing
+from typing import Final
+
+from minibroker.protocol.declare import Message
+from minibroker.protocol.explaining.parts import Cursor, Part, Unreadable
+from minibroker.protocol.messages.control_records import EndTxnMarker
+from minibroker.protocol.messages.metadata_records import METADATA_KINDS, METADATA_TOPIC
+from minibroker.protocol.records.control import QUORUM_MESSAGES, ControlType
+from minibroker.protocol.records.internal import COORDINATOR_KINDS, KEY_VERSION
+from minibroker.protocol.records.metadata_values import FRAME_VERSION
+
+INT16: Final = Packing(">h")
+
+ReadMessage = Callable[[Cursor, type[Message], int], None]
+# Explains the key and the value of a record: the cursor of its batch, whether this is a control batch, key and value.
+ExplainRecord = Callable[[Cursor, bool, Part, Part], None]
+
+
+def record_explainer(topic: str | None, read: ReadMessage) -> ExplainRecord:
+    """Return what explains keys and values of this topic's records; `read` explains a message. None is any topic."""
+
+    def explain(cursor: Cursor, is_control: bool, key: Part, value: Part) -> None:
+        if is_control:
+            _control_record(cursor, key, value, read)
+        elif topic == METADATA_TOPIC:
+            _within(cursor, value, lambda inner: explain_metadata(inner, read))
+        elif topic in COORDINATOR_KINDS:
+            _coordinator_record(cursor, key, value, topic, read)
+
+    return explain
+
+
+def explain_metadata(cursor: Cursor, read: ReadMessage) -> str:
+    """Explain the value of a record of the metadata log. Return what it is."""
+    numbers = {name: _varint(cursor, name) for name in ("frame_version", "type", "version")}
+    if numbers["frame_version"].value != FRAME_VERSION:
+        raise Unreadable(f"there is no version {numbers['frame_version'].value} of the frame")
+    kind = METADATA_KINDS.get(numbers["type"].value)
+    return _message(cursor, kind, numbers["type"], numbers["version"].value, read)
+
+
+def explain_key(cursor: Cursor, topic: str, read: ReadMessage) -> str:
+    """Explain the key of a record of a coordinator's topic. Return what it is."""
+    number = int16(cursor, "type")
+    return _message(cursor, COORDINATOR_KINDS[topic][0].get(number.value), number, KEY_VERSION, read)
+
+
+def explain_value(cursor: Cursor, kind: type[Message], read: ReadMessage) -> str:
+    """Explain the value of a record of a coordinator's topic, whose type the key says. Return what it is."""
+    return _message(cursor, kind, None, int16(cursor, "version").value, read)
+
+
+def int16(cursor: Cursor, name: str) -> Part:
+    """Read a number in front of a message."""
+    with cursor.part(name, "int16") as part:
+        part.value = cursor.number(INT16)
+    return part
+
+
+def _varint(cursor: Cursor, name: str) -> Part:
+    with cursor.part(name, "unsigned varint") as part:
+        part.value = cursor.varint()
+    return part
+
+
+def _message(cursor: Cursor, kind: type[Message] | None, number: Part | None, version: int, read: ReadMessage) -> str:
+    """Explain a message of a record, whose type is in `number`. Return its name and version."""
+    if kind is None:
+        raise Unreadable(f"there is no type {number.value if number else version}")
+    if number is not None:
+        number.meaning = kind.__name__
+    if version not in kind.versions:
+        raise Unreadable(f"{kind.__name__} has no version {version}, only {kind.versions[0]} to {kind.versions[-1]}")
+    read(cursor, kind, version)
+    return f"{kind.__name__} version {version}"
+
+
+def _coordinator_record(cursor: Cursor, key: Part, value: Part, topic: str, read: ReadMessage) -> None:
+    _within(cursor, key, lambda inner: explain_key(inner, topic, read))
+    kind = COORDINATOR_KINDS[topic][1].get(key.parts[0].value) if key.parts else None
+    if value.value is None:
+        value.meaning = "null: a tombstone, which deletes the key"
+    elif kind is not None:
+        _within(cursor, value, lambda inner: explain_value(inner, kind, read))
+
+
+def _control_record(cursor: Cursor, key: Part, value: Part, read: ReadMessage) -> None:
+    _within(cursor, key, _control_key)
+    number = key.parts[1].value if len(key.parts) > 1 else -1
+    if number not in ControlType._value2member_map_:
+        key.meaning = "control record of an unknown type"
+        return
+    kind = ControlType(number)
+    key.meaning = f"control record: {kind.name}"
+    _within(cursor, value, lambda inner: _control_value(inner, kind, read))
+
+
+def _control_key(cursor: Cursor) -> str:
+    int16(cursor, "version")
+    number = int16(cursor, "type")
+    number.meaning = ControlType(number.value).name if number.value in ControlType._value2member_map_ else "unknown"
+    return ""
+
+
+def _control_value(cursor: Cursor, kind: ControlType, read: ReadMessage) -> str:
+    if kind in (ControlType.ABORT, ControlType.COMMIT):
+        int16(cursor, "version")
+        read(cursor, EndTxnMarker, 0)
+        return EndTxnMarker.__name__
+    message, latest = QUORUM_MESSAGES[kind]
+    cursor.need(INT16.size)
+    (version,) = INT16.unpack_from(cursor.data, cursor.position)  # the message's own first field
+    read(cursor, message, max(0, min(version, latest)))  # as Kafka does
+    return message.__name__
+
+
+def _within(cursor: Cursor, part: Part, explain: Callable[[Cursor], str]) -> None:
+    """Explain the bytes of a key or value as parts of it. Null stays null."""
+    if part.value is None:
+        return
+    inner = cursor.inside(cursor.data, part.start + part.prefix_bytes, part.end)
+    with inner.part(part.name, part.type) as whole, inner.contained(whole):
+        part.meaning = explain(inner)
+        if inner.left_bytes:
+            raise Unreadable(f"{inner.left_bytes:,} bytes follow the end of the message")
+    part.parts, part.problem, part.value = whole.parts, whole.problem, None

@@ -1,0 +1,262 @@
+"""Explains frames and messages, field by field, from the declarations that read and write them.
+
+    frame     size int32, header, body
+    stream    one frame after the other
+
+A response does not say what it answers: whoever has its request knows the API and the version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from struct import Struct as Packing
+
+from minibroker.protocol.apis import ApiKey, api_name, request_class, response_class
+from minibroker.protocol.declare import Message
+from minibroker.protocol.describing import background, type_text
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.explaining.batches import explain_batches
+from minibroker.protocol.explaining.embedded import explain_embedded
+from minibroker.protocol.explaining.internal_records import record_explainer
+from minibroker.protocol.explaining.meanings import meaning_of
+from minibroker.protocol.explaining.parts import HIDDEN, NO_TOPICS, Cursor, Part, Topics, Unreadable
+from minibroker.protocol.explaining.secret_fields import SECRET_MESSAGES, is_secret
+from minibroker.protocol.fields import Kind
+from minibroker.protocol.headers import RequestHeader, ResponseHeader, request_header_version, response_header_version
+from minibroker.protocol.layout import Place, layout, least_item_bytes
+from minibroker.protocol.primitives import MAX_TAGS
+from minibroker.protocol.records.varints import Bytes
+
+SIZE = Packing(">i")
+_NULL_MARKER = Packing(">b")
+_LENGTHS = {"string": Packing(">h")}
+_KEY_AND_VERSION = Packing(">hh")
+CORRELATION_ID_BYTES = 4
+UUID = "16s"
+
+
+def explain_message(data: Bytes, message: type[Message], version: int, position: int = 0) -> Part:
+    """Explain a message without its header. Raises ValueError for a version that it does not have."""
+    message.check_version(version)
+    cursor = Cursor(data, position)
+    with cursor.part(message.__name__, f"version {version}") as whole, cursor.contained(whole):
+        read_message(cursor, message, version)
+    return whole
+
+
+def explain_request(data: Bytes, position: int = 0, topics: Topics = NO_TOPICS) -> Part:
+    """Explain the frame of a request at `position`. `topics` are the names of topics by their ids."""
+    return _frame(Cursor(data, position, topics=topics), "request", _request)
+
+
+def explain_response(data: Bytes, api_key: int, version: int, position: int = 0, topics: Topics = NO_TOPICS) -> Part:
+    """Explain the frame of the response to a request of this API and version."""
+    cursor = Cursor(data, position, topics=topics)
+    return _frame(cursor, "response", lambda cursor: _response(cursor, api_key, version))
+
+
+def explain_requests(data: Bytes) -> Iterator[Part]:
+    """Explain a stream of requests. The last one may be incomplete."""
+    position = 0
+    while position < len(data):
+        frame = explain_request(data, position)
+        yield frame
+        position = frame.end
+
+
+def explain_records(data: Bytes, position: int = 0, topic: str | None = None) -> Part:
+    """Explain batches or messages of a topic that nothing surrounds, as in a segment."""
+    cursor = Cursor(data, position)
+    with cursor.part("records", "records") as whole, cursor.contained(whole):
+        explain_batches(cursor, record_explainer(topic, read_message))
+    return whole
+
+
+def _frame(cursor: Cursor, name: str, read: Callable[[Cursor], str]) -> Part:
+    with cursor.part(name, "frame") as frame, cursor.contained(frame, None):
+        with cursor.part("size", "int32") as size:
+            size.value = cursor.number(SIZE)
+            if size.value < 0:
+                raise Unreadable(f"a size of {size.value} bytes")
+            if size.value > cursor.left_bytes:
+                size.meaning = f"{cursor.left_bytes:,} bytes are here"
+            cursor.end = min(cursor.end, cursor.position + size.value)
+        frame.meaning = read(cursor)
+        if cursor.position < cursor.end:
+            raise Unreadable(f"{cursor.left_bytes:,} bytes follow the end of the message")
+    return frame
+
+
+def _request(cursor: Cursor) -> str:
+    cursor.need(_KEY_AND_VERSION.size)
+    key, version = _KEY_AND_VERSION.unpack_from(cursor.data, cursor.position)
+    known = key in ApiKey._value2member_map_
+    header_version = request_header_version(key, version) if known else 1
+    with cursor.part("header", f"RequestHeader version {header_version}"):
+        _struct(cursor, RequestHeader, RequestHeader, header_version)
+    if not known:
+        raise Unreadable(f"there is no API {key}")
+    return _body(cursor, request_class(key), version)
+
+
+def _response(cursor: Cursor, api_key: int, version: int) -> str:
+    if api_key == ApiKey.API_VERSIONS and _is_refusal(cursor):
+        version = 0  # brokers that do not know the version of the request use the one that all clients can read
+    is_known = api_key in ApiKey._value2member_map_
+    header_version = response_header_version(api_key, version) if is_known else 0
+    with cursor.part("header", f"ResponseHeader version {header_version}"):
+        _struct(cursor, ResponseHeader, ResponseHeader, header_version)
+    if not is_known:
+        raise Unreadable(f"there is no API {api_key}")
+    return _body(cursor, response_class(api_key), version)
+
+
+def _body(cursor: Cursor, message: type[Message], version: int) -> str:
+    if version not in message.versions:
+        known = f"{message.versions[0]} to {message.versions[-1]}"
+        raise Unreadable(f"{message.__name__} has no version {version}, only {known}")
+    with cursor.part("body", message.__name__):
+        read_message(cursor, message, version)
+    return f"{api_name(message.api_key)} version {version}"
+
+
+def _is_refusal(cursor: Cursor) -> bool:
+    """Return whether an answer to ApiVersions has the error UNSUPPORTED_VERSION behind its header."""
+    code = cursor.data[cursor.position + CORRELATION_ID_BYTES :][:2]
+    return bytes(code) == ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
+
+
+# --- structs and their fields ---
+
+
+def _struct(cursor: Cursor, struct: type, message: type[Message], version: int) -> None:
+    flexible = version in message.flexible
+    shape = layout(struct, version, flexible)
+    for place in shape.body:
+        with cursor.part(place.name, _type(place.kind, place.compact)) as part:
+            _describe(part, place, struct, message)
+            _value(cursor, part, place.kind, place, message, version)
+    if flexible:
+        _tags(cursor, shape.tagged, struct, message, version)
+
+
+def _describe(part: Part, place: Place, struct: type, message: type[Message]) -> None:
+    part.versions, part.about, part.kip = background(place.name, struct, message)
+
+
+def _type(kind: Kind, compact: bool) -> str:
+    has_length = not kind.is_fixed and kind.struct is None
+    return f"compact {type_text(kind)}" if compact and has_length else type_text(kind)
+
+
+def _value(cursor: Cursor, part: Part, kind: Kind, place: Place, message: type[Message], version: int) -> None:
+    if kind.is_fixed:
+        part.value = cursor.number(_PACKINGS[kind.code])
+        part.meaning = meaning_of(part.name, part.value)
+        if kind.code == UUID and part.value in cursor.topics:
+            part.meaning += f", {cursor.topics[part.value]}"
+    elif kind.struct is not None:
+        _nested(cursor, part, kind.struct, place, message, version)
+    elif kind.item is not None:
+        _array(cursor, part, kind.item, place, message, version)
+    else:
+        _sliced(cursor, part, kind, place, message)
+
+
+def _nested(cursor: Cursor, part: Part, struct: type, place: Place, message: type[Message], version: int) -> None:
+    if place.nullable:
+        marker = cursor.number(_NULL_MARKER)
+        part.prefix_bytes += 1
+        if marker == 0 if place.tagged else marker < 0:
+            part.meaning = "null"
+            return
+    _struct(cursor, struct, message, version)
+
+
+def _length(cursor: Cursor, part: Part, code: str, *, compact: bool, nullable: bool) -> int:
+    """Read a length or count; -1 is null, and negative ones that are not allowed end the reading."""
+    start = cursor.position
+    length: int = cursor.varint() - 1 if compact else cursor.number(_LENGTHS.get(code, SIZE))
+    part.prefix_bytes += cursor.position - start
+    if length < 0 and not nullable:
+        raise Unreadable(f"length {length}, but null is not allowed")
+    return length
+
+
+def _sliced(cursor: Cursor, part: Part, kind: Kind, place: Place, message: type[Message]) -> None:
+    length = _length(cursor, part, kind.code, compact=place.compact, nullable=place.nullable)
+    if length < 0:
+        part.meaning = "null"
+        return
+    if kind.code == "records":
+        missing, topic = length - cursor.left_bytes, cursor.topic()
+        with cursor.contained(part, min(length, cursor.left_bytes)):
+            explain_batches(cursor, record_explainer(topic, read_message))
+        if missing > 0:
+            raise Unreadable(f"{missing:,} of its {length:,} bytes are not here")
+        return
+    cursor.need(length)
+    if is_secret(cursor, part, message):
+        cursor.bytes(length)
+        part.is_secret, part.meaning = bool(length), HIDDEN if length else ""
+    elif kind.code == "string":
+        part.value = cursor.bytes(length).decode(errors="replace")
+    elif not explain_embedded(cursor, part, message, length, read_message):
+        part.value = cursor.bytes(length)
+
+
+def read_message(cursor: Cursor, message: type[Message], version: int) -> None:
+    """Explain the fields of a message as parts of the open part."""
+    cursor.is_secret = cursor.is_secret or message in SECRET_MESSAGES
+    _struct(cursor, message, message, version)
+
+
+def _array(cursor: Cursor, part: Part, item: Kind, place: Place, message: type[Message], version: int) -> None:
+    count = _length(cursor, part, "array", compact=place.compact, nullable=place.nullable)
+    if count < 0:
+        part.meaning = "null"
+        return
+    part.meaning = f"{count} item{'' if count == 1 else 's'}"
+    if count * least_item_bytes(item, version, place.compact) > cursor.left_bytes:
+        part.problem = f"{count:,} items do not fit into the {cursor.left_bytes:,} bytes that are left"
+    for index in range(count):
+        with cursor.part(f"[{index}]", _type(item, place.compact)) as each:
+            _item(cursor, each, item, place, message, version)
+
+
+def _item(cursor: Cursor, part: Part, item: Kind, place: Place, message: type[Message], version: int) -> None:
+    if item.struct is not None:
+        _struct(cursor, item.struct, message, version)
+    else:
+        _value(cursor, part, item, place._replace(nullable=False), message, version)
+
+
+def _tags(cursor: Cursor, tagged: tuple[Place, ...], struct: type, message: type[Message], version: int) -> None:
+    known = {place.tag: place for place in tagged}
+    with cursor.part("tagged fields", "tags") as part:
+        count = cursor.varint()
+        part.prefix_bytes = cursor.position - part.start
+        part.meaning = f"{count} tagged field{'' if count == 1 else 's'}"
+        if count > MAX_TAGS:
+            raise Unreadable(f"{count:,} tagged fields, and {MAX_TAGS:,} are the most")
+        for _ in range(count):
+            _tag(cursor, known, struct, message, version)
+
+
+def _tag(cursor: Cursor, known: dict[int, Place], struct: type, message: type[Message], version: int) -> None:
+    start = cursor.position
+    with cursor.part("tag", "tagged field") as part:
+        tag, size = cursor.varint(), cursor.varint()
+        part.prefix_bytes, part.type = cursor.position - start, f"tag {tag}"
+        cursor.need(size)
+        place = known.get(tag)
+        if place is None:
+            part.name, part.value, part.meaning = "unknown tag", cursor.bytes(size), "of a later version, or a vendor's"
+            return
+        part.name, part.type = place.name, f"tag {tag}, {_type(place.kind, place.compact)}"
+        _describe(part, place, struct, message)
+        with cursor.contained(part, size):
+            _value(cursor, part, place.kind, place, message, version)
+
+
+_PACKINGS = {code: Packing(f">{code}") for code in ("?", "b", "h", "H", "i", "I", "q", "d", "16s")}

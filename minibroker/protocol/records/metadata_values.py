@@ -1,0 +1,75 @@
+"""The values of the records in `__cluster_metadata`: each is a message in a frame.
+
+frame version | api key | version | message
+uvarint (1)   | uvarint | uvarint | as declared in `messages/metadata_records.py`
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from minibroker.protocol.declare import Message
+from minibroker.protocol.messages.metadata_records import (
+    METADATA_KINDS,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+)
+from minibroker.protocol.primitives import Output, read_varint, varint
+
+FRAME_VERSION = 1
+# The record versions above 0, each with its first level of metadata.version, newest first (Kafka's MetadataVersion).
+WRITTEN_VERSIONS: dict[type[Message], tuple[tuple[int, int], ...]] = {
+    RegisterBrokerRecord: ((30, 4), (17, 3), (8, 2), (7, 1)),
+    PartitionRecord: ((23, 2), (17, 1)),
+    PartitionChangeRecord: ((23, 2), (17, 1)),
+}
+
+
+class UnknownMetadata(ValueError):
+    """A record of a kind or version that is unknown to Kafka 4.3."""
+
+
+class Frame(NamedTuple):
+    """The start of a value: the kind of the record, its version, and the position of its message."""
+
+    api_key: int
+    version: int
+    position: int
+
+
+def written_version(kind: type[Message], metadata_version: int) -> int:
+    """Return the version of this kind of record at a level of metadata.version."""
+    versions = WRITTEN_VERSIONS.get(kind, ())
+    return next((version for level, version in versions if level <= metadata_version), 0)
+
+
+def encode_metadata(message: Message, metadata_version: int) -> bytes:
+    """Return `message` encoded as a record's value, in the version for a level of metadata.version."""
+    version = written_version(type(message), metadata_version)
+    out = Output()
+    out += varint(FRAME_VERSION) + varint(message.api_key) + varint(version)
+    message.encode_into(out, version)
+    return bytes(out)
+
+
+def read_frame(value: bytes) -> Frame:
+    """Return the frame of a record's value, also of an unknown kind. Raises UnknownMetadata."""
+    try:
+        frame_version, position = read_varint(value, 0)
+        api_key, position = read_varint(value, position)
+        version, position = read_varint(value, position)
+    except (IndexError, ValueError) as error:
+        raise UnknownMetadata(f"a value of {len(value)} bytes that begins with no frame") from error
+    if frame_version != FRAME_VERSION:
+        raise UnknownMetadata(f"metadata record {api_key} version {version} in frame version {frame_version}")
+    return Frame(api_key, version, position)
+
+
+def decode_metadata(value: bytes) -> Message:
+    """Return the message in a record's value. Raises UnknownMetadata or MalformedMessage."""
+    api_key, version, position = read_frame(value)
+    kind = METADATA_KINDS.get(api_key)
+    if kind is None or version not in kind.versions:
+        raise UnknownMetadata(f"metadata record {api_key} version {version} in frame version {FRAME_VERSION}")
+    return kind.decode(value, version, position)

@@ -1,0 +1,81 @@
+"""The addresses in answers: clients get the proxy's in the place of those of the nodes.
+
+Metadata, DescribeCluster               brokers
+FindCoordinator                         the answer itself, coordinators (from version 4 on)
+Produce, Fetch                          node_endpoints (KIP-951)
+ShareFetch, ShareAcknowledge            node_endpoints
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
+
+from minibroker.protocol.apis import ApiKey, response_class
+from minibroker.protocol.declare import Message
+
+FIRST_VERSIONS: Final[dict[int, int]] = {
+    ApiKey.METADATA: 0,
+    ApiKey.FIND_COORDINATOR: 0,
+    ApiKey.DESCRIBE_CLUSTER: 0,
+    ApiKey.PRODUCE: 10,
+    ApiKey.FETCH: 16,
+    ApiKey.SHARE_FETCH: 0,
+    ApiKey.SHARE_ACKNOWLEDGE: 0,
+}
+LISTS: Final = ("brokers", "coordinators", "node_endpoints")
+
+
+class Shown(NamedTuple):
+    """The address that clients get for a node."""
+
+    host: str
+    port: int
+
+
+Show = Callable[[str, int, int], Shown]
+"""Returns the proxy's address for a node's host, port and id."""
+
+
+def has_addresses(api_key: int, version: int) -> bool:
+    """Return whether answers of this API and version may have addresses of nodes."""
+    first = FIRST_VERSIONS.get(api_key)
+    return first is not None and version >= first
+
+
+def endpoints_in(response: Message) -> list[Any]:
+    """Return the structs of an answer that have the address of a node."""
+    return [each for each in _endpoints(response) if each.host and each.port > 0]
+
+
+def rewrite(endpoints: list[Any], show: Show) -> None:
+    """Replace the addresses of structs."""
+    for each in endpoints:
+        each.host, each.port = show(each.host, each.port, _node_id(each))
+
+
+def limit_versions(response: Any) -> bool:
+    """Take versions out of an ApiVersions answer whose addresses could not be rewritten. Return whether there were any.
+
+    They are those of future releases. Without this, a client would leave the proxy without a word.
+    """
+    found = False
+    for each in response.api_keys:
+        if each.api_key in FIRST_VERSIONS:
+            newest = response_class(each.api_key).versions[-1]
+            if each.max_version > newest >= each.min_version:
+                each.max_version, found = newest, True
+    return found
+
+
+def _node_id(endpoint: Any) -> int:
+    found: int = endpoint.broker_id if hasattr(endpoint, "broker_id") else endpoint.node_id
+    return found
+
+
+def _endpoints(response: Any) -> Iterator[Any]:
+    """Yield the structs of an answer that have a host, a port and a node id."""
+    if hasattr(response, "host"):
+        yield response
+    for name in LISTS:
+        yield from getattr(response, name, ())

@@ -1,0 +1,457 @@
+"""A client's connection and the one to the node behind it: requests one way, answers the other, both in order.
+
+    client --> request --> hooks --> node        `_pending`: all requests without an answer to the client
+    client <-- ready   <-- hooks <-- answer      `_sent`: those of them that the node has got
+
+Without hooks and addresses, frames pass as they come, large ones in pieces. With hooks (the journal, faults,
+statistics) a request is a `Call` as in the broker, whose handler asks the node. What the client gets is the answer's
+own bytes, unless an address or a fault has changed it. A request that a fault holds also holds those behind it, which
+is what a broker does.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from minibroker.broker.network.output_items import CLOSE
+from minibroker.broker.network.server import BindError
+from minibroker.broker.network.sockets import peer_name
+from minibroker.broker.requests.answers import answer_start, encoded
+from minibroker.broker.requests.interceptors import Call, Interceptor
+from minibroker.broker.requests.parked import Parked
+from minibroker.broker.requests.routes import Unanswerable
+from minibroker.client.connection_settings import Address
+from minibroker.protocol.apis import ApiKey, request_class, response_class
+from minibroker.protocol.declare import Message
+from minibroker.protocol.headers import (
+    RequestHeader,
+    ResponseHeader,
+    answer_version,
+    request_header_version,
+    response_header_version,
+)
+from minibroker.protocol.primitives import MalformedMessage
+from minibroker.proxy.addresses import endpoints_in, has_addresses, limit_versions, rewrite
+from minibroker.proxy.directions import FromClient, FromNode
+from minibroker.proxy.frames import SIZE, Splitter
+from minibroker.proxy.learning import NAMING
+from minibroker.proxy.pending import Known, Pending, Stranger
+from minibroker.proxy.requests import START, api_key_of, client_id_of, is_answered, is_request, is_understood
+from minibroker.proxy.sides import Side
+
+if TYPE_CHECKING:
+    from minibroker.broker.requests.context import RequestContext
+    from minibroker.proxy.nodes import Node
+    from minibroker.proxy.proxy import Proxy
+
+log = logging.getLogger("minibroker.proxy")
+
+MOST_PENDING: Final = 1_000
+MOST_READY_BYTES: Final = 1 << 20  # of answers behind one that is held back
+HELD_BACK: Final = "an earlier answer is held back"
+TOO_MANY: Final = "too many requests wait"
+IPV4_IN_IPV6: Final = "::ffff:"
+AS_IT_CAME: Final = object()  # the response of a call whose answer cannot be read
+READ_ANYWAY: Final = (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.FETCH, *NAMING)
+
+
+class Conversation:
+    """A client and the node that it talks to."""
+
+    def __init__(self, proxy: Proxy, node: Node) -> None:
+        self.node = node
+        self.known: Known = proxy.known
+        self.peer = "?"
+        self.server = ""  # the node's address, as the proxy has connected to it
+        self.local_host = ""
+        self.software = ""
+        self.client = Side(proxy.shared, self)
+        self.upstream = Side(proxy.shared, self)
+        self.client.other, self.upstream.other = self.upstream, self.client
+        self.client.splitter = Splitter(FromClient(self), proxy.memory)
+        self.upstream.splitter = Splitter(FromNode(self), proxy.memory)
+        self.client.splitter.held = True  # until the node is connected; uvloop would not be paused before it reads
+        self.counts = proxy.statistics
+        self._proxy = proxy
+        self._pending: deque[Pending] = deque()
+        self._sent: deque[Pending] = deque()
+        self._held: Pending | None = None  # a request that is not forwarded yet
+        self._passing: Pending | None = None  # whose answer passes in pieces
+        self._client_is_lost = False
+        self._is_ending = False  # whether the client gets nothing more than what is pending
+        self._has_tokens = False  # whether frames are SASL tokens, as after a SaslHandshake of version 0
+        self._ready_bytes = 0
+
+    # --- the sides --------------------------------------------------------------------------------
+
+    def connected(self, side: Side) -> None:
+        """Connect to the node for a new client, and let both talk once that is done."""
+        if side is self.client:
+            self.peer = peer_name(side.transport)
+            self.local_host = side.transport.get_extra_info("sockname")[0].removeprefix(IPV4_IN_IPV6)
+            self._proxy.came(self)
+        else:
+            if not self.client.is_open:
+                side.close()
+                return
+            name = side.transport.get_extra_info("peername")
+            self.server = str(Address(name[0], name[1]))
+            self._resume()
+
+    def ended(self, side: Side) -> None:
+        """Tell the other side that this one sends nothing more, once it has got everything before."""
+        if side.splitter.is_idle and not side.splitter.held:
+            side.splitter.end()
+            side.other.end()
+
+    def lost(self, side: Side, error: Exception | None) -> None:
+        """Close the other side as this one was closed."""
+        if side is self.client:
+            for pending in list(self._pending):
+                pending.drop()
+            self._pending.clear()
+            self._sent.clear()
+            self._proxy.gone(self)
+            self._client_is_lost = True
+        else:
+            for pending in list(self._sent):
+                pending.drop()
+            self._sent.clear()
+        if error is None:
+            side.other.close()
+        else:
+            side.other.cut()
+        if self._client_is_lost and not side.other.is_connected:
+            self._proxy.ended(self)
+
+    def close(self) -> None:
+        """Close both sides."""
+        self.client.close()
+        self.upstream.close()
+
+    # --- requests ---------------------------------------------------------------------------------
+
+    def wants_request(self, frame: memoryview) -> bool:
+        """Return whether a request is needed whole."""
+        return bool(self._proxy.interceptors) or START.unpack_from(frame)[0] in READ_ANYWAY
+
+    def request(self, data: bytes | bytearray) -> None:
+        """Take a whole request of the client."""
+        frame = memoryview(data)[SIZE.size :]
+        if self._is_token(frame):
+            self.upstream.write(data)
+            return
+        pending = self._begun(frame, len(data))
+        pending.data = data
+        self._read_request(pending, frame)
+        interceptors = self._proxy.interceptors
+        if not interceptors:
+            self._forward(pending)
+            return
+        if not pending.is_known:
+            interceptors = [each for each in interceptors if isinstance(each, self._proxy.witnesses_of_bytes)]
+        runner = cast(Any, Hooks(interceptors))
+        context = cast("RequestContext", pending)
+        request = Stranger() if pending.request is None else pending.request
+        key = cast(ApiKey, pending.api_key)
+        pending.call = Call(context, key, pending.correlation_id, request, frame, self._handler, runner)
+        self._run(pending, pending.call)
+
+    def request_begins(self, head: memoryview, size_bytes: int) -> None:
+        """Forward a request whose pieces follow."""
+        frame = head[SIZE.size :]
+        if self._is_token(frame):
+            return
+        if self._proxy.interceptors:
+            log.warning("a request of %d bytes of %s passes without the journal and faults", size_bytes, self.peer)
+        self._sending(self._begun(frame, size_bytes), frame)
+
+    def _is_token(self, frame: memoryview) -> bool:
+        """Return whether a frame is no request, as raw SASL tokens are none."""
+        if not is_request(frame, strictly=self._has_tokens):
+            return True
+        self._has_tokens = False
+        return False
+
+    def _begun(self, frame: memoryview, size_bytes: int) -> Pending:
+        key, version, correlation_id = START.unpack_from(frame)
+        pending = Pending(self, api_key_of(key), version, correlation_id, size_bytes)
+        self.counts.before(cast(Call, pending))
+        pending.is_known = is_understood(key, version)
+        if not pending.is_known and has_addresses(key, version):
+            log.warning("%s asks in version %d of API %d, which is not known: addresses pass", self.peer, version, key)
+        pending.client_id = client_id_of(frame)
+        self._pending.append(pending)
+        if len(self._pending) >= MOST_PENDING:
+            self.client.stop(TOO_MANY)
+        return pending
+
+    def _read_request(self, pending: Pending, frame: memoryview) -> None:
+        """Decode a request if that is needed, and learn from it."""
+        if not pending.is_known or not (self._proxy.reads_requests or pending.api_key in READ_ANYWAY):
+            return
+        key, version = pending.api_key, pending.version
+        try:
+            _, position = RequestHeader.decode_from(frame, request_header_version(key, version))
+            pending.request, _ = request_class(key).decode_from(frame, version, position)
+        except MalformedMessage as error:
+            log.warning("%s sends a request that cannot be read: %s", self.peer, error)
+            pending.is_known = False
+            return
+        if key == ApiKey.API_VERSIONS and version >= 3:
+            said = pending.request
+            self.software = f"{said.client_software_name} {said.client_software_version}".strip()
+
+    def _run(self, pending: Pending, call: Call) -> None:
+        """Run the hooks of a request, and the handler behind them."""
+        try:
+            outcome = call.run()
+        except Unanswerable as reason:
+            log.info("closing %s: %s", self.peer, reason)
+            call.lost()
+            self.client.splitter.held = True  # nothing behind it runs
+            pending.fail()
+            return
+        except Exception:
+            call.fail()
+            return
+        if not isinstance(outcome, Parked):
+            self._answered(pending, outcome)
+            return
+        pending.parked = outcome
+        if not (pending.is_forwarded or outcome.done):
+            self._held, self.client.splitter.held = pending, True
+        outcome.attach(lambda response: self._answered(pending, response), lambda _: call.fail())
+
+    def _handler(self, context: Any, request: Any) -> Parked | None:
+        """Forward a request that has passed the hooks; return what waits for the node's answer, None for no answer."""
+        pending: Pending = context
+        if pending.request is not None and self._proxy.has_struck(pending.call):
+            pending.data = _with_body(pending.data, pending, request)
+        self._forward(pending)
+        if self._held is pending:
+            self._release()
+        return pending.waits
+
+    def _forward(self, pending: Pending) -> None:
+        data, pending.data = pending.data, b""
+        self._sending(pending, memoryview(data)[SIZE.size :])
+        self.upstream.write(data)
+
+    def _sending(self, pending: Pending, frame: memoryview) -> None:
+        """Note that a request goes to the node now."""
+        pending.is_forwarded = True
+        if pending.api_key == ApiKey.PRODUCE and not is_answered(frame, pending.version):
+            if pending.call is None:
+                self.ready(pending, [])
+            return
+        pending.waits = Parked()
+        self._sent.append(pending)
+        if pending.api_key == ApiKey.SASL_HANDSHAKE and pending.version == 0:
+            self._has_tokens = True
+
+    def _release(self) -> None:
+        """Go on with the requests behind one that was held."""
+        self._held = None
+        self._proxy.call_soon(self._resume)
+
+    def _resume(self) -> None:
+        if self._held is None and self.client.splitter.held and not self._is_ending:
+            self.client.resume()
+            if self.client.has_ended:
+                self.ended(self.client)
+
+    # --- answers ----------------------------------------------------------------------------------
+
+    def wants_answer(self, pending: Pending) -> bool:
+        """Return whether an answer is needed whole."""
+        return pending.call is not None or pending.is_known
+
+    def wants_next_answer(self) -> bool:
+        """Return whether the next answer is needed whole."""
+        return bool(self._sent) and self.wants_answer(self._sent[0])
+
+    def answer(self, data: bytes | bytearray) -> None:
+        """Take a whole answer of the node."""
+        if not self._sent:
+            self.client.write(data)  # to a token
+            return
+        pending = self._sent.popleft()
+        pending.raw = data
+        if pending.is_known:
+            self._read_answer(pending, memoryview(data)[SIZE.size :])
+        if pending.call is None:
+            if pending.message is not None:
+                self.counts.answer(cast(Call, pending), pending.message)
+            self.ready(pending, self._items(pending))
+        elif pending.waits is not None:
+            pending.waits.complete(AS_IT_CAME if pending.message is None else pending.message)
+
+    def answer_begins(self, size_bytes: int) -> None:
+        """Expect the pieces of an answer, which pass as they are."""
+        if not self._sent:
+            return
+        self._passing = pending = self._sent.popleft()
+        pending.passing_bytes = size_bytes
+        if self.wants_answer(pending):
+            log.warning("an answer of %d bytes for %s passes unread", size_bytes, self.peer)
+
+    def answer_piece(self, data: bytes, *, is_last: bool) -> None:
+        """Pass a part of an answer on, behind all earlier ones."""
+        pending = self._passing
+        if pending is None:
+            self.client.write(data)
+            return
+        if is_last:
+            self._passing = None
+        if pending is self._pending[0]:
+            self.client.write(data)
+            if is_last:
+                self.ready(pending, [])
+        else:
+            pending.items = [*(pending.items or ()), data]
+            self._ready_bytes += len(data)
+            self.upstream.stop(HELD_BACK)
+
+    def _read_answer(self, pending: Pending, frame: memoryview) -> None:
+        """Decode an answer, learn from it, and put the proxy's addresses in."""
+        key, version = pending.api_key, pending.version
+        try:
+            header, position = ResponseHeader.decode_from(frame, response_header_version(key, version))
+            if header.correlation_id != pending.correlation_id:
+                log.warning("%s gets an answer to request %d, not %d", self.peer, header.correlation_id,
+                            pending.correlation_id)  # fmt: skip
+                return
+            pending.version = version = answer_version(key, version, frame, position)
+            pending.message, _ = response_class(key).decode_from(frame, version, position)
+        except (MalformedMessage, ValueError) as error:
+            log.warning("%s gets an answer that cannot be read: %s", self.peer, error)
+            return
+        self._learn(pending, pending.message)
+        self._rewrite(pending, pending.message)
+
+    def _learn(self, pending: Pending, answer: Any) -> None:
+        if pending.api_key in NAMING:
+            self.known.image.learn(answer)
+        elif pending.api_key == ApiKey.FETCH and pending.version >= 7 and pending.request is not None:
+            self.node.sessions.learn(pending.request, pending.version, answer.session_id)
+
+    def _rewrite(self, pending: Pending, message: Message) -> None:
+        """Replace addresses; close the client if there is no port for a node."""
+        if pending.api_key == ApiKey.API_VERSIONS:
+            pending.is_changed = limit_versions(message)
+        elif has_addresses(pending.api_key, pending.version):
+            endpoints = endpoints_in(message)
+            pending.is_changed = bool(endpoints)
+            if endpoints and self._encoded(pending, message) != [pending.raw]:
+                log.warning("%s gets an answer of API %d without fields that are not known", self.peer, pending.api_key)
+            try:
+                rewrite(endpoints, self._proxy.show_at(self.local_host))
+            except BindError as error:
+                log.error("closing %s: %s", self.peer, error)
+                self.close()
+
+    def _items(self, pending: Pending) -> list[Any]:
+        """Return the answer for the client: the bytes that came, unless something has changed it."""
+        if not pending.is_changed or pending.message is None:
+            return [pending.raw]
+        return self._encoded(pending, pending.message)
+
+    def _encoded(self, pending: Pending, response: Message) -> list[Any]:
+        start = answer_start(response_header_version(pending.api_key, pending.version))
+        return [bytes(item) for item in encoded(response, pending.version, start, pending.correlation_id)]
+
+    def _answered(self, pending: Pending, response: Any) -> None:
+        """Run the hooks of an answer, and send it. None means that there is none, as to a Produce with acks=0."""
+        call = pending.call
+        assert call is not None
+        if self._held is pending:
+            self._release()
+        pending.parked = None
+        if response is None:
+            self.ready(pending, [])
+            return
+        try:
+            items = [pending.raw] if response is AS_IT_CAME else self._hooked(pending, call, response)
+            self.ready(pending, call.encoded(items))
+        except Exception:
+            call.fail()
+
+    def _hooked(self, pending: Pending, call: Call, response: Message) -> list[Any]:
+        is_own = response is not pending.message or self._proxy.has_struck(call)
+        response = call.answered(response)
+        self.counts.answer(call, response)
+        pending.is_changed = pending.is_changed or is_own
+        return self._encoded(pending, response) if pending.is_changed else [pending.raw]
+
+    def ready(self, pending: Pending, items: list[Any]) -> None:
+        """Send an answer to the client as soon as all earlier ones are sent."""
+        if pending.items is None:
+            pending.items = items
+            self._ready_bytes += sum(len(item) for item in items if item is not CLOSE)
+        self._flush()
+        if self._ready_bytes > MOST_READY_BYTES:
+            self.upstream.stop(HELD_BACK)
+
+    def _flush(self) -> None:
+        while self._pending and self._pending[0].items is not None:
+            pending = self._pending[0]
+            if self._passing is pending:  # its other pieces follow
+                self._write(pending.items or [])
+                pending.items = None
+                break
+            self._pending.popleft()
+            if self._send(pending, pending.items or []):
+                self._end()
+                return
+        if self._ready_bytes <= MOST_READY_BYTES:
+            self.upstream.go(HELD_BACK)
+        if len(self._pending) < MOST_PENDING:
+            self.client.go(TOO_MANY)
+
+    def _send(self, pending: Pending, items: list[Any]) -> bool:
+        """Write an answer; return whether the connection ends behind it."""
+        ends = CLOSE in items
+        written_bytes = self._write(items[: items.index(CLOSE)] if ends else items)
+        if ends and not written_bytes:
+            pending.drop()
+            return True
+        sent_bytes = pending.passing_bytes or written_bytes
+        self.counts.sent(cast(Call, pending), sent_bytes, self.known.clock.monotonic_ms() - pending.started_ms)
+        if pending.call is not None:
+            pending.call.sent(sent_bytes)
+        return ends
+
+    def _write(self, items: list[bytes]) -> int:
+        size_bytes = sum(map(len, items))
+        self._ready_bytes -= size_bytes
+        for item in items:
+            self.client.write(item)
+        return size_bytes
+
+    def _end(self) -> None:
+        """Close both sides once the client has got what was written, and drop the requests behind."""
+        self._is_ending = self.client.splitter.held = True
+        dropped = [*self._pending]
+        self._pending.clear()
+        self._sent.clear()
+        for pending in dropped:
+            pending.drop()
+        self.close()
+
+
+class Hooks:
+    """The hooks of one request, as `Call` takes them."""
+
+    def __init__(self, interceptors: list[Interceptor]) -> None:
+        self.interceptors = interceptors
+
+
+def _with_body(data: bytes | bytearray, pending: Pending, request: Message) -> bytes:
+    """Return the frame of a request with another body."""
+    frame = memoryview(data)[SIZE.size :]
+    _, position = RequestHeader.decode_from(frame, request_header_version(pending.api_key, pending.version))
+    body = bytes(frame[:position]) + request.encode(pending.version)
+    return SIZE.pack(len(body)) + body

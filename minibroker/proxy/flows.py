@@ -1,0 +1,111 @@
+"""Files of exchanges: a line of JSON for each request and its answer, with both frames as hex.
+
+The first line says what the file is. A file that the journal of a test has saved is read, too. As in the journal,
+passwords, tokens and the proofs of a login are left out.
+"""
+
+from __future__ import annotations
+
+import json
+from binascii import hexlify
+from collections.abc import Iterator
+from math import isfinite
+from pathlib import Path
+from typing import Any, Final, cast
+
+from minibroker import __version__
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.legible import legible
+from minibroker.proxy.requests import START, api_key_of, client_id_of
+from minibroker.testing.exchange import Exchange
+
+KIND: Final = "minibroker flows"
+FORMAT: Final = 1
+END: Final = b"}\n"
+LONGEST_LINE_BYTES: Final = 512 << 20
+
+
+class FlowError(ValueError):
+    """A file that has no exchanges, or a line that is none; the message is one line."""
+
+
+def first_line(upstream: str) -> bytes:
+    """Return the first line of a file."""
+    return _line({"kind": KIND, "format": FORMAT, "minibroker": __version__, "upstream": upstream})
+
+
+def line_of(exchange: Exchange, server: str) -> bytes:
+    """Return the line of an exchange with the node at this address."""
+    values = {
+        "number": exchange.number,
+        "api": exchange.api,
+        "version": exchange.version,
+        "client_id": exchange.client_id,
+        "node": exchange.node_id,
+        "connection": exchange.connection,
+        "server": server,
+        "software": exchange.software,
+        "started_ms": exchange.started_ms,
+        "duration_ms": exchange.duration_ms,
+        "ended_before": exchange.ended_before,
+        "outcome": exchange.outcome,
+        "errors": exchange.errors,
+        "faults": exchange.faults,
+    }
+    line = _line({name: value for name, value in values.items() if value not in (None, (), "")})
+    # Not by `json`, which would look at each character of what may be megabytes.
+    frames = (b"request_hex", exchange.request_bytes), (b"answer_hex", exchange.answer_bytes)
+    added = b"".join(b',"%b":"%b"' % (name, hexlify(frame)) for name, frame in frames if frame)
+    return line[: -len(END)] + added + END
+
+
+def exchanges_in(path: Path) -> Iterator[Exchange]:
+    """Yield the exchanges of a file, in its order. Raises FlowError, OSError."""
+    with open(path, "rb") as file:
+        for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE_BYTES), b""), 1):
+            try:
+                values = json.loads(line)
+                if not isinstance(values, dict):
+                    raise ValueError("it is no object")
+                if values.get("kind") != KIND:
+                    yield exchange_of(values)
+                elif values.get("format") != FORMAT:
+                    raise ValueError(f"its format is {values.get('format')}, and only {FORMAT} is known")
+            except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+                raise FlowError(f"{path}, line {number}: {_reason(error)}") from None
+
+
+def exchange_of(values: dict[str, Any]) -> Exchange:
+    """Return the exchange that a line describes. Raises ValueError, KeyError, TypeError, OverflowError."""
+    frame, answer = bytes.fromhex(values["request_hex"]), bytes.fromhex(values.get("answer_hex", ""))
+    if len(frame) < START.size:
+        raise ValueError("its request has no header")
+    key, version, correlation_id = START.unpack_from(frame)
+    exchange = Exchange(int(values["number"]), cast(ApiKey, api_key_of(key)), version, correlation_id, frame)
+    exchange.answer_bytes = answer
+    exchange.client_id = client_id_of(memoryview(frame))
+    exchange.node_id = int(values.get("node", -1))
+    exchange.connection = legible(str(values.get("connection", "")))
+    exchange.software = legible(str(values.get("software", "")))
+    exchange.started_ms = int(values.get("started_ms", 0))
+    exchange.duration_ms = None if values.get("duration_ms") is None else _finite(values["duration_ms"])
+    exchange.ended_before = None if values.get("ended_before") is None else int(values["ended_before"])
+    exchange.outcome = legible(str(values.get("outcome", "answered")))
+    exchange.errors, exchange.refusals, exchange.faults = (
+        tuple(legible(str(each)) for each in values.get(name, ())) for name in ("errors", "refusals", "faults")
+    )
+    return exchange
+
+
+def _finite(number: Any) -> float:
+    if not isfinite(number):
+        raise ValueError(f"it took {number} ms")
+    return float(number)
+
+
+def _line(values: dict[str, Any]) -> bytes:
+    return json.dumps(values, separators=(",", ":")).encode() + b"\n"  # which ends with END
+
+
+def _reason(error: Exception) -> str:
+    return f"it has no {error.args[0]}" if isinstance(error, KeyError) else str(error)

@@ -1,0 +1,229 @@
+"""Splits a stream into frames. Frames that somebody wants are collected whole, all others pass in pieces.
+
+    size | head ... |  wanted: one call of `frame`
+                    |  else: `frame_begins` with the head, then `piece` for each part
+
+A stream whose sizes make no sense is no stream of frames; it passes as it is from there on.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, Protocol, cast
+
+SIZE: Final = Struct(">i")
+HEAD_BYTES: Final = 4 << 10  # what decides whether a frame is wanted: of a request, the header and a little more
+SMALL_BYTES: Final = 64 << 10
+LARGEST_BYTES: Final = 100 << 20  # of a frame that is collected; Kafka's limit of requests
+BACKLOG_BYTES: Final = 64 << 10
+
+
+class Memory:
+    """The memory of all frames above 64 KiB that are being collected. Frames that do not fit pass in pieces."""
+
+    def __init__(self, limit_bytes: int = 256 << 20) -> None:
+        self.limit_bytes = limit_bytes
+        self.held_bytes = 0
+
+    def take(self, size_bytes: int) -> bool:
+        """Reserve memory for a frame, if there is any left."""
+        if size_bytes <= SMALL_BYTES:
+            return True
+        if size_bytes > LARGEST_BYTES or self.held_bytes + size_bytes > self.limit_bytes:
+            return False
+        self.held_bytes += size_bytes
+        return True
+
+    def give_back(self, size_bytes: int) -> None:
+        """Release the memory of a frame."""
+        if size_bytes > SMALL_BYTES:
+            self.held_bytes -= size_bytes
+
+
+class Receiver(Protocol):
+    """Takes the frames of a stream. All bytes include the size of their frame."""
+
+    def wants(self, head: memoryview) -> bool:
+        """Return whether a frame that has not arrived yet should be collected."""
+
+    def frame(self, data: bytes | bytearray) -> None:
+        """Take a whole frame, whose memory is its own from now on."""
+
+    def frame_begins(self, head: memoryview, size_bytes: int) -> None:
+        """Expect the pieces of a frame. Its head is in the first one, too."""
+
+    def piece(self, data: bytes, *, is_last: bool) -> None:
+        """Take a part of a frame."""
+
+    def unframed(self, data: bytes) -> None:
+        """Take bytes of a stream that has no frames, or none any more."""
+
+
+class Splitter:
+    """The state of one stream. While it is `held`, bytes wait in its backlog; `resume` goes on with them."""
+
+    __slots__ = (
+        "_backlog",
+        "_collected",
+        "_left_bytes",
+        "_memory",
+        "_filled_bytes",
+        "_receiver",
+        "_whole",
+        "held",
+        "is_plain",
+    )
+
+    def __init__(self, receiver: Receiver, memory: Memory) -> None:
+        self.held = False
+        self.is_plain = False  # whether the stream has no frames
+        self._receiver = receiver
+        self._memory = memory
+        self._backlog = bytearray()
+        self._collected: bytearray | None = None  # the beginning of a frame, until it is decided who wants it
+        self._whole = memoryview(b"")  # the memory of a wanted frame, of which so many bytes are there:
+        self._filled_bytes = 0
+        self._left_bytes = 0  # of a frame that passes in pieces
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether the backlog is as large as it should get."""
+        return len(self._backlog) >= BACKLOG_BYTES
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether nothing waits."""
+        return not self._backlog
+
+    def room(self, scratch: memoryview) -> memoryview:
+        """Return the buffer for the next bytes: that of a frame that is being collected, or else `scratch`."""
+        if self._whole and not self.held:
+            return self._whole[self._filled_bytes : self._filled_bytes + len(scratch)]
+        return scratch
+
+    def received(self, scratch: memoryview, count: int) -> None:
+        """Take the bytes at the start of what `room` has returned."""
+        if self._whole and not self.held:
+            self._filled(count)
+        else:
+            self.feed(scratch[:count])
+
+    def feed(self, data: memoryview) -> None:
+        """Take the next bytes of the stream, which are copied."""
+        if self._backlog:
+            self._backlog += data
+            if self.held:
+                return
+            data = memoryview(bytes(self._backlog))
+            self._backlog.clear()
+        position = self._run(data)
+        if position < len(data):
+            self._backlog += data[position:]
+
+    def resume(self) -> None:
+        """Go on after a hold."""
+        self.held = False
+        if self._backlog:
+            self.feed(memoryview(b""))
+
+    def end(self) -> None:
+        """Pass on what there is of a frame whose rest will never come."""
+        collected = bytes(self._whole[: self._filled_bytes] if self._whole else self._collected or b"")
+        self.close()
+        self.is_plain = True
+        if collected:
+            self._receiver.unframed(collected)
+
+    def close(self) -> None:
+        """Release the memory of a frame that will never be whole."""
+        self._memory.give_back(len(self._whole))
+        self._collected, self._whole = None, memoryview(b"")
+
+    def _run(self, data: memoryview) -> int:
+        """Pass on what can be passed on; return how many bytes were taken."""
+        position, end = 0, len(data)
+        while position < end and not self.held:
+            if self.is_plain:
+                self._receiver.unframed(bytes(data[position:]))
+                return end
+            if self._left_bytes:
+                stop = min(position + self._left_bytes, end)
+                self._left_bytes -= stop - position
+                self._receiver.piece(bytes(data[position:stop]), is_last=not self._left_bytes)
+                position = stop
+            elif self._whole:
+                stop = min(position + len(self._whole) - self._filled_bytes, end)
+                self._whole[self._filled_bytes : self._filled_bytes + stop - position] = data[position:stop]
+                self._filled(stop - position)
+                position = stop
+            elif self._collected is not None:
+                position = self._collect(self._collected, data, position)
+            else:
+                position = self._begin(data, position)
+        return position
+
+    def _begin(self, data: memoryview, position: int) -> int:
+        """Pass on a frame that is here whole, or begin to collect one. Return the position after it."""
+        if len(data) - position >= SIZE.size:
+            size = _size(data, position)
+            stop = position + SIZE.size + size
+            if size < 0:
+                self.is_plain = True
+                return position
+            if stop <= len(data):
+                self._receiver.frame(bytes(data[position:stop]))
+                return stop
+        self._collected = bytearray()
+        return position
+
+    def _collect(self, collected: bytearray, data: memoryview, position: int) -> int:
+        """Add bytes to the frame that is being collected. Return the position after them."""
+        wanted = self._wanted_bytes(collected)
+        stop = min(position + wanted - len(collected), len(data))
+        collected += data[position:stop]
+        if len(collected) < wanted:
+            return stop
+        if len(collected) > SIZE.size or _size(collected) <= 0:
+            self._decide(collected)
+        return stop
+
+    def _wanted_bytes(self, collected: bytearray) -> int:
+        """Return the number of bytes after which there is something to decide."""
+        if len(collected) < SIZE.size:
+            return SIZE.size
+        return min(SIZE.size + max(_size(collected), 0), HEAD_BYTES)
+
+    def _filled(self, count: int) -> None:
+        """Note that bytes were put into the memory of a wanted frame; pass it on once it is whole."""
+        self._filled_bytes += count
+        if self._filled_bytes == len(self._whole):
+            frame = cast(bytearray, self._whole.obj)
+            self.close()
+            self._receiver.frame(frame)
+
+    def _decide(self, collected: bytearray) -> None:
+        """Decide whether a frame passes in pieces, as its head is here."""
+        size = _size(collected)
+        size_bytes = SIZE.size + size
+        head = bytes(collected)
+        if size < 0:
+            self._collected, self.is_plain = None, True
+            self._receiver.unframed(head)
+        elif len(head) == size_bytes:
+            self._collected = None
+            self._receiver.frame(head)
+        elif self._receiver.wants(memoryview(head)) and self._memory.take(size_bytes):
+            self._collected = None
+            self._whole = memoryview(bytearray(size_bytes))  # the system finds the memory as bytes arrive
+            self._whole[: len(head)] = head
+            self._filled_bytes = len(head)
+        else:
+            self._collected = None
+            self._left_bytes = size_bytes - len(head)
+            self._receiver.frame_begins(memoryview(head), size_bytes)
+            self._receiver.piece(head, is_last=False)
+
+
+def _size(data: bytearray | memoryview, position: int = 0) -> int:
+    size: int = SIZE.unpack_from(data, position)[0]
+    return size

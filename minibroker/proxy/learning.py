@@ -1,0 +1,97 @@
+"""What the proxy learns of the cluster from answers: the names of topic ids, and the partitions of fetch sessions.
+
+Faults need both to see whether a request is about a topic. The classes have the attributes of the broker's own that
+faults read; all are bounded, and forget the oldest first.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.primitives import ZERO_UUID
+
+MOST_TOPICS: Final = 100_000
+MOST_SESSIONS: Final = 1_000  # of a node, as in Kafka
+MOST_PARTITIONS: Final = 100_000  # of all sessions of a node
+NAMING: Final = (ApiKey.METADATA, ApiKey.CREATE_TOPICS, ApiKey.DESCRIBE_TOPIC_PARTITIONS)
+
+
+class Topic(NamedTuple):
+    """A topic's name and id."""
+
+    name: str
+    topic_id: bytes
+
+
+class Image:
+    """The topics that were named in answers."""
+
+    def __init__(self) -> None:
+        self.topics: OrderedDict[str, Topic] = OrderedDict()
+        self.topics_by_id: dict[bytes, Topic] = {}
+
+    def learn(self, response: Any) -> None:
+        """Learn from an answer to a request of `NAMING`."""
+        for each in response.topics:
+            topic_id = getattr(each, "topic_id", ZERO_UUID)
+            if each.name and topic_id != ZERO_UUID:
+                self._name(Topic(each.name, topic_id))
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        """Return the name of a topic, if an answer has named it."""
+        topic = self.topics_by_id.get(topic_id)
+        return None if topic is None else topic.name
+
+    def _name(self, topic: Topic) -> None:
+        known = self.topics.pop(topic.name, None)
+        if known is not None and known != topic:
+            self.topics_by_id.pop(known.topic_id, None)
+        self.topics[topic.name] = self.topics_by_id[topic.topic_id] = topic
+        if len(self.topics) > MOST_TOPICS:
+            _, forgotten = self.topics.popitem(last=False)
+            self.topics_by_id.pop(forgotten.topic_id, None)
+
+
+class Sessions:
+    """The partitions of the fetch sessions of a node (KIP-227)."""
+
+    def __init__(self) -> None:
+        self._sessions: OrderedDict[int, dict[tuple[str | bytes, int], None]] = OrderedDict()
+        self._partitions = 0
+
+    def partitions_of(self, session_id: int) -> Iterable[tuple[str | bytes, int]]:
+        """Return the partitions of a session, by name or id of the topic; none if it is not known."""
+        return self._sessions.get(session_id, {})
+
+    def learn(self, request: Any, version: int, session_id: int) -> None:
+        """Learn what a Fetch has changed, whose answer names this session."""
+        before = self._sessions.pop(request.session_id, {}) if request.session_id else {}
+        self._partitions -= len(before)
+        if not session_id:
+            return
+        partitions = before if request.session_epoch > 0 else {}
+        for topic in request.topics:
+            name = topic.topic_id if version >= FIRST_WITH_IDS else topic.topic
+            partitions.update(((name, each.partition), None) for each in topic.partitions)
+        for topic in request.forgotten_topics_data:
+            name = topic.topic_id if version >= FIRST_WITH_IDS else topic.topic
+            for index in topic.partitions:
+                partitions.pop((name, index), None)
+        self._sessions[session_id] = partitions
+        self._partitions += len(partitions)
+        while len(self._sessions) > MOST_SESSIONS or (self._partitions > MOST_PARTITIONS and len(self._sessions) > 1):
+            _, dropped = self._sessions.popitem(last=False)
+            self._partitions -= len(dropped)
+
+
+FIRST_WITH_IDS: Final = 13
+
+
+class ShareSessions:
+    """The share sessions, of which the proxy knows none: they have no id in the answers."""
+
+    def __init__(self) -> None:
+        self.sessions: dict[Any, Any] = {}

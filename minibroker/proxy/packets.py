@@ -1,0 +1,141 @@
+"""Exchanges as a pcap file, which Wireshark, tshark and `minibroker explain` read.
+
+The packets are made up from the frames, since the proxy sees no packets: IP and TCP without options, with the
+addresses of the client and the node, a handshake at the beginning of a connection, and right checksums. What was
+encrypted on the wire is plain here; passwords and proofs of a login are left out, as in the journal.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from struct import Struct, pack
+from typing import Final, NamedTuple
+
+from minibroker.testing.exchange import Exchange
+
+MICROSECONDS: Final = 0xA1B2C3D4  # the magic number of a file whose times are in us
+RAW_IP: Final = 101  # LINKTYPE_RAW: packets begin with the IP header
+SNAPSHOT_BYTES: Final = 1 << 16
+SEGMENT_BYTES: Final = 32 << 10  # of data in a packet
+MOST_STREAMS: Final = 10_000
+TCP: Final = 6
+SYN, ACK, PUSH = 0x02, 0x10, 0x08
+WINDOW: Final = 0xFFFF
+NOWHERE: Final = ("0.0.0.0", 0)
+_PACKET: Final = Struct("<IIII")
+_TCP: Final = Struct(">HHIIBBHHH")
+_SIZE: Final = Struct(">i")
+
+Address = IPv4Address | IPv6Address
+
+
+def file_head() -> bytes:
+    """Return the head of a pcap file."""
+    return pack("<IHHiIII", MICROSECONDS, 2, 4, 0, 0, SNAPSHOT_BYTES, RAW_IP)
+
+
+class End(NamedTuple):
+    """One end of a TCP connection."""
+
+    address: Address
+    port: int
+
+
+class Stream:
+    """A TCP connection. `sent_bytes` are those of each end so far, its SYN included."""
+
+    def __init__(self, client: End, server: End) -> None:
+        self.ends = (client, server)
+        self.sent_bytes = [0, 0]
+
+
+class Packets:
+    """The packets of exchanges, which are formatted in the order in which they end."""
+
+    def __init__(self) -> None:
+        self._streams: OrderedDict[tuple[str, str], Stream] = OrderedDict()
+
+    def format(self, exchange: Exchange, server: str) -> bytes:
+        """Return the packets of an exchange with the node at this address."""
+        begin_us = exchange.started_ms * 1000
+        end_us = begin_us + round((exchange.duration_ms or 0) * 1000)
+        return b"".join(self._packets(exchange, server, begin_us, end_us))
+
+    def _packets(self, exchange: Exchange, server: str, begin_us: int, end_us: int) -> Iterator[bytes]:
+        stream = self._streams.pop((exchange.connection, server), None)
+        if stream is None:
+            stream = Stream(_end(exchange.connection), _end(server))
+            yield from _handshake(stream, begin_us)
+        self._streams[exchange.connection, server] = stream
+        if len(self._streams) > MOST_STREAMS:
+            self._streams.popitem(last=False)
+        yield from _segments(stream, 0, exchange.request_bytes, begin_us)
+        if exchange.answer_bytes:
+            yield from _segments(stream, 1, exchange.answer_bytes, end_us)
+
+
+def _end(text: str) -> End:
+    """Return the end with the address HOST:PORT; one that is no IP address becomes 0.0.0.0."""
+    host, _, port = text.rpartition(":")
+    try:
+        return End(ip_address(host.strip("[]").partition("%")[0]), int(port))
+    except ValueError:
+        return End(ip_address(NOWHERE[0]), int(port) if port.isdecimal() else NOWHERE[1])
+
+
+def _handshake(stream: Stream, at_us: int) -> Iterator[bytes]:
+    yield _packet(stream, 0, SYN, b"", at_us)
+    stream.sent_bytes[0] += 1
+    yield _packet(stream, 1, SYN | ACK, b"", at_us)
+    stream.sent_bytes[1] += 1
+    yield _packet(stream, 0, ACK, b"", at_us)
+
+
+def _segments(stream: Stream, sender: int, frame: bytes, at_us: int) -> Iterator[bytes]:
+    data = _SIZE.pack(len(frame)) + frame
+    for start in range(0, len(data), SEGMENT_BYTES):
+        piece = data[start : start + SEGMENT_BYTES]
+        yield _packet(stream, sender, ACK | PUSH, piece, at_us)
+        stream.sent_bytes[sender] += len(piece)
+
+
+def _packet(stream: Stream, sender: int, flags: int, data: bytes, at_us: int) -> bytes:
+    """Return a packet with its pcap header."""
+    source, target = stream.ends[sender], stream.ends[1 - sender]
+    sequence = stream.sent_bytes[sender] & 0xFFFFFFFF
+    acknowledged = stream.sent_bytes[1 - sender] & 0xFFFFFFFF if flags & ACK else 0
+    head = _TCP.pack(source.port, target.port, sequence, acknowledged, _TCP.size // 4 << 4, flags, WINDOW, 0, 0)
+    addresses = _same_kind(source.address, target.address)
+    pseudo = b"".join(each.packed for each in addresses) + pack(">II", len(head) + len(data), TCP)
+    checksum = _checksum(pseudo + head + data)
+    packet = _ip(addresses, head[:16] + pack(">H", checksum) + head[18:] + data)
+    return _PACKET.pack(at_us // 1_000_000, at_us % 1_000_000, len(packet), len(packet)) + packet
+
+
+def _same_kind(source: Address, target: Address) -> tuple[Address, Address]:
+    """Return both as IPv4 or both as IPv6, as a packet has only one kind."""
+    if source.version == target.version:
+        return source, target
+    return _as_ipv6(source), _as_ipv6(target)
+
+
+def _as_ipv6(address: Address) -> IPv6Address:
+    return address if isinstance(address, IPv6Address) else IPv6Address(f"::ffff:{address}")
+
+
+def _ip(addresses: tuple[Address, Address], payload: bytes) -> bytes:
+    source, target = addresses
+    if source.version == 6:
+        return pack(">IHBB", 6 << 28, len(payload), TCP, 64) + source.packed + target.packed + payload
+    head = pack(">BBHHHBBH", 0x45, 0, 20 + len(payload), 0, 0x4000, 64, TCP, 0) + source.packed + target.packed
+    return head[:10] + pack(">H", _checksum(head)) + head[12:] + payload
+
+
+def _checksum(data: bytes) -> int:
+    """Return the checksum of RFC 1071: the complement of the sum of all 16-bit words."""
+    if len(data) % 2:
+        data += b"\0"
+    total = int.from_bytes(data) % 0xFFFF  # 65536 is 1 modulo 65535, so this is the folded sum of the words
+    return (0xFFFF - total) & 0xFFFF

@@ -1,0 +1,374 @@
+"""`Proxy`, the object that tests and the command use: a proxy in front of a Kafka, its journal and its faults.
+
+    with Proxy("kafka:9092") as proxy:
+        client = Producer({"bootstrap.servers": proxy.bootstrap_servers})
+        proxy.faults.add(api="Produce", error="NOT_LEADER_OR_FOLLOWER", times=2)
+        proxy.journal.requests("Produce")
+
+The journal, the faults and their grammar are the test kit's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Final, Self, Unpack
+
+from minibroker.broker.clock import SystemClock
+from minibroker.broker.lifecycle import StartError
+from minibroker.broker.monitoring.request_statistics import RequestStatistics
+from minibroker.broker.network.server import BindError
+from minibroker.broker.network.sockets import Shared
+from minibroker.broker.requests.interceptors import Call, Interceptor
+from minibroker.client.asynchronous import LoopNetwork
+from minibroker.client.client_errors import ClientError, SettingError
+from minibroker.client.connection_settings import Address, ClientSettings, addresses
+from minibroker.client.opening import open_link
+from minibroker.proxy.addresses import Show
+from minibroker.proxy.conversation import Conversation
+from minibroker.proxy.frames import Memory
+from minibroker.proxy.nodes import Listening, Node, Nodes
+from minibroker.proxy.pending import Known
+from minibroker.quantities import Duration
+from minibroker.testing.completion import hides
+from minibroker.testing.exchange import Exchange
+from minibroker.testing.faults.engine import Fault, Faults
+from minibroker.testing.faults.rules import FaultError, Rule
+from minibroker.testing.journal import Journal, Which
+from minibroker.testing.loops import CallersLoop, Loop, LoopThread, NotRunning, Result, Runs, awaited, blocking, brief
+from minibroker.testing.moving_clock import MovingClock
+from minibroker.testing.wait_verbs import requests_there
+from minibroker.testing.waiting import DEFAULT_TIMEOUT, Watch
+
+log = logging.getLogger("minibroker.proxy")
+
+CLIENT_ID: Final = "minibroker-proxy"
+DRAIN_SECONDS: Final = 5.0
+OF_LOGINS: Final = ("authentication", "user", "mechanism")
+
+
+class ProxyFaults(Faults):
+    """The faults of a proxy, which sees no logins."""
+
+    def _add(self, rule: Rule) -> Fault:
+        for word in OF_LOGINS:
+            if getattr(rule, word) is not None:
+                raise FaultError(f"a proxy has no faults with {word}: it does not see who logs in")
+        return super()._add(rule)
+
+
+@hides(
+    *(
+        "loop",
+        "on_loop",
+        "is_running",
+        "moving_clock",
+        "interceptors",
+        "when_reset",
+        "put_first",
+        "witnesses",
+        "tell",
+        "shared",
+        "memory",
+    ),
+    *("known", "has_struck", "reads_requests", "witnesses_of_bytes", "came", "gone", "ended", "call_soon"),
+    *("show_at", "topic_name", "server_of", "watch", "client_settings"),
+)
+class Proxy(Runs):
+    """A proxy for `with` (a thread of its own) or `async with` (the caller's event loop)."""
+
+    @brief
+    def __init__(
+        self,
+        upstream: str,
+        listen: str = "127.0.0.1:0",
+        *,
+        upstream_config: Mapping[str, str] | None = None,
+        listener_config: Mapping[str, str] | None = None,
+        advertised_host: str | None = None,
+    ) -> None:
+        """Check the arguments.
+
+        `upstream` is a bootstrap server of the cluster, HOST:PORT, and `listen` where the proxy stands for it; the
+        other nodes get the ports behind that one, or any free ports if it is 0. `upstream_config` has a client's
+        settings, by their names in Java or librdkafka, with which the proxy connects: TLS, and SASL to log in for its
+        clients.
+        `listener_config` has a broker's settings that begin with `ssl.`; with them, clients must use TLS.
+        `advertised_host` is what clients get as its host. Raises SettingError, SettingsError.
+        """
+        self.upstream: Final = _only(addresses(upstream))
+        settings = {**(upstream_config or {}), "bootstrap.servers": str(self.upstream)}
+        self.client_settings: Final = ClientSettings(settings, CLIENT_ID)
+        self._listening = Listening(_address(listen), advertised_host, listener_config or {})
+        self.interceptors: Final[list[Interceptor]] = []
+        self.when_reset: Final[list[Callable[[], None]]] = []
+        self.witnesses: Final[list[Callable[[str, str], None]]] = []
+        self.witnesses_of_bytes: tuple[type, ...] = (Journal, Watch)
+        self.memory: Final = Memory()
+        self.statistics: Final = RequestStatistics()
+        self.watch: Final = Watch(self)
+        self.journal: Final = Journal(self)
+        self.faults: Final = ProxyFaults(self, self.watch, self.journal)
+        self._clock: MovingClock | None = None
+        self._nodes: Nodes | None = None
+        self._known: Known | None = None
+        self._conversations: set[Conversation] = set()
+        self._by_peer: dict[str, Conversation] = {}
+        self._connecting: dict[Conversation, asyncio.Task[None]] = {}
+
+    def __repr__(self) -> str:
+        return f"<Proxy for {self.upstream}{f' on {self.bootstrap_servers}' if self.is_running else ', stopped'}>"
+
+    # --- life -------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+
+    async def __aenter__(self) -> Self:
+        return await self.astart()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.astop()
+
+    @brief
+    def start(self) -> Self:
+        """Listen, in a thread of its own. Raises StartError, SettingsError."""
+        self._begin(LoopThread())
+        try:
+            self.loop.run(self._serve())
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    async def astart(self) -> Self:
+        """Listen, in the running event loop. Raises StartError, SettingsError."""
+        self._begin(CallersLoop())
+        try:
+            await self._serve()
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Close all connections. In a fork of the proxy's process, do nothing."""
+        if self._loop is not None and not self._loop.is_elsewhere:
+            try:
+                self.loop.run(self._close())
+            finally:
+                self._end()
+
+    async def astop(self) -> None:
+        """Close all connections."""
+        if self._loop is not None:
+            try:
+                await self.loop.arun(self._close())
+            finally:
+                self._end()
+
+    def _begin(self, loop: Loop) -> None:
+        if self._loop is not None:
+            loop.close()
+            raise RuntimeError("the proxy has been started already")
+        self._loop = loop
+
+    async def _serve(self) -> None:
+        running = asyncio.get_running_loop()
+        self._clock = MovingClock(SystemClock(running))
+        self._known = Known(self._clock)
+        try:
+            self._nodes = Nodes(self._listening, self.upstream, self._clock, self._accepted, running)
+        except BindError as error:
+            raise StartError(str(error)) from None
+        await self._nodes.started()
+
+    async def _close(self) -> None:
+        nodes, self._nodes = self._nodes, None
+        if nodes is None:
+            return
+        nodes.close()
+        for connecting in self._connecting.values():
+            connecting.cancel()
+        for conversation in list(self._conversations):
+            conversation.close()
+        until = asyncio.get_running_loop().time() + DRAIN_SECONDS
+        while self._conversations and asyncio.get_running_loop().time() < until:
+            await asyncio.sleep(0.005)
+        for conversation in list(self._conversations):
+            conversation.client.cut()
+            conversation.upstream.cut()
+        await asyncio.sleep(0)
+
+    def _end(self) -> None:
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.close()
+        self._clock = self._nodes = None
+
+    # --- what passes ------------------------------------------------------------------------------
+
+    @blocking
+    async def wait_for_requests(
+        self, api: str | None = None, count: int = 1, timeout: Duration = DEFAULT_TIMEOUT, **which: Unpack[Which]
+    ) -> list[Exchange]:
+        """Wait until the journal has `count` such requests; return all of them. Raises RuntimeError if it is off."""
+        return await requests_there(self.journal, self.watch, api, count, timeout, which)
+
+    await_for_requests = awaited(wait_for_requests)
+
+    # --- where it is ------------------------------------------------------------------------------
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Return HOST:PORT of the proxy, for clients. Raises NotRunning."""
+        return str(Address(self._all.shown_host("localhost"), self._all.first.port))
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """Return the listening port for each address of a node. Raises NotRunning."""
+        return self.on_loop(lambda: {str(node.address): node.port for node in self._all})
+
+    @property
+    def is_running(self) -> bool:
+        """Return whether clients can connect."""
+        return self._nodes is not None
+
+    @property
+    def _all(self) -> Nodes:
+        if self._nodes is None:
+            raise NotRunning("the proxy is not running")
+        return self._nodes
+
+    # --- for the journal, the faults and the waits ------------------------------------------------
+
+    @property
+    def moving_clock(self) -> MovingClock:
+        """Return the proxy's time. Only its loop may use it. Raises NotRunning."""
+        if self._clock is None:
+            raise NotRunning("the proxy is not running")
+        return self._clock
+
+    def put_first(self, interceptor: Interceptor) -> None:
+        """Add an interceptor before all others."""
+        self.interceptors.insert(0, interceptor)
+
+    def tell(self, kind: str, text: str) -> None:
+        """Tell those who watch the proxy what a test does to it. Call it on the loop."""
+        for witness in self.witnesses if self._clock is not None else ():
+            witness(kind, text)
+
+    def on_loop(self, function: Callable[[], Result]) -> Result:
+        """Call `function` on the proxy's loop, or here while there is none; return its result."""
+        return function() if self._loop is None else self._loop.call(function)
+
+    # --- for conversations ------------------------------------------------------------------------
+
+    @property
+    def shared(self) -> Shared:
+        """Return what all sockets share."""
+        return self._all.shared
+
+    @property
+    def known(self) -> Known:
+        """Return what the proxy knows of the cluster."""
+        assert self._known is not None
+        return self._known
+
+    @property
+    def reads_requests(self) -> bool:
+        """Return whether requests have to be decoded: for faults."""
+        return self.faults in self.interceptors
+
+    def has_struck(self, call: Call | None) -> bool:
+        """Return whether a fault may have changed a request or its answer."""
+        return call is not None and self.faults.has_struck(call)
+
+    def show_at(self, local_host: str) -> Show:
+        """Return the function that gives the nodes' addresses for clients that have connected to this host."""
+        return functools.partial(self._all.show, local_host=local_host)
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """Return the name of a topic, if an answer has named it."""
+        return self.known.image.name_of(topic_id)
+
+    def server_of(self, peer: str) -> str:
+        """Return HOST:PORT of the node that the client with this address talks to, or "" if it has gone."""
+        conversation = self._by_peer.get(peer)
+        return "" if conversation is None else conversation.server
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Run `callback` in the loop's next turn."""
+        asyncio.get_running_loop().call_soon(callback)
+
+    def _accepted(self, node: Node) -> Any:
+        return Conversation(self, node).client
+
+    def came(self, conversation: Conversation) -> None:
+        """Connect to the node of a new client."""
+        if self._nodes is None:
+            conversation.client.cut()
+            return
+        self._conversations.add(conversation)
+        self._by_peer[conversation.peer] = conversation
+        task = asyncio.get_running_loop().create_task(self._connect(conversation))
+        self._connecting[conversation] = task
+        task.add_done_callback(lambda _: self._connecting.pop(conversation, None))
+
+    def gone(self, conversation: Conversation) -> None:
+        """Forget the address of a client that has gone."""
+        if self._by_peer.get(conversation.peer) is conversation:
+            del self._by_peer[conversation.peer]
+        connecting = self._connecting.get(conversation)
+        if connecting is not None:
+            connecting.cancel()
+
+    def ended(self, conversation: Conversation) -> None:
+        """Forget a client whose node has gone, too."""
+        self._conversations.discard(conversation)
+
+    async def _connect(self, conversation: Conversation) -> None:
+        """Connect to a client's node, and log in if the proxy has credentials; close the client if that fails."""
+        address, settings, network = conversation.node.address, self.client_settings, LoopNetwork()
+        timeout_s = settings.setup_timeout_ms / 1000
+        try:
+            link = await network.connect(address.host, address.port, settings, timeout_s)
+            try:
+                if settings.credentials is not None:
+                    await open_link(link, settings, network, timeout_s)
+            except BaseException:
+                link.close()
+                raise
+        except (OSError, ClientError) as error:
+            reason = str(error) or "it takes too long"
+            log.warning("closing %s: cannot connect to %s: %s", conversation.peer, address, reason)
+            conversation.client.close()
+            return
+        if link.is_open() and conversation.client.is_open:
+            link.hand_over(conversation.upstream)
+        else:
+            link.close()
+            conversation.client.close()
+
+
+def _only(upstreams: list[Address]) -> Address:
+    """Return the only address of a list. Raises SettingError."""
+    if len(upstreams) > 1:
+        raise SettingError("a proxy has one bootstrap server, which tells it the others")
+    return upstreams[0]
+
+
+def _address(text: str) -> Address:
+    """Parse HOST:PORT; the host may be empty, and the port 0. Raises ValueError."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) >= 1 << 16:
+        raise ValueError(f"{text!r} is not HOST:PORT")
+    return Address(host.strip("[]"), int(port))

@@ -1,0 +1,111 @@
+"""A process that serves a proxy until a signal: it prints and records what passes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from minibroker.addresses import HostPort
+from minibroker.broker.process import run_until_done, serve_until, stop_signal
+from minibroker.proxy.flows import first_line, line_of
+from minibroker.proxy.packets import Packets, file_head
+from minibroker.proxy.proxy import Proxy
+from minibroker.proxy.recording import Recording
+from minibroker.testing.exchange import Exchange
+
+log = logging.getLogger("minibroker.proxy")
+
+
+class Wishes(NamedTuple):
+    """The options of a user. Exchanges that `shows` accepts are printed, None stands for none of them."""
+
+    announce: Callable[[str], None]
+    shows: Callable[[Exchange], bool] | None = None
+    faults: Path | None = None
+    flows: Path | None = None
+    packets: Path | None = None
+    explorer: HostPort | None = None
+
+
+def run(proxy: Proxy, wishes: Wishes) -> None:
+    """Serve until SIGTERM or SIGINT. Raises StartError, SettingsError, FaultError, OSError."""
+    if wishes.faults is not None:
+        proxy.faults.load(wishes.faults)
+    with contextlib.ExitStack() as files:
+        recordings = _recordings(proxy, wishes, files)
+        printing = None if wishes.shows is None else Recording(sys.stdout.buffer, b"", _printed)
+        if printing is not None:
+            files.callback(printing.close)
+        if recordings or printing is not None:
+            if wishes.explorer is None:
+                proxy.journal.keep_at_most(0, 0)  # nobody asks it; each exchange is told when it has ended
+            proxy.journal.on()
+            proxy.journal.when_ended.append(_teller(proxy, recordings, printing, wishes.shows))
+        run_until_done(_serve(proxy, wishes))
+        left_out = sum(each.left_out for each in recordings)
+        if left_out:
+            log.warning("%d exchanges are not in the files, which could not be written as fast", left_out)
+
+
+async def _serve(proxy: Proxy, wishes: Wishes) -> None:
+    stop = stop_signal()
+    async with proxy, contextlib.AsyncExitStack() as serving:
+        wishes.announce(f"minibroker proxies {proxy.upstream} on {proxy.bootstrap_servers}")
+        if wishes.explorer is not None:
+            url = await serving.enter_async_context(_explored(proxy, wishes.explorer))
+            wishes.announce(f"minibroker is explored at {url}/explorer/")
+        await serve_until(stop)
+
+
+def _explored(proxy: Proxy, address: HostPort) -> contextlib.AbstractAsyncContextManager[str]:
+    """Return the context in which the explorer is served; it is the URL."""
+    from minibroker.testing.control.control_server import served
+
+    closing = asyncio.Event()
+
+    def made() -> Any:
+        from minibroker.explorer.explorer_routes import frames_app
+
+        return frames_app(proxy, closing)
+
+    return served(made, address, closing)
+
+
+def _recordings(proxy: Proxy, wishes: Wishes, files: contextlib.ExitStack) -> list[Recording]:
+    """Return the files to write, created. Raises OSError."""
+    found = []
+    for path, head, format in (
+        (wishes.flows, first_line(str(proxy.upstream)), line_of),
+        (wishes.packets, file_head(), Packets().format),
+    ):
+        if path is not None:
+            file = files.enter_context(path.open("wb"))
+            recording = Recording(file, head, format)
+            files.callback(recording.close)
+            found.append(recording)
+    return found
+
+
+def _teller(
+    proxy: Proxy,
+    recordings: list[Recording],
+    printing: Recording | None,
+    shows: Callable[[Exchange], bool] | None,
+) -> Callable[[Exchange], None]:
+    def tell(exchange: Exchange) -> None:
+        server = proxy.server_of(exchange.connection)
+        for recording in recordings:
+            recording.add(exchange, server)
+        if printing is not None and shows is not None and shows(exchange):
+            printing.add(exchange, server)
+
+    return tell
+
+
+def _printed(exchange: Exchange, _: str) -> bytes:
+    return f"{exchange}\n".encode()

@@ -1,0 +1,103 @@
+"""The metadata and the rules of schemas: configs may have some for all schemas of a subject.
+
+The registry keeps and merges them; clients act on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+Part = Mapping[str, Any] | None
+
+VERSION: Final = "confluent:version"  # a property of the metadata
+RULES: Final = ("migrationRules", "domainRules", "encodingRules")
+
+
+def merged_metadata(older: Part, newer: Part) -> Part:
+    """Return both metadata; what is newer takes precedence."""
+    if older is None or newer is None:
+        return newer if older is None else older
+    merged = {part: {**(older.get(part) or {}), **(newer.get(part) or {})} for part in ("tags", "properties")}
+    sensitive = sorted({*(older.get("sensitive") or ()), *(newer.get("sensitive") or ())})
+    return {name: value for name, value in (merged | {"sensitive": sensitive}).items() if value}
+
+
+def merged_rules(older: Part, newer: Part) -> Part:
+    """Return both sets of rules; a newer rule replaces one of its name."""
+    if older is None or newer is None:
+        return newer if older is None else older
+    merged: dict[str, Any] = {}
+    for kind in RULES:
+        added = newer.get(kind) or []
+        names = {rule.get("name") for rule in added}
+        merged[kind] = [rule for rule in older.get(kind) or [] if rule.get("name") not in names] + added
+    return {kind: rules for kind, rules in merged.items() if rules}
+
+
+def with_version(metadata: Part, version: int) -> Part:
+    """Return metadata with the version of the schema."""
+    return merged_metadata(metadata, {"properties": {VERSION: str(version)}})
+
+
+def property_of(metadata: Part, name: str) -> str | None:
+    """Return a property of metadata, or None."""
+    return None if metadata is None else (metadata.get("properties") or {}).get(name)
+
+
+def check_part(part: Any) -> None:
+    """Raise ValueError for what is neither None nor metadata or rules, whose parts may be None."""
+    if not isinstance(part, dict | None):
+        raise ValueError("metadata and rule sets are objects")
+    for name, value in (part or {}).items():
+        if name in RULES:
+            for rule in _of(list, value, f"{name} is a list of rules"):
+                _check_rule(rule)
+        elif name == "tags":
+            for tags in _of(dict, value, "tags are lists of texts").values():
+                _check_texts(_of(list, tags, "tags are lists of texts"), "tags are lists of texts")
+        elif name == "properties":
+            _check_texts(_of(dict, value, "properties are texts").values(), "properties are texts")
+        elif name == "sensitive":
+            _check_texts(_of(list, value, "sensitive is a list of texts"), "sensitive is a list of texts")
+
+
+def _check_rule(rule: Any) -> None:
+    for name, value in _of(dict, rule, "a rule is an object").items():
+        if name == "tags":
+            _check_texts(_of(list, value, "a rule's tags are texts"), "a rule's tags are texts")
+        elif name == "params":
+            _check_texts(_of(dict, value, "a rule's params are texts").values(), "a rule's params are texts")
+        elif name != "disabled" and not isinstance(value, str | None):
+            raise ValueError(f"a rule's {name} is a text")
+
+
+def _of(kind: type[Any], value: Any, message: str) -> Any:
+    if not isinstance(value, kind | None):
+        raise ValueError(message)
+    return kind() if value is None else value
+
+
+def _check_texts(values: Iterable[Any], message: str) -> None:
+    if not all(isinstance(each, str) for each in values):
+        raise ValueError(message)
+
+
+def cleaned(part: Any) -> Part:
+    """Return metadata or rules from a request as they are stored: sorted, without what is empty. Raises ValueError."""
+    check_part(part)
+    if part is None:
+        return None
+    found: dict[str, Any] = {}
+    for name, value in part.items():
+        if not value:
+            continue
+        if name in RULES:
+            found[name] = value
+        elif name == "tags":
+            found[name] = {tag: sorted({*(value[tag] or ())}) for tag in sorted(value)}
+        elif name == "properties":
+            found[name] = {each: value[each] for each in sorted(value)}
+        elif name == "sensitive":
+            found[name] = sorted({*value})
+    return found

@@ -1,0 +1,143 @@
+"""Keys and values decoded by the schemas that they name.
+
+How they name them, and how data is read, is `formats.decoding`; here is where the schemas come from.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, Final, NamedTuple, Protocol, cast
+from uuid import UUID
+
+from minibroker.registry.formats.decoding import Framed, Headers, decode, framed
+from minibroker.registry.formats.schema import Format, InvalidData, InvalidSchema, ParsedSchema
+from minibroker.registry.schema_formats import FORMATS, resolved_references
+from minibroker.registry.schema_state import SchemaState
+
+FORMATS_PACKAGE: Final = "minibroker.registry.formats"
+REMEDY: Final = "python3 -m pip install 'minibroker[registry]'"
+
+INVALID: Final = "its schema is invalid"
+FIRST_MESSAGE: Final = b"\0"  # the indexes that choose it
+
+
+class DecodingError(ValueError):
+    """Data that cannot be decoded; the message says why."""
+
+
+class NoSchema(DecodingError):
+    """The schema that data names is unknown or invalid."""
+
+
+class MissingLibrary(DecodingError):
+    """A library that a format needs is not installed."""
+
+
+class WireSchema(NamedTuple):
+    """A schema that data names, with the texts that it refers to, each after those that it needs."""
+
+    kind: str
+    text: str
+    references: Mapping[str, str]
+
+
+class SchemaSource(Protocol):
+    """Finds schemas."""
+
+    def find(self, named: int | str) -> WireSchema:
+        """Return the schema with an id, or with a GUID. Raises LookupError."""
+
+
+class StateSource:
+    """The schemas of a state, which is a fold over `_schemas`."""
+
+    def __init__(self, state: SchemaState) -> None:
+        self._state = state
+
+    def find(self, named: int | str) -> WireSchema:
+        """Return the schema with an id or a GUID. Raises LookupError, InvalidSchema."""
+        id = named if isinstance(named, int) else self._state.index("").id_by_guid.get(named, -1)
+        found = self._state.by_id(id, "")
+        if found is None:
+            raise LookupError(named)
+        references = resolved_references(self._state, found.references, found.subject)
+        return WireSchema(found.kind, found.text, references)
+
+
+class Decoder:
+    """Decodes data; each schema is parsed once."""
+
+    def __init__(self, source: SchemaSource) -> None:
+        self._source = source
+        self._parsed: dict[int | UUID, tuple[str, ParsedSchema]] = {}
+
+    def decode(self, data: bytes | None, headers: Headers = (), *, is_key: bool = False) -> Any:
+        """Return what a key or a value means: null is None. Raises DecodingError."""
+        if data is None:
+            return None
+        record = framed(data, headers, key=is_key)
+        if record is None:
+            raise DecodingError("it names no schema: it begins with no byte 0 and id, and no header has a GUID")
+        if record.schema not in self._parsed:
+            self._parsed[record.schema] = self._found(record.schema)
+        return _decoded(*self._parsed[record.schema], record)
+
+    def _found(self, named: int | UUID) -> tuple[str, ParsedSchema]:
+        """Return the schema with an id or a GUID, and its kind. Raises DecodingError."""
+        try:
+            found = self._source.find(named if isinstance(named, int) else str(named))
+        except LookupError:
+            kind = "id" if isinstance(named, int) else "GUID"
+            raise NoSchema(f"the registry has no schema with the {kind} {named}") from None
+        except InvalidSchema as error:
+            raise NoSchema(f"{INVALID}: {error}") from None
+        return found.kind, _parsed(found)
+
+
+class GivenDecoder:
+    """Decodes data that names no schema, by one that is given: of Protobuf, by its first message."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        """Parse the schema of a kind ("AVRO", "JSON" or "PROTOBUF"). Raises NoSchema, MissingLibrary."""
+        self._kind = kind
+        self._schema = _parsed(WireSchema(kind, text, {}))
+
+    def decode(self, data: bytes | None, headers: Headers = (), *, is_key: bool = False) -> Any:
+        """Return what a key or a value means, whatever its headers say: null is None. Raises DecodingError."""
+        return None if data is None else _decoded(self._kind, self._schema, Framed(0, data, FIRST_MESSAGE))
+
+
+def _decoded(kind: str, schema: ParsedSchema, record: Framed) -> Any:
+    try:
+        return decode(kind, schema, record)
+    except InvalidData as error:
+        raise DecodingError(f"it is not what its {kind} schema says: {error}") from None
+
+
+def _parsed(found: WireSchema) -> ParsedSchema:
+    """Parse a schema. Raises NoSchema, MissingLibrary."""
+    if found.kind not in FORMATS:
+        raise NoSchema(f"there is no format {found.kind}, but {', '.join(FORMATS)}")
+    try:
+        return cast(Format, import_module(f"{FORMATS_PACKAGE}.{FORMATS[found.kind]}")).parse(
+            found.text, found.references
+        )
+    except InvalidSchema as error:
+        raise NoSchema(f"{INVALID}: {error}") from None
+    except ImportError as error:
+        raise MissingLibrary(f"{found.kind} needs {error.name}: {REMEDY}") from None
+
+
+def json_text(value: Any) -> str:
+    """Return a decoded value as JSON; what JSON does not have is a text.
+
+    Bytes are as Avro's JSON has them, a character each; times and decimals are as they print.
+    """
+    text = json.dumps(value, default=_shown, ensure_ascii=False)
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _shown(value: Any) -> str:
+    return value.decode("latin-1") if isinstance(value, bytes) else str(value)

@@ -1,0 +1,1 @@
+"""Avro, JSON Schema and Protobuf as the registry needs them: pure functions of texts, with one interface (`schema`)."""

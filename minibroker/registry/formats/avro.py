@@ -1,0 +1,60 @@
+"""Avro: parsing, canonical and normalized text, and Confluent's verdicts on compatibility.
+
+This is not a library's, as there is none in Python that keeps the order of properties, writes a schema as Avro's Java
+library does, or says where two schemas differ in its words: Apache's own gives unordered sets of messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+from minibroker.registry.formats.avro_compatibility import Comparison
+from minibroker.registry.formats.avro_types import Parser
+from minibroker.registry.formats.avro_writing import canonical_text, normalized_text
+from minibroker.registry.formats.schema import InvalidSchema, ParsedSchema
+
+
+class AvroSchema:
+    """A schema, with the types that it refers to."""
+
+    def __init__(self, text: str, references: Mapping[str, str], check_defaults: bool = True) -> None:
+        parser = Parser(check_defaults)
+        self._referenced = [parser.parse(each) for each in references.values()]
+        self.type = parser.parse(text)
+
+    @cached_property
+    def canonical(self) -> str:
+        """The text as Java writes it."""
+        return canonical_text(self.type, self._referenced)
+
+    @cached_property
+    def _normalized(self) -> str:
+        return normalized_text(self.type, self._referenced)
+
+    def normalized(self) -> str:
+        """Return the text as Confluent normalizes it."""
+        return self._normalized
+
+    def formatted(self, format: str) -> str:
+        """Return the canonical text, or with "resolved" the one that contains what it refers to."""
+        return canonical_text(self.type) if format == "resolved" else self.canonical
+
+
+def parse(text: str, references: Mapping[str, str]) -> AvroSchema:
+    """Parse a schema; the defaults of its fields must be valid. Raises InvalidSchema."""
+    try:
+        return AvroSchema(text, references)
+    except RecursionError:
+        raise InvalidSchema("The types are nested too deep") from None
+
+
+def parse_stored(text: str, references: Mapping[str, str]) -> AvroSchema:
+    """Parse a schema as `parse` does; defaults may be invalid, as older registries let them be."""
+    return AvroSchema(text, references, check_defaults=False)
+
+
+def incompatibilities(reader: ParsedSchema, writer: ParsedSchema) -> list[str]:
+    """Return why the reader cannot read what was written with the writer, in Confluent's words."""
+    assert isinstance(reader, AvroSchema) and isinstance(writer, AvroSchema)
+    return [str(difference) for difference in Comparison().differences(reader.type, writer.type)]

@@ -1,0 +1,174 @@
+"""Reads data of Avro, with the values that fastavro gives, as Confluent's client for Python uses that.
+
+Not by fastavro: data that someone sent must neither exhaust the stack nor count to a billion items of no bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Context, Decimal
+from typing import Any, Final
+from uuid import UUID
+
+from minibroker.registry.formats.avro_types import AvroType
+from minibroker.registry.formats.schema import InvalidData
+
+MAXIMUM_DEPTH: Final = 100
+MAXIMUM_ITEMS: Final = 1_000_000  # of all arrays and maps of a record together
+EPOCH: Final = datetime(1970, 1, 1)
+_FLOAT: Final = struct.Struct("<f")
+_DOUBLE: Final = struct.Struct("<d")
+
+
+def read_avro(schema: AvroType, data: bytes) -> Any:
+    """Return the value of data that was written with a schema. Raises InvalidData."""
+    reader = _Reader(data)
+    value = reader.read(schema)
+    if reader.left():
+        raise InvalidData(f"{reader.left()} bytes are left over")
+    return value
+
+
+class _Reader:
+    """Data, and the place in it that is read next."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._place = 0
+        self._depth = 0
+        self._items = 0
+        self._plain: dict[str, Callable[[], Any]] = {
+            "null": lambda: None,
+            "boolean": lambda: self._bytes(1) != b"\0",
+            "int": self._long,
+            "long": self._long,
+            "float": lambda: _FLOAT.unpack(self._bytes(4))[0],
+            "double": lambda: _DOUBLE.unpack(self._bytes(8))[0],
+            "bytes": lambda: self._bytes(self._long()),
+            "string": self._string,
+        }
+        self._compound: dict[str, Callable[[AvroType], Any]] = {
+            "record": lambda schema: {field.name: self.read(field.type) for field in schema.fields},
+            "error": lambda schema: {field.name: self.read(field.type) for field in schema.fields},
+            "enum": lambda schema: self._choice(schema.symbols),
+            "fixed": lambda schema: self._bytes(schema.size),
+            "union": lambda schema: self.read(self._choice(schema.branches)),
+            "array": self._array,
+            "map": self._map,
+        }
+
+    def left(self) -> int:
+        """Return how many bytes were not read."""
+        return len(self._data) - self._place
+
+    def read(self, schema: AvroType) -> Any:
+        """Return a value."""
+        plain = self._plain.get(schema.kind)
+        if plain is not None:
+            value = plain()
+        else:
+            self._depth += 1
+            if self._depth > MAXIMUM_DEPTH:
+                raise InvalidData(f"values are nested more than {MAXIMUM_DEPTH} levels deep")
+            value = self._compound[schema.kind](schema)
+            self._depth -= 1
+        return _logical(schema, value) if "logicalType" in schema.props else value
+
+    def _bytes(self, count: int) -> bytes:
+        if not 0 <= count <= self.left():
+            raise InvalidData("the data ends too early")
+        self._place += count
+        return self._data[self._place - count : self._place]
+
+    def _long(self) -> int:
+        """Return an integer in zigzag form, of at most ten bytes."""
+        number = shift = 0
+        while True:
+            byte = self._bytes(1)[0]
+            number |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return (number >> 1) ^ -(number & 1)
+            if shift >= 70:
+                raise InvalidData("an integer has more than ten bytes")
+
+    def _string(self) -> str:
+        try:
+            return self._bytes(self._long()).decode()
+        except UnicodeDecodeError as error:
+            raise InvalidData(f"a string is not UTF-8: {error}") from None
+
+    def _choice(self, choices: Sequence[Any]) -> Any:
+        """Return that of some choices whose index comes next."""
+        index = self._long()
+        if not 0 <= index < len(choices):
+            raise InvalidData(f"there is no choice {index} of {len(choices)}")
+        return choices[index]
+
+    def _counts(self) -> int:
+        """Return how many items the next block has, 0 after the last one."""
+        count = self._long()
+        if count < 0:
+            count = -count
+            self._long()  # the size of the block in bytes
+        self._items += count
+        if self._items > MAXIMUM_ITEMS:
+            raise InvalidData(f"there are more than {MAXIMUM_ITEMS} items")
+        return count
+
+    def _array(self, schema: AvroType) -> list[Any]:
+        items: list[Any] = []
+        while count := self._counts():
+            items += [self.read(schema.element) for _ in range(count)]
+        return items
+
+    def _map(self, schema: AvroType) -> dict[str, Any]:
+        items: dict[str, Any] = {}
+        while count := self._counts():
+            for _ in range(count):
+                name = self._string()
+                items[name] = self.read(schema.element)
+        return items
+
+
+def _logical(schema: AvroType, value: Any) -> Any:
+    """Return the value of a logical type; a value that Python has no room for stays as it is."""
+    make = _LOGICAL.get((schema.kind, schema.props["logicalType"]))
+    try:
+        return value if make is None else make(schema, value)
+    except (ValueError, OverflowError, ArithmeticError):
+        return value
+
+
+def _decimal(schema: AvroType, value: bytes) -> Decimal:
+    scale, precision = schema.props.get("scale", 0), schema.props.get("precision", 0)
+    if not isinstance(scale, int) or not isinstance(precision, int):
+        raise ValueError("a decimal's precision and scale are integers")
+    return Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-scale, Context(prec=max(precision, 1)))
+
+
+def _time(microseconds: int) -> time:
+    moment = EPOCH + timedelta(microseconds=microseconds)
+    if moment.date() != EPOCH.date():
+        raise ValueError("the time is not of one day")
+    return moment.time()
+
+
+def _utc(microseconds: int) -> datetime:
+    return EPOCH.replace(tzinfo=UTC) + timedelta(microseconds=microseconds)
+
+
+_LOGICAL: Final[dict[tuple[str, Any], Callable[[AvroType, Any], Any]]] = {
+    ("bytes", "decimal"): _decimal,
+    ("fixed", "decimal"): _decimal,
+    ("int", "date"): lambda schema, value: date.fromordinal(EPOCH.toordinal() + value),
+    ("int", "time-millis"): lambda schema, value: _time(value * 1000),
+    ("long", "time-micros"): lambda schema, value: _time(value),
+    ("long", "timestamp-millis"): lambda schema, value: _utc(value * 1000),
+    ("long", "timestamp-micros"): lambda schema, value: _utc(value),
+    ("long", "local-timestamp-millis"): lambda schema, value: EPOCH + timedelta(milliseconds=value),
+    ("long", "local-timestamp-micros"): lambda schema, value: EPOCH + timedelta(microseconds=value),
+    ("string", "uuid"): lambda schema, value: UUID(value),
+}

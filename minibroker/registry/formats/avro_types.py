@@ -1,0 +1,344 @@
+"""Avro schemas as a tree of types, parsed by the rules of Avro's Java library, whose errors clients know.
+
+A name that is used twice is one object, so that the tree of a recursive schema is a graph.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from minibroker.registry.formats.java_json import parsed, text_of
+from minibroker.registry.formats.schema import InvalidSchema
+
+PRIMITIVES: Final = ("string", "bytes", "int", "long", "float", "double", "boolean", "null")
+NAMED: Final = ("record", "error", "enum", "fixed")
+FIRST_LETTER: Final = re.compile(r"[^\W\d]")
+NAME: Final = re.compile(r"[^\W\d]\w*")
+RESERVED: Final = frozenset(
+    {"doc", "fields", "items", "name", "namespace", "size", "symbols", "values", "type", "aliases"}
+)
+FIELD_RESERVED: Final = frozenset({"default", "doc", "name", "order", "type", "aliases"})
+ORDERS: Final = ("ascending", "descending", "ignore")
+INT_MAX, LONG_MAX = (1 << 31) - 1, (1 << 63) - 1
+NO_PROPS: Final[Mapping[str, Any]] = {}
+DEPTH_MAX: Final = 200  # of nested types, so that no text exhausts the stack
+
+
+class Name(NamedTuple):
+    """The name of a record, an enum or a fixed type; `space` is its namespace, or None."""
+
+    simple: str
+    space: str | None
+
+    @property
+    def full(self) -> str:
+        """The name with its namespace."""
+        return self.simple if self.space is None else f"{self.space}.{self.simple}"
+
+    def qualified(self, space: str | None) -> str:
+        """Return the name as it is written within a namespace."""
+        if self.space is not None and self.space == space and self.simple not in ALL_KINDS:
+            return self.simple
+        return self.full
+
+
+class AvroType:
+    """A type. Which attributes it has depends on its `kind`, such as "record", "array" or "int"."""
+
+    __slots__ = (
+        *("aliases", "branches", "default", "doc", "element", "fields"),
+        *("kind", "name", "props", "size", "symbols"),
+    )
+
+    def __init__(self, kind: str, name: Name | None = None) -> None:
+        self.kind = kind
+        self.name = name
+        self.doc: str | None = None
+        self.fields: Sequence[Field] = ()  # of a record
+        self.element: AvroType = self  # of an array or a map
+        self.branches: Sequence[AvroType] = ()  # of a union
+        self.symbols: Sequence[str] = ()  # of an enum
+        self.default: str | None = None  # of an enum
+        self.size = 0  # of a fixed type
+        self.aliases: Sequence[Name] = ()
+        self.props: Mapping[str, Any] = NO_PROPS
+
+    @property
+    def java_name(self) -> str:
+        """The kind as Java writes it in messages."""
+        return "RECORD" if self.kind == "error" else self.kind.upper()
+
+    @property
+    def full_name(self) -> str:
+        """The full name; that of an unnamed type is its kind."""
+        return self.kind if self.name is None else self.name.full
+
+
+class Field(NamedTuple):
+    """A field of a record; `default` is a value of JSON, and counts only if `has_default`."""
+
+    name: str
+    type: AvroType
+    doc: str | None
+    has_default: bool
+    default: Any
+    order: str
+    aliases: tuple[str, ...]
+    props: Mapping[str, Any]
+
+
+ALL_KINDS: Final = frozenset({*PRIMITIVES, "record", "enum", "fixed", "array", "map", "union"})
+PLAIN: Final = {kind: AvroType(kind) for kind in PRIMITIVES}  # without properties, and so the same everywhere
+
+
+class Parser:
+    """Parses several schemas, of which later ones may use the names of earlier ones."""
+
+    def __init__(self, check_defaults: bool = True) -> None:
+        self._check_defaults = check_defaults
+        self.names: dict[str, AvroType] = {}
+        self._depth = 0
+
+    def parse(self, text: str) -> AvroType:
+        """Parse a schema. Raises InvalidSchema."""
+        try:
+            node = parsed(text)
+        except (ValueError, RecursionError) as error:
+            raise InvalidSchema(str(error)) from None
+        return self._type(node, None)
+
+    def _type(self, node: Any, space: str | None) -> AvroType:
+        self._depth += 1
+        if self._depth > DEPTH_MAX:
+            raise InvalidSchema(f"The types are nested more than {DEPTH_MAX} deep")
+        try:
+            if isinstance(node, str):
+                return self._known(node, space)
+            if isinstance(node, dict):
+                return self._complex(node, space)
+            if isinstance(node, list):
+                return self._union(node, space)
+        finally:
+            self._depth -= 1
+        raise InvalidSchema(f"Schema not yet supported: {text_of(node)}")
+
+    def _find(self, text: str, space: str | None) -> AvroType | None:
+        if text in PLAIN:
+            return PLAIN[text]
+        name = _name(text, space)
+        return self.names.get(name.full) or self.names.get(name.simple)
+
+    def _known(self, text: str, space: str | None) -> AvroType:
+        found = self._find(text, space)
+        if found is None:
+            raise InvalidSchema(f"Undefined name: {text_of(text)}")
+        return found
+
+    def _complex(self, node: dict[str, Any], space: str | None) -> AvroType:
+        kind = node.get("type")
+        if not isinstance(kind, str):
+            raise InvalidSchema(f"No type: {text_of(node)}")
+        if kind in PRIMITIVES:
+            found = AvroType(kind)
+        elif kind in NAMED:
+            return self._named(kind, node, space)
+        elif kind in ("array", "map"):
+            found = AvroType(kind)
+            part, what = ("items", "array") if kind == "array" else ("values", "map")
+            if part not in node:
+                raise InvalidSchema(f"No {part} type: {text_of(node)}")
+            found.element = self._element(node[part], space, what)
+        else:
+            other = self._find(kind, space)
+            if other is None:
+                raise InvalidSchema(f"Type not supported: {kind}")
+            return other
+        props = {name: value for name, value in node.items() if name not in RESERVED}
+        if not props and kind in PLAIN:
+            return PLAIN[kind]
+        found.props = props
+        return found
+
+    def _element(self, node: Any, space: str | None, what: str) -> AvroType:
+        if isinstance(node, str) and self._find(node, space) is None:
+            raise InvalidSchema(
+                f'{text_of(node)} is not a defined name. The type of the "{what}" field must be a defined name or a '
+                '{"type": ...} expression.'
+            )
+        return self._type(node, space)
+
+    def _named(self, kind: str, node: dict[str, Any], space: str | None) -> AvroType:
+        given = node.get("name")
+        if not isinstance(given, str):
+            raise InvalidSchema(f"No name in schema: {text_of(node)}")
+        own_space = node.get("namespace")
+        name = _name(given, own_space if isinstance(own_space, str) else space)
+        _check_name(name.simple)
+        made = AvroType(kind, name)
+        made.doc = _optional_text(node, "doc")
+        if kind == "enum":
+            _fill_enum(made, node)
+        elif kind == "fixed":
+            made.size = _fixed_size(node)
+        self._define(made, name)
+        if kind in ("record", "error"):
+            self._fill_record(made, node, name.space)
+        made.props = {
+            key: value for key, value in node.items() if key not in RESERVED and (kind, key) != ("enum", "default")
+        }
+        made.aliases = tuple(_name(alias, name.space) for alias in _aliases(node))
+        return made
+
+    def _define(self, made: AvroType, name: Name) -> None:
+        if name.full in self.names:
+            raise InvalidSchema(f"Can't redefine: {name.full}")
+        self.names[name.full] = made
+
+    def _fill_record(self, record: AvroType, node: dict[str, Any], space: str | None) -> None:
+        fields = node.get("fields")
+        if not isinstance(fields, list):
+            raise InvalidSchema(f"Record has no fields: {text_of(node)}")
+        seen: dict[str, Field] = {}
+        for each in fields:
+            field = self._field(each, space)
+            if field.name in seen:
+                raise InvalidSchema(f"Duplicate field {field.name} in record {record.full_name}")
+            seen[field.name] = field
+        record.fields = tuple(seen.values())
+
+    def _field(self, node: Any, space: str | None) -> Field:
+        name = node.get("name") if isinstance(node, dict) else None
+        if not isinstance(name, str):
+            raise InvalidSchema(f"No field name: {text_of(node)}")
+        _check_name(name)
+        if node.get("type") is None:
+            raise InvalidSchema(f"No field type: {text_of(node)}")
+        kind = self._element(node["type"], space, name)
+        order = _optional_text(node, "order") or "ascending"
+        if order.lower() not in ORDERS:
+            raise InvalidSchema(f"No enum constant org.apache.avro.Schema.Field.Order.{order.upper()}")
+        has_default, default = "default" in node, node.get("default")
+        if kind.kind in ("float", "double") and isinstance(default, str):
+            default = _number_of(default)
+        if has_default and self._check_defaults and not is_valid(kind, default):
+            raise InvalidSchema(f"Invalid default for field {name}: {text_of(default)} not a {_written(kind)}")
+        props = {key: value for key, value in node.items() if key not in FIELD_RESERVED}
+        doc = _optional_text(node, "doc")
+        return Field(name, kind, doc, has_default, default, order.lower(), tuple(_aliases(node)), props)
+
+    def _union(self, nodes: list[Any], space: str | None) -> AvroType:
+        union = AvroType("union")
+        seen: dict[str, AvroType] = {}
+        for node in nodes:
+            branch = self._type(node, space)
+            if branch.kind == "union":
+                raise InvalidSchema(f"Nested union: {text_of(nodes)}")
+            if branch.full_name in seen:
+                raise InvalidSchema(f"Duplicate in union:{branch.full_name}")
+            seen[branch.full_name] = branch
+        union.branches = tuple(seen.values())
+        return union
+
+
+def _written(kind: AvroType) -> str:
+    from minibroker.registry.formats.avro_writing import canonical_text  # which imports this module
+
+    return canonical_text(kind)
+
+
+def _name(text: str, space: str | None) -> Name:
+    head, dot, simple = text.rpartition(".")
+    return Name(simple, head or None) if dot else Name(text, space or None)
+
+
+def _check_name(name: str) -> None:
+    if NAME.fullmatch(name):
+        return
+    if not name:
+        raise InvalidSchema("Empty name")
+    if not FIRST_LETTER.match(name):
+        raise InvalidSchema(f"Illegal initial character: {name}")
+    raise InvalidSchema(f"Illegal character in: {name}")
+
+
+def _optional_text(node: Mapping[str, Any], key: str) -> str | None:
+    value = node.get(key)
+    return value if isinstance(value, str) else None
+
+
+def _aliases(node: Mapping[str, Any]) -> Iterable[str]:
+    found = node.get("aliases")
+    if found is None:
+        return ()
+    if not isinstance(found, list):
+        raise InvalidSchema(f"aliases not an array: {text_of(dict(node))}")
+    if not all(isinstance(each, str) for each in found):
+        raise InvalidSchema(f"alias not a string: {text_of(found)}")
+    return dict.fromkeys(found)
+
+
+def _fill_enum(made: AvroType, node: dict[str, Any]) -> None:
+    symbols = node.get("symbols")
+    if not isinstance(symbols, list):
+        raise InvalidSchema(f"Enum has no symbols: {text_of(node)}")
+    seen: dict[str, None] = {}
+    for symbol in symbols:
+        text = symbol if isinstance(symbol, str) else text_of(symbol)
+        _check_name(text)
+        if text in seen:
+            raise InvalidSchema(f"Duplicate enum symbol: {text}")
+        seen[text] = None
+    made.symbols = tuple(seen)
+    made.default = _optional_text(node, "default")
+    if made.default is not None and made.default not in seen:
+        raise InvalidSchema(
+            f"The Enum Default: {made.default} is not in the enum symbol set: [{', '.join(made.symbols)}]"
+        )
+
+
+def _fixed_size(node: dict[str, Any]) -> int:
+    size = node.get("size")
+    if not isinstance(size, int) or isinstance(size, bool) or size > INT_MAX:
+        raise InvalidSchema(f"Invalid or no size: {text_of(node)}")
+    if size < 0:
+        raise InvalidSchema(f"Malformed data. Length is negative: {size}")
+    return size
+
+
+def _number_of(text: str) -> Any:
+    """Return the number that a text names, as Java reads the default of a float; other texts stay what they are."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def is_valid(kind: AvroType, value: Any) -> bool:
+    """Return whether a JSON value may be a default of a type; that of a union may be one of any branch."""
+    match kind.kind:
+        case "string" | "bytes" | "enum" | "fixed":
+            return isinstance(value, str)
+        case "int" | "long":
+            limit = INT_MAX if kind.kind == "int" else LONG_MAX
+            return isinstance(value, int) and not isinstance(value, bool) and -limit - 1 <= value <= limit
+        case "float" | "double":
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        case "boolean":
+            return isinstance(value, bool)
+        case "null":
+            return value is None
+        case "array":
+            return isinstance(value, list) and all(is_valid(kind.element, each) for each in value)
+        case "map":
+            return isinstance(value, dict) and all(is_valid(kind.element, each) for each in value.values())
+        case "union":
+            return any(is_valid(branch, value) for branch in kind.branches)
+    return isinstance(value, dict) and all(_has_value(field, value) for field in kind.fields)
+
+
+def _has_value(field: Field, value: dict[str, Any]) -> bool:
+    if field.name in value:
+        return is_valid(field.type, value[field.name])
+    return field.has_default and is_valid(field.type, field.default)

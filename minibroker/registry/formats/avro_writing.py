@@ -1,0 +1,118 @@
+"""The texts of Avro schemas: as Java's `Schema.toString` writes them, and as Confluent's registry normalizes them.
+
+Confluent's normalization writes full names and sorted properties, and then parses that and writes it as Java does.
+What is left of it: properties, aliases and keys of defaults are sorted, and empty docs of types are dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from minibroker.registry.formats.avro_types import AvroType, Field, Name
+from minibroker.registry.formats.java_json import quoted, text_of
+
+# The types of Java's logical types; another logical type is a property like any other.
+LOGICAL_TYPES: Final = {
+    "decimal": ("bytes", "fixed"),
+    "uuid": ("string",),
+    "date": ("int",),
+    "time-millis": ("int",),
+    **dict.fromkeys(("time-micros", "timestamp-millis", "timestamp-micros"), ("long",)),
+    **dict.fromkeys(("local-timestamp-millis", "local-timestamp-micros"), ("long",)),
+}
+
+
+def canonical_text(schema: AvroType, known: Iterable[AvroType] = ()) -> str:
+    """Return a schema as Java writes it. Types in `known` are only named, as are all after their first use."""
+    return _Writer(known, sort=False).text(schema, None)
+
+
+def normalized_text(schema: AvroType, known: Iterable[AvroType] = ()) -> str:
+    """Return a schema as Confluent stores it when it is normalized."""
+    return _Writer(known, sort=True).text(schema, None)
+
+
+class _Writer:
+    def __init__(self, known: Iterable[AvroType], sort: bool) -> None:
+        self._known = {each.name: each for each in known if each.name is not None}
+        self._sort = sort
+
+    def text(self, kind: AvroType, space: str | None) -> str:
+        if kind.name is not None:
+            return self._named(kind, kind.name, space)
+        if kind.kind == "union":
+            return "[" + ",".join(self.text(branch, space) for branch in kind.branches) + "]"
+        parts = [f'"type":"{kind.kind}"']
+        if kind.kind in ("array", "map"):
+            part = "items" if kind.kind == "array" else "values"
+            parts.append(f'"{part}":{self.text(kind.element, space)}')
+        elif not kind.props:
+            return f'"{kind.kind}"'
+        return _object([*parts, *self._props(kind)])
+
+    def _named(self, kind: AvroType, name: Name, space: str | None) -> str:
+        if self._known.get(name) is kind:
+            return quoted(name.qualified(space))
+        self._known[name] = kind
+        parts = [f'"type":"{kind.kind}"', f'"name":{quoted(name.simple)}']
+        if name.space != space:
+            parts.append(f'"namespace":{quoted(name.space or "")}')
+        if kind.doc or (kind.doc is not None and not self._sort):
+            parts.append(f'"doc":{quoted(kind.doc)}')
+        if kind.kind == "enum":
+            parts.append(f'"symbols":{text_of(list(kind.symbols))}')
+            if kind.default is not None:
+                parts.append(f'"default":{quoted(kind.default)}')
+        elif kind.kind == "fixed":
+            parts.append(f'"size":{kind.size}')
+        else:
+            parts.append('"fields":[' + ",".join(self._field(field, name.space) for field in kind.fields) + "]")
+        parts += self._props(kind)
+        if kind.aliases:
+            aliases = sorted(kind.aliases, key=lambda alias: alias.full) if self._sort else kind.aliases
+            parts.append(f'"aliases":{text_of([alias.qualified(name.space) for alias in aliases])}')
+        return _object(parts)
+
+    def _field(self, field: Field, space: str | None) -> str:
+        parts = [f'"name":{quoted(field.name)}', f'"type":{self.text(field.type, space)}']
+        if field.doc is not None:
+            parts.append(f'"doc":{quoted(field.doc)}')
+        if field.has_default:
+            parts.append(f'"default":{text_of(self._ordered(field.default))}')
+        if field.order != "ascending":
+            parts.append(f'"order":"{field.order}"')
+        if field.aliases:
+            parts.append(f'"aliases":{text_of(sorted(field.aliases) if self._sort else list(field.aliases))}')
+        if field.props:
+            parts += _members(self._ordered(field.props))
+        return _object(parts)
+
+    def _props(self, kind: AvroType) -> list[str]:
+        if not kind.props:
+            return []
+        props = self._ordered(kind.props)
+        if self._sort and kind.kind in LOGICAL_TYPES.get(str(props.get("logicalType")), ()):
+            leading = ("logicalType", "precision", "scale") if props["logicalType"] == "decimal" else ("logicalType",)
+            props = {name: props[name] for name in leading if props.get(name)} | props
+        return _members(props)
+
+    def _ordered(self, value: Any) -> Any:
+        return _sorted(value) if self._sort else value
+
+
+def _object(parts: Iterable[str]) -> str:
+    return "{" + ",".join(parts) + "}"
+
+
+def _members(props: Mapping[str, Any]) -> list[str]:
+    return [f"{quoted(name)}:{text_of(value)}" for name, value in props.items()]
+
+
+def _sorted(value: Any) -> Any:
+    """Return a value whose objects have their keys in alphabetical order."""
+    if isinstance(value, dict):
+        return {name: _sorted(value[name]) for name in sorted(value)}
+    if isinstance(value, list):
+        return [_sorted(each) for each in value]
+    return value

@@ -1,0 +1,54 @@
+"""JSON text as Java's Jackson writes it, since canonical forms, and so ids and GUIDs, depend on each character."""
+
+from __future__ import annotations
+
+import json
+import re
+from decimal import Decimal
+from json.encoder import encode_basestring
+from typing import Any
+
+ESCAPE = re.compile(r"\\(u00..|.)")  # whole, so that an escaped backslash before "u001f" stays
+CONSTANTS = {None: "null", True: "true", False: "false"}
+LEAST_PLAIN, GREATEST_PLAIN = 1e-3, 1e7  # Java's Double.toString writes others with an exponent
+
+
+def parsed(text: str) -> Any:
+    """Parse JSON. Raises ValueError, also for NaN and the infinities, which Python's parser accepts."""
+    return json.loads(text, parse_constant=_no_number)
+
+
+def _no_number(text: str) -> Any:
+    raise ValueError(f"Non-standard token '{text}'")
+
+
+def text_of(value: Any) -> str:
+    """Return a value as compact JSON; keys keep their order."""
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{quoted(key)}:{text_of(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(text_of, value)) + "]"
+    if isinstance(value, float):
+        return double_text(value)
+    return CONSTANTS[value] if value is None or isinstance(value, bool) else str(value)
+
+
+def quoted(text: str) -> str:
+    """Return a string in quotes. Characters beyond ASCII stay as they are; escapes have capital digits."""
+    written = encode_basestring(text)
+    if "\\u00" not in written:
+        return written
+    return ESCAPE.sub(lambda match: "\\u" + match[1][1:].upper() if len(match[1]) > 1 else match[0], written)
+
+
+def double_text(number: float) -> str:
+    """Return a number as Java's Double.toString writes it: 1.0, 1.0E10."""
+    if number == 0 or LEAST_PLAIN <= abs(number) < GREATEST_PLAIN:
+        plain = format(Decimal(repr(number)), "f")
+        return plain if "." in plain else f"{plain}.0"
+    sign, digits, exponent = Decimal(repr(number)).normalize().as_tuple()
+    assert isinstance(exponent, int)  # infinities and NaN are not in JSON
+    first, rest = str(digits[0]), "".join(map(str, digits[1:])) or "0"
+    return f"{'-' if sign else ''}{first}.{rest}E{exponent + len(digits) - 1}"

@@ -1,0 +1,54 @@
+"""JSON Schema for the registry: canonical texts, references, and compatibility as Confluent has it.
+
+Drafts 4, 6, 7, 2019-09 and 2020-12; 7 without `$schema`. A schema is checked only for what Confluent reads of it: the
+kinds of its keywords' values, its types and references. Regular expressions are not compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from minibroker.registry.formats.json_schema.comparing import changes_between
+from minibroker.registry.formats.json_schema.loading import load
+from minibroker.registry.formats.json_schema.model import Schema
+from minibroker.registry.formats.json_schema.text import read_json, write_json
+from minibroker.registry.formats.schema import InvalidSchema
+
+
+@dataclass(frozen=True, slots=True)
+class JsonSchema:
+    """A JSON Schema."""
+
+    canonical: str
+    document: Any
+    root: Schema
+
+    def normalized(self) -> str:
+        """Return the canonical text with the names of each object sorted."""
+        return write_json(self.document, ordered=True)
+
+    def formatted(self, format: str) -> str:
+        """Return the canonical text: Confluent has no other format of a JSON Schema."""
+        return self.canonical
+
+
+def parse(text: str, references: Mapping[str, str]) -> JsonSchema:
+    """Parse a schema, with the texts of those that it refers to by their names. Raises InvalidSchema."""
+    document = read_json(text)
+    canonical = write_json(document)
+    try:
+        canonical.encode()
+    except UnicodeEncodeError:
+        raise InvalidSchema("Invalid JSON: a text has half of a surrogate pair") from None
+    return JsonSchema(canonical, document, load(document, references))
+
+
+def incompatibilities(reader: JsonSchema, writer: JsonSchema) -> list[str]:
+    """Return why `reader` does not accept all that `writer` accepts, in Confluent's words; nothing if it does.
+
+    Raises InvalidSchema if the two are too large to be compared.
+    """
+    changes = changes_between(writer.root, reader.root)
+    return [change.sentence() for change in changes if not change.compatible]

@@ -1,0 +1,373 @@
+"""Makes nodes of a schema's JSON, as Everit does for drafts 4, 6 and 7, and Confluent's translation for later drafts.
+
+Depth is bounded by that of the JSON: a `$ref` is not followed where it stands, but when all else is loaded.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any, Final
+
+from minibroker.registry.formats.json_schema.documents import Documents
+from minibroker.registry.formats.json_schema.drafts import METASCHEMAS, Draft, draft_of
+from minibroker.registry.formats.json_schema.model import (
+    Always,
+    Array,
+    Boolean,
+    Combined,
+    Conditional,
+    Const,
+    Empty,
+    Enum,
+    Limit,
+    Never,
+    Not,
+    Null,
+    Number,
+    Object,
+    Reference,
+    Schema,
+    String,
+)
+from minibroker.registry.formats.json_schema.text import write_json
+from minibroker.registry.formats.schema import InvalidSchema
+
+MAXIMUM_SCHEMAS: Final = 20_000
+MAXIMUM_PARTS_CHARACTERS: Final = 4 << 20  # of all that is combined, where what is in each other counts again
+MAXIMUM_INTEGER: Final = (1 << 31) - 1
+KINDS: Final = {"integer": "number"}  # the keywords of a type, where they are not named as the type
+CONDITIONS: Final = ("if", "then", "else")
+
+Raw = dict[str, Any]
+
+
+def load(document: Any, references: Mapping[str, str]) -> Schema:
+    """Return the node of a document. Raises InvalidSchema."""
+    if isinstance(document, bool):
+        return Always() if document else Never()
+    if not isinstance(document, dict):
+        raise InvalidSchema("a JSON Schema is an object or a boolean")
+    draft = draft_of(document)
+    return _Loader(draft, Documents(document, references, draft.id_keyword)).load_all(document)
+
+
+class _Loader:
+    """The nodes that were made so far, by the identity of their JSON, and the references still to follow."""
+
+    def __init__(self, draft: Draft, documents: Documents) -> None:
+        self._draft = draft
+        self._documents = documents
+        self._nodes: dict[int, Schema] = {}
+        self._parts_characters = 0
+        self._references: deque[tuple[Reference, Raw]] = deque()
+        self._makers: dict[str, Callable[[Raw], Schema]] = {
+            "string": _string,
+            "integer": lambda raw: self._number(raw, integer=True),
+            "number": self._number,
+            "boolean": lambda raw: Boolean(),
+            "null": lambda raw: Null(),
+            "array": self._array,
+            "object": self._object,
+        }
+
+    def load_all(self, document: Raw) -> Schema:
+        """Return the node of the document, with all references followed."""
+        root = self._load(document)
+        while self._references:
+            reference, raw = self._references.popleft()
+            name = _text(raw, "$ref")
+            if name.startswith(METASCHEMAS):  # a schema of schemas: what it allows is not compared
+                reference.target = Always()
+            else:
+                reference.target = self._load(self._documents.find(name, raw))
+        return root
+
+    def _load(self, raw: Any) -> Schema:
+        """Return the node of a schema's JSON."""
+        if isinstance(raw, bool):
+            return Always() if raw else Never()
+        if not isinstance(raw, dict):
+            raise InvalidSchema(f"a schema is an object or a boolean, not {_kind_of(raw)}")
+        node = self._nodes.get(id(raw))
+        if node is None:
+            if len(self._nodes) >= MAXIMUM_SCHEMAS:
+                raise InvalidSchema(f"the schema has more than {MAXIMUM_SCHEMAS} schemas in it")
+            node = self._nodes[id(raw)] = self._make(raw)
+        return node
+
+    def _make(self, raw: Raw) -> Schema:
+        """Return a new node: of its one part, or of all of them."""
+        parts = self._parts(raw)
+        if len(parts) == 1:
+            node = parts[0]
+        elif parts:
+            node = Combined(criterion="allOf", parts=_combined_first([self._with_text(part, raw) for part in parts]))
+        else:
+            node = Empty()
+        node.id = _optional_text(raw, self._draft.id_keyword)
+        node.title = _optional_text(raw, "title")
+        node.description = _optional_text(raw, "description")
+        node.default = write_json(raw["default"], ordered=True) if "default" in raw else None
+        node.connect_bytes = raw.get("connect.type") == "bytes"
+        return node
+
+    def _parts(self, raw: Raw) -> list[Schema]:
+        """Return the nodes that a value has to match, all of them."""
+        if "$ref" in raw and not self._draft.modern:  # before 2019-09 what stands beside it does not count
+            return [self._reference(raw)]
+        parts: list[Schema] = [self._reference(raw)] if "$ref" in raw else []
+        if "enum" in raw:
+            parts.append(Enum(values=frozenset(write_json(value, ordered=True) for value in _list(raw, "enum"))))
+        parts += [self._combination(raw, criterion) for criterion in ("allOf", "anyOf", "oneOf") if criterion in raw]
+        if "not" in raw:
+            parts.append(Not(inner=self._load(raw["not"])))
+        if "const" in raw and self._draft.constant:
+            parts.append(Const(value=write_json(raw["const"], ordered=True)))
+        return parts + self._typed(raw) + self._untyped(raw)
+
+    def _reference(self, raw: Raw) -> Reference:
+        """Return a reference, which is followed later."""
+        reference = Reference()
+        self._references.append((reference, raw))
+        return reference
+
+    def _combination(self, raw: Raw, criterion: str) -> Combined:
+        """Return the node of "allOf", "anyOf" or "oneOf"."""
+        return Combined(
+            criterion=criterion,
+            parts=_combined_first([self._with_text(self._load(part), part) for part in _list(raw, criterion)]),
+        )
+
+    def _typed(self, raw: Raw) -> list[Schema]:
+        """Return the node of `type`."""
+        if "type" not in raw:
+            return []
+        kinds = raw["type"]
+        if isinstance(kinds, str):
+            return [self._of_type(kinds, raw)]
+        return [
+            Combined(
+                criterion="anyOf",
+                parts=[self._with_text(self._of_type(kind, raw), raw, str(kind)) for kind in _list(raw, "type")],
+            )
+        ]
+
+    def _of_type(self, kind: Any, raw: Raw) -> Schema:
+        """Return the node of one type, with the keywords that are about it."""
+        maker = self._makers.get(kind) if isinstance(kind, str) else None
+        if maker is None:
+            raise InvalidSchema(f"unknown type: [{kind}]")
+        return maker(raw)
+
+    def _untyped(self, raw: Raw) -> list[Schema]:
+        """Return the nodes of keywords about kinds of values that `type` does not name, and of conditions."""
+        named = raw.get("type", [])
+        kinds = {KINDS.get(kind, kind) for kind in ([named] if isinstance(named, str) else named)}
+        parts = [
+            self._makers[kind](raw)
+            for kind in ("array", "object", "number", "string")
+            if kind not in kinds and any(self._counts(raw, keyword) for keyword in self._draft.keywords[kind])
+        ]
+        if self._draft.conditional and any(keyword in raw for keyword in CONDITIONS):
+            for keyword in CONDITIONS:
+                if keyword in raw:
+                    self._load(raw[keyword])
+            parts.append(Conditional())
+        return parts
+
+    def _counts(self, raw: Raw, keyword: str) -> bool:
+        """Return whether a keyword is there; in later drafts, one without any property in it is not."""
+        if keyword not in raw:
+            return False
+        return not (self._draft.modern and keyword in ("properties", "patternProperties") and raw[keyword] == {})
+
+    def _number(self, raw: Raw, integer: bool = False) -> Number:
+        """Return the node of a number."""
+        exclusive = {
+            name: None if self._draft.boolean_limits and isinstance(raw.get(name), bool) else _limit(raw, name)
+            for name in ("exclusiveMaximum", "exclusiveMinimum")
+        }
+        return Number(
+            maximum=_limit(raw, "maximum"),
+            minimum=_limit(raw, "minimum"),
+            exclusive_maximum=exclusive["exclusiveMaximum"],
+            exclusive_minimum=exclusive["exclusiveMinimum"],
+            multiple_of=_multiple(raw),
+            integer=integer,
+        )
+
+    def _array(self, raw: Raw) -> Array:
+        """Return the node of an array."""
+        array = Array(
+            max_items=_count(raw, "maxItems"), min_items=_count(raw, "minItems"), unique=_flag(raw, "uniqueItems")
+        )
+        items, rest = raw.get("items"), raw.get("additionalItems")
+        if self._draft.modern:
+            self._modern_array(array, raw)
+            if "prefixItems" in raw:
+                items, rest = raw["prefixItems"], items
+            elif isinstance(items, bool):
+                items, rest = None, items
+        if isinstance(items, list):
+            array.first = [self._load(item) for item in items]
+        elif items is not None:
+            array.items = self._load(items)
+        if rest is False:
+            array.additional = array.items is not None
+        elif rest is not None and rest is not True:
+            array.additional_schema = self._load(rest)
+        if "contains" in raw and not self._draft.modern:
+            self._load(raw["contains"])
+        return array
+
+    def _modern_array(self, array: Array, raw: Raw) -> None:
+        """Add the keywords of an array that came with 2019-09."""
+        if "contains" in raw:
+            self._load(raw["contains"])
+            array.min_contains = 1 if "minContains" not in raw else _limit(raw, "minContains")
+            array.max_contains = _limit(raw, "maxContains")
+        if "unevaluatedItems" in raw:
+            array.unevaluated = self._load(raw["unevaluatedItems"])
+
+    def _object(self, raw: Raw) -> Object:
+        """Return the node of an object."""
+        node = Object(
+            properties=self._named(raw, "properties"),
+            patterns=self._named(raw, "patternProperties"),
+            required=set(_texts(raw.get("required", []), "required")),
+            max_properties=_count(raw, "maxProperties"),
+            min_properties=_count(raw, "minProperties"),
+        )
+        additional = raw.get("additionalProperties", True)
+        if isinstance(additional, bool):
+            node.additional = additional
+        else:
+            node.additional_schema = self._load(additional)
+        if "propertyNames" in raw and "propertyNames" in self._draft.keywords["object"]:
+            self._load(raw["propertyNames"])
+        if self._draft.modern:
+            self._modern_object(node, raw)
+        else:
+            self._dependencies(node, raw)
+        return node
+
+    def _modern_object(self, node: Object, raw: Raw) -> None:
+        """Add the keywords of an object that came with 2019-09."""
+        node.schema_dependencies = self._named(raw, "dependentSchemas")
+        node.property_dependencies = {
+            name: set(_texts(names, "dependentRequired")) for name, names in _mapping(raw, "dependentRequired").items()
+        }
+        if "unevaluatedProperties" in raw:
+            node.unevaluated = self._load(raw["unevaluatedProperties"])
+
+    def _dependencies(self, node: Object, raw: Raw) -> None:
+        """Add `dependencies`."""
+        for name, needed in _mapping(raw, "dependencies").items():
+            if isinstance(needed, list):
+                node.property_dependencies[name] = set(_texts(needed, "dependencies"))
+            else:
+                node.schema_dependencies[name] = self._load(needed)
+
+    def _with_text(self, node: Schema, raw: Any, kind: str = "") -> Schema:
+        """Return a part, with what tells it from the others."""
+        node.text = f"{type(node).__name__} {kind} {write_json(raw, ordered=True)}"
+        self._parts_characters += len(node.text)
+        if self._parts_characters > MAXIMUM_PARTS_CHARACTERS:
+            raise InvalidSchema("the schema combines too many schemas within each other")
+        return node
+
+    def _named(self, raw: Raw, keyword: str) -> dict[str, Schema]:
+        """Return the nodes of a keyword that has schemas by name."""
+        return {name: self._load(schema) for name, schema in _mapping(raw, keyword).items()}
+
+
+def _string(raw: Raw) -> String:
+    """Return the node of a text."""
+    return String(
+        max_length=_count(raw, "maxLength"), min_length=_count(raw, "minLength"), pattern=_optional_text(raw, "pattern")
+    )
+
+
+def _combined_first(parts: list[Schema]) -> list[Schema]:
+    """Return parts in Everit's order."""
+    return sorted(parts, key=lambda part: not isinstance(part, Combined))
+
+
+def _kind_of(value: Any) -> str:
+    """Return what JSON calls the kind of a value."""
+    kinds = {dict: "an object", list: "an array", str: "a text", bool: "a boolean", type(None): "null"}
+    return kinds.get(type(value), "a number")
+
+
+def _expected(raw: Raw, keyword: str, kind: str) -> InvalidSchema:
+    """Return the error of a keyword whose value is of another kind."""
+    return InvalidSchema(f"{keyword}: expected {kind}, found {_kind_of(raw[keyword])}")
+
+
+def _text(raw: Raw, keyword: str) -> str:
+    """Return the text of a keyword. Raises InvalidSchema."""
+    if not isinstance(value := raw[keyword], str):
+        raise _expected(raw, keyword, "a text")
+    return value
+
+
+def _optional_text(raw: Raw, keyword: str) -> str | None:
+    """Return the text of a keyword, or None without it. Raises InvalidSchema."""
+    return _text(raw, keyword) if keyword in raw else None
+
+
+def _list(raw: Raw, keyword: str) -> list[Any]:
+    """Return the array of a keyword. Raises InvalidSchema."""
+    if not isinstance(value := raw[keyword], list):
+        raise _expected(raw, keyword, "an array")
+    return value
+
+
+def _mapping(raw: Raw, keyword: str) -> dict[str, Any]:
+    """Return the object of a keyword, empty without it. Raises InvalidSchema."""
+    if not isinstance(value := raw.get(keyword, {}), dict):
+        raise _expected(raw, keyword, "an object")
+    return value
+
+
+def _texts(value: Any, keyword: str) -> list[str]:
+    """Return an array of texts. Raises InvalidSchema."""
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise InvalidSchema(f"{keyword}: expected an array of texts")
+    return value
+
+
+def _flag(raw: Raw, keyword: str) -> bool:
+    """Return the boolean of a keyword, False without it. Raises InvalidSchema."""
+    if not isinstance(value := raw.get(keyword, False), bool):
+        raise _expected(raw, keyword, "a boolean")
+    return value
+
+
+def _count(raw: Raw, keyword: str) -> int | None:
+    """Return the integer of a keyword, or None without it. Raises InvalidSchema."""
+    if keyword not in raw:
+        return None
+    value = raw[keyword]
+    if isinstance(value, bool) or not isinstance(value, int) or not -MAXIMUM_INTEGER - 1 <= value <= MAXIMUM_INTEGER:
+        raise _expected(raw, keyword, "an integer of 32 bits")
+    return value
+
+
+def _limit(raw: Raw, keyword: str) -> Limit | None:
+    """Return the number of a keyword, or None without it. Raises InvalidSchema."""
+    if keyword not in raw:
+        return None
+    if isinstance(value := raw[keyword], bool) or not isinstance(value, int | Decimal):
+        raise _expected(raw, keyword, "a number")
+    return value
+
+
+def _multiple(raw: Raw) -> Limit | None:
+    """Return the number of "multipleOf", or None without it. Raises InvalidSchema."""
+    value = _limit(raw, "multipleOf")
+    if value is not None and not value:
+        raise InvalidSchema("multipleOf should not be 0")
+    return value

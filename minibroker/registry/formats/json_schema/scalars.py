@@ -1,0 +1,78 @@
+"""The changes of texts and numbers, and of the limits and sets that any schema may have."""
+
+from __future__ import annotations
+
+from decimal import Decimal, DecimalException
+
+from minibroker.registry.formats.json_schema.changes import Change
+from minibroker.registry.formats.json_schema.model import Limit, Number, String
+
+
+def string_changes(original: String, update: String) -> list[Change]:
+    """Return the changes of a text."""
+    changes = limit_changes("maxLength", "MAX_LENGTH", original.max_length, update.max_length)
+    changes += limit_changes("minLength", "MIN_LENGTH", original.min_length, update.min_length)
+    if original.pattern != update.pattern:
+        if original.pattern is None or update.pattern is None:
+            verdict = "ADDED" if original.pattern is None else "REMOVED"
+        else:
+            verdict = "CHANGED"
+        changes.append(Change(f"PATTERN_{verdict}", ("pattern",)))
+    return changes
+
+
+def number_changes(original: Number, update: Number) -> list[Change]:
+    """Return the changes of a number."""
+    changes = limit_changes("maximum", "MAXIMUM", original.maximum, update.maximum)
+    changes += limit_changes("minimum", "MINIMUM", original.minimum, update.minimum)
+    changes += limit_changes(
+        "exclusiveMaximum", "EXCLUSIVE_MAXIMUM", original.exclusive_maximum, update.exclusive_maximum
+    )
+    changes += limit_changes(
+        "exclusiveMinimum", "EXCLUSIVE_MINIMUM", original.exclusive_minimum, update.exclusive_minimum
+    )
+    changes += _multiple_changes(original.multiple_of, update.multiple_of)
+    if original.integer != update.integer:
+        changes.append(Change("TYPE_EXTENDED" if original.integer else "TYPE_NARROWED"))
+    return changes
+
+
+def _multiple_changes(before: Limit | None, after: Limit | None) -> list[Change]:
+    """Return the change of "multipleOf", if it changed. Confluent cuts fractions off; here they count."""
+    if before == after:
+        return []
+    if before is None or after is None:
+        kind = "MULTIPLE_OF_ADDED" if before is None else "MULTIPLE_OF_REMOVED"
+    elif _divides(before, after):
+        kind = "MULTIPLE_OF_EXPANDED"
+    else:
+        kind = "MULTIPLE_OF_REDUCED" if _divides(after, before) else "MULTIPLE_OF_CHANGED"
+    return [Change(kind, ("multipleOf",))]
+
+
+def _divides(divisor: Limit, number: Limit) -> bool:
+    """Return whether a number is a multiple of a divisor; what is too large to tell is none."""
+    try:
+        return not Decimal(number) % Decimal(divisor)
+    except DecimalException:
+        return False
+
+
+def limit_changes(name: str, kind: str, before: Limit | None, after: Limit | None) -> list[Change]:
+    """Return the change of a limit, if it changed."""
+    if before is None and after is None:
+        return []
+    if before is None or after is None:
+        return [Change(f"{kind}_{'ADDED' if before is None else 'REMOVED'}", (name,))]
+    if before == after:
+        return []
+    return [Change(f"{kind}_{'INCREASED' if before < after else 'DECREASED'}", (name,))]
+
+
+def set_changes(kind: str, before: frozenset[str] | set[str], after: frozenset[str] | set[str]) -> list[Change]:
+    """Return the change of a set, if it changed."""
+    if before == after:
+        return []
+    if after >= before:
+        return [Change(f"{kind}_EXTENDED")]
+    return [Change(f"{kind}_{'NARROWED' if before >= after else 'CHANGED'}")]

@@ -1,0 +1,131 @@
+"""Protobuf for the registry: canonical texts, imports, descriptors, and compatibility as Confluent has it.
+
+A schema is the text of a .proto file, or a FileDescriptorProto in base64. The library protobuf checks it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from google.protobuf.descriptor import FileDescriptor
+from google.protobuf.descriptor_pool import DescriptorPool
+
+from minibroker.registry.formats.protobuf.comparing import changes_between
+from minibroker.registry.formats.protobuf.descriptors import base64_of, descriptor_of, file_of_base64, well_known
+from minibroker.registry.formats.protobuf.model import File
+from minibroker.registry.formats.protobuf.names import Names
+from minibroker.registry.formats.protobuf.reading import read_file
+from minibroker.registry.formats.protobuf.writing import write_file
+from minibroker.registry.formats.schema import InvalidSchema
+
+MAXIMUM_FILES = 1000  # that a schema may import, directly or not
+OWN_NAME = "default"  # what Confluent calls the file in its descriptor
+
+
+@dataclass(frozen=True, eq=False)
+class ProtobufSchema:
+    """A Protobuf schema: its file, and those that it imports, by name."""
+
+    canonical: str
+    file: File
+    imported: Mapping[str, File]
+
+    def normalized(self) -> str:
+        """Return the canonical text in order, with types named in full. Raises InvalidSchema if one is not known."""
+        return write_file(self.file, self.names)
+
+    def formatted(self, format: str) -> str:
+        """Return the text in Confluent's format "serialized" (a descriptor in base64) or "ignore_extensions"."""
+        if format == "serialized":
+            return base64_of(descriptor_of(OWN_NAME, self.file, self.names, self.imported))
+        return write_file(self.file, extensions=False) if format == "ignore_extensions" else self.canonical
+
+    def check(self) -> None:
+        """Raise InvalidSchema if protobuf does not accept the schema."""
+        assert self.descriptor.name == OWN_NAME
+
+    @cached_property
+    def names(self) -> Names:
+        """The types and extensions of the file and of those that it imports."""
+        return Names(self.file, self.imported.values())
+
+    @cached_property
+    def descriptor(self) -> FileDescriptor:
+        """The descriptor of the file, as protobuf compiled it. Raises InvalidSchema."""
+        pool = DescriptorPool()
+        added: dict[str, bool] = {}
+        for name, file in [*self.imported.items(), (OWN_NAME, self.file)]:
+            self._add(pool, name, file, added)
+        return pool.FindFileByName(OWN_NAME)
+
+    def _add(self, pool: DescriptorPool, name: str, file: File, added: dict[str, bool]) -> None:
+        """Add a file to a pool after those that it imports. Raises InvalidSchema."""
+        if name in added:
+            if not added[name]:
+                raise InvalidSchema(f"{name} imports itself")
+            return
+        added[name] = False
+        for imported in (*file.imports, *file.public_imports):
+            if imported in self.imported:
+                self._add(pool, imported, self.imported[imported], added)
+        names = Names(file, (other for other_name, other in self.imported.items() if other_name != name))
+        try:
+            pool.AddSerializedFile(descriptor_of(name, file, names, self.imported).SerializeToString())
+        except TypeError as error:  # what the library raises for a file that is not valid
+            raise InvalidSchema(str(error)) from None
+        added[name] = True
+
+
+def parse(text: str, references: Mapping[str, str]) -> ProtobufSchema:
+    """Parse a schema, with the texts of those that it imports by their names. Raises InvalidSchema."""
+    if len(references) > MAXIMUM_FILES:
+        raise InvalidSchema(f"the schema has more than {MAXIMUM_FILES} references")
+    file = _parsed(text)
+    imported = {name: _parsed(reference) for name, reference in references.items()}
+    imported |= _well_known(file, imported)
+    schema = ProtobufSchema(write_file(file), file, imported)
+    schema.check()
+    return schema
+
+
+def incompatibilities(reader: ProtobufSchema, writer: ProtobufSchema) -> list[str]:
+    """Return why `reader` does not read what was written with `writer`, in Confluent's words; nothing if it does.
+
+    Raises InvalidSchema if the two are too large to be compared.
+    """
+    changes = changes_between(writer.file, writer.names, reader.file, reader.names)
+    return [change.sentence() for change in changes if not change.compatible]
+
+
+def _parsed(text: str) -> File:
+    """Return the file of a text, or of a descriptor in base64. Raises InvalidSchema."""
+    try:
+        return read_file(text)
+    except InvalidSchema as error:
+        described = file_of_base64(text)
+        if described is None:
+            raise InvalidSchema(f"Could not parse Protobuf - {error}") from None
+        return described
+
+
+def _well_known(file: File, imported: Mapping[str, File]) -> dict[str, File]:
+    """Return the files that are imported, directly or not, and that Confluent's registry knows by itself."""
+    known: dict[str, File] = {}
+    pending = [file, *imported.values()]
+    while pending:
+        for name in _imports(pending.pop()):
+            if name in imported or name in known:
+                continue
+            found = well_known(name)
+            if found is not None:
+                known[name] = found if isinstance(found, File) else read_file(found)
+                pending.append(known[name])
+    return known
+
+
+def _imports(file: File) -> Iterator[str]:
+    """Yield the names of the files that a file imports."""
+    yield from file.imports
+    yield from file.public_imports

@@ -1,0 +1,411 @@
+"""Turns .proto files into descriptors and back: clients register them in base64, and decoding needs them.
+
+Options that are not Protobuf's own are left out of descriptors; no reader of data needs them.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from importlib import import_module
+from typing import Any, Final
+
+from google.protobuf import descriptor_pb2
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.descriptor_pb2 import (
+    DescriptorProto,
+    EnumDescriptorProto,
+    FieldDescriptorProto,
+    FileDescriptorProto,
+)
+from google.protobuf.message import DecodeError
+from google.protobuf.message import Message as ProtobufMessage
+
+from minibroker.registry.formats.protobuf.model import (
+    MAXIMUM_NUMBER,
+    SCALARS,
+    EnumType,
+    EnumValue,
+    Extend,
+    Field,
+    File,
+    Kind,
+    Message,
+    Method,
+    OneOf,
+    Option,
+    Range,
+    Service,
+    Type,
+    map_types,
+)
+from minibroker.registry.formats.protobuf.names import Names, Scope, is_enum
+from minibroker.registry.formats.protobuf.reading import MAXIMUM_CHARACTERS
+from minibroker.registry.formats.protobuf.words import MAXIMUM_DEPTH
+from minibroker.registry.formats.schema import InvalidSchema
+
+_LABELS: Final = {"required": 2, "optional": 1, "repeated": 3, "": 1}
+_TYPES: Final = {name.removeprefix("TYPE_").lower(): number for name, number in FieldDescriptorProto.Type.items()}
+_TYPE_NAMES: Final = {number: name for name, number in _TYPES.items()}
+
+
+def file_of_base64(text: str) -> File | None:
+    """Return the file that a FileDescriptorProto in base64 describes, or None if the text is none."""
+    if len(text) > MAXIMUM_CHARACTERS:
+        return None
+    try:
+        proto = FileDescriptorProto.FromString(base64.b64decode(text.strip(), validate=True))
+    except (binascii.Error, ValueError, DecodeError):
+        return None
+    _check_depth(proto.message_type)
+    return file_of(proto)
+
+
+def base64_of(proto: FileDescriptorProto) -> str:
+    """Return a descriptor in base64."""
+    return base64.b64encode(proto.SerializeToString(deterministic=True)).decode()
+
+
+# From descriptors
+
+
+def file_of(proto: FileDescriptorProto) -> File:
+    """Return the file that a descriptor describes."""
+    public = set(proto.public_dependency)
+    return File(
+        syntax=proto.syntax if proto.syntax in ("proto2", "proto3") else None,
+        package=proto.package or None,
+        imports=[name for index, name in enumerate(proto.dependency) if index not in public],
+        public_imports=[name for index, name in enumerate(proto.dependency) if index in public],
+        options=_options_of(proto.options),
+        types=[*map(_message_of(proto.syntax), proto.message_type), *map(_enum_of, proto.enum_type)],
+        extends=_extends_of(proto.extension, proto.syntax),
+        services=[
+            Service(
+                service.name,
+                [
+                    Method(
+                        method.name,
+                        method.input_type,
+                        method.output_type,
+                        method.client_streaming,
+                        method.server_streaming,
+                        _options_of(method.options),
+                    )
+                    for method in service.method
+                ],
+                _options_of(service.options),
+            )
+            for service in proto.service
+        ],
+    )
+
+
+def _message_of(syntax: str) -> Callable[[DescriptorProto], Message]:
+    """Return what makes a message of a descriptor."""
+
+    def make(proto: DescriptorProto) -> Message:
+        one_ofs = [OneOf(each.name) for each in proto.oneof_decl]
+        message = Message(proto.name)
+        for field in proto.field:
+            if field.HasField("oneof_index") and not field.proto3_optional and field.oneof_index < len(one_ofs):
+                one_ofs[field.oneof_index].fields.append(_field_of(field, syntax, in_one_of=True))
+            else:
+                message.fields.append(_field_of(field, syntax))
+        message.one_ofs = [each for each in one_ofs if each.fields]
+        message.types = [*map(make, proto.nested_type), *map(_enum_of, proto.enum_type)]
+        message.options = _options_of(proto.options)
+        message.reserved = [[_range_of(each.start, each.end - 1)] for each in proto.reserved_range]
+        message.reserved += [[name] for name in proto.reserved_name]
+        message.extensions = [[_range_of(each.start, each.end - 1)] for each in proto.extension_range]
+        message.extends = _extends_of(proto.extension, syntax)
+        return message
+
+    return make
+
+
+def _enum_of(proto: EnumDescriptorProto) -> EnumType:
+    """Return the enum that a descriptor describes."""
+    reserved: list[list[Range | str]] = [[_range_of(each.start, each.end)] for each in proto.reserved_range]
+    reserved += [[name] for name in proto.reserved_name]
+    values = [EnumValue(each.name, each.number, _options_of(each.options)) for each in proto.value]
+    return EnumType(proto.name, values, _options_of(proto.options), reserved)
+
+
+def _field_of(proto: FieldDescriptorProto, syntax: str, *, in_one_of: bool = False) -> Field:
+    """Return the field that a descriptor describes."""
+    label = {2: "required", 3: "repeated"}.get(proto.label, "optional")
+    if in_one_of or (syntax == "proto3" and label != "repeated" and not proto.proto3_optional):
+        label = ""
+    return Field(
+        label,
+        proto.type_name or _TYPE_NAMES.get(proto.type, "bytes"),
+        proto.name,
+        proto.number,
+        proto.default_value if syntax != "proto3" and proto.HasField("default_value") else None,
+        proto.json_name if proto.HasField("json_name") else None,
+        _options_of(proto.options),
+    )
+
+
+def _extends_of(fields: Iterable[FieldDescriptorProto], syntax: str) -> list[Extend]:
+    """Return extensions, by the message that they extend."""
+    by_name: dict[str, Extend] = {}
+    for field in fields:
+        by_name.setdefault(field.extendee, Extend(field.extendee)).fields.append(_field_of(field, syntax))
+    return list(by_name.values())
+
+
+def _range_of(start: int, end: int) -> Range:
+    return start if start == end else (start, end)
+
+
+def _options_of(options: ProtobufMessage) -> list[Option]:
+    """Return Protobuf's own options of a descriptor, in the order of their fields."""
+    result = []
+    for field, value in options.ListFields():
+        if field.is_extension or field.message_type is not None or field.is_repeated:
+            continue
+        if field.enum_type is not None:
+            result.append(Option(field.name, Kind.NAME, field.enum_type.values_by_number[value].name))
+        elif field.type == FieldDescriptor.TYPE_BOOL:
+            result.append(Option(field.name, Kind.BOOLEAN, str(value).lower()))
+        else:
+            result.append(Option(field.name, Kind.TEXT, value))
+    return result
+
+
+def _check_depth(messages: Iterable[DescriptorProto]) -> None:
+    """Raise InvalidSchema if messages are nested too deeply."""
+    level = list(messages)
+    for _ in range(MAXIMUM_DEPTH):
+        level = [nested for message in level for nested in message.nested_type]
+    if level:
+        raise InvalidSchema(f"messages are nested more than {MAXIMUM_DEPTH} levels deep")
+
+
+# To descriptors
+
+
+def descriptor_of(name: str, file: File, names: Names, known: Iterable[str]) -> FileDescriptorProto:
+    """Return the descriptor of a file, with those of its imports that are known. Raises InvalidSchema."""
+    known = set(known)
+    proto = FileDescriptorProto(name=name, package=file.package or "", syntax=file.syntax or "proto2")
+    proto.dependency.extend(each for each in (*file.imports, *file.public_imports) if each in known)
+    proto.public_dependency.extend(index for index, each in enumerate(proto.dependency) if each in file.public_imports)
+    _set_options(proto.options, file.options)
+    builder = _Builder(names, file.syntax == "proto3")
+    scope = Scope(file.package or "")
+    try:
+        for each in file.types:
+            builder.add_type(proto, each, scope)
+        builder.add_extends(proto.extension, proto.message_type, file.extends, scope)
+        for service in file.services:
+            added = proto.service.add(name=service.name)
+            _set_options(added.options, service.options)
+            for method in service.methods:
+                rpc = added.method.add(
+                    name=method.name,
+                    input_type=builder.full(method.request, scope),
+                    output_type=builder.full(method.response, scope),
+                    client_streaming=method.request_streams,
+                    server_streaming=method.response_streams,
+                )
+                _set_options(rpc.options, method.options)
+    except ValueError as error:  # a number that has no room in its field
+        raise InvalidSchema(str(error)) from None
+    return proto
+
+
+class _Builder:
+    """The names that types are found by, and the syntax of the file."""
+
+    def __init__(self, names: Names, is_proto3: bool) -> None:
+        self._names = names
+        self._is_proto3 = is_proto3
+
+    def full(self, type_name: str, scope: Scope) -> str:
+        """Return the full name of a type, or the name as it stands if there is none."""
+        full = self._names.resolve(type_name, scope)
+        return type_name if full is None else f".{full}"
+
+    def add_type(self, parent: Any, each: Type, scope: Scope) -> None:
+        """Add a message or enum to a file's or message's descriptor."""
+        if isinstance(each, EnumType):
+            self._add_enum(parent.enum_type.add(name=each.name), each)
+            return
+        added = parent.nested_type.add() if isinstance(parent, DescriptorProto) else parent.message_type.add()
+        self._fill(added, each, scope.within(each.name))
+
+    def _fill(self, proto: DescriptorProto, message: Message, scope: Scope) -> None:
+        """Fill in the descriptor of a message."""
+        proto.name = message.name
+        _set_options(proto.options, message.options)
+        for field in message.fields:
+            self._add_field(proto, proto.field.add(), field, scope)
+        for one_of in message.one_ofs:
+            index = len(proto.oneof_decl)
+            proto.oneof_decl.add(name=one_of.name)
+            for field in one_of.fields:
+                added = proto.field.add(oneof_index=index)
+                self._add_field(proto, added, field, scope)
+        for added, field in zip(list(proto.field), message.fields, strict=False):  # those of oneofs come after them
+            if field.label == "optional" and self._is_proto3:
+                added.proto3_optional = True
+                added.oneof_index = len(proto.oneof_decl)
+                proto.oneof_decl.add(name=f"_{field.name}")
+        for group in message.groups:
+            self._fill(proto.nested_type.add(), Message(group.name, group.fields), scope.within(group.name))
+            proto.field.add(
+                name=group.name.lower(),
+                number=group.number,
+                label=_label(group.label),
+                type=FieldDescriptorProto.TYPE_GROUP,
+                type_name=f".{'.'.join(filter(None, (scope.package, *scope.messages, group.name)))}",
+            )
+        for each in message.types:
+            self.add_type(proto, each, scope)
+        for start, end in _ranges(message.reserved):
+            proto.reserved_range.add(start=start, end=end + 1)
+        proto.reserved_name.extend(value for each in message.reserved for value in each if isinstance(value, str))
+        for start, end in _ranges(message.extensions):
+            proto.extension_range.add(start=start, end=end + 1)
+        self.add_extends(proto.extension, proto.nested_type, message.extends, scope)
+
+    def add_extends(self, extensions: Any, entries: Any, extends: Iterable[Extend], scope: Scope) -> None:
+        """Add extensions to a file's or message's descriptor."""
+        for extend in extends:
+            for field in extend.fields:
+                added = extensions.add(extendee=self.full(extend.name, scope))
+                self._add_field(None, added, field, scope)
+
+    def _add_enum(self, proto: EnumDescriptorProto, enum: EnumType) -> None:
+        """Fill in the descriptor of an enum."""
+        _set_options(proto.options, enum.options)
+        for value in enum.values:
+            _set_options(proto.value.add(name=value.name, number=value.number).options, value.options)
+        for start, end in _ranges(enum.reserved):
+            proto.reserved_range.add(start=start, end=end)
+        proto.reserved_name.extend(value for each in enum.reserved for value in each if isinstance(value, str))
+
+    def _add_field(
+        self, parent: DescriptorProto | None, proto: FieldDescriptorProto, field: Field, scope: Scope
+    ) -> None:
+        """Fill in the descriptor of a field of a message, or of an extension."""
+        proto.name, proto.number, proto.label = field.name, field.number, _label(field.label)
+        if entry := map_types(field.type):
+            if parent is None:
+                raise InvalidSchema(f"{field.name}: an extension is no map")
+            self._add_map(parent, proto, entry, scope)
+        elif field.type in SCALARS:
+            proto.type = FieldDescriptorProto.Type.ValueType(_TYPES[field.type])
+        else:
+            found = self._names.find(field.type, scope)
+            proto.type_name = self.full(field.type, scope)
+            if found is not None:
+                proto.type = FieldDescriptorProto.TYPE_ENUM if is_enum(found) else FieldDescriptorProto.TYPE_MESSAGE
+        if field.default is not None:
+            proto.default_value = field.default
+        if field.json_name is not None:
+            proto.json_name = field.json_name
+        _set_options(proto.options, field.options)
+
+    def _add_map(
+        self, parent: DescriptorProto, proto: FieldDescriptorProto, entry: tuple[str, str], scope: Scope
+    ) -> None:
+        """Add the message for the entries of a map, which its field then has."""
+        camel = "".join(part[:1].upper() + part[1:] for part in proto.name.split("_"))
+        added = parent.nested_type.add(name=f"{camel}Entry")
+        added.options.map_entry = True
+        for number, (name, type_name) in enumerate(zip(("key", "value"), entry, strict=True), 1):
+            self._add_field(None, added.field.add(), Field("", type_name, name, number), scope.within(added.name))
+        proto.label = FieldDescriptorProto.LABEL_REPEATED
+        proto.type = FieldDescriptorProto.TYPE_MESSAGE
+        proto.type_name = f".{'.'.join(filter(None, (scope.package, *scope.messages, added.name)))}"
+
+
+def _label(label: str) -> FieldDescriptorProto.Label.ValueType:
+    return FieldDescriptorProto.Label.ValueType(_LABELS[label])
+
+
+def _ranges(statements: Iterable[Iterable[Range | str]]) -> Iterable[tuple[int, int]]:
+    """Return the ranges of statements, with both their ends; those of fields end at the largest number."""
+    for statement in statements:
+        for value in statement:
+            if not isinstance(value, str):
+                yield (value, value) if isinstance(value, int) else (value[0], min(value[1], MAXIMUM_NUMBER))
+
+
+def _set_options(proto: ProtobufMessage, options: Iterable[Option]) -> None:
+    """Set those options that are Protobuf's own. Raises InvalidSchema if a value is of another kind."""
+    for option in options:
+        field = None if option.custom else proto.DESCRIPTOR.fields_by_name.get(option.name)
+        if field is None or field.message_type is not None or field.is_repeated:
+            continue
+        value: Any = option.value
+        if field.enum_type is not None:
+            if value not in field.enum_type.values_by_name:
+                raise InvalidSchema(f"{option.name}: there is no value {value!r}")
+            value = field.enum_type.values_by_name[value].number
+        elif field.type == FieldDescriptor.TYPE_BOOL:
+            value = value == "true"
+        elif field.type != FieldDescriptor.TYPE_STRING or option.kind is not Kind.TEXT:
+            raise InvalidSchema(f"{option.name}: {value!r} is no value of it")
+        setattr(proto, option.name, value)
+
+
+# Files that need not be registered
+
+_CONFLUENT: Final = {
+    "confluent/meta.proto": """syntax = "proto3";
+package confluent;
+import "google/protobuf/descriptor.proto";
+message Meta { string doc = 1; map<string, string> params = 2; repeated string tags = 3; }
+extend google.protobuf.FileOptions { Meta file_meta = 1088; }
+extend google.protobuf.MessageOptions { Meta message_meta = 1088; }
+extend google.protobuf.FieldOptions { Meta field_meta = 1088; }
+extend google.protobuf.EnumOptions { Meta enum_meta = 1088; }
+extend google.protobuf.EnumValueOptions { Meta enum_value_meta = 1088; }
+""",
+    "confluent/type/decimal.proto": """syntax = "proto3";
+package confluent.type;
+message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }
+""",
+}
+_GOOGLE: Final[Mapping[str, str]] = {
+    f"google/{folder}/{name}.proto": f"google.{folder}.{name}_pb2"
+    for folder, names in {
+        "protobuf": "any api descriptor duration empty field_mask source_context struct timestamp type wrappers",
+        "type": "calendar_period color date datetime dayofweek decimal expr fraction interval latlng money month "
+        "phone_number postal_address quaternion timeofday",
+    }.items()
+    for name in names.split()
+}
+
+
+@cache
+def well_known(name: str) -> str | File | None:
+    """Return a file that Confluent's registry knows by itself: its text, or what it declares; None for any other.
+
+    Google's common types are there if googleapis-common-protos is installed.
+    """
+    if name in _CONFLUENT:
+        return _CONFLUENT[name]
+    if name == "google/protobuf/descriptor.proto":
+        return file_of(_copied(descriptor_pb2.DESCRIPTOR))
+    if name not in _GOOGLE:
+        return None
+    try:
+        module = import_module(_GOOGLE[name])
+    except ImportError:
+        return None
+    return file_of(_copied(module.DESCRIPTOR))
+
+
+def _copied(descriptor: Any) -> FileDescriptorProto:
+    """Return a descriptor as a message."""
+    proto = FileDescriptorProto()
+    descriptor.CopyToProto(proto)
+    return proto

@@ -1,0 +1,105 @@
+"""Finds types and extensions of .proto files by their names, from the place where a name stands.
+
+As Confluent does: the names of the messages around the place are tried with the whole package before them, the
+innermost first, and then the name alone. (protoc tries each part of the package, too.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from minibroker.registry.formats.protobuf.model import SCALARS, EnumType, Extend, Field, File, Message, Type, map_types
+
+
+class Found(NamedTuple):
+    """A type, the package that it is in, and whether it is declared in the schema itself, and in no other one."""
+
+    type: Type
+    package: str
+    local: bool
+
+
+class Scope(NamedTuple):
+    """The place where a name stands: a package, and the messages around it from the outermost on."""
+
+    package: str
+    messages: tuple[str, ...] = ()
+
+    def within(self, message: str) -> Scope:
+        """Return the place within another message."""
+        return Scope(self.package, (*self.messages, message))
+
+
+class Names:
+    """The types and extensions of a file and those that it needs, by their full names."""
+
+    def __init__(self, file: File, others: Iterable[File]) -> None:
+        self.types: dict[str, Found] = {}
+        self.extensions: dict[str, Field] = {}
+        for other in others:
+            self._collect(other, local=False)
+        self._collect(file, local=True)
+
+    def resolve(self, name: str, scope: Scope) -> str | None:
+        """Return the full name of a type, or None if there is none."""
+        return _resolve(self.types, name, scope)
+
+    def resolve_extension(self, name: str, scope: Scope) -> str | None:
+        """Return the full name of an extension, or None if there is none."""
+        return _resolve(self.extensions, name, scope)
+
+    def find(self, name: str, scope: Scope) -> Found | None:
+        """Return a type, or None if there is none."""
+        full = self.resolve(name, scope)
+        return None if full is None else self.types[full]
+
+    def entry_of(self, type_name: str, scope: Scope) -> tuple[str, str] | None:
+        """Return the types of keys and values, if a type is a map, or stands for the entries of one."""
+        if type_name in SCALARS:
+            return None
+        if types := map_types(type_name):
+            return types
+        found = self.find(type_name, scope)
+        if found is None or not isinstance(found.type, Message) or not found.type.is_map_entry:
+            return None
+        by_name = {field.name: field.type for field in found.type.fields}
+        return by_name.get("key", "string"), by_name.get("value", "string")
+
+    def _collect(self, file: File, *, local: bool) -> None:
+        """Add the types and extensions of a file."""
+        package = file.package or ""
+        prefix = f"{package}." if package else ""
+        self._collect_extensions(file.extends, prefix)
+        pending: list[tuple[str, Type]] = [(prefix, each) for each in file.types]
+        while pending:
+            prefix, each = pending.pop()
+            self.types[prefix + each.name] = Found(each, package, local)
+            if isinstance(each, Message):
+                inner = f"{prefix}{each.name}."
+                pending += [(inner, nested) for nested in each.types]
+                self._collect_extensions(each.extends, inner)
+
+    def _collect_extensions(self, extends: Iterable[Extend], prefix: str) -> None:
+        """Add extensions."""
+        for extend in extends:
+            for field in extend.fields:
+                self.extensions[prefix + field.name] = field
+
+
+def is_enum(found: Found | None) -> bool:
+    """Return whether a type is an enum."""
+    return found is not None and isinstance(found.type, EnumType)
+
+
+def _resolve(known: Mapping[str, object], name: str, scope: Scope) -> str | None:
+    """Return the full name of what is known, or None."""
+    if name.startswith("."):
+        return name[1:] if name[1:] in known else None
+    around = [scope.package, *scope.messages] if scope.package else list(scope.messages)
+    while around:
+        full = ".".join((*around, name))
+        if full in known:
+            return full
+        around.pop()
+    return name if name in known else None

@@ -1,0 +1,410 @@
+"""Reads .proto files, as Square's Wire does, whose texts Confluent stores.
+
+Why not a library: of those on PyPI, proto-schema-parser takes milliseconds a line and brings ANTLR, and protobuf itself
+reads only compiled descriptors; and neither keeps what the canonical text needs, such as the kinds of options.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from minibroker.registry.formats.protobuf.model import (
+    MAXIMUM_NUMBER,
+    EnumType,
+    EnumValue,
+    Extend,
+    Field,
+    File,
+    Group,
+    Kind,
+    Message,
+    Method,
+    OneOf,
+    Option,
+    Range,
+    Service,
+    Word,
+)
+from minibroker.registry.formats.protobuf.words import Words
+from minibroker.registry.formats.schema import InvalidSchema
+
+MAXIMUM_CHARACTERS: Final = 1 << 20
+LABELS: Final = ("required", "optional", "repeated")
+
+
+def read_file(text: str) -> File:
+    """Return what a .proto file declares. Raises InvalidSchema."""
+    if len(text) > MAXIMUM_CHARACTERS:
+        raise InvalidSchema(f"the schema has more than {MAXIMUM_CHARACTERS} characters")
+    return _Reader(text).file()
+
+
+class _Reader(Words):
+    """Reads declarations."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._syntax: str | None = None
+        self._declared: set[str] = set()  # messages and enums that are in no other one
+
+    # Declarations
+
+    def file(self) -> File:
+        """Read the whole file."""
+        file = File()
+        first = True
+        while True:
+            self.skip()
+            if self.place >= len(self.text):
+                return file
+            if not self.takes(";"):
+                self._declaration(file, self.word(), first)
+            first = False
+
+    def _declaration(self, file: File, word: str, first: bool) -> None:
+        """Read a declaration that begins with a word."""
+        if word == "syntax":
+            self.require("=")
+            if not first:
+                self.fail("'syntax' element must be the first declaration in a file")
+            self._syntax = file.syntax = self.quoted()
+            if file.syntax not in ("proto2", "proto3"):
+                self.fail(f"unknown syntax: {file.syntax}")
+            self.require(";")
+        elif word == "package":
+            file.package = self.name()
+            self.require(";")
+        elif word == "import":
+            self._import(file)
+        elif word == "option":
+            file.options.append(self._option_statement())
+        elif word in ("message", "enum"):
+            declared = self._message() if word == "message" else self._enum()
+            if declared.name in self._declared:
+                self.fail(f"{declared.name} is already defined")
+            self._declared.add(declared.name)
+            file.types.append(declared)
+        elif word == "extend":
+            file.extends.append(self._extend())
+        elif word == "service":
+            file.services.append(self._service())
+        else:
+            self.fail(f"unexpected label: {word}")
+
+    def _import(self, file: File) -> None:
+        """Read an import."""
+        imports = file.imports
+        if self.peek() not in "\"'":
+            word = self.word()
+            if word not in ("public", "weak"):
+                self.fail("expected quoted string")
+            imports = file.public_imports if word == "public" else []
+        imports.append(self.quoted())
+        self.require(";")
+
+    def _message(self) -> Message:
+        """Read a message after its keyword."""
+        message = Message(self.name())
+        self.deeper()
+        self.require("{")
+        while not self.takes("}"):
+            if not self.takes(";"):
+                self._member(message, self.word())
+        self.depth -= 1
+        return message
+
+    def _member(self, message: Message, word: str) -> None:
+        """Read a part of a message that begins with a word."""
+        if word == "option":
+            message.options.append(self._option_statement())
+        elif word == "reserved":
+            message.reserved.append(self._reserved())
+        elif word == "message":
+            message.types.append(self._message())
+        elif word == "enum":
+            message.types.append(self._enum())
+        elif word == "extend":
+            message.extends.append(self._extend())
+        elif word == "oneof":
+            message.one_ofs.append(self._one_of())
+        elif word == "extensions":
+            message.extensions.append(self._extensions())
+        else:
+            declared = self._field_or_group(word)
+            if isinstance(declared, Group):
+                message.groups.append(declared)
+            else:
+                message.fields.append(declared)
+
+    def _field_or_group(self, word: str) -> Field | Group:
+        """Read a field or group that begins with a word: its label, or its type."""
+        label = word if word in LABELS else ""
+        if label == "required" and self._syntax == "proto3":
+            self.fail("'required' label forbidden in proto3 field declarations")
+        if not label and self._syntax != "proto3" and not (word == "map" and self.peek() == "<"):
+            self.fail(f"unexpected label: {word}")
+        type_name = self.data_type(self.word() if label else word)
+        if label and type_name.startswith("map<"):
+            self.fail("'map' type cannot have label")
+        return self._group(label) if type_name == "group" else self._field(label, type_name)
+
+    def _field(self, label: str, type_name: str) -> Field:
+        """Read a field after its type."""
+        name = self.name()
+        if name[0].isdigit():
+            self.fail("field and constant names cannot start with a digit")
+        self.require("=")
+        number = self.number()
+        options = self._options()
+        self.require(";")
+        values = {option.name: str(option.value) for option in options if option.name in ("default", "json_name")}
+        return Field(
+            label,
+            type_name,
+            name,
+            number,
+            values.get("default"),
+            values.get("json_name"),
+            [option for option in options if option.name not in values],
+        )
+
+    def _group(self, label: str) -> Group:
+        """Read a group after its keyword."""
+        group = Group(label, self.word(), 0)
+        self.require("=")
+        group.number = self.number()
+        self.deeper()
+        self.require("{")
+        while not self.takes("}"):
+            declared = self._field_or_group(self.word())
+            if isinstance(declared, Group):
+                self.fail("expected field declaration")
+            group.fields.append(declared)
+        self.depth -= 1
+        return group
+
+    def _one_of(self) -> OneOf:
+        """Read a oneof after its keyword."""
+        one_of = OneOf(self.name())
+        self.require("{")
+        while not self.takes("}"):
+            word = self.data_type(self.word())
+            if word == "group":
+                one_of.groups.append(self._group(""))
+            elif word == "option":
+                one_of.options.append(self._option_statement())
+            else:
+                one_of.fields.append(self._field("", word))
+        return one_of
+
+    def _enum(self) -> EnumType:
+        """Read an enum after its keyword."""
+        enum = EnumType(self.name())
+        self.require("{")
+        while not self.takes("}"):
+            if self.takes(";"):
+                continue
+            word = self.word()
+            if word == "option":
+                enum.options.append(self._option_statement())
+            elif word == "reserved":
+                enum.reserved.append(self._reserved())
+            else:
+                if word[0].isdigit():
+                    self.fail("field and constant names cannot start with a digit")
+                self.require("=")
+                number = self.number()
+                enum.values.append(EnumValue(word, number, self._options()))
+                self.require(";")
+        return enum
+
+    def _extend(self) -> Extend:
+        """Read an extension of another message after its keyword."""
+        extend = Extend(self.name())
+        self.require("{")
+        while not self.takes("}"):
+            if self.takes(";"):
+                continue
+            declared = self._field_or_group(self.word())
+            if isinstance(declared, Field):
+                extend.fields.append(declared)
+        return extend
+
+    def _service(self) -> Service:
+        """Read a service after its keyword."""
+        service = Service(self.name())
+        self.require("{")
+        while not self.takes("}"):
+            if self.takes(";"):
+                continue
+            word = self.word()
+            if word == "option":
+                service.options.append(self._option_statement())
+            elif word == "rpc":
+                service.methods.append(self._method())
+            else:
+                self.fail(f"unexpected label: {word}")
+        return service
+
+    def _method(self) -> Method:
+        """Read a method after its keyword."""
+        name = self.name()
+        request, request_streams = self._streamed()
+        if self.word() != "returns":
+            self.fail("expected 'returns'")
+        response, response_streams = self._streamed()
+        method = Method(name, request, response, request_streams, response_streams)
+        if not self.takes("{"):
+            self.require(";")
+            return method
+        while not self.takes("}"):
+            if self.takes(";"):
+                continue
+            if self.word() != "option":
+                self.fail("expected an option")
+            method.options.append(self._option_statement())
+        return method
+
+    def _streamed(self) -> tuple[str, bool]:
+        """Return the type of what a method takes or gives, and whether it is a stream."""
+        self.require("(")
+        word = self.word()
+        streams = word == "stream" and self.peek() != ")"
+        type_name = self.data_type(self.word() if streams else word)
+        self.require(")")
+        return type_name, streams
+
+    def _reserved(self) -> list[Range | str]:
+        """Read reserved numbers and names after their keyword."""
+        values: list[Range | str] = []
+        while True:
+            values.append(self.quoted() if self.peek() in "\"'" else self._range())
+            sign = self.take()
+            if sign == ";":
+                return values
+            if sign != ",":
+                self.fail("expected ',' or ';'")
+
+    def _extensions(self) -> list[Range]:
+        """Read ranges for extensions after their keyword."""
+        values: list[Range] = []
+        while True:
+            values.append(self._range())
+            if self.peek() == "[":
+                self._options()
+                self.require(";")
+                return values
+            sign = self.take()
+            if sign == ";":
+                return values
+            if sign != ",":
+                self.fail("expected ',' or ';'")
+
+    def _range(self) -> Range:
+        """Return a number, or a range of numbers."""
+        start = self.number()
+        if self.peek() in ",;[":
+            return start
+        if self.word() != "to":
+            self.fail("expected ',', ';', or 'to'")
+        if self.peek() == "m":
+            if self.word() != "max":
+                self.fail("expected an integer or 'max'")
+            return start, MAXIMUM_NUMBER
+        return start, self.number()
+
+    # Options
+
+    def _option_statement(self) -> Option:
+        """Read an option after its keyword."""
+        option = self._option("=")
+        self.require(";")
+        return option
+
+    def _options(self) -> list[Option]:
+        """Return the options in brackets, if any come next."""
+        options: list[Option] = []
+        if not self.takes("["):
+            return options
+        while True:
+            options.append(self._option("="))
+            if self.takes("]"):
+                return options
+            if not self.takes(","):
+                self.fail("Expected ',' or ']'")
+
+    def _option(self, separator: str) -> Option:
+        """Return an option: a name, a separator, a value."""
+        opening = self.peek()
+        name = self.name()
+        if opening == "[":
+            name = f"[{name}]"
+        inner = self.name() if self.takes(".") else None
+        if not (separator == ":" and self.peek() == "{"):  # which may be left out before a map
+            found = self.take()
+            if found != separator:
+                self.fail(f"expected '{separator}' in option")
+        kind, value = self._value()
+        if inner is not None:
+            kind, value = Kind.OPTION, Option(inner, kind, value)
+        return Option(name, kind, value, opening == "(")
+
+    def _value(self) -> tuple[Kind, Any]:
+        """Return a value of an option, and its kind."""
+        sign = self.peek()
+        if sign == "{":
+            return Kind.MAP, self._map()
+        if sign == "[":
+            return Kind.LIST, self._list()
+        if sign in "\"'":
+            return Kind.TEXT, self.quoted()
+        word = self.word()
+        if sign.isdigit() or sign == "-":
+            return Kind.NUMBER, word
+        return (Kind.BOOLEAN if word in ("true", "false") else Kind.NAME), word
+
+    def _map(self) -> dict[str, Any]:
+        """Return a map of an option; values of the same name are a list."""
+        self.deeper()
+        self.require("{")
+        values: dict[str, Any] = {}
+        while not self.takes("}"):
+            option = self._option(":")
+            if isinstance(option.value, Option):
+                nested = values.setdefault(option.name, {})
+                if not isinstance(nested, dict):
+                    self.fail(f"{option.name} has values of two kinds")
+                nested[option.value.name] = _worded(option.value.kind, option.value.value)
+            else:
+                _add(values, option.name, _worded(option.kind, option.value))
+            if not self.takes(","):
+                self.takes(";")
+        self.depth -= 1
+        return values
+
+    def _list(self) -> list[Any]:
+        """Return a list of an option."""
+        self.deeper()
+        self.require("[")
+        values: list[Any] = []
+        while not self.takes("]"):
+            values.append(_worded(*self._value()))
+            if not self.takes(",") and self.peek() != "]":
+                self.fail("expected ',' or ']'")
+        self.depth -= 1
+        return values
+
+
+def _worded(kind: Kind, value: Any) -> Any:
+    """Return a value of a map or list, with its kind where a text alone does not tell."""
+    return Word(kind, value) if kind in (Kind.BOOLEAN, Kind.NUMBER, Kind.NAME) else value
+
+
+def _add(values: dict[str, Any], name: str, value: Any) -> None:
+    """Add a value to those of the same name."""
+    if name not in values:
+        values[name] = value
+        return
+    if not isinstance(values[name], list):
+        values[name] = [values[name]]
+    values[name] += value if isinstance(value, list) else [value]

@@ -1,0 +1,146 @@
+"""The words and signs of a .proto file."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NoReturn
+
+from minibroker.registry.formats.schema import InvalidSchema
+
+MAXIMUM_DEPTH: Final = 50  # of messages, and of the values of options, within each other
+
+_SPACE: Final = re.compile(r"(?:[ \t\r\n]++|//[^\n]*+|/\*.*?\*/)*+", re.DOTALL)
+_WORD: Final = re.compile(r"[A-Za-z0-9_.-]+")
+_ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_NUMERIC: Final = re.compile(r"[xX]([0-9a-fA-F]{1,2})|([0-7]{1,3})")
+
+
+class Words:
+    """A text, the place in it that is read next, and how deeply that is nested."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.place = 0
+        self.depth = 0
+
+    def fail(self, message: str) -> NoReturn:
+        """Raise InvalidSchema, with the place."""
+        line = self.text.count("\n", 0, self.place) + 1
+        column = self.place - self.text.rfind("\n", 0, self.place)
+        raise InvalidSchema(f"Syntax error in :{line}:{column}: {message}")
+
+    def skip(self) -> None:
+        """Skip spaces and comments."""
+        match = _SPACE.match(self.text, self.place)
+        assert match is not None
+        self.place = match.end()
+
+    def peek(self) -> str:
+        """Return the next character that is no space, which is not taken."""
+        self.skip()
+        if self.place >= len(self.text):
+            self.fail("unexpected end of file")
+        return self.text[self.place]
+
+    def take(self) -> str:
+        """Return the next character that is no space."""
+        sign = self.peek()
+        self.place += 1
+        return sign
+
+    def takes(self, sign: str) -> bool:
+        """Take a sign if it comes next; return whether it did."""
+        if self.peek() != sign:
+            return False
+        self.place += 1
+        return True
+
+    def require(self, sign: str) -> None:
+        """Take a sign. Raises InvalidSchema if another one comes."""
+        found = self.take()
+        if found != sign:
+            self.fail(f"expected '{sign}' but was '{found}'")
+
+    def word(self) -> str:
+        """Return the next word: a name, a type, a number."""
+        self.skip()
+        match = _WORD.match(self.text, self.place)
+        if match is None:
+            self.fail("expected a word")
+        self.place = match.end()
+        return match[0]
+
+    def name(self) -> str:
+        """Return the next word, without parentheses or brackets around it."""
+        closing = {"(": ")", "[": "]"}.get(self.peek())
+        if closing is None:
+            return self.word()
+        self.place += 1
+        word = self.word()
+        self.require(closing)
+        return word
+
+    def number(self) -> int:
+        """Return the next word as an integer of 32 bits."""
+        word = self.word()
+        hexadecimal = word[:2].lower() == "0x"
+        digits = word[2:] if hexadecimal else word
+        if not re.fullmatch(r"-?[0-9a-fA-F]{1,8}" if hexadecimal else r"-?[0-9]{1,10}", digits):
+            self.fail(f"expected an integer but was {word}")
+        number = int(digits, 16 if hexadecimal else 10)
+        if not -1 << 31 <= number < 1 << 31:
+            self.fail(f"expected an integer but was {word}")
+        return number
+
+    def quoted(self) -> str:
+        """Return the next text in quotes; texts that follow each other are one."""
+        if self.peek() not in "\"'":
+            self.fail("expected a text in quotes")
+        parts: list[str] = []
+        while self.place < len(self.text) and self.peek() in "\"'":
+            self._one_quoted(parts)
+            self.skip()
+        return "".join(parts)
+
+    def _one_quoted(self, parts: list[str]) -> None:
+        """Add the next text in quotes to others."""
+        quote = self.take()
+        while True:
+            if self.place >= len(self.text):
+                self.fail("unterminated string")
+            character = self.text[self.place]
+            self.place += 1
+            if character == quote:
+                return
+            parts.append(self._escaped() if character == "\\" else character)
+
+    def _escaped(self) -> str:
+        """Return the character that an escape stands for."""
+        if self.place >= len(self.text):
+            self.fail("unexpected end of file")
+        match = _NUMERIC.match(self.text, self.place)
+        if match is not None:
+            self.place = match.end()
+            return chr(int(match[1], 16) if match[1] else int(match[2], 8))
+        letter = self.text[self.place]
+        if letter in "xX":
+            self.fail("expected a digit after \\x or \\X")
+        self.place += 1
+        return _ESCAPES.get(letter, letter)
+
+    def data_type(self, word: str) -> str:
+        """Return a type that begins with a word."""
+        if word != "map":
+            return word
+        self.require("<")
+        key = self.word()
+        self.require(",")
+        value = self.word()
+        self.require(">")
+        return f"map<{key}, {value}>"
+
+    def deeper(self) -> None:
+        """Count a level of nesting, which whoever calls this takes off. Raises InvalidSchema if it is one too many."""
+        self.depth += 1
+        if self.depth > MAXIMUM_DEPTH:
+            self.fail(f"nested more than {MAXIMUM_DEPTH} levels deep")

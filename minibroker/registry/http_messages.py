@@ -1,0 +1,105 @@
+"""Requests and answers of the registry's HTTP API."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+from urllib.parse import parse_qs, unquote
+
+from minibroker.registry.formats.java_json import text_of
+from minibroker.registry.registry_errors import RegistryError
+
+V1: Final = "application/vnd.schemaregistry.v1+json"
+TYPES: Final = (V1, "application/vnd.schemaregistry+json", "application/json")  # the preferred one first
+SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")  # which is no text without its other half
+CONSUMED: Final = (*TYPES, "application/octet-stream")
+
+
+@dataclass
+class Request:
+    """A request. The segments of its path are decoded one by one: a subject may contain a slash."""
+
+    method: str
+    segments: list[str]
+    query: dict[str, list[str]]
+    headers: Mapping[str, str]
+    body: bytes = b""
+    variables: dict[str, str] = field(default_factory=dict)  # the parts of the path with names
+    user: str | None = None
+
+    @property
+    def path(self) -> str:
+        """The path, decoded."""
+        return "/" + "/".join(self.segments)
+
+    def text(self, name: str, default: str = "") -> str:
+        """Return a parameter of the query."""
+        return self.query.get(name, [default])[0]
+
+    def flag(self, name: str) -> bool:
+        """Return whether a parameter of the query is "true"."""
+        return self.text(name).lower() == "true"
+
+    def number(self, name: str, default: int) -> int:
+        """Return a number in the query. Raises RegistryError, as Confluent's for any other text."""
+        try:
+            return int(self.text(name, str(default)))
+        except ValueError:
+            raise RegistryError(404, "HTTP 404 Not Found") from None
+
+    def json(self) -> dict[str, Any]:
+        """Return the body, an object. Raises RegistryError."""
+        kind = self.headers.get("content-type", V1).partition(";")[0].strip().lower()
+        if kind not in CONSUMED:
+            raise RegistryError(415, "HTTP 415 Unsupported Media Type")
+        try:
+            found = json.loads(self.body) if self.body.strip() else None
+            if SURROGATE.search(self.body):
+                json.dumps(found, ensure_ascii=False).encode()
+        except (ValueError, RecursionError) as error:
+            raise RegistryError(400, f"The request is no JSON: {error}") from None
+        if not isinstance(found, dict):
+            raise RegistryError(422, "The request must be an object")
+        return found
+
+    @property
+    def answer_type(self) -> str:
+        """The content type that the client wants. Raises RegistryError if it accepts none of the registry's."""
+        accepted = [part.partition(";")[0].strip() for part in self.headers.get("accept", "*/*").split(",")]
+        for kind in TYPES:
+            if kind in accepted or "*/*" in accepted or "application/*" in accepted:
+                return kind
+        raise RegistryError(406, "HTTP 406 Not Acceptable")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer: JSON, or with `raw` a text that is JSON already."""
+
+    body: Any = None
+    status: int = 200
+    raw: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+
+    @cached_property
+    def data(self) -> bytes:
+        """The body as it is sent."""
+        return (text_of(self.body) if self.raw is None else self.raw).encode()
+
+
+def error_answer(error: RegistryError) -> Answer:
+    """Return the answer for an error."""
+    return Answer({"error_code": error.code, "message": error.message}, error.status)
+
+
+def request_of(scope: Mapping[str, Any]) -> Request:
+    """Return the request of an ASGI scope, without its body."""
+    raw: bytes = scope.get("raw_path") or scope["path"].encode()
+    segments = [unquote(part) for part in raw.partition(b"?")[0].decode("latin-1").split("/") if part]
+    query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True, max_num_fields=1000)
+    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+    return Request(scope["method"], segments, query, headers)

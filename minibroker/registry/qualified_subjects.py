@@ -1,0 +1,76 @@
+"""Subjects in contexts: `:.CONTEXT:SUBJECT`, where the default context is not written.
+
+Ids are unique within a context. A context without a subject names its own config and mode.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+from unicodedata import category
+
+DEFAULT: Final = "."
+WILDCARD: Final = ":*:"  # stands for all contexts
+GLOBAL: Final = ".__GLOBAL"  # the context of the config and the mode for all contexts
+NOT_SUBJECTS: Final = ("__GLOBAL", "__EMPTY")
+
+
+class QualifiedSubject(NamedTuple):
+    """A subject, which may be empty, and its context."""
+
+    context: str
+    subject: str
+
+    @property
+    def prefix(self) -> str:
+        """The context as it is written before a subject."""
+        return "" if self.context == DEFAULT else f":{self.context}:"
+
+    @property
+    def text(self) -> str:
+        """The whole name."""
+        return self.prefix + self.subject
+
+
+def qualified(text: str) -> QualifiedSubject:
+    """Parse the name of a subject."""
+    if text.startswith(":."):
+        context, _, subject = text[1:].partition(":")
+        return QualifiedSubject(context, subject)
+    if text.startswith(WILDCARD):
+        return QualifiedSubject("*", text.removeprefix(WILDCARD))
+    return QualifiedSubject(DEFAULT, text)
+
+
+def prefix_of(subject: str | None) -> str:
+    """Return the context of a subject as it is written before it; that of None is the default one."""
+    return qualified(subject or "").prefix
+
+
+def normalized(text: str) -> str:
+    """Return a subject without the default context."""
+    return qualified(text).text
+
+
+def within(parent: str | None, subject: str) -> str:
+    """Return a subject that is named within another one: without a context of its own, it is in the parent's."""
+    own = qualified(subject)
+    return own.text if own.context != DEFAULT else prefix_of(parent) + own.subject
+
+
+def context_prefix(name: str) -> str:
+    """Return a context, given with or without its dot and colons, as it is written before a subject.
+
+    Raises ValueError.
+    """
+    bare = name.removeprefix(":").removesuffix(":")
+    if ":" in bare:
+        raise ValueError("Context name cannot contain a colon")
+    return QualifiedSubject(bare if bare.startswith(".") else f".{bare}", "").prefix
+
+
+def is_valid(text: str, of_config: bool = False) -> bool:
+    """Return whether a name may be that of a subject, or of what has a config and a mode."""
+    found = qualified(text)
+    if any(category(letter) == "Cc" for letter in text) or found.subject in NOT_SUBJECTS:
+        return False
+    return of_config or found.context != GLOBAL

@@ -1,0 +1,393 @@
+"""What a registry does: registers, finds and deletes versions of subjects, by their configs and modes.
+
+Each method reads what is new in `_schemas` first. Writers wait for each other, and decide on the state that they read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from minibroker.registry import registry_errors as errors
+from minibroker.registry import schema_records as records
+from minibroker.registry.compatibility import Candidate, objections
+from minibroker.registry.contracts import VERSION, merged_metadata, merged_rules, property_of, with_version
+from minibroker.registry.formats.schema import ParsedSchema, Reference
+from minibroker.registry.qualified_subjects import DEFAULT, prefix_of, qualified, within
+from minibroker.registry.registry_configs import IMPORTING, READING, changed_config, config_of, level_of, mode_of
+from minibroker.registry.schema_formats import SchemaFormats, sorted_references
+from minibroker.registry.schema_records import Entry, Key, StoredSchema
+from minibroker.registry.schema_state import SchemaState
+from minibroker.registry.schemas_topic import SchemasTopic
+from minibroker.registry.slices import Slices, turn_for_others
+
+if TYPE_CHECKING:
+    from minibroker.broker.assembly import Broker
+
+LATEST: Final = -1
+SCHEMA_BYTES_MAX: Final = 1 << 20  # a record of a topic has no more by default
+
+
+@dataclass(frozen=True)
+class NewSchema:
+    """A schema in a request. An `id` of -1 is to be assigned; version 0 is the next one, -1 the latest."""
+
+    text: str
+    kind: str = records.AVRO
+    references: tuple[Reference, ...] = ()
+    metadata: Mapping[str, Any] | None = None
+    rule_set: Mapping[str, Any] | None = None
+    id: int = -1
+    version: int = 0
+    normalize: bool = False
+
+
+class Registry:
+    """A registry on the topic `_schemas` of a broker."""
+
+    def __init__(self, cluster: Callable[[], Broker]) -> None:
+        """`cluster` returns the broker that runs now."""
+        self._topic = SchemasTopic(cluster)
+        self._cluster = cluster
+        self.formats = SchemaFormats()
+        self._writing = asyncio.Lock()
+        self._likenesses: dict[str, str] = {}  # by GUID
+
+    async def state(self) -> SchemaState:
+        """Return the current state, to be read before anything else is awaited. Raises RegistryError."""
+        return await self._topic.read()
+
+    def state_now(self) -> SchemaState:
+        """Return the current state at once, for tests: others wait. Raises RegistryError."""
+        return self._topic.read_now()
+
+    @property
+    def cluster_id(self) -> str:
+        """The id of the broker's cluster."""
+        return self._cluster().cluster_id
+
+    # --- registering ----------------------------------------------------------------------------
+
+    async def register(self, subject: str, new: NewSchema) -> StoredSchema:
+        """Register a schema, unless the subject has it, and return it. Raises RegistryError."""
+        async with self._writing:
+            state = await self.state()
+            config = config_of(state, subject)
+            has_defaults = any(name.startswith(("default", "override")) for name in config)
+            if new.text.strip() and not has_defaults:
+                known = await self._find(state, subject, new, deleted=False)
+                if known is not None and new.version in (0, LATEST, known.version) and new.id in (-1, known.id):
+                    return known
+            return await self._register(subject, new)
+
+    async def _register(self, subject: str, new: NewSchema) -> StoredSchema:
+        state, asked, mark = await self.state(), new, self._topic.mark
+        config, mode = config_of(state, subject), mode_of(state, subject)
+        _check_may_register(subject, mode, new)
+        earlier = state.schemas(subject)
+        next_version = max(state.versions.get(subject, {0: None}), default=0) + 1
+        if mode not in IMPORTING:
+            new = _completed(new, config, earlier, next_version)
+        if not new.text.strip():
+            raise errors.no_schema()
+        schema, parsed = await self._canonical(state, subject, new)
+        index = state.index(subject)
+        id = index.id_by_guid.get(schema.guid, -1) if new.id == -1 else new.id
+        if new.version == 0:
+            known = await self._alike(state, earlier, schema, parsed, id)
+            if known is not None:
+                return known
+        if mode not in IMPORTING:
+            candidate = Candidate(new.kind, parsed)
+            others = _of_group(config, schema, earlier)
+            reasons = await objections(self.formats, state, level_of(config), candidate, others)
+            if reasons:
+                raise errors.incompatible(subject, reasons)
+        if new.version > 0 and new.version != next_version and mode not in IMPORTING:
+            raise errors.RegistryError(42201, "Version is not one more than previous version")
+        await turn_for_others(len(schema.text))
+        state = await self.state()
+        if self._topic.mark != mark:  # others write to the topic, too
+            return await self._register(subject, asked)
+        version = new.version if new.version > 0 else next_version
+        _check_id(state, subject, schema, id)
+        schema = replace(schema, version=version, id=index.max_id + 1 if id < 0 else id)
+        await self._topic.append([*_before(state, schema), records.schema_entry(schema)])
+        return schema
+
+    async def _canonical(
+        self, state: SchemaState, subject: str, new: NewSchema, *, stored: bool = False
+    ) -> tuple[StoredSchema, ParsedSchema]:
+        """Return a new schema as it is to be stored, without id and version. Raises RegistryError."""
+        references = tuple(
+            each._replace(version=_latest_version(state, subject, each)) if each.version == LATEST else each
+            for each in new.references
+        )
+        parsed = await self.formats.parse(state, new.kind, new.text, references, subject, stored=stored)
+        text = parsed.canonical
+        if new.normalize:
+            text, references = await self.formats.normalized(new.kind, parsed), sorted_references(references)
+            parsed = await self.formats.parse(state, new.kind, text, references, subject, stored=stored)
+        return StoredSchema(subject, 0, -1, text, new.kind, references, new.metadata, new.rule_set), parsed
+
+    # --- finding --------------------------------------------------------------------------------
+
+    async def find(self, subject: str, new: NewSchema, deleted: bool = False) -> StoredSchema | None:
+        """Return the version of a subject with this schema, or None. Raises RegistryError for an invalid schema.
+
+        A subject without a context is looked for in all.
+        """
+        state = await self.state()
+        found = await self._find(state, subject, new, deleted)
+        name = qualified(subject)
+        if found is None and name.context == DEFAULT:
+            for prefix in state.prefixes()[1:]:
+                found = found or await self._find(state, prefix + name.subject, new, deleted)
+        return found
+
+    async def _find(self, state: SchemaState, subject: str, new: NewSchema, deleted: bool) -> StoredSchema | None:
+        if not new.text.strip():
+            return None
+        try:
+            schema, parsed = await self._canonical(state, subject, new)
+        except errors.RegistryError:  # only a new schema must have valid defaults
+            schema, parsed = await self._canonical(state, subject, new, stored=True)
+        if new.metadata is None and new.rule_set is None:
+            latest = state.latest(subject)
+            if latest is not None and (latest.metadata is not None or latest.rule_set is not None):
+                schema = replace(schema, metadata=latest.metadata, rule_set=latest.rule_set)
+        candidates = state.schemas(subject, deleted)
+        if new.version == LATEST:
+            candidates = candidates[-1:]
+        return await self._alike(state, candidates, schema, parsed, new.id)
+
+    async def _alike(
+        self,
+        state: SchemaState,
+        candidates: Sequence[StoredSchema],
+        schema: StoredSchema,
+        parsed: ParsedSchema,
+        id: int,
+    ) -> StoredSchema | None:
+        """Return the last of the candidates that is this schema, or differs only in what normalization removes.
+
+        A schema without references is also one with references that has the same text when they are resolved.
+        """
+        same = [each for each in candidates if each.guid == schema.guid]
+        if same:
+            return same[-1] if id in (-1, same[-1].id) else None
+        if not candidates:
+            return None
+        wanted, slices = await self.formats.likeness(parsed, schema), Slices()
+        for each in reversed(candidates):
+            await slices.next()
+            if each.kind != schema.kind or id not in (-1, each.id):
+                continue
+            if await self._likeness(state, each) == wanted:
+                return each
+            if each.references and not schema.references:
+                resolved = await self.formats.parse_stored(state, each)
+                if resolved.formatted("resolved") == schema.text:
+                    return each
+        return None
+
+    async def _likeness(self, state: SchemaState, schema: StoredSchema) -> str:
+        found = self._likenesses.get(schema.guid)
+        if found is None:
+            parsed = await self.formats.parse_stored(state, schema)
+            found = self._likenesses[schema.guid] = await self.formats.likeness(parsed, schema)
+        return found
+
+    async def check(self, subject: str, new: NewSchema, earlier: Sequence[StoredSchema]) -> list[str]:
+        """Return why a schema is not compatible with versions of a subject, by the subject's level.
+
+        Raises RegistryError for an invalid schema.
+        """
+        if not new.text.strip():
+            raise errors.no_schema()
+        state = await self.state()
+        config = config_of(state, subject)
+        schema, parsed = await self._canonical(state, subject, new)
+        others = _of_group(config, schema, earlier)
+        return await objections(self.formats, state, level_of(config), Candidate(new.kind, parsed), others)
+
+    # --- deleting -------------------------------------------------------------------------------
+
+    async def delete_version(self, subject: str, version: int, named: str, *, permanent: bool) -> int:
+        """Delete a version, which must be deleted before it is deleted permanently; return it. Raises RegistryError."""
+        async with self._writing:
+            state = await self.state()
+            if not permanent and state.get(subject, version) is None and state.get(subject, version, deleted=True):
+                raise errors.version_deleted(subject, named)
+            schema = state.get(subject, version, deleted=True)
+            if schema is None:
+                raise missing_version(state, subject, version, deleted=True)
+            _check_writable(state, subject)
+            _check_unreferenced(state, schema)
+            if permanent and not schema.deleted:
+                raise errors.version_not_deleted(subject, schema.version)
+            if permanent:
+                last = len(state.versions[subject]) == 1
+                settings = _settings_of(state, subject) if last else ()
+                await self._topic.append([records.tombstone(schema.key), *settings])
+            else:
+                await self._topic.append([records.schema_entry(replace(schema, deleted=True))])
+            return schema.version
+
+    async def delete_subject(self, subject: str, *, permanent: bool) -> list[int]:
+        """Delete all versions of a subject; return them. Raises RegistryError."""
+        async with self._writing:
+            state = await self.state()
+            if not state.has_subjects(subject, deleted=True):
+                raise errors.subject_not_found(subject)
+            if not permanent and not state.has_subjects(subject, deleted=False):
+                raise errors.subject_deleted(subject)
+            _check_writable(state, subject)
+            schemas = state.schemas(subject, deleted=permanent)
+            for schema in schemas:
+                _check_unreferenced(state, schema)
+                if permanent and not schema.deleted:
+                    raise errors.subject_not_deleted(subject)
+            if permanent:
+                tombstones = [records.tombstone(schema.key) for schema in schemas]
+                await self._append_many([*tombstones, *_settings_of(state, subject)])
+            elif schemas:
+                await self._topic.append([records.deletion_entry(subject, schemas[-1].version)])
+            return [schema.version for schema in schemas]
+
+    # --- configs, modes and contexts ------------------------------------------------------------
+
+    async def set_config(self, subject: str | None, asked: Mapping[str, Any] | None) -> None:
+        """Change the config of a subject, of a context, or (None) of all, as a request asks; without one, remove it.
+
+        Raises RegistryError.
+        """
+        async with self._writing:
+            state = await self.state()
+            entry = records.tombstone(Key("CONFIG", subject))
+            if asked is not None:
+                entry = records.config_entry(subject, changed_config(state.configs.get(subject, {}), asked))
+            _check_writable(state, subject)
+            await self._topic.append([entry])
+
+    async def set_mode(self, subject: str | None, mode: str | None, *, force: bool = False) -> None:
+        """Set the mode as `set_config`. Importing begins with subjects that are empty, unless it is forced.
+
+        Raises RegistryError.
+        """
+        async with self._writing:
+            state = await self.state()
+            entries: list[Entry] = []
+            if mode == "IMPORT" and mode_of(state, subject) != "IMPORT" and not force:
+                if state.has_subjects(subject, deleted=False):
+                    raise errors.not_permitted("Cannot import since found existing subjects")
+                for name in state.matching(subject):
+                    for schema in state.schemas(name, deleted=True):
+                        _check_unreferenced(state, schema)
+                        entries.append(records.tombstone(schema.key))
+                entries.append(records.clearing_entry(subject))
+            removed = records.tombstone(Key("MODE", subject))
+            entries.append(removed if mode is None else records.mode_entry(subject, mode))
+            await self._append_many(entries)
+
+    async def delete_context(self, prefix: str) -> None:
+        """Delete a context without subjects. Raises RegistryError."""
+        async with self._writing:
+            state = await self.state()
+            if state.has_subjects(prefix, deleted=True):
+                raise errors.context_not_empty(prefix)
+            await self._topic.append([records.tombstone(Key("CONTEXT", qualified(prefix).context))])
+
+    async def _append_many(self, entries: Sequence[Entry], portion: int = 1000) -> None:
+        """Append records in several batches, so that none takes long or is too large."""
+        for begin in range(0, len(entries), portion):
+            await self._topic.append(entries[begin : begin + portion])
+            await self.state()
+
+
+def missing_version(state: SchemaState, subject: str, version: int, deleted: bool) -> errors.RegistryError:
+    """Return the error for a version that does not exist."""
+    if state.has_subjects(subject, deleted):
+        return errors.version_not_found(version)
+    return errors.subject_not_found(subject)
+
+
+def _check_writable(state: SchemaState, subject: str | None) -> None:
+    if mode_of(state, subject) in READING:
+        raise errors.not_permitted(f"Subject {subject} in context {prefix_of(subject)} is in read-only mode")
+
+
+def _check_may_register(subject: str, mode: str, new: NewSchema) -> None:
+    place = f"Subject {subject} in context {prefix_of(subject)}"
+    if mode in READING:
+        raise errors.not_permitted(f"{place} is in read-only mode")
+    if new.id >= 0 and mode not in IMPORTING:
+        raise errors.not_permitted(f"{place} is not in import mode")
+    if new.id < 0 and mode != "READWRITE":
+        raise errors.not_permitted(f"{place} is not in read-write mode")
+
+
+def _check_unreferenced(state: SchemaState, schema: StoredSchema) -> None:
+    if state.index(schema.subject).referrers.get((schema.subject, schema.version)):
+        raise errors.is_referenced(schema.subject, schema.version)
+
+
+def _check_id(state: SchemaState, subject: str, schema: StoredSchema, id: int) -> None:
+    """Raise RegistryError if the id is that of another schema."""
+    known = state.by_id(id, prefix_of(subject)) if id >= 0 else None
+    if known is not None and (known.guid != schema.guid or known.kind != schema.kind):
+        raise errors.not_permitted(
+            f"Overwrite new schema with id {id} in context {prefix_of(subject)} is not permitted."
+        )
+
+
+def _before(state: SchemaState, schema: StoredSchema) -> list[Entry]:
+    """Return what must be in the topic before a new version: its context, and the end of deleted ones with its id."""
+    context = qualified(schema.subject).context
+    new_context = [] if context == DEFAULT or context in state.contexts else [records.context_entry(context)]
+    replaced = [
+        records.tombstone(each.key)
+        for each in state.versions.get(schema.subject, {}).values()
+        if each.deleted and each.id == schema.id and each.version < schema.version
+    ]
+    return [*new_context, *replaced]
+
+
+def _settings_of(state: SchemaState, subject: str) -> list[Entry]:
+    """Return the records that remove the mode and the config of a subject."""
+    kinds = (("MODE", state.modes), ("CONFIG", state.configs))
+    return [records.tombstone(Key(kind, subject)) for kind, found in kinds if subject in found]
+
+
+def _latest_version(state: SchemaState, subject: str, reference: Reference) -> int:
+    latest = state.latest(within(subject, reference.subject))
+    return LATEST if latest is None else latest.version
+
+
+def _completed(
+    new: NewSchema, config: Mapping[str, Any], earlier: Sequence[StoredSchema], next_version: int
+) -> NewSchema:
+    """Return a schema with what it takes from the version before and from the config, as in Confluent's registry."""
+    previous = earlier[-1] if earlier else None
+    if not new.text.strip() and previous is not None:
+        new = replace(new, text=previous.text, kind=previous.kind, references=previous.references)
+    metadata, rules = new.metadata, new.rule_set
+    if previous is not None:
+        metadata = previous.metadata if metadata is None else metadata
+        rules = previous.rule_set if rules is None else rules
+    metadata = merged_metadata(merged_metadata(config.get("defaultMetadata"), metadata), config.get("overrideMetadata"))
+    rules = merged_rules(merged_rules(config.get("defaultRuleSet"), rules), config.get("overrideRuleSet"))
+    if new.version != 0 or property_of(metadata, VERSION) is not None:
+        metadata = with_version(metadata, next_version)
+    return replace(new, metadata=metadata, rule_set=rules)
+
+
+def _of_group(config: Mapping[str, Any], schema: StoredSchema, earlier: Sequence[StoredSchema]) -> list[StoredSchema]:
+    """Return the earlier versions of the schema's compatibility group."""
+    group = config.get("compatibilityGroup")
+    if group is None:
+        return list(earlier)
+    wanted = property_of(schema.metadata, group)
+    return [each for each in earlier if property_of(each.metadata, group) == wanted]

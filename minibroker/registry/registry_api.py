@@ -1,0 +1,491 @@
+"""Confluent's HTTP API: a method for each path."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+from minibroker.registry import registry_errors as errors
+from minibroker.registry.contracts import cleaned
+from minibroker.registry.formats.java_json import text_of
+from minibroker.registry.http_messages import Answer, Request
+from minibroker.registry.qualified_subjects import DEFAULT, WILDCARD, context_prefix, is_valid, normalized, qualified
+from minibroker.registry.registry import NewSchema, Registry, missing_version
+from minibroker.registry.registry_configs import checked_mode, config_of, mode_of
+from minibroker.registry.registry_errors import RegistryError
+from minibroker.registry.schema_records import AVRO, StoredSchema, references_of
+from minibroker.registry.schema_state import SchemaState
+from minibroker.registry.slices import Slices, turn_for_others
+
+GROUP_ID: Final = "schema-registry"
+SERVER_VERSION: Final = "8.0.0"  # of Confluent's registry, whose API this is
+SUBJECTS_MAX, SCHEMAS_MAX = 20_000, 1000  # in an answer
+INT_MAX: Final = (1 << 31) - 1
+DIGITS_MAX: Final = 100  # of a number in a path, with zeros before it; `int` takes no more than 4,300
+
+Handler = Callable[["RegistryApi", Request], Awaitable[Any]]
+
+
+@dataclass(frozen=True)
+class Route:
+    """A method and a path, whose parts in braces are variables."""
+
+    method: str
+    parts: tuple[str, ...]
+    handler: Handler
+
+    def matches(self, segments: list[str]) -> bool:
+        """Return whether a path is of this form."""
+        return len(segments) == len(self.parts) and all(
+            part == segment or part[0] == "{" for part, segment in zip(self.parts, segments, strict=True)
+        )
+
+
+ROUTES: list[Route] = []
+
+
+def _on(method: str, *paths: str) -> Callable[[Handler], Handler]:
+    def register(handler: Handler) -> Handler:
+        for path in paths:
+            ROUTES.append(Route(method, tuple(path.split("/")[1:]) if path != "/" else (), handler))
+        return handler
+
+    return register
+
+
+class RegistryApi:
+    """Answers requests by a registry."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    async def answer(self, request: Request) -> Answer:
+        """Answer a request. Raises RegistryError."""
+        of_path = [route for route in ROUTES if route.matches(request.segments)]
+        found = next((route for route in of_path if route.method == request.method), None)
+        if found is None:
+            raise RegistryError(405, "HTTP 405 Method Not Allowed") if of_path else _not_found()
+        request.variables = {
+            part[1:-1]: segment for part, segment in zip(found.parts, request.segments, strict=True) if part[0] == "{"
+        }
+        answer = await found.handler(self, request)
+        return answer if isinstance(answer, Answer) else Answer(answer)
+
+    # --- subjects -------------------------------------------------------------------------------
+
+    @_on("GET", "/")
+    async def root(self, request: Request) -> Any:
+        """Return an empty object, for clients that check whether a registry is there."""
+        return {}
+
+    @_on("GET", "/subjects")
+    async def list_subjects(self, request: Request) -> list[str]:
+        """Return the names of the subjects with a prefix, by default all of all contexts."""
+        state = await self._registry.state()
+        deleted, only = request.flag("deleted"), request.flag("deletedOnly")
+        names = (
+            name
+            for name in _with_prefix(state, request.text("subjectPrefix", WILDCARD))
+            if (deleted and not only) or state.is_live(name) != only
+        )
+        return _page(request, names, SUBJECTS_MAX)
+
+    @_on("POST", "/subjects/{subject}")
+    async def find_schema(self, request: Request) -> dict[str, Any]:
+        """Return the version of a subject that has a schema."""
+        subject, deleted = await self._subject(request), request.flag("deleted")
+        new = await self._new_schema(request, subject)
+        schema = await self._registry.find(subject, new, deleted)
+        if schema is None:
+            state = await self._registry.state()
+            raise (
+                errors.schema_not_found() if state.has_subjects(subject, deleted) else errors.subject_not_found(subject)
+            )
+        return await self._shown(request, schema)
+
+    @_on("DELETE", "/subjects/{subject}")
+    async def delete_subject(self, request: Request) -> list[int]:
+        """Delete a subject; return its versions."""
+        subject = await self._subject(request)
+        return await self._registry.delete_subject(subject, permanent=request.flag("permanent"))
+
+    @_on("GET", "/subjects/{subject}/metadata")
+    async def find_by_metadata(self, request: Request) -> dict[str, Any]:
+        """Return the latest version whose metadata has properties."""
+        state, subject = await self._registry.state(), await self._subject(request)
+        wanted = dict(zip(request.query.get("key", []), request.query.get("value", []), strict=False)).items()
+        for schema in reversed(state.schemas(subject, request.flag("deleted"))):
+            if schema.metadata is not None and wanted <= (schema.metadata.get("properties") or {}).items():
+                return await self._shown(request, schema)
+        known = state.has_subjects(subject, request.flag("deleted"))
+        raise errors.schema_not_found() if known else errors.subject_not_found(subject)
+
+    # --- versions -------------------------------------------------------------------------------
+
+    @_on("GET", "/subjects/{subject}/versions")
+    async def list_versions(self, request: Request) -> list[int]:
+        """Return the versions of a subject."""
+        state, subject = await self._registry.state(), await self._subject(request)
+        only = request.flag("deletedOnly")
+        deleted = only or request.flag("deleted")
+        if not state.has_subjects(subject, deleted):
+            raise errors.subject_not_found(subject)
+        found = [schema.version for schema in state.schemas(subject, deleted) if schema.deleted or not only]
+        return _page(request, found, SCHEMAS_MAX * 10)
+
+    @_on("POST", "/subjects/{subject}/versions")
+    async def register(self, request: Request) -> dict[str, Any]:
+        """Register a schema; return its id.
+
+        The text of Protobuf is not in the answer: Confluent's client for Python would keep it for the id, and then take
+        it for the descriptor in base64 that it had registered.
+        """
+        subject = await self._subject(request)
+        if not is_valid(subject):
+            raise errors.invalid_subject(subject)
+        schema = await self._registry.register(subject, await self._new_schema(request, subject))
+        found = described(schema)
+        left_out = {"subject", "ts", "deleted"} | ({"schema"} if schema.kind == "PROTOBUF" else set())
+        return {name: found[name] for name in found if name not in left_out}
+
+    @_on("GET", "/subjects/{subject}/versions/{version}")
+    async def get_version(self, request: Request) -> dict[str, Any]:
+        """Return a version of a subject."""
+        return await self._shown(request, await self._version(request, request.flag("deleted")))
+
+    @_on("GET", "/subjects/{subject}/versions/{version}/schema")
+    async def get_version_text(self, request: Request) -> Answer:
+        """Return the text of a version alone."""
+        schema = await self._version(request, request.flag("deleted"))
+        return Answer(raw=(await self._shown(request, schema))["schema"])
+
+    @_on("GET", "/subjects/{subject}/versions/{version}/referencedby")
+    async def list_referrers(self, request: Request) -> list[int]:
+        """Return the ids of the schemas that refer to a version."""
+        schema = await self._version(request, deleted=True)
+        state = await self._registry.state()
+        return sorted(state.index(schema.subject).referrers.get((schema.subject, schema.version), ()))
+
+    @_on("DELETE", "/subjects/{subject}/versions/{version}")
+    async def delete_version(self, request: Request) -> int:
+        """Delete a version; return it."""
+        subject, named = await self._subject(request), request.variables["version"]
+        permanent = request.flag("permanent")
+        return await self._registry.delete_version(subject, _version_number(named), named, permanent=permanent)
+
+    async def _version(self, request: Request, deleted: bool) -> StoredSchema:
+        subject, version = await self._subject(request), _version_number(request.variables["version"])
+        state = await self._registry.state()
+        found = state.get(subject, version, deleted)
+        name = qualified(subject)
+        if found is None and name.context == DEFAULT:
+            others = (state.get(prefix + name.subject, version, deleted) for prefix in state.prefixes()[1:])
+            found = next(filter(None, others), None)
+        if found is None:
+            raise missing_version(state, subject, version, deleted)
+        return found
+
+    # --- schemas --------------------------------------------------------------------------------
+
+    @_on("GET", "/schemas")
+    async def list_schemas(self, request: Request) -> Answer:
+        """Return the versions of all subjects with a prefix."""
+        state, deleted = await self._registry.state(), request.flag("deleted")
+        latest, slices = request.flag("latestOnly"), Slices()
+        first, count = request.number("offset", 0), _limit(request, SCHEMAS_MAX)
+        found: list[StoredSchema] = []
+        for name in _with_prefix(state, request.text("subjectPrefix", WILDCARD)):
+            await slices.next()
+            found += state.schemas(name, deleted)[-1 if latest else None :]
+            if len(found) >= first + count:
+                break
+        texts: list[str] = []
+        for schema in found[max(first, 0) : first + count]:
+            await slices.next()
+            texts.append(text_of(described(schema)))
+        return Answer(raw=f"[{','.join(texts)}]")
+
+    @_on("GET", "/schemas/types")
+    async def list_types(self, request: Request) -> list[str]:
+        """Return the types of schemas."""
+        return ["JSON", "PROTOBUF", AVRO]
+
+    @_on("GET", "/schemas/ids/{id}")
+    async def get_by_id(self, request: Request) -> dict[str, Any]:
+        """Return the schema with an id."""
+        schema = await self._by_id(request)
+        found = await self._shown(request, schema)
+        if "subject" not in request.query:
+            found = {name: value for name, value in found.items() if name not in ("subject", "version")}
+        if request.flag("fetchMaxId"):
+            found["maxId"] = (await self._registry.state()).index(schema.subject).max_id
+        return {name: value for name, value in found.items() if name != "id"}
+
+    @_on("GET", "/schemas/ids/{id}/schema")
+    async def get_text_by_id(self, request: Request) -> Answer:
+        """Return the text of the schema with an id alone."""
+        return Answer(raw=(await self._shown(request, await self._by_id(request)))["schema"])
+
+    @_on("GET", "/schemas/ids/{id}/subjects")
+    async def list_subjects_of_id(self, request: Request) -> list[str]:
+        """Return the subjects with the schema of an id."""
+        return [subject for subject, _ in await self._versions_of_id(request)]
+
+    @_on("GET", "/schemas/ids/{id}/versions")
+    async def list_versions_of_id(self, request: Request) -> list[dict[str, Any]]:
+        """Return the versions of subjects with the schema of an id."""
+        return [{"subject": subject, "version": version} for subject, version in await self._versions_of_id(request)]
+
+    @_on("GET", "/schemas/guids/{guid}")
+    async def get_by_guid(self, request: Request) -> dict[str, Any]:
+        """Return the schema with a GUID."""
+        state, guid = await self._registry.state(), request.variables["guid"]
+        for prefix, id in _ids_of(state, guid):
+            schema = state.by_id(id, prefix)
+            if schema is not None:
+                found = await self._shown(request, schema)
+                return {name: value for name, value in found.items() if name not in ("subject", "version", "id")}
+        raise errors.schema_not_found(guid)
+
+    @_on("GET", "/schemas/guids/{guid}/ids")
+    async def list_ids_of_guid(self, request: Request) -> list[dict[str, Any]]:
+        """Return the ids of the schema with a GUID, by context."""
+        state, guid = await self._registry.state(), request.variables["guid"]
+        found = [{"context": qualified(prefix).context, "id": id} for prefix, id in _ids_of(state, guid)]
+        if not found:
+            raise errors.schema_not_found(guid)
+        return found
+
+    async def _by_id(self, request: Request) -> StoredSchema:
+        state, id, subject = await self._registry.state(), _number(request.variables["id"]), request.text("subject")
+        found, name = state.by_id(id, subject), qualified(subject)
+        if found is None and name.subject and name.context == DEFAULT:
+            others = (state.by_id(id, prefix + name.subject) for prefix in state.prefixes()[1:])
+            found = next(filter(None, others), None) or state.by_id(id, name.prefix)
+        if found is None:
+            raise errors.schema_not_found(id)
+        return found
+
+    async def _versions_of_id(self, request: Request) -> list[tuple[str, int]]:
+        try:
+            schema = await self._by_id(request)
+        except RegistryError as error:
+            raise errors.schema_not_found() if error.code == 40403 else error from None
+        state = await self._registry.state()
+        with_id = state.index(schema.subject).versions_by_id[schema.id]
+        deleted = request.flag("deleted")
+        return [each for each in with_id.items() if deleted or not state.versions[each[0]][each[1]].deleted]
+
+    # --- compatibility --------------------------------------------------------------------------
+
+    @_on("POST", "/compatibility/subjects/{subject}/versions", "/compatibility/subjects/{subject}/versions/{version}")
+    async def check(self, request: Request) -> dict[str, Any]:
+        """Return whether a schema is compatible with a version of a subject, or with all that its level names."""
+        state, subject = await self._registry.state(), await self._subject(request)
+        earlier = state.schemas(subject)
+        if "version" in request.variables:
+            version = _version_number(request.variables["version"])
+            found = state.get(subject, version)
+            if found is None and version != -1:
+                raise errors.version_not_found(version)
+            earlier = [] if found is None else [found]
+        verbose = request.flag("verbose")
+        try:
+            reasons = await self._registry.check(subject, await self._new_schema(request, subject), earlier)
+        except RegistryError as error:
+            if error.code != 42201 or not verbose:
+                raise
+            reasons = [error.message]
+        return {"is_compatible": not reasons} | ({"messages": reasons} if verbose else {})
+
+    # --- configs and modes ----------------------------------------------------------------------
+
+    @_on("GET", "/config", "/config/{subject}")
+    async def get_config(self, request: Request) -> Mapping[str, Any]:
+        """Return the config of a subject, or of all."""
+        state, subject = await self._registry.state(), _scope(request)
+        if subject is None or request.flag("defaultToGlobal"):
+            return config_of(state, subject)
+        if subject not in state.configs:
+            raise errors.no_config(subject)
+        return state.configs[subject]
+
+    @_on("PUT", "/config", "/config/{subject}")
+    async def set_config(self, request: Request) -> dict[str, Any]:
+        """Change the config of a subject, or of all; return the request."""
+        asked = request.json()
+        await self._registry.set_config(_scope(request), asked)
+        return asked
+
+    @_on("DELETE", "/config", "/config/{subject}")
+    async def delete_config(self, request: Request) -> Mapping[str, Any]:
+        """Remove the config of a subject, or of all; return what it was."""
+        state, subject = await self._registry.state(), _scope(request)
+        before = state.configs.get(subject) if subject is not None else config_of(state, None)
+        if before is None:
+            raise errors.subject_not_found(str(subject))
+        await self._registry.set_config(subject, None)
+        return before
+
+    @_on("GET", "/mode", "/mode/{subject}")
+    async def get_mode(self, request: Request) -> dict[str, str]:
+        """Return the mode of a subject, or of all."""
+        state, subject = await self._registry.state(), _scope(request)
+        if subject is not None and not request.flag("defaultToGlobal") and subject not in state.modes:
+            raise errors.no_mode(subject)
+        own = subject is not None and not request.flag("defaultToGlobal")
+        return {"mode": state.modes[subject] if own else mode_of(state, subject)}
+
+    @_on("PUT", "/mode", "/mode/{subject}")
+    async def set_mode(self, request: Request) -> dict[str, Any]:
+        """Set the mode of a subject, or of all; return the request."""
+        asked = request.json()
+        mode = checked_mode(asked.get("mode"))
+        await self._registry.set_mode(_scope(request), mode, force=request.flag("force"))
+        return asked
+
+    @_on("DELETE", "/mode", "/mode/{subject}")
+    async def delete_mode(self, request: Request) -> dict[str, str]:
+        """Remove the mode of a subject, or of all; return what it was."""
+        state, subject = await self._registry.state(), _scope(request)
+        if subject is not None and subject not in state.modes:
+            raise errors.subject_not_found(subject)
+        before = mode_of(state, None) if subject is None else state.modes[subject]
+        await self._registry.set_mode(subject, None)
+        return {"mode": before}
+
+    # --- contexts and the server ----------------------------------------------------------------
+
+    @_on("GET", "/contexts")
+    async def list_contexts(self, request: Request) -> list[str]:
+        """Return the contexts."""
+        return [DEFAULT, *sorted((await self._registry.state()).contexts)]
+
+    @_on("DELETE", "/contexts/{context}")
+    async def delete_context(self, request: Request) -> Answer:
+        """Delete a context without subjects."""
+        try:
+            prefix = context_prefix(request.variables["context"])
+        except ValueError as error:
+            raise RegistryError(400, str(error)) from None
+        await self._registry.delete_context(prefix)
+        return Answer(status=204, raw="")
+
+    @_on("GET", "/v1/metadata/id")
+    async def get_cluster_id(self, request: Request) -> dict[str, Any]:
+        """Return the ids of the cluster and of the registry."""
+        clusters = {"kafka-cluster": self._registry.cluster_id, "schema-registry-cluster": GROUP_ID}
+        return {"scope": {"path": [], "clusters": clusters}, "id": ""}
+
+    @_on("GET", "/v1/metadata/version")
+    async def get_server_version(self, request: Request) -> dict[str, str]:
+        """Return the version of Confluent's registry whose API this is."""
+        return {"version": SERVER_VERSION, "commitId": "minibroker"}
+
+    # --- parts of requests and answers ----------------------------------------------------------
+
+    async def _subject(self, request: Request) -> str:
+        """Return the subject of a path, or the one for which it is an alias."""
+        subject = normalized(request.variables["subject"])
+        state = await self._registry.state()
+        alias = state.configs.get(subject, {}).get("alias")
+        return subject if not alias else normalized(str(alias))
+
+    async def _new_schema(self, request: Request, subject: str) -> NewSchema:
+        """Return the schema in a request. Raises RegistryError."""
+        found = request.json()
+        await turn_for_others(len(request.body))
+        config = config_of(await self._registry.state(), subject)
+        text, kind = found.get("schema") or "", found.get("schemaType") or AVRO
+        id, version = found.get("id"), found.get("version")
+        if not isinstance(text, str) or not isinstance(kind, str):
+            raise RegistryError(422, "schema and schemaType are texts")
+        if not all(each is None or (type(each) is int and -1 <= each <= INT_MAX) for each in (id, version)):
+            raise RegistryError(422, "id and version are numbers")
+        try:
+            references = references_of(found.get("references"))
+            metadata, rules = cleaned(found.get("metadata")), cleaned(found.get("ruleSet"))
+        except (ValueError, TypeError) as error:
+            raise RegistryError(422, str(error)) from None
+        normalize = request.flag("normalize") or config.get("normalize") is True
+        return NewSchema(text, kind, references, metadata, rules, -1 if id is None else id, version or 0, normalize)
+
+    async def _shown(self, request: Request, schema: StoredSchema) -> dict[str, Any]:
+        """Return a schema for an answer, in the format that the query asks for."""
+        found, wanted = described(schema), request.text("format").strip()
+        if wanted:
+            parsed = await self._registry.formats.parse_stored(await self._registry.state(), schema)
+            found["schema"] = parsed.formatted(wanted)
+        return found
+
+
+def described(schema: StoredSchema) -> dict[str, Any]:
+    """Return a version as answers show it."""
+    found: dict[str, Any] = {"subject": schema.subject, "version": schema.version, "id": schema.id}
+    found |= {"guid": schema.guid, "schemaType": schema.kind}
+    if schema.references:
+        found["references"] = [reference._asdict() for reference in schema.references]
+    if schema.metadata is not None:
+        found["metadata"] = dict(schema.metadata)
+    if schema.rule_set is not None:
+        found["ruleSet"] = dict(schema.rule_set)
+    return found | {"schema": schema.text, "ts": schema.timestamp_ms, "deleted": schema.deleted}
+
+
+def _not_found() -> RegistryError:
+    return RegistryError(404, "HTTP 404 Not Found")
+
+
+def _number(text: str) -> int:
+    """Return a number in a path. Raises RegistryError."""
+    if not text.isascii() or not text.isdecimal() or len(text) > DIGITS_MAX or int(text) > INT_MAX:
+        raise _not_found()
+    return int(text)
+
+
+def _version_number(text: str) -> int:
+    """Return a version, -1 for "latest". Raises RegistryError."""
+    bare = text.strip()
+    if bare.lower() == "latest" or bare == "-1":
+        return -1
+    if not bare.isascii() or not bare.isdecimal() or len(bare) > DIGITS_MAX or not 1 <= int(bare) <= INT_MAX:
+        raise errors.invalid_version(text)
+    return int(bare)
+
+
+def _scope(request: Request) -> str | None:
+    """Return whose config or mode a request is about: a subject, a context, or (None) all."""
+    named = request.variables.get("subject")
+    if named is None:
+        return None
+    if not is_valid(named, of_config=True):
+        raise errors.invalid_subject(named)
+    return normalized(named) or None
+
+
+def _with_prefix(state: SchemaState, prefix: str) -> list[str]:
+    """Return the subjects with a prefix, which is looked for in all contexts if it begins with the wildcard."""
+    if not prefix.startswith(WILDCARD):
+        return list(state.subjects_from(prefix))
+    bare = prefix.removeprefix(WILDCARD)
+    if not bare:
+        return list(state.subjects_from(""))
+    return [name for context in state.prefixes() for name in state.subjects_from(context + bare)]
+
+
+def _ids_of(state: SchemaState, guid: str) -> list[tuple[str, int]]:
+    """Return the ids of a GUID, with the contexts as they are written before a subject."""
+    found = ((prefix, state.index(prefix).id_by_guid.get(guid)) for prefix in state.prefixes())
+    return [(prefix, id) for prefix, id in found if id is not None]
+
+
+def _limit(request: Request, maximum: int) -> int:
+    limit = request.number("limit", -1)
+    return limit if 0 < limit <= maximum else maximum
+
+
+def _page(request: Request, found: Any, maximum: int) -> list[Any]:
+    first = max(request.number("offset", 0), 0)
+    return list(islice(found, first, first + _limit(request, maximum)))

@@ -1,0 +1,102 @@
+"""A client of any schema registry with Confluent's API, for commands: one request after the other, no threads."""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from http.client import HTTPMessage
+from typing import IO, Any, Final
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
+
+from minibroker.registry.decoding import WireSchema
+from minibroker.registry.http_messages import V1
+
+TIMEOUT_SECONDS: Final = 30
+ANSWER_BYTES_MAX: Final = 64 << 20
+
+
+class RequestFailed(Exception):
+    """The registry refused a request, or is not there; the message is one line. `code` is 0 without an answer."""
+
+    def __init__(self, message: str, code: int = 0) -> None:
+        super().__init__(" ".join(message.split()))
+        self.code = code
+
+
+class RegistryClient:
+    """A client. The URL may have a name and a password."""
+
+    def __init__(self, url: str, token: str | None = None, authority: str | None = None) -> None:
+        """`authority` is a file with certificates (PEM) to trust instead of the system's. Raises OSError."""
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        host = parts.netloc.rpartition("@")[2]
+        self._base = urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
+        self._headers = {"Content-Type": V1, "Accept": V1}
+        if parts.username is not None:
+            pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+            self._headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+        if token is not None:
+            self._headers["Authorization"] = f"Bearer {token}"
+        handlers: list[urllib.request.BaseHandler] = [_Redirects()]
+        if parts.scheme == "https":
+            handlers.append(urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=authority)))
+        self._opener = urllib.request.build_opener(*handlers)
+
+    def ask(self, method: str, *path: str, body: Any = None, query: Mapping[str, object] | None = None) -> Any:
+        """Send a request to a path of these segments; return the answer's JSON. Raises RequestFailed."""
+        asked = "&".join(f"{name}={quote(str(value), safe='')}" for name, value in (query or {}).items())
+        url = self._base + "".join(f"/{quote(part, safe='')}" for part in path) + (f"?{asked}" if asked else "")
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(url, data, self._headers, method=method)
+        try:
+            with self._opener.open(request, timeout=TIMEOUT_SECONDS) as answer:
+                return json.loads(answer.read(ANSWER_BYTES_MAX) or b"null")
+        except urllib.error.HTTPError as error:
+            with error:
+                raise _failure(error) from None
+        except (OSError, ValueError) as error:
+            raise RequestFailed(f"{self._base}: {getattr(error, 'reason', None) or error}") from None
+
+    def find(self, named: int | str) -> WireSchema:
+        """Return the schema with an id or a GUID. Raises LookupError, RequestFailed."""
+        path = ("ids", str(named)) if isinstance(named, int) else ("guids", named)
+        try:
+            found = self.ask("GET", "schemas", *path)
+        except RequestFailed as error:
+            if error.code == 40403:
+                raise LookupError(named) from None
+            raise
+        references: dict[str, str] = {}
+        self._resolve(found.get("references") or [], references)
+        return WireSchema(found.get("schemaType") or "AVRO", found["schema"], references)
+
+    def _resolve(self, references: list[dict[str, Any]], found: dict[str, str]) -> None:
+        for each in references:
+            if each["name"] not in found:
+                schema = self.ask("GET", "subjects", each["subject"], "versions", str(each["version"]))
+                self._resolve(schema.get("references") or [], found)
+                found[each["name"]] = schema["schema"]
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows redirects, and tells credentials to no other server, as `urllib` would."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
+    ) -> urllib.request.Request | None:
+        followed = super().redirect_request(req, fp, code, msg, headers, newurl)
+        if followed is not None and urlsplit(newurl)[:2] != urlsplit(req.full_url)[:2]:
+            followed.remove_header("Authorization")
+        return followed
+
+
+def _failure(error: urllib.error.HTTPError) -> RequestFailed:
+    try:
+        said = json.loads(error.read(ANSWER_BYTES_MAX))
+        return RequestFailed(f"{said['message']} ({said['error_code']})", int(said["error_code"]))
+    except (ValueError, KeyError, TypeError):
+        return RequestFailed(f"the registry answers {error.code} {error.reason}", error.code)

@@ -1,0 +1,98 @@
+"""Configs and modes: which apply to a subject, and what a request may set.
+
+A subject's own comes first, then that of its context, then that of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from minibroker.registry.contracts import cleaned
+from minibroker.registry.qualified_subjects import GLOBAL, prefix_of
+from minibroker.registry.registry_errors import RegistryError, invalid_level, invalid_mode
+from minibroker.registry.schema_state import SchemaState
+
+LEVELS: Final = (
+    "NONE",
+    *("BACKWARD", "BACKWARD_TRANSITIVE"),
+    *("FORWARD", "FORWARD_TRANSITIVE"),
+    *("FULL", "FULL_TRANSITIVE"),
+)
+DEFAULT_LEVEL: Final = "BACKWARD"
+DEFAULT_MODE: Final = "READWRITE"
+MODES: Final = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT", "FORWARD")
+IMPORTING: Final = ("IMPORT", "FORWARD")
+READING: Final = ("READONLY", "READONLY_OVERRIDE")
+EVERYWHERE: Final = f":{GLOBAL}:"
+CONTRACTS: Final = ("defaultMetadata", "overrideMetadata", "defaultRuleSet", "overrideRuleSet")
+TEXTS: Final = ("alias", "compatibilityGroup")
+
+
+def _scopes(subject: str | None) -> Iterator[str | None]:
+    """Return whose settings may apply to a subject, the nearest first."""
+    if subject:
+        yield subject
+    prefix = prefix_of(subject)
+    if prefix:
+        yield prefix
+    else:
+        yield None
+    yield EVERYWHERE
+
+
+def config_of(state: SchemaState, subject: str | None) -> Mapping[str, Any]:
+    """Return the config that applies to a subject; the level comes from further away if the nearest has none."""
+    found = [state.configs[scope] for scope in _scopes(subject) if scope in state.configs]
+    level = next((config["compatibilityLevel"] for config in found if "compatibilityLevel" in config), DEFAULT_LEVEL)
+    return {**(found[0] if found else {}), "compatibilityLevel": level}
+
+
+def level_of(config: Mapping[str, Any]) -> str:
+    """Return the level of a config."""
+    return str(config.get("compatibilityLevel", DEFAULT_LEVEL))
+
+
+def mode_of(state: SchemaState, subject: str | None) -> str:
+    """Return the mode that applies to a subject."""
+    if "READONLY_OVERRIDE" in (state.modes.get(None), state.modes.get(EVERYWHERE)):
+        return "READONLY_OVERRIDE"
+    return next((state.modes[scope] for scope in _scopes(subject) if scope in state.modes), DEFAULT_MODE)
+
+
+def checked_mode(mode: Any) -> str:
+    """Return the mode in a request. Raises RegistryError."""
+    name = mode.upper() if isinstance(mode, str) else ""
+    if name not in MODES:
+        raise invalid_mode()
+    return name
+
+
+def changed_config(before: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a config after a request, which sets what it names; null removes it. Raises RegistryError."""
+    changed = dict(before)
+    for name, value in asked.items():
+        stored = "compatibilityLevel" if name == "compatibility" else name
+        if value is None:
+            changed.pop(stored, None)
+        else:
+            changed[stored] = _checked(stored, value)
+    return changed
+
+
+def _checked(name: str, value: Any) -> Any:
+    if name == "compatibilityLevel":
+        level = value.upper() if isinstance(value, str) else ""
+        if level not in LEVELS:
+            raise invalid_level()
+        return level
+    if name == "normalize" and isinstance(value, bool):
+        return value
+    if name in TEXTS and isinstance(value, str):
+        return value
+    if name in CONTRACTS:
+        try:
+            return cleaned(value)
+        except (ValueError, TypeError) as error:
+            raise RegistryError(422, f"{name}: {error}") from None
+    raise RegistryError(422, f"{name} cannot be set to {value!r} here")

@@ -1,0 +1,119 @@
+"""Who may use a registry: the users of the broker's first listener, if its clients must log in.
+
+Authorization: Basic NAME:PASSWORD in base64    by PLAIN's users, or else by SCRAM's
+Authorization: Bearer TOKEN                     by OAUTHBEARER
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import os
+import ssl
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from minibroker.broker.network.listeners import broker_listeners
+from minibroker.broker.security.authenticator import SaslListener
+from minibroker.broker.security.exchanges import Authenticated, AuthenticationFailed, InvalidCredentials
+from minibroker.broker.security.scram import MAX_ITERATIONS, ScramMechanism, salted_password
+from minibroker.registry.http_messages import Request
+from minibroker.registry.registry_errors import RegistryError
+
+if TYPE_CHECKING:
+    from minibroker.broker.assembly import Broker
+    from minibroker.protocol.messages.metadata_records import UserScramCredentialRecord
+
+CREDENTIALS_MAX: Final = 1000  # that are known to be right, so that they need not be hashed again
+WAIT_SECONDS: Final = 10.0  # for the keys of an issuer
+_KEY: Final = os.urandom(32)  # of this process, so that no password is kept
+
+
+class BrokersUsers:
+    """Lets in who could log in at the broker's first listener."""
+
+    def __init__(self, cluster: Callable[[], Broker]) -> None:
+        self._cluster = cluster
+        self._proven: dict[bytes, UserScramCredentialRecord] = {}
+
+    async def user(self, request: Request) -> str | None:
+        """Return the name of the user, None if nobody need log in. Raises RegistryError."""
+        cluster = self._cluster()
+        listener = broker_listeners(cluster.static_settings)[0]
+        if not listener.authenticates:
+            return None
+        sasl = SaslListener(listener.name, self._cluster, cluster.clock)
+        scheme, _, credential = request.headers.get("authorization", "").partition(" ")
+        try:
+            if scheme.lower() == "basic":
+                return await self._by_password(sasl, credential.strip())
+            if scheme.lower() == "bearer":
+                return await _by_token(sasl, credential.strip())
+        except (InvalidCredentials, AuthenticationFailed, UnicodeError):
+            pass
+        raise RegistryError(401, "Unauthorized")
+
+    async def _by_password(self, sasl: SaslListener, credential: str) -> str:
+        try:
+            name, colon, password = base64.b64decode(credential, validate=True).decode().partition(":")
+        except ValueError:
+            raise InvalidCredentials("the credential is not text in base64") from None
+        if not colon:
+            raise InvalidCredentials("the credential has no password")
+        if "PLAIN" in sasl.mechanisms:
+            return await _ended(sasl, "PLAIN", f"\0{name}\0{password}".encode())
+        for mechanism in ScramMechanism:
+            known = sasl.credential(name, mechanism) if mechanism.text in sasl.mechanisms else None
+            if known is not None and await self._knows(mechanism, known, password):
+                return name
+        raise InvalidCredentials("the name or the password is wrong")
+
+    async def _knows(self, mechanism: ScramMechanism, known: UserScramCredentialRecord, password: str) -> bool:
+        proof = hmac.digest(_KEY, f"{mechanism} {known.name} {password}".encode(), "sha256")
+        if self._proven.get(proof) == known:
+            return True
+        if known.iterations > MAX_ITERATIONS:
+            return False
+        salted = await asyncio.to_thread(salted_password, mechanism, password, known.salt, known.iterations)
+        client_key = hmac.digest(salted, b"Client Key", mechanism.hash_name)
+        if not hmac.compare_digest(hashlib.new(mechanism.hash_name, client_key).digest(), known.stored_key):
+            return False
+        if len(self._proven) >= CREDENTIALS_MAX:
+            self._proven.clear()
+        self._proven[proof] = known
+        return True
+
+
+async def _by_token(sasl: SaslListener, token: str) -> str:
+    if "OAUTHBEARER" not in sasl.mechanisms:
+        raise InvalidCredentials("the listener takes no tokens")
+    return await _ended(sasl, "OAUTHBEARER", f"n,,\x01auth=Bearer {token}\x01\x01".encode("ascii"))
+
+
+async def _ended(sasl: SaslListener, mechanism: str, message: bytes) -> str:
+    """Return the user whom an exchange of one message authenticates. Raises InvalidCredentials."""
+    exchange = sasl.mechanisms[mechanism].begin(sasl)
+    while True:
+        try:
+            challenge = exchange.send(message)
+        except StopIteration as end:
+            found: Authenticated = end.value
+            return found.name
+        if isinstance(challenge, bytes):
+            raise InvalidCredentials("the token is refused")
+        read: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        challenge(lambda read=read: None if read.done() else read.set_result(None))  # type: ignore[misc]
+        try:
+            await asyncio.wait_for(read, WAIT_SECONDS)
+        except TimeoutError:
+            raise InvalidCredentials("the keys of the issuer cannot be read") from None
+
+
+def tls_of(cluster: Broker) -> ssl.SSLContext | None:
+    """Return the TLS of the broker's first listener, or None if it has none."""
+    listener = broker_listeners(cluster.static_settings)[0]
+    if not listener.has_tls:
+        return None
+    return next(iter(cluster.nodes.values())).tls[listener.name].current.context

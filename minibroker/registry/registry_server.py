@@ -1,0 +1,119 @@
+"""The registry's HTTP server, in the broker's event loop.
+
+It keeps its port while it is stopped, as the broker does: a socket that is bound and does not listen reserves it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import socket
+import ssl
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+from minibroker.addresses import LOOPBACK, HostPort, bound, bracketed
+from minibroker.broker.lifecycle import StartError
+from minibroker.registry.stalled_connections import StalledConnections
+
+if TYPE_CHECKING:
+    import uvicorn
+
+    from minibroker.registry.registry_application import RegistryApplication
+
+REMEDY: Final = "the schema registry needs uvicorn: python3 -m pip install 'minibroker[registry]'"
+CONNECTIONS_MAX: Final = 1000
+IDLE_SECONDS: Final = 60.0
+CLOSING_SECONDS: Final = 1.0
+
+
+class RegistryServer:
+    """A server that may be started and stopped again on the same port."""
+
+    def __init__(self, address: HostPort, idle_seconds: float = IDLE_SECONDS) -> None:
+        """Choose the port. A connection whose client does nothing for a time is cut. Raises StartError."""
+        self._idle_seconds = idle_seconds
+        self._host = address.host
+        self._reserved = _bound(address, listens=False)
+        self.port: int = self._reserved.getsockname()[1]
+        self._server: uvicorn.Server | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._tls = False
+
+    @property
+    def url(self) -> str:
+        """The address for clients."""
+        name = "localhost" if self._tls and self._host == LOOPBACK else self._host  # as certificates have it
+        name = "localhost" if name in ("0.0.0.0", "::", "") else name
+        return f"{'https' if self._tls else 'http'}://{bracketed(name)}:{self.port}"
+
+    async def start(self, application: RegistryApplication, tls: ssl.SSLContext | None = None) -> None:
+        """Serve from now on. Raises StartError."""
+        try:
+            import uvicorn
+        except ImportError:
+            raise StartError(REMEDY) from None
+        listening = _bound(HostPort(self._host, self.port))
+        config = uvicorn.Config(
+            application,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            limit_concurrency=CONNECTIONS_MAX,
+            timeout_keep_alive=math.ceil(self._idle_seconds),
+            date_header=False,
+            server_header=False,
+        )
+        config.load()
+        config.ssl = tls
+        self._tls = tls is not None
+        self._server = server = uvicorn.Server(config)
+        server.lifespan = config.lifespan_class(config)
+        await server.startup([listening])  # not `serve`, which would take the process's signals
+        stalled = StalledConnections(server.server_state.connections, self._idle_seconds)
+        self._watching = asyncio.ensure_future(stalled.watch())
+
+    async def stop(self) -> None:
+        """Answer the requests that run, and close all connections."""
+        server = self._stop_listening()
+        if server is None:
+            return
+        connections = server.server_state.connections
+        for connection in list(connections):
+            connection.shutdown()
+        until = monotonic() + CLOSING_SECONDS
+        while connections and monotonic() < until:
+            await asyncio.sleep(0.002)
+        _cut(connections)
+
+    def abort(self) -> None:
+        """Cut all connections."""
+        server = self._stop_listening()
+        if server is not None:
+            _cut(server.server_state.connections)
+
+    def close(self) -> None:
+        """Release the port, after `stop` or `abort`."""
+        self._reserved.close()
+
+    def _stop_listening(self) -> uvicorn.Server | None:
+        server, self._server = self._server, None
+        if self._watching is not None:
+            self._watching.cancel()
+            self._watching = None
+        for each in () if server is None else server.servers:
+            each.close()
+        return server
+
+
+def _cut(connections: Any) -> None:
+    for connection in list(connections):
+        connection.transport.abort()
+
+
+def _bound(address: HostPort, *, listens: bool = True) -> socket.socket:
+    try:
+        return bound(address, listens=listens, shared=True)
+    except OSError as error:
+        raise StartError(str(error)) from None

@@ -1,0 +1,162 @@
+"""The formats of schemas by Confluent's names, and the schemas that were parsed lately."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+from importlib import import_module
+from typing import Final, TypeVar, cast
+
+from minibroker.registry.formats.schema import Format, InvalidSchema, ParsedSchema, Reference
+from minibroker.registry.qualified_subjects import within
+from minibroker.registry.registry_errors import invalid_schema, missing_reference
+from minibroker.registry.schema_records import StoredSchema, guid_of
+from minibroker.registry.schema_state import SchemaState
+
+Result = TypeVar("Result")
+
+FORMATS: Final = {"AVRO": "avro", "JSON": "json_schema", "PROTOBUF": "protobuf"}
+CACHED: Final = 1000  # as many as Confluent's `schema.cache.size`
+CACHED_CHARACTERS: Final = 8 << 20  # of their texts; parsed, they take about ten times as much
+LARGE_CHARACTERS: Final = 4 << 10  # parsing more than this may take the loop's time, so a thread does it
+DEPTH_MAX: Final = 100  # of references to references
+RESOLVED_CHARACTERS_MAX: Final = 8 << 20  # of all that a schema refers to; a name for the same text counts again
+
+Cached = tuple[str, str, tuple[tuple[str, str], ...], bool]
+
+
+class SchemaFormats:
+    """Parses schemas, and compares them."""
+
+    def __init__(self) -> None:
+        self._parsed: dict[Cached, ParsedSchema] = {}
+        self._characters = 0  # of the texts in `_parsed`
+
+    async def parse(
+        self,
+        state: SchemaState,
+        kind: str,
+        text: str,
+        references: tuple[Reference, ...],
+        subject: str,
+        *,
+        stored: bool = False,
+    ) -> ParsedSchema:
+        """Parse a schema of a subject; one that is `stored` may have invalid defaults. Raises RegistryError."""
+        if kind not in FORMATS:
+            raise invalid_schema(kind, f"Invalid schema type {kind}")
+        try:
+            resolved = resolved_references(state, references, subject)
+            return await self._parse(kind, text, resolved, stored)
+        except InvalidSchema as error:
+            raise invalid_schema(kind, str(error)) from None
+
+    async def parse_stored(self, state: SchemaState, schema: StoredSchema) -> ParsedSchema:
+        """Parse a schema that is stored. Raises RegistryError."""
+        return await self.parse(state, schema.kind, schema.text, schema.references, schema.subject, stored=True)
+
+    async def _parse(self, kind: str, text: str, resolved: Mapping[str, str], stored: bool) -> ParsedSchema:
+        key = kind, text, tuple(resolved.items()), stored
+        found = self._parsed.get(key)
+        if found is None:
+            found = await _aside(partial(_parsed_in, kind, text, resolved, stored), _size_of(key))
+        self._cache(key, found)
+        return found
+
+    def _cache(self, key: Cached, parsed: ParsedSchema) -> None:
+        """Make a schema the last of those that were used, and forget the first ones if they are too many."""
+        if self._parsed.pop(key, None) is None:
+            self._characters += _size_of(key)
+        self._parsed[key] = parsed
+        while len(self._parsed) > CACHED or self._characters > CACHED_CHARACTERS:
+            oldest = next(iter(self._parsed))
+            del self._parsed[oldest]
+            self._characters -= _size_of(oldest)
+
+    async def normalized(self, kind: str, parsed: ParsedSchema) -> str:
+        """Return the normalized text. Raises RegistryError."""
+        try:
+            return await _aside(partial(parsed.normalized), len(parsed.canonical))
+        except InvalidSchema as error:
+            raise invalid_schema(kind, str(error)) from None
+
+    async def likeness(self, parsed: ParsedSchema, schema: StoredSchema) -> str:
+        """Return a text that is equal for schemas that differ only in what normalization removes."""
+        return await _aside(partial(_likeness, parsed, schema), len(schema.text))
+
+    async def incompatibilities(self, kind: str, reader: ParsedSchema, writer: ParsedSchema) -> list[str]:
+        """Return why a schema cannot read what another one of its kind has written.
+
+        A thread compares them: each part with each other part, even small ones may take long.
+        """
+        return await asyncio.to_thread(_format(kind).incompatibilities, reader, writer)
+
+
+def _size_of(key: Cached) -> int:
+    return len(key[1]) + sum(len(text) for _, text in key[2])
+
+
+def _parsed_in(kind: str, text: str, resolved: Mapping[str, str], stored: bool) -> ParsedSchema:
+    if stored and kind == "AVRO":
+        from minibroker.registry.formats.avro import parse_stored
+
+        parsed: ParsedSchema = parse_stored(text, resolved)
+    else:
+        parsed = _format(kind).parse(text, resolved)
+    try:
+        parsed.canonical.encode()
+    except UnicodeEncodeError:
+        raise InvalidSchema("it has half of a surrogate pair, which is no text") from None
+    return parsed
+
+
+def _format(kind: str) -> Format:
+    return cast(Format, import_module(f"minibroker.registry.formats.{FORMATS[kind]}"))
+
+
+async def _aside(work: partial[Result], size: int) -> Result:
+    """Do work on texts of `size` characters, in a thread if there are many, so that the loop goes on."""
+    return work() if size <= LARGE_CHARACTERS else await asyncio.to_thread(work)
+
+
+def resolved_references(state: SchemaState, references: tuple[Reference, ...], subject: str) -> dict[str, str]:
+    """Return the texts that references stand for by their names, each after those that it refers to.
+
+    Deleted versions count, since older schemas may refer to them. Raises InvalidSchema.
+    """
+    found: dict[str, str] = {}
+    visited: set[str] = set()
+    characters = 0
+
+    def resolve(references: tuple[Reference, ...], parent: str, depth: int) -> None:
+        nonlocal characters
+        if depth > DEPTH_MAX:
+            raise InvalidSchema(f"References are more than {DEPTH_MAX} deep")
+        for reference in references:
+            schema = state.get(within(parent, reference.subject), reference.version, deleted=True)
+            if schema is None:
+                raise InvalidSchema(missing_reference(reference))
+            if reference.name not in visited:
+                visited.add(reference.name)
+                characters += len(schema.text)
+                if characters > RESOLVED_CHARACTERS_MAX:
+                    raise InvalidSchema(f"References are to more than {RESOLVED_CHARACTERS_MAX:,} characters")
+                resolve(schema.references, schema.subject, depth + 1)
+                found[reference.name] = schema.text
+
+    resolve(references, subject, 0)
+    return found
+
+
+def _likeness(parsed: ParsedSchema, schema: StoredSchema) -> str:
+    try:
+        text = parsed.normalized()
+    except InvalidSchema:  # it refers to what is not there, which only normalization needs
+        text = parsed.canonical
+    return guid_of(text, sorted_references(schema.references), schema.metadata, schema.rule_set)
+
+
+def sorted_references(references: tuple[Reference, ...]) -> tuple[Reference, ...]:
+    """Return references as Confluent normalizes them."""
+    return tuple(sorted({*references}, key=lambda each: (each.subject, each.version)))

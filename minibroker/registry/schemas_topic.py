@@ -1,0 +1,172 @@
+"""The topic `_schemas` of the broker: created with the first record, appended to, and folded into the state.
+
+Others may write to it, too: before each request, the registry reads what it has not read yet. A topic that was deleted,
+reset or restored is read from its beginning.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from minibroker.broker.coordination.coordinator_logs import stored_batches
+from minibroker.broker.metadata.partitions import NO_LEADER, Partition
+from minibroker.broker.requests.turn import wait_for
+from minibroker.protocol.errors import KafkaError
+from minibroker.protocol.records.batch import check_batch, read_header
+from minibroker.protocol.records.building import build_plain_batch
+from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.record import Record
+from minibroker.protocol.steps import Steps
+from minibroker.registry.registry_errors import store_failed, too_large
+from minibroker.registry.schema_records import Entry
+from minibroker.registry.schema_state import SchemaState
+from minibroker.registry.slices import Slices
+
+if TYPE_CHECKING:
+    from minibroker.broker.assembly import Broker
+    from minibroker.storage.log import Log
+
+log = logging.getLogger("minibroker.registry")
+
+NAME: Final = "_schemas"
+READ_BYTES: Final = 1 << 20  # at a time
+WRITE_SECONDS: Final = 30.0
+OVERRIDES: Final = {"cleanup.policy": "compact"}
+REPLICAS_MAX: Final = 3
+
+
+class SchemasTopic:
+    """The topic, and the state that its records make."""
+
+    def __init__(self, cluster: Callable[[], Broker]) -> None:
+        """`cluster` returns the broker that runs now; it may raise an exception while there is none."""
+        self._cluster = cluster
+        self.state = SchemaState()
+        self._log: Log | None = None  # which `state` is made of
+        self._position = 0  # the offset of the next record to read
+        self._begins = 0
+        self._reading = asyncio.Lock()
+
+    async def read(self) -> SchemaState:
+        """Return the state with all records of the topic. Raises RegistryError."""
+        while not self._is_current():
+            async with self._reading:
+                slices = Slices()
+                for _ in self._read_in_steps():
+                    await slices.next()
+        return self.state
+
+    def read_now(self) -> SchemaState:
+        """Return the state as `read` does, without a turn for others. Raises RegistryError."""
+        while not self._is_current():
+            for _ in self._read_in_steps():
+                pass
+        return self.state
+
+    @property
+    def mark(self) -> tuple[int, int]:
+        """What changes with the state."""
+        return self._begins, self._position
+
+    def _is_current(self) -> bool:
+        partition = self._partition()
+        if partition is None:
+            if self._log is not None:
+                self._begin(None)
+            return True
+        if self._log is not partition.log or self._position > partition.log.log_end_offset:
+            self._begin(partition.log)  # it is another one, or was truncated
+        return self._position == partition.log.log_end_offset
+
+    def _partition(self) -> Partition | None:
+        topic = self._cluster().image.topics.get(NAME)
+        partition = None if topic is None else topic.partition(0)
+        if partition is not None and (partition.leader_id == NO_LEADER or partition.log.offline):
+            raise store_failed(f"nobody leads {NAME}-0")
+        return partition
+
+    def _begin(self, from_log: Log | None) -> None:
+        self.state, self._log, self._position = SchemaState(), from_log, 0
+        self._begins += 1
+
+    def _read_in_steps(self) -> Steps[None]:
+        partition = self._partition()
+        if partition is None:
+            return
+        source = partition.log
+        try:
+            source.write_pending()
+            for position, header, data in stored_batches(source, self._position, READ_BYTES):
+                batch = memoryview(data)[position : position + header.size_bytes]
+                check_batch(batch)
+                if not header.is_control:
+                    for record in records_of(batch):
+                        if source is not self._log:
+                            return
+                        self._apply(record)
+                        yield
+                self._position = header.last_offset + 1
+        except (KafkaError, OSError) as error:
+            raise store_failed(str(error)) from None
+
+    def _apply(self, record: Record) -> None:
+        if record.offset < self._position:
+            return  # of a batch whose end was still to be read
+        self._position = record.offset + 1
+        try:
+            self.state.apply(record)
+        except (ValueError, KeyError, TypeError) as error:
+            log.error("%s: the record at offset %d is skipped: %s", NAME, record.offset, error)
+
+    # --- writing --------------------------------------------------------------------------------
+
+    async def append(self, entries: Sequence[Entry]) -> None:
+        """Append records, apply them, and wait until they are written. Call it right after `read`.
+
+        Raises RegistryError.
+        """
+        cluster = self._cluster()
+        try:
+            partition = self._partition() or self._create(cluster)
+            now_ms = cluster.clock.wall_ms()
+            batch = memoryview(build_plain_batch(entries, now_ms))
+            if len(batch) > partition.log.settings.max_message_bytes:
+                raise too_large()
+            offset = partition.append(cluster.turn, batch, [read_header(batch)])
+        except KafkaError as error:
+            raise store_failed(str(error)) from None
+        if self._log is None:
+            self._begin(partition.log)
+        for index, (key, value) in enumerate(entries):
+            self._apply(Record(offset + index, now_ms, key, value))
+        await self._written(cluster, partition)
+
+    async def _written(self, cluster: Broker, partition: Partition) -> None:
+        done: asyncio.Future[KafkaError | None] = asyncio.get_running_loop().create_future()
+
+        def tell(failure: KafkaError | None) -> None:
+            if not done.done():
+                done.set_result(failure)
+
+        cluster.turn.when(wait_for(partition.log), tell)
+        if not done.done():
+            try:
+                await asyncio.wait_for(done, WRITE_SECONDS)
+            except TimeoutError:
+                done.set_result(None)
+                self._begin(None)
+                raise store_failed("the write has no end") from None
+        failure = done.result()
+        if failure is not None:
+            self._begin(None)
+            raise store_failed(str(failure))
+
+    def _create(self, cluster: Broker) -> Partition:
+        replicas = min(REPLICAS_MAX, len(cluster.nodes))
+        cluster.controller.create_topic(NAME, 1, replicas, overrides=OVERRIDES)
+        partition = self._partition()
+        assert partition is not None
+        return partition

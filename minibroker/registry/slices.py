@@ -1,0 +1,29 @@
+"""Long work of a coroutine in slices, between which others have their turn of the loop."""
+
+from __future__ import annotations
+
+import asyncio
+from time import perf_counter
+from typing import Final
+
+SLICE_SECONDS: Final = 0.002
+LARGE_BYTES: Final = 64 << 10  # JSON of this size takes about half a millisecond
+
+
+class Slices:
+    """The slices of one piece of work."""
+
+    def __init__(self) -> None:
+        self._until = perf_counter() + SLICE_SECONDS
+
+    async def next(self) -> None:
+        """Let others go on if the slice is over; the state may have changed then."""
+        if perf_counter() > self._until:
+            await asyncio.sleep(0)
+            self._until = perf_counter() + SLICE_SECONDS
+
+
+async def turn_for_others(size_bytes: int) -> None:
+    """Let others go on between two steps on a large text, each of which is a call that cannot be interrupted."""
+    if size_bytes > LARGE_BYTES:
+        await asyncio.sleep(0)

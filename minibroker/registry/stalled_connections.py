@@ -1,0 +1,60 @@
+"""Connections whose clients stall: without a request, in the head of one, or with an answer that they do not read.
+
+The HTTP server has a limit only for the time from an answer to the first byte of the next request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from time import monotonic
+from typing import Any, Final, NamedTuple
+
+SWEEPS: Final = 4  # in the time that a connection may be stalled
+
+
+class Progress(NamedTuple):
+    """What changes while a client goes on, and when it was seen first."""
+
+    cycle: object
+    unsent_bytes: int
+    since_s: float
+
+
+class StalledConnections:
+    """Cuts connections of uvicorn whose clients did nothing for a time."""
+
+    def __init__(self, connections: Collection[Any], seconds: float, now: Callable[[], float] = monotonic) -> None:
+        """`connections` are the server's, now and later; `now` returns a time in seconds."""
+        self._connections = connections
+        self._seconds = seconds
+        self._now = now
+        self._seen: dict[Any, Progress] = {}
+
+    async def watch(self) -> None:
+        """Cut connections until the task is cancelled."""
+        while True:
+            await asyncio.sleep(self._seconds / SWEEPS)
+            self.sweep()
+
+    def sweep(self) -> None:
+        """Cut the connections that are stalled for too long."""
+        now, before = self._now(), self._seen
+        self._seen = {}
+        for each in list(self._connections):
+            if _is_answering(each):
+                continue
+            seen = Progress(each.cycle, each.transport.get_write_buffer_size(), now)
+            known = before.get(each, seen)
+            if known.cycle is seen.cycle and known.unsent_bytes == seen.unsent_bytes:
+                seen = known
+            if now - seen.since_s >= self._seconds:
+                each.transport.abort()
+            else:
+                self._seen[each] = seen
+
+
+def _is_answering(connection: Any) -> bool:
+    """Return whether the next step is the application's; it has a limit of its own for the body of a request."""
+    cycle = connection.cycle
+    return cycle is not None and not cycle.response_complete and not connection.flow.write_paused

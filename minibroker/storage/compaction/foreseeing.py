@@ -1,0 +1,58 @@
+"""What a cleaning would take of a log now, found by doing it without writing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from minibroker.protocol.records.formats import records_in
+from minibroker.storage.compaction.batch_filter import Batch
+from minibroker.storage.compaction.batch_reading import StoredBatch
+from minibroker.storage.compaction.rewriting import Plan, Rewriter, Source
+from minibroker.storage.log_settings import MAX_LONG
+
+
+class Foreseen(NamedTuple):
+    """What would be taken of one segment: so many of its records and bytes.
+
+    `path` is the path of its files without suffix; `offsets` are those of the first records that would be taken.
+    `taken_bytes` is negative if what stays grows, as it does by the time until which tombstones are kept.
+    """
+
+    path: str
+    records: int
+    taken_records: int
+    size_bytes: int
+    taken_bytes: int
+    offsets: list[int]
+
+
+def foreseen(plan: Plan, listed: str, most_offsets: int) -> Iterator[Foreseen]:
+    """Yield what would be taken of each segment that the cleaning reads, oldest first; offsets of the `listed` one.
+
+    It may run in any thread, and takes as long as a cleaning. Raises `Uncleanable`, `KafkaError`, `OSError`.
+    """
+    rewriter = Rewriter(plan._replace(recovery_point=MAX_LONG), lambda _: None)  # so that nothing is synced
+    for group in rewriter.map_keys():
+        for source in group:
+            yield _of_segment(source, rewriter, most_offsets if source.path == listed else 0)
+
+
+def _of_segment(source: Source, rewriter: Rewriter, most_offsets: int) -> Foreseen:
+    counts, offsets = rewriter.counts, list[int]()
+    read_records, written_records, written_bytes = counts.read_records, counts.written_records, counts.written_bytes
+    for batch, kept in rewriter.filtered(source):
+        if len(offsets) < most_offsets:
+            offsets += _taken(batch, kept)
+    records = counts.read_records - read_records
+    taken_bytes = source.size_bytes - (counts.written_bytes - written_bytes)
+    taken_records = records - (counts.written_records - written_records)
+    return Foreseen(source.path, records, taken_records, source.size_bytes, taken_bytes, offsets[:most_offsets])
+
+
+def _taken(batch: StoredBatch, kept: Batch | None) -> list[int]:
+    """Return the offsets of the records of a batch that are not kept."""
+    if kept is not None and kept[1] is batch.data:
+        return []
+    staying = set() if kept is None else {record.offset for record in records_in(kept[1])}
+    return [record.offset for record in records_in(batch.data) if record.offset not in staying]

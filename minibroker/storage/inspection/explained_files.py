@@ -1,0 +1,120 @@
+"""Explains the files of a log directory byte by byte, as `protocol.explaining` does for frames.
+
+`dump` shows the same files entry by entry, and compares them with each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from struct import Struct
+from typing import Final
+
+from minibroker.protocol.explaining.meanings import moment
+from minibroker.protocol.explaining.messages import explain_records
+from minibroker.protocol.explaining.parts import Cursor, Part
+from minibroker.protocol.records.crc import crc32c
+from minibroker.storage.inspection.index_inspection import SNAPSHOT_CRC_START, ProducerStateEntry, TransactionEntry
+from minibroker.storage.inspection.inspected_files import InspectedFile, Kind
+from minibroker.storage.inspection.text_inspection import EPOCH_COLUMNS, OFFSET_COLUMNS
+from minibroker.storage.producers.aborted_transactions import TRANSACTION_ENTRY
+from minibroker.storage.producers.producer_state import SNAPSHOT_ENTRY
+from minibroker.storage.segment_indexes import OffsetIndex, TimeIndex
+
+_TYPES: Final = {"b": "int8", "h": "int16", "i": "int32", "I": "uint32", "q": "int64"}
+_SNAPSHOT_HEAD: Final = (("version", "h"), ("crc", "I"), ("entries", "i"))
+
+
+def explain_file(data: bytes, inspected: InspectedFile, topic: str | None = None) -> Part:
+    """Explain the content of a file, which its name says the kind of. The topic is by default that of its directory."""
+    if inspected.kind in (Kind.LOG, Kind.METADATA_SNAPSHOT):
+        whole = explain_records(data, topic=topic or inspected.topic)
+        whole.name, whole.type = inspected.kind.value, "file"
+        return whole
+    cursor = Cursor(data)
+    with cursor.part(inspected.kind.value, "file") as whole, cursor.contained(whole):
+        _EXPLAINED[inspected.kind](cursor, inspected.base_offset or 0)
+    return whole
+
+
+def _entries(cursor: Cursor, packing: Struct, names: Sequence[str]) -> list[list[Part]]:
+    """Explain all entries of one size up to the end, or to the zeros that Kafka reserves for later ones."""
+    codes = packing.format.lstrip(">")
+    entries: list[list[Part]] = []
+    while cursor.left_bytes:
+        if not any(memoryview(cursor.data)[cursor.position : cursor.end]):
+            with cursor.part("reserved", "bytes") as part:
+                part.meaning = "zeros, for later entries"
+                cursor.position = cursor.end
+            return entries
+        with cursor.part(f"entry [{len(entries)}]", "entry"):
+            entries.append([_number(cursor, name, code) for name, code in zip(names, codes, strict=True)])
+    return entries
+
+
+def _number(cursor: Cursor, name: str, code: str) -> Part:
+    with cursor.part(name, _TYPES[code]) as part:
+        part.value = cursor.number(Struct(f">{code}"))
+    return part
+
+
+def _offset_index(cursor: Cursor, base_offset: int) -> None:
+    for offset, position in _entries(cursor, OffsetIndex.ENTRY, ("relative_offset", "position")):
+        offset.meaning = f"offset {base_offset + offset.value}, with which a batch ends"
+        position.meaning = "of that batch in the .log file"
+
+
+def _time_index(cursor: Cursor, base_offset: int) -> None:
+    for timestamp, offset in _entries(cursor, TimeIndex.ENTRY, ("timestamp", "relative_offset")):
+        timestamp.meaning = moment(timestamp.value)
+        offset.meaning = f"offset {base_offset + offset.value}: none up to it has a larger timestamp"
+
+
+def _transaction_index(cursor: Cursor, base_offset: int) -> None:
+    _entries(cursor, TRANSACTION_ENTRY, TransactionEntry._fields[1:])
+
+
+def _producer_snapshot(cursor: Cursor, base_offset: int) -> None:
+    _, crc, _ = (_number(cursor, name, code) for name, code in _SNAPSHOT_HEAD)
+    computed = crc32c(memoryview(cursor.data)[SNAPSHOT_CRC_START : cursor.end])
+    crc.meaning = "right" if crc.value == computed else f"WRONG: the bytes have {computed}"
+    for entry in _entries(cursor, SNAPSHOT_ENTRY, ProducerStateEntry._fields[1:]):
+        for part in entry:
+            part.meaning = moment(part.value) if part.name == "timestamp" else "none" if part.value == -1 else ""
+
+
+def _lines(cursor: Cursor, columns: Sequence[str]) -> None:
+    """Explain a checkpoint: a version, the number of rows, and the rows."""
+    names = iter(("version", "rows"))
+    while cursor.left_bytes:
+        with cursor.part(next(names, "row"), "line") as part:
+            part.value = _line(cursor)
+            if part.name == "row":
+                words = zip(columns, part.value.split(), strict=False)
+                part.meaning = ", ".join(f"{column} {word}" for column, word in words)
+
+
+def _line(cursor: Cursor) -> str:
+    """Read a line, with its end."""
+    data, _, _ = bytes(memoryview(cursor.data)[cursor.position : cursor.end]).partition(b"\n")
+    cursor.position = min(cursor.position + len(data) + 1, cursor.end)
+    return data.decode(errors="replace")
+
+
+def _properties(cursor: Cursor, base_offset: int) -> None:
+    while cursor.left_bytes:
+        with cursor.part("property", "line") as part:
+            part.value = _line(cursor)
+            if part.value.startswith("#"):
+                part.name = "comment"
+
+
+_EXPLAINED: Final[dict[Kind, Callable[[Cursor, int], None]]] = {
+    Kind.OFFSET_INDEX: _offset_index,
+    Kind.TIME_INDEX: _time_index,
+    Kind.TRANSACTION_INDEX: _transaction_index,
+    Kind.PRODUCER_SNAPSHOT: _producer_snapshot,
+    Kind.LEADER_EPOCHS: lambda cursor, _: _lines(cursor, EPOCH_COLUMNS),
+    Kind.OFFSETS: lambda cursor, _: _lines(cursor, OFFSET_COLUMNS),
+    Kind.PARTITION_METADATA: _properties,
+    Kind.META_PROPERTIES: _properties,
+}

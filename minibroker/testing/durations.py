@@ -1,0 +1,69 @@
+"""Spans of time as tests give them: a number is one of seconds, as everywhere in Python.
+
+Earlier versions took numbers for milliseconds. One above 1,000 looks like that: it warns, and is taken as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Final
+
+from minibroker.quantities import MAXIMUM_MS, Duration
+from minibroker.testing.callers import warn
+
+MAXIMUM_SECONDS: Final = 1000
+SPANS: Final = ("Duration", "Duration | None")  # annotations
+
+Arguments = tuple[Any, ...]
+Words = dict[str, Any]
+
+
+def span_of(duration: Duration) -> str | timedelta:
+    """Return a duration with its unit: a number is one of seconds, and above 1,000 one of ms, with a warning.
+
+    Raises ValueError for what is no duration.
+    """
+    if isinstance(duration, str | timedelta):
+        return duration
+    if isinstance(duration, bool) or not isinstance(duration, int | float):
+        raise ValueError(f'{duration!r} is no duration: give seconds, a text such as "7 days", or a timedelta')
+    if not 0 <= duration <= MAXIMUM_MS:
+        raise ValueError(f"{duration!r} is no span of time that could pass")
+    if duration <= MAXIMUM_SECONDS:
+        return timedelta(seconds=duration)
+    either = f'"{duration:g} ms" or "{duration:g} s"'
+    warn(f"numbers are seconds, and {duration:g} is taken for milliseconds: write {either}")
+    return timedelta(milliseconds=duration)
+
+
+def spans_read(verb: Callable[..., Any]) -> Callable[[Arguments, Words], tuple[Arguments, Words]]:
+    """Return a function that gives the durations among the arguments of a method their units.
+
+    Durations are annotated as such, also in the TypedDict of further keyword arguments. The arguments begin after the
+    method's owner.
+    """
+    names = [name for name, hint in _hints(verb).items() if hint in SPANS]
+    positional = verb.__code__.co_varnames[1 : verb.__code__.co_argcount]
+    places = [positional.index(name) for name in names if name in positional]
+
+    def read(arguments: Arguments, words: Words) -> tuple[Arguments, Words]:
+        spans = {name: span_of(words[name]) for name in names if words.get(name) is not None}
+        placed = [span_of(each) if at in places and each is not None else each for at, each in enumerate(arguments)]
+        return tuple(placed), words | spans
+
+    return read if names else _unread
+
+
+def _unread(arguments: Arguments, words: Words) -> tuple[Arguments, Words]:
+    return arguments, words
+
+
+def _hints(verb: Callable[..., Any]) -> dict[str, str]:
+    """Return the annotations of a method's arguments as they are written."""
+    hints: dict[str, str] = dict(verb.__annotations__)
+    for hint in list(hints.values()):
+        if hint.startswith("Unpack["):
+            further = verb.__globals__[hint[len("Unpack[") : -1]].__annotations__
+            hints |= {name: each.__forward_arg__ for name, each in further.items()}
+    return hints

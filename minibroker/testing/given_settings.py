@@ -1,0 +1,30 @@
+"""The settings that a test gives to a broker: their texts, and whether they are valid."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from minibroker.broker.configs.configuration import load_settings
+from minibroker.broker.configs.settings import SettingsError
+
+log = logging.getLogger("minibroker")
+
+
+def check_settings(texts: Mapping[str, str]) -> None:
+    """Log which settings have no effect. Raises SettingsError."""
+    try:
+        loaded = load_settings(None, {}, [f"{name}={text}" for name, text in texts.items()])
+    except SettingsError as error:
+        raise SettingsError(str(error).removeprefix("--set ")) from None
+    for warning in loaded.warnings:
+        log.warning(warning)
+
+
+def text_of_setting(value: object) -> str:
+    """Return a setting's value as in a properties file."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return ",".join(text_of_setting(each) for each in value)
+    return str(value)

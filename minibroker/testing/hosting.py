@@ -1,0 +1,47 @@
+"""What the journal, the faults and the waits need of the broker, or the proxy, whose requests they see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from minibroker.broker.requests.interceptors import Interceptor
+from minibroker.testing.loops import Loop, Result
+from minibroker.testing.moving_clock import MovingClock
+
+
+class Host(Protocol):
+    """A broker or a proxy with interceptors."""
+
+    @property
+    def loop(self) -> Loop:
+        """Return its event loop. Raises NotRunning."""
+
+    @property
+    def is_running(self) -> bool:
+        """Return whether clients can connect."""
+
+    @property
+    def moving_clock(self) -> MovingClock:
+        """Return its time. Only its loop may use it. Raises NotRunning."""
+
+    @property
+    def interceptors(self) -> list[Interceptor]:
+        """Return the interceptors, which may be changed on its loop."""
+
+    @property
+    def when_reset(self) -> list[Callable[[], None]]:
+        """Return what is called on the loop after a reset."""
+
+    @property
+    def witnesses(self) -> list[Callable[[str, str], None]]:
+        """Return what is called on the loop with what a test does."""
+
+    def tell(self, kind: str, text: str) -> None:
+        """Tell the witnesses what a test does. Call it on the loop."""
+
+    def put_first(self, interceptor: Interceptor) -> None:
+        """Add an interceptor before all others that do not only count."""
+
+    def on_loop(self, function: Callable[[], Result]) -> Result:
+        """Call `function` on the loop, or here while there is none; return its result."""

@@ -1,0 +1,67 @@
+"""Groups of Kafka Streams as tests see them (KIP-1071): epochs, and members with their tasks."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from minibroker.broker.groups.streams.streams_group import StreamsGroup
+from minibroker.broker.groups.streams.streams_member import StreamsMember
+from minibroker.broker.groups.streams.tasks import AnyTasks
+
+TasksById = dict[str, list[int]]  # partitions by the id of the subtopology
+
+
+class StreamsMemberState(NamedTuple):
+    """A member, and the tasks that it has been told to run, by role."""
+
+    member: str
+    instance: str | None
+    client_id: str
+    process: str
+    epoch: int
+    active: TasksById
+    standby: TasksById
+    warmup: TasksById
+
+
+class StreamsGroupState(NamedTuple):
+    """A group: `topology_epoch` is None before the first member, `source_topics` are those of all subtopologies."""
+
+    state: str
+    epoch: int
+    assignment_epoch: int
+    topology_epoch: int | None
+    source_topics: list[str]
+    members: list[StreamsMemberState]
+
+
+def state_of(group: StreamsGroup) -> StreamsGroupState:
+    """Return what a group is like now."""
+    topology = group.topology
+    subtopologies = [] if topology is None else list(topology.subtopologies.values())
+    return StreamsGroupState(
+        group.state_name,
+        group.epoch,
+        group.assignment_epoch,
+        None if topology is None else topology.epoch,
+        sorted({topic for each in subtopologies for topic in each.source_topics}),
+        [_member(each) for each in group.members.values()],
+    )
+
+
+def _member(member: StreamsMember) -> StreamsMemberState:
+    assigned = member.assigned
+    return StreamsMemberState(
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.process_id,
+        member.epoch,
+        _tasks(assigned.active),
+        _tasks(assigned.standby),
+        _tasks(assigned.warmup),
+    )
+
+
+def _tasks(tasks: AnyTasks) -> TasksById:
+    return {subtopology_id: sorted(partitions) for subtopology_id, partitions in sorted(tasks.items())}

@@ -1,0 +1,47 @@
+"""Values by key and by the key's partition, in several small dictionaries."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from minibroker.broker.coordination.coordinator_logs import CoordinatorLog
+from minibroker.broker.coordination.runtime import PARTS, ByPartition
+
+
+class Log:
+    def partition_of(self, key: str) -> int:
+        return len(key) % 3
+
+
+@pytest.fixture
+def values() -> ByPartition[int]:
+    return ByPartition(cast(CoordinatorLog, Log()))
+
+
+def test_it_is_a_mapping(values: ByPartition[int]) -> None:
+    expected: dict[str, int] = {}
+    for number in range(1000):
+        values[str(number)] = expected[str(number)] = number
+    values["7"] = expected["7"] = -7
+    del values["8"], expected["8"]
+    assert dict(values) == expected
+    assert (len(values), values["7"], "8" in values, values.get("8")) == (999, -7, False, None)
+    with pytest.raises(KeyError):
+        del values["8"]
+
+
+def test_values_are_taken_by_partition(values: ByPartition[int]) -> None:
+    for key in ("a", "b", "cc", "ddd"):
+        values[key] = len(key)
+    assert values.of(1) == [1, 1]
+    assert values.take(1) == [1, 1] and values.take(1) == []
+    assert sorted(values) == ["cc", "ddd"]
+
+
+def test_no_dictionary_has_many_of_the_values(values: ByPartition[int]) -> None:
+    for number in range(100 * PARTS):
+        values[f"group-{number}"] = number
+    parts: list[dict[str, Any]] = values._parts
+    assert max(map(len, parts)) < 200

@@ -1,0 +1,86 @@
+"""The heartbeats of large share groups: their target is made in steps, between which other requests are served."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from minibroker.broker.groups.group import Caller
+from minibroker.broker.groups.share.share_group import SMALL
+from minibroker.broker.groups.share.share_heartbeat import begin_states, heartbeat
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.share_groups import ShareGroupHeartbeatRequest
+from minibroker.protocol.steps import WAITING, at_once
+from tests.broker.harness import Harness
+
+GROUP, TOPIC = "s", "wide"
+COUNT = 2 * SMALL
+
+
+@pytest.fixture(autouse=True)
+def wide(harness: Harness) -> None:
+    harness.create_topic(TOPIC, COUNT)
+    harness.coordinator(GROUP)
+    at_once(harness.cluster.share_states.log.create_in_steps())
+
+
+def steps_of(harness: Harness, member_id: str, epoch: int = 0) -> Generator[Any, None, Any]:
+    """Return a heartbeat's steps, after its states have begun."""
+    names = [TOPIC] if epoch == 0 else None
+    request = ShareGroupHeartbeatRequest(
+        group_id=GROUP, member_id=member_id, member_epoch=epoch, subscribed_topic_names=names
+    )
+    groups = harness.cluster.groups
+    begun = at_once(begin_states(groups, harness.cluster.share_states, request))
+    return heartbeat(groups, request, Caller("c", "/127.0.0.1", 1), begun)
+
+
+def counted(answer: Any) -> int:
+    return sum(len(each.partitions) for each in answer.assignment.topic_partitions)
+
+
+def test_others_wait_until_the_target_is_made(harness: Harness) -> None:
+    first = steps_of(harness, "m1")
+    assert next(first) is not WAITING
+    second = steps_of(harness, "m2")
+    assert next(second) is WAITING
+    assert counted(at_once(first)) == COUNT
+    assert counted(at_once(second)) == COUNT // 2
+    assert counted(at_once(steps_of(harness, "m1", 1))) == COUNT // 2
+    group = harness.cluster.groups.share_group(GROUP)
+    assert (group.epoch, group.assignment_epoch, group.is_assigning) == (2, 2, False)
+    assert harness.cluster.groups.rebalances == {"share": 2}
+
+
+def test_a_member_that_is_removed_meanwhile_gets_nothing(harness: Harness) -> None:
+    steps = steps_of(harness, "m1")
+    next(steps)
+    group = harness.cluster.groups.share_group(GROUP)
+    group.remove("m1")
+    with pytest.raises(KafkaError) as raised:
+        at_once(steps)
+    assert raised.value.code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert (group.members, group.target, group.is_assigning) == ({}, {}, False)
+    assert counted(at_once(steps_of(harness, "m2"))) == COUNT
+
+
+def test_a_request_that_is_dropped_leaves_the_group_to_others(harness: Harness) -> None:
+    steps = steps_of(harness, "m1")
+    next(steps)
+    steps.close()
+    assert counted(at_once(steps_of(harness, "m1"))) == COUNT
+    members = harness.cluster.groups.share_group(GROUP).members
+    harness.restart(crash=True)
+    assert harness.cluster.groups.share_group(GROUP).members == members
+
+
+def test_a_group_that_is_gone_meanwhile_is_asked_for_again(harness: Harness) -> None:
+    steps = steps_of(harness, "m1")
+    next(steps)
+    del harness.cluster.groups.groups[GROUP]
+    with pytest.raises(KafkaError) as raised:
+        at_once(steps)
+    assert raised.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert GROUP not in harness.cluster.groups.groups

@@ -1,0 +1,68 @@
+"""How `minibroker consume` prints a record."""
+
+from __future__ import annotations
+
+import json
+
+import click
+import pytest
+
+from minibroker.cli.consume.consume_lines import format_of, formatter, json_formatter, line_formatter
+from minibroker.client.reading import Found
+from minibroker.protocol.records.record import Header, Record
+
+HEADERS = (Header("h", b"1"), Header("empty", None))
+FOUND = Found(("orders", 2), Record(7, 1_769_857_200_500, b"k", b"v\xff\x1b", HEADERS))
+NULLS = Found(("orders", 2), Record(8, -1, None, None, ()))
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("%t [%p] at offset %o: key %k: %s\\n", b"orders [2] at offset 7: key k: v\xff\x1b\n"),
+        ("%T %d %K %S", b"1769857200500 2026-01-31T11:00:00.500Z 1 3"),
+        ("%h", b"h=1,empty=NULL"),
+        ("%R%%%s", b"\0\0\0\x03%v\xff\x1b"),
+        ("\\t\\r\\n\\\\\\x41\\0\\q", b"\t\r\n\\A\0q"),
+        ("é", "é".encode()),
+    ],
+)
+def test_a_format_has_the_tokens_of_kcat(text: str, line: bytes) -> None:
+    assert formatter(format_of(text), b"", is_terminal=False)(FOUND) == line
+
+
+def test_null_is_nothing_or_a_text_and_has_size_minus_one() -> None:
+    text = "%k,%s,%h,%K,%S,%T,%d,%R"
+    assert formatter(text, b"", is_terminal=False)(NULLS) == b",,,-1,-1,-1,,\xff\xff\xff\xff"
+    assert formatter("%k %s", b"NULL", is_terminal=False)(NULLS) == b"NULL NULL"
+    assert formatter("%h", b"none", is_terminal=False)(FOUND) == b"h=1,empty=none"
+
+
+def test_a_terminal_gets_no_control_characters() -> None:
+    assert formatter("%s\\n", b"", is_terminal=True)(FOUND) == b"v\\xff\\x1b\n"
+
+
+@pytest.mark.parametrize("text", ["%", "%x", "%s %", "100%"])
+def test_other_tokens_are_refused_with_those_that_there_are(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="%d, %h, %K, %k, %o, %p, %R, %S, %s, %t, %T and %%"):
+        format_of(text)
+
+
+def test_a_line_has_what_was_asked_for_before_the_value() -> None:
+    plain = line_formatter(b"null", None, timestamps=False, headers=False)
+    whole = line_formatter(b"null", ":", timestamps=True, headers=True)
+    assert (plain(FOUND), plain(NULLS)) == (b"v\\xff\\x1b\n", b"null\n")
+    assert whole(FOUND) == b"2026-01-31T11:00:00.500Z\th=1,empty=null\tk:v\\xff\\x1b\n"
+    assert whole(NULLS) == b"\t\tnull:null\n"
+
+
+def test_json_has_all_of_a_record() -> None:
+    assert json.loads(json_formatter({})(FOUND)) == {
+        "topic": "orders",
+        "partition": 2,
+        "offset": 7,
+        "timestamp": 1_769_857_200_500,
+        "key": "k",
+        "value_base64": "dv8b",
+        "headers": [{"name": "h", "value": "1"}, {"name": "empty", "value": None}],
+    }

@@ -1,0 +1,93 @@
+"""`minibroker proxy` as a process: it says where it listens, prints what passes, and sums it up at the end."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka.admin import AdminClient
+
+from minibroker.cli.main import main
+from minibroker.client.blocking import Client
+from minibroker.client.client_errors import ClientError
+from minibroker.client.connection_settings import ClientSettings
+from minibroker.protocol.messages.cluster import DescribeClusterRequest
+from minibroker.testing import Broker
+from tests.running import PATIENCE_S
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    with Broker() as broker:
+        yield broker
+
+
+@contextmanager
+def running(broker: Broker, *options: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """Run the proxy; yield its address and the process."""
+    command = [sys.executable, "-m", "minibroker", "proxy", "--upstream", broker.bootstrap_servers]
+    command += ["--listen", "127.0.0.1:0", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            said = process.stdout.readline()
+            assert said.startswith(f"minibroker proxies {broker.bootstrap_servers} on 127.0.0.1:"), said
+            yield said.split()[-1], process
+        finally:
+            process.kill()
+
+
+def ended(process: subprocess.Popen[str]) -> str:
+    process.send_signal(signal.SIGTERM)
+    said, complaints = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, complaints) == (0, "")
+    return said
+
+
+def test_it_prints_what_passes_and_a_table_at_the_end(broker: Broker) -> None:
+    with running(broker) as (address, process):
+        AdminClient({"bootstrap.servers": address, "client.id": "who"}).list_topics(timeout=PATIENCE_S)
+        lines = ended(process).splitlines()
+    assert lines[0].startswith("#1 127.0.0.1:") and " who: ApiVersions " in lines[0]
+    (row,) = (line for line in lines if line.strip().startswith("Metadata"))
+    assert int(row.split()[2]) >= 1
+
+
+def test_it_prints_only_what_is_asked_for(broker: Broker) -> None:
+    with running(broker, "--api", "Metadata") as (address, process):
+        AdminClient({"bootstrap.servers": address}).list_topics(timeout=PATIENCE_S)
+        printed = [line for line in ended(process).splitlines() if line.startswith("#")]
+    assert printed and all(": Metadata " in line for line in printed)
+
+
+def test_it_loads_faults(broker: Broker, tmp_path: Path) -> None:
+    (tmp_path / "faults.yaml").write_text("- {api: DescribeCluster, close: before, times: 1}\n")
+    with running(broker, "--faults", str(tmp_path / "faults.yaml")) as (address, process):
+        with Client(ClientSettings({"bootstrap.servers": address})) as client, pytest.raises(ClientError):
+            client.request(DescribeClusterRequest())
+        said = ended(process)
+    assert "DescribeCluster 2 lost, api DescribeCluster, close before, times 1" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--upstream", "a:b"], "is not HOST:PORT"),
+        (["--upstream", "a:1,b:1"], "one bootstrap server"),
+        (["--upstream", "a:1", "--api", "Nothing"], "is not an API of Kafka"),
+        (["--upstream", "a:1", "--quiet", "--api", "Fetch"], "nothing for --api"),
+        (["--upstream", "a:1", "--set", "ssl.keystore.location=/nowhere"], "ssl.keystore.password is not"),
+        (["--upstream", "a:1", "--client", "security.protocol=NONE"], "security.protocol must be one of"),
+        (["--upstream", "a:1", "--faults", "/nowhere.yaml"], "/nowhere.yaml"),
+    ],
+)
+def test_mistakes_are_one_line(options: list[str], reason: str) -> None:
+    run = CliRunner().invoke(main, ["proxy", "--listen", "127.0.0.1:0", *options])
+    assert run.exit_code in (1, 2) and reason in run.stderr
+    assert len(run.stderr.splitlines()) == 1

@@ -1,0 +1,59 @@
+"""What `serve` says to a terminal, to a file, and to programs that wait for Kafka's lines, once clients can connect."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+import click
+import pytest
+
+from minibroker.broker.configs.settings import Settings
+from minibroker.cli.container import Announcement, addresses_here, kafka_lines
+
+LINE = "minibroker listens on kafka:9092,localhost:19092"
+SETTINGS = Settings(
+    {
+        "listeners": "IN://:9092,OUT://127.0.0.1:0,CONTROLLER://:9093",
+        "listener.security.protocol.map": "IN:PLAINTEXT,OUT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "controller.listener.names": "CONTROLLER",
+        "node.id": "3",
+    }
+)
+
+
+def test_the_first_line_is_followed_by_kafkas(capsys: pytest.CaptureFixture[str]) -> None:
+    announce = Announcement(SETTINGS, True, None)
+    announce(LINE)
+    first, *others = capsys.readouterr().out.splitlines()
+    assert first == LINE
+    assert any("[KafkaServer id=3] started (kafka.server.KafkaServer)" in other for other in others)
+    announce("minibroker is controlled at http://127.0.0.1:8082")
+    assert capsys.readouterr().out == "minibroker is controlled at http://127.0.0.1:8082\n"
+
+
+def test_lines_begin_as_kafkas_do() -> None:
+    line = kafka_lines(1, datetime(2026, 1, 2, 3, 4, 5, 6_000))[-1]
+    assert line == (
+        "[2026-01-02 03:04:05,006] INFO [KafkaRaftServer nodeId=1] Kafka Server started (kafka.server.KafkaRaftServer)"
+    )
+
+
+def test_the_ready_file_has_the_addresses_of_this_machine_once_clients_can_connect(tmp_path: Path) -> None:
+    file = tmp_path / "ready"
+    file.write_text("of another start\n")
+    announce = Announcement(SETTINGS, False, str(file))
+    assert not file.exists()
+    announce(LINE)
+    assert file.read_text() == "127.0.0.1:9092\n127.0.0.1:19092\n"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_addresses_of_ipv6_are_in_brackets() -> None:
+    settings = Settings({"listeners": "PLAINTEXT://[::1]:9092"})
+    assert list(addresses_here(settings, "minibroker listens on [::1]:9092")) == ["[::1]:9092"]
+
+
+def test_a_ready_file_needs_a_directory(tmp_path: Path) -> None:
+    with pytest.raises(click.UsageError, match="there is no directory"):
+        Announcement(SETTINGS, False, str(tmp_path / "none" / "ready"))

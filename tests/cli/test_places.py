@@ -1,0 +1,141 @@
+"""Places in topics, as people write them, and the partitions and offsets that they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+import click
+import pytest
+
+from minibroker.cli.administration import connected
+from minibroker.cli.connecting import Bootstrap
+from minibroker.cli.places import Where, offsets_at, partitions_of, topics_of, where_of, within
+from minibroker.client.blocking import Client
+from minibroker.testing import Broker
+
+PLACE = ("orders", 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("orders", ("orders", ())),
+        ("a.b_c-d:0", ("a.b_c-d", (0,))),
+        ("t:2,10,0", ("t", (2, 10, 0))),
+        ("orders-*:1", ("orders-*", (1,))),
+        ("^a:[0-9]", ("^a:[0-9]", ())),
+    ],
+)
+def test_a_topic_can_have_its_partitions_behind_it(text: str, expected: object) -> None:
+    assert topics_of(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", ":0", "t:", "t:a", "t:1,", "t:-1", "t:1:2", "a b"])
+def test_anything_else_is_no_topic(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="is not TOPIC"):
+        topics_of(text)
+
+
+def test_a_wrong_pattern_says_what_is_wrong() -> None:
+    with pytest.raises(click.BadParameter, match="is no regular expression: missing"):
+        topics_of("^(")
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("earliest", Where("earliest")),
+        ("beginning", Where("earliest")),
+        ("end", Where("latest")),
+        ("42", Where("offset", 42)),
+        ("-42", Where("back", 42)),
+        ("1970-01-01T00:00:01Z", Where("time", 1000)),
+        ("2026-01-31T12:00:00.5+01:00", Where("time", 1_769_857_200_500)),
+        ("2026-01-31", Where("time", int(datetime(2026, 1, 31).timestamp() * 1000))),
+        ("@1769857200500", Where("time", 1_769_857_200_500)),
+        ("3=42", Where("offset", 42, 3)),
+        ("0=1970-01-01T00:00:01Z", Where("time", 1000, 0)),
+    ],
+)
+def test_a_place_is_a_word_an_offset_or_a_time(text: str, where: Where) -> None:
+    assert where_of(text) == where
+
+
+@pytest.mark.parametrize("text", ["", "first", "9" * 19, "9" * 1000, "2026-13-01", "1.5", "0=", "x=1", "two hours ago"])
+def test_anything_else_is_no_place(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="is not earliest, latest, an offset"):
+        where_of(text)
+
+
+@pytest.mark.parametrize(("wanted", "expected"), [(1, 2), (2, 2), (5, 5), (10, 10), (11, 10)])
+def test_an_offset_outside_the_log_is_brought_into_it_with_a_note(
+    wanted: int, expected: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert within(PLACE, wanted, 2, 10) == expected
+    assert ("orders-1" in capsys.readouterr().err) == (wanted != expected)
+
+
+@pytest.fixture
+def client(kafka: Broker) -> Iterator[Client]:
+    """A client of a broker with two topics, and records at 1, 2 and 3 s in the second partition of one."""
+    kafka.create_topic("orders-eu", partitions=2)
+    kafka.create_topic("orders-us")
+    for second in (1, 2, 3):
+        kafka.produce("orders-eu", b"a", partition=1, timestamp_ms=1000 * second)
+    with connected(Bootstrap(kafka.bootstrap_servers, ())) as found:
+        yield found
+
+
+EU0, EU1, US = ("orders-eu", 0), ("orders-eu", 1), ("orders-us", 0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "partitions"),
+    [
+        ("orders-eu", [EU0, EU1]),
+        ("orders-eu:1", [EU1]),
+        ("orders-*", [EU0, EU1, US]),
+        ("orders-[v-z]?", []),
+        ("^s$", []),
+        ("^ord.*s$", [US]),
+        ("__*", []),
+    ],
+)
+def test_patterns_are_those_of_the_shell_and_regular_expressions(
+    client: Client, asked: str, partitions: list[tuple[str, int]]
+) -> None:
+    if partitions:
+        assert partitions_of(client, [topics_of(asked)]) == partitions
+    else:
+        with pytest.raises(click.ClickException, match="no topic matches"):
+            partitions_of(client, [topics_of(asked)])
+
+
+@pytest.mark.parametrize(
+    ("places", "offsets"),
+    [
+        ([], [0, 0]),
+        (["latest"], [0, 3]),
+        (["1=2"], [0, 2]),
+        (["-1"], [0, 2]),
+        (["-9"], [0, 0]),
+        (["latest", "1=1"], [0, 1]),
+        (["1=1", "latest"], [0, 1]),
+        (["1970-01-01T00:00:01.5Z"], [0, 1]),
+        (["2999-01-01"], [0, 3]),
+    ],
+)
+def test_each_partition_has_its_offset(client: Client, places: list[str], offsets: list[int]) -> None:
+    found = offsets_at(client, [EU0, EU1], [where_of(text) for text in places], "earliest")
+    assert found == dict(zip((EU0, EU1), offsets, strict=True))
+
+
+def test_a_place_in_a_partition_that_is_not_read_is_refused(client: Client) -> None:
+    with pytest.raises(click.ClickException, match="there is no partition 7 among those"):
+        offsets_at(client, [EU0, EU1], [where_of("7=1")], "earliest")
+
+
+def test_the_metadata_log_is_for_dump(client: Client) -> None:
+    with pytest.raises(click.ClickException, match="minibroker dump shows its files"):
+        partitions_of(client, [("__cluster_metadata", ())])

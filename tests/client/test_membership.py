@@ -1,0 +1,83 @@
+"""A member of a group on the blocking client: its partitions, its offsets, and other members."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Consumer
+
+from minibroker.client import membership
+from minibroker.client.blocking import Client
+from minibroker.client.client_errors import ClientError
+from minibroker.client.connection_settings import ClientSettings
+from minibroker.client.membership import Membership, range_assignment
+from minibroker.testing import Broker
+
+BOTH = [("t", 0), ("t", 1)]
+
+
+@pytest.fixture
+def client(kafka: Broker) -> Iterator[Client]:
+    kafka.create_topic("t", partitions=2)
+    with Client(ClientSettings({"bootstrap.servers": kafka.bootstrap_servers})) as found:
+        yield found
+
+
+def test_a_range_of_each_topic_goes_to_each_member() -> None:
+    topics = {"b": ["t", "u"], "a": ["t"], "c": []}
+    assert range_assignment(topics, {"t": 3, "u": 2, "gone": 1}) == {
+        "a": [("t", 0), ("t", 1)],
+        "b": [("t", 2), ("u", 0), ("u", 1)],
+        "c": [],
+    }
+
+
+def test_a_member_alone_has_all_partitions_and_its_offsets_stay(client: Client) -> None:
+    member = Membership(client, "g", ["t"])
+    assert member.join() == BOTH
+    assert member.committed(BOTH) == {}
+    member.commit({("t", 1): 7})
+    assert member.committed(BOTH) == {("t", 1): 7}
+    member.leave()
+    assert Membership(client, "g", ["t"]).committed(BOTH) == {("t", 1): 7}
+
+
+def test_a_member_that_was_forgotten_joins_again(
+    client: Client, kafka: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member = Membership(client, "g", ["t"])
+    member.join()
+    assert member.is_current()  # a heartbeat is not due yet
+    monkeypatch.setattr(membership, "HEARTBEAT_S", 0.0)
+    assert member.is_current()
+    kafka.evict("g")
+    assert not member.is_current()
+    member.commit({("t", 0): 1})  # is refused, and not an error
+    assert member.join() == BOTH
+    assert member.committed(BOTH) == {}
+
+
+def test_it_shares_partitions_with_members_of_another_client(
+    client: Client, kafka: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(membership, "HEARTBEAT_S", 0.0)
+    member = Membership(client, "g", ["t"])
+    member.join()
+    settings = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "g"}
+    with Consumer({**settings, "partition.assignment.strategy": "range"}) as other:
+        other.subscribe(["t"])
+        mine = BOTH
+        while mine == BOTH:
+            other.poll(0.1)
+            if not member.is_current():
+                mine = member.join()
+        assert len(mine) == 1
+        member.leave()
+
+
+def test_a_group_that_is_refused_is_an_error(client: Client, kafka: Broker) -> None:
+    member = Membership(client, "g", ["t"])
+    kafka.faults.add(api="JoinGroup", error="GROUP_AUTHORIZATION_FAILED")
+    with pytest.raises(ClientError, match="group g: GROUP_AUTHORIZATION_FAILED"):
+        member.join()

@@ -1,0 +1,75 @@
+"""The modules of the page become one script, each after those that it imports."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from minibroker.explorer.bundling import bundle, parsed
+from minibroker.explorer.pages import FIRST_MODULE, FOLDER
+
+MODULES = {path.relative_to(FOLDER).as_posix(): path.read_text("utf-8") for path in sorted(FOLDER.rglob("*.js"))}
+
+
+def body(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line and not line.startswith("//")]
+
+
+def test_a_module_is_a_function_that_returns_what_it_exports() -> None:
+    texts = {
+        "a.js": '// A.\n\nimport { one, two as to } from "./b/b.js";\nimport * as all from "./b/b.js";\none(to);\n',
+        "b/b.js": "export const one = 1;\nexport async function two() {}\nconst three = 3;\nexport { three };\n",
+    }
+    assert body(bundle("a.js", texts.__getitem__)) == [
+        *("const $module0 = (() => {", "const one = 1;", "async function two() {}", "const three = 3;"),
+        *("return {one: one, two: two, three: three};", "})();"),
+        *("const $module1 = (() => {", "const {one: one, two: to} = $module0;", "const all = $module0;"),
+        *("one(to);", "return {};", "})();"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "imports", "code", "exports"),
+    [
+        ('import{a as b}from"./c.js";b()', [("v/c.js", "{a: b}")], "b()", {}),
+        ("var x=1;export{x as y,x as $};", [], "var x=1;", {"y": "x", "$": "x"}),
+        ("export default function(a){}", [], "const $default = function(a){}", {"default": "$default"}),
+        ('import a from "../a.js";\n', [("a.js", "{default: a}")], "", {}),
+        (
+            'export{a,b as c}from"./d.js";f()',
+            [("v/d.js", "{a: $again0, b: $again1}")],
+            "f()",
+            {"a": "$again0", "c": "$again1"},
+        ),
+    ],
+)
+def test_each_form_of_import_and_export_is_known(
+    text: str, imports: list[tuple[str, str]], code: str, exports: dict[str, str]
+) -> None:
+    assert parsed("v/m.js", text) == (imports, code, exports)
+
+
+@pytest.mark.parametrize("text", ['export * from "./b.js";', 'let a;\nimport "./b.js";', "export let a = 1;"])
+def test_a_form_that_is_not_known_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"m\.js: (export|import)"):
+        parsed("m.js", text)
+
+
+def test_a_circle_is_refused() -> None:
+    texts = {"a.js": 'import { b } from "./b.js";', "b.js": 'import { a } from "./a.js";'}
+    with pytest.raises(ValueError, match="a.js imports b.js imports a.js"):
+        bundle("a.js", texts.__getitem__)
+
+
+def test_the_page_has_all_modules_in_one() -> None:
+    text = bundle(FIRST_MODULE, MODULES.__getitem__)
+    assert sorted(re.findall(r"^// (\S+\.js)\nconst \$module", text, re.MULTILINE)) == sorted(MODULES)
+    assert re.findall(r"^(?:import|export)\b.*", text, re.MULTILINE) == []
+
+
+@pytest.mark.parametrize("path", MODULES)
+def test_a_module_imports_only_what_others_export(path: str) -> None:
+    for imported, declared in parsed(path, MODULES[path]).imports:
+        names = re.findall(r"([\w$]+):", declared)
+        assert set(names) <= parsed(imported, MODULES[imported]).exports.keys()

@@ -1,0 +1,113 @@
+"""Trying requests out in the explorer: forms for all of them, bytes from fields, answers, and what is no request."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from minibroker.broker.requests.served import SERVED
+from minibroker.explorer.trees import tree
+from minibroker.explorer.trying import Composed, _Form, encoded
+from minibroker.protocol.apis import ApiKey, api_name, request_class
+from minibroker.protocol.explaining.messages import explain_request
+from minibroker.testing import Broker
+from tests.explorer.asking import ask
+
+
+def composed(broker: Broker, api: str, version: int, **fields: Any) -> str:
+    """The hex of a request with these fields, and otherwise with the values that the form begins with."""
+    values = ask(broker, f"try/form?api={api}&version={version}")["values"]
+    asked = {"api": api, "version": version, "fields": values | fields}
+    answer = ask(broker, "try/encode", "POST", asked)
+    assert isinstance(answer, dict), answer
+    return answer["hex"]
+
+
+def produced(records: str) -> dict[str, Any]:
+    """The body for a Produce with these records."""
+    topics = [{"name": "orders", "partition_data": [{"index": 0, "records": records}]}]
+    return {"api": "Produce", "version": 9, "fields": {"topic_data": topics}}
+
+
+@pytest.mark.parametrize("key", SERVED, ids=api_name)
+def test_each_request_begins_with_values_that_can_be_sent(key: ApiKey) -> None:
+    message = request_class(key)
+    for version in SERVED[key].versions:
+        values = _Form(version, version in message.flexible, message.versions[-1], "orders", bytes(16)).values(message)
+        frame = encoded(Composed(api=api_name(key), version=version, fields=values), 0)
+        assert list(explain_request(frame).problems()) == []
+
+
+def test_a_produce_by_hand_is_appended(explored: Broker) -> None:
+    explored.create_topic("orders")
+    digits = composed(explored, "Produce", 9)
+    answer = ask(explored, "try/send", "POST", {"hex": digits})
+    names = {row["name"]: row for row in answer["answer"]["rows"]}
+    assert (names["error_code"]["meaning"], names["base_offset"]["value"]) == ("NONE", "0")
+    (record,) = explored.records("orders")
+    assert (record.key, record.value) == (b"key", b"hello")
+    assert explored.requests("Produce")[0].client_id == "explorer"
+
+
+def test_a_batch_says_who_writes_it(explored: Broker) -> None:
+    explored.create_topic("orders")
+    topics = [{"name": "orders", "partition_data": [{"index": 0, "records": "@producer 7 0 0\na\nb"}]}]
+    digits = composed(explored, "Produce", 9, topic_data=topics)
+    for _ in range(2):  # the second one is a repetition, which is not written
+        ask(explored, "try/send", "POST", {"hex": digits})
+    assert [(record.producer_id, record.sequence) for record in explored.records("orders")] == [(7, 0), (7, 1)]
+
+
+def test_edited_bytes_are_explained_and_sent_as_they_are(explored: Broker) -> None:
+    digits = composed(explored, "ApiVersions", 3)
+    changed = digits[:16] + "0000002a" + digits[24:]
+    rows = ask(explored, "try/explain", "POST", {"hex": changed})["tree"]["rows"]
+    assert next(row["value"] for row in rows if row["name"] == "correlation_id") == "42"
+    answer = ask(explored, "try/send", "POST", {"hex": changed})["answer"]
+    assert next(row["value"] for row in answer["rows"] if row["name"] == "correlation_id") == "42"
+
+
+def test_bytes_that_are_no_request_get_no_answer(explored: Broker) -> None:
+    answer = ask(explored, "try/send", "POST", {"hex": "0000000affff00000000000000000000"[:28]})
+    assert answer["answer"] is None
+    assert "closed the connection" in answer["why"]
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"api": "Metadata", "version": 99, "fields": {}}, "version 99"),
+        ({"api": "Metadata", "version": 12, "fields": {"topix": 1}}, "no field topix"),
+        ({"api": "Produce", "version": 9, "fields": {"acks": 70_000}}, "does not fit"),
+        ({"api": "Produce", "version": 9, "fields": {"topic_data": 7}}, "does not fit"),
+        (produced("@producer 7"), "@producer ID"),
+        (produced("@nonsense"), "@producer ID"),
+        (produced("hex:0"), "hexadecimal"),
+        ({"api": "Nonsense", "version": 9, "fields": {}}, "not an API"),
+    ],
+)
+def test_values_that_do_not_fit_are_refused(explored: Broker, body: dict[str, Any], said: str) -> None:
+    status, message = ask(explored, "try/encode", "POST", body)
+    assert (status, said in message) == (400, True), message
+
+
+def test_a_broker_with_only_tls_is_not_sent_to() -> None:
+    with Broker(explorer=True, security="SSL") as broker:
+        status, message = ask(broker, "try/send", "POST", {"hex": "00"})
+        assert (status, "without TLS" in message) == (409, True)
+
+
+def test_large_requests_are_explained_beside_the_loop(explored: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = []
+
+    def noted(*given: Any) -> Any:
+        threads.append(threading.current_thread())
+        return tree(*given)
+
+    monkeypatch.setattr("minibroker.explorer.trying.tree", noted)
+    digits = composed(explored, "Metadata", 9)
+    ask(explored, "try/explain", "POST", {"hex": digits})
+    ask(explored, "try/send", "POST", {"hex": digits})
+    assert len(threads) == 3 and explored.on_loop(threading.current_thread) not in threads

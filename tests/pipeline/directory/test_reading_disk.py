@@ -1,0 +1,78 @@
+"""Log directories in other file systems: read by pyarrow as local ones are, with the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.fs
+import pytest
+
+from minibroker.pipeline.directory import reading_disk
+from minibroker.pipeline.directory.finding import find_logs, paths_in
+from minibroker.pipeline.directory.reading_disk import DISK, internal_path
+from minibroker.pipeline.jobs.archived_configs import topic_configs
+from minibroker.pipeline.log_opening import read_here, selected
+from minibroker.pipeline.log_source import OptionError, TopicPartition
+from minibroker.pipeline.options import ReadOptions, parse_options
+from tests.pipeline.jobs.verify.metadata_logs import config, metadata, topic
+from tests.pipeline.jobs.verify.support import Writer, written
+
+
+@pytest.fixture
+def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The content of s3://bucket, which is a local directory."""
+    asked: list[str] = []
+
+    def from_uri(uri: str) -> tuple[pyarrow.fs.FileSystem, str]:
+        asked.append(uri)
+        return pyarrow.fs.SubTreeFileSystem(str(tmp_path), pyarrow.fs.LocalFileSystem()), "bucket"
+
+    monkeypatch.setattr(pyarrow.fs, "FileSystem", type("FileSystem", (), {"from_uri": staticmethod(from_uri)}))
+    reading_disk.file_system.cache_clear()
+    (tmp_path / "bucket" / "logs").mkdir(parents=True)
+    yield tmp_path / "bucket"
+    reading_disk.file_system.cache_clear()
+    assert set(asked) <= {"s3://bucket", "s3://bucket?region=x&scheme=http"}
+
+
+def options(path: str, **others: str) -> ReadOptions:
+    return parse_options({"path": path, "subscribe": "orders", **others}, "records", "batch")
+
+
+@pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
+@pytest.mark.parametrize("url", ["s3a://bucket/logs/", "s3://bucket/logs?region=x&scheme=http"])
+def test_a_log_directory_in_a_bucket_has_the_rows_of_a_local_one(bucket: Path, url: str, level: str) -> None:
+    written(metadata(bucket / "logs", topic("orders"), config("orders", "compact")))
+    here, there = (options(path, **{"isolation.level": level}) for path in (str(bucket / "logs"), url))
+    columns = ("offset", "key", "value", "timestamp")
+    assert list(read_here(there, columns)) == list(read_here(here, columns)) != []
+    assert topic_configs(there, ["orders"]) == {"orders": {"cleanup.policy": "compact"}}
+
+
+def test_a_partition_and_several_directories_are_found_by_their_urls(bucket: Path) -> None:
+    Writer(bucket / "logs").close()
+    orders = TopicPartition("orders", 0)
+    assert list(find_logs(paths_in("s3://bucket/logs/orders-0"))) == [orders]
+    assert list(find_logs(paths_in(f"s3://bucket/logs,{bucket}/none")[:1])) == [orders]
+    assert selected(options("s3://bucket/logs")) == [orders]
+
+
+def test_what_is_missing_is_said(bucket: Path) -> None:
+    with pytest.raises(OptionError, match="path: s3://bucket/nothing: "):
+        find_logs(paths_in("s3://bucket/nothing"))
+    with pytest.raises(FileNotFoundError):
+        DISK.stamp("s3://bucket/nothing")
+    assert not DISK.exists("s3://bucket/nothing")
+    assert DISK.exists("s3://bucket/logs") and DISK.is_directory("s3://bucket/logs")
+
+
+def test_a_file_system_that_nobody_knows_is_said() -> None:
+    with pytest.raises(OptionError, match="path: floppy://a: Unrecognized filesystem type"):
+        find_logs(paths_in("floppy://a/b"))
+
+
+def test_paths_and_their_internal_forms() -> None:
+    assert internal_path("file:/a%20b") == "/a b"
+    assert internal_path("/a?b") == "/a?b"
+    assert internal_path("s3n://bucket/a?x=y") == "s3+x=y://bucket/a"

@@ -1,0 +1,26 @@
+"""Options that only Spark's own connector needs: known by name, in any case, and told in one line."""
+
+from __future__ import annotations
+
+import pytest
+
+from minibroker.pipeline.foreign_options import meaningless, warn_of, without
+from minibroker.pipeline.sink.sink_settings import parse_settings
+
+
+def test_a_reader_and_a_writer_ignore_different_ones() -> None:
+    options = {"GroupIdPrefix": "g", "kafka.client.rack": "r", "session.timeout.ms": "1", "topic": "t"}
+    assert meaningless(options) == ["groupIdPrefix", "kafka.client.rack"]
+    assert meaningless(options, writing=True) == ["kafka.client.rack"]
+    assert without(options, meaningless(options)) == {"session.timeout.ms": "1", "topic": "t"}
+
+
+def test_a_writer_takes_settings_without_meaning() -> None:
+    options = {"kafka.bootstrap.servers": "h:1", "kafka.metadata.max.age.ms": "5"}
+    assert parse_settings(options).ignored == ("kafka.metadata.max.age.ms",)
+
+
+def test_one_line_names_them_and_nothing_is_said_of_none(caplog: pytest.LogCaptureFixture) -> None:
+    warn_of(())
+    warn_of(["groupIdPrefix", "kafka.group.id"])
+    assert caplog.messages == ["ignored, as without meaning here: groupIdPrefix, kafka.group.id"]

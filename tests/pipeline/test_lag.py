@@ -1,0 +1,36 @@
+"""The lag of a streaming query, from Spark's progress."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+from minibroker.pipeline.lag import SourceLag, offsets_behind
+
+
+def progress(*sources: dict[str, Any]) -> SimpleNamespace:
+    return SimpleNamespace(json=json.dumps({"sources": sources}))
+
+
+def test_each_source_has_its_lag() -> None:
+    source = {
+        "endOffset": {"orders": {"0": 10, "1": 25}},
+        "latestOffset": {"orders": {"0": 30, "1": 25}, "visits": {"0": 4}},
+    }
+    (lag,) = offsets_behind(progress(source))
+    assert lag == SourceLag(("orders", "visits"), 20, 0, 8.0, 24)
+    assert lag.metrics() == {
+        "avgOffsetsBehindLatest": "8.0", "maxOffsetsBehindLatest": "20", "minOffsetsBehindLatest": "0",
+    }  # fmt: skip
+
+
+def test_offsets_may_be_texts_and_progress_a_mapping() -> None:
+    sources = [{"endOffset": '{"a": {"0": 1}}', "latestOffset": '{"a": {"0": 3}}'}]
+    assert offsets_behind({"sources": sources})[0].offsets_behind_latest == 2
+
+
+def test_other_sources_and_what_has_not_begun_have_none() -> None:
+    assert offsets_behind(None) == []
+    assert offsets_behind(progress({"endOffset": 5, "latestOffset": 7}, {"endOffset": "x", "latestOffset": "y"})) == []
+    assert offsets_behind(progress({"endOffset": None, "latestOffset": None})) == []

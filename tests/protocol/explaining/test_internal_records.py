@@ -1,0 +1,175 @@
+"""Explained records of Kafka's own topics: each byte of keys and values has its field, and what is damaged says so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minibroker.protocol.declare import Message
+from minibroker.protocol.explaining.messages import explain_records
+from minibroker.protocol.explaining.parts import Part
+from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
+from minibroker.protocol.messages.control_records import (
+    KRaftVersionRecord,
+    LeaderChangeMessage,
+    SnapshotFooterRecord,
+    SnapshotHeaderRecord,
+    VotersRecord,
+)
+from minibroker.protocol.messages.group_records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey
+from minibroker.protocol.messages.metadata_records import (
+    METADATA_KINDS,
+    METADATA_TOPIC,
+    METADATA_TOPIC_ID,
+    TopicRecord,
+)
+from minibroker.protocol.primitives import varint
+from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.control import control_record, end_transaction_marker
+from minibroker.protocol.records.internal import COORDINATOR_KINDS, GROUPS_TOPIC
+from minibroker.protocol.records.record import Record
+from tests.protocol.explaining.explained import check_that_each_byte_has_one_part, named
+from tests.protocol.explaining.test_messages import read_back
+from tests.protocol.random_messages import random_message
+
+COORDINATOR_RECORDS = [
+    (topic, keys[kind], value) for topic, (keys, values) in COORDINATOR_KINDS.items() for kind, value in values.items()
+]
+
+
+def explained(topic: str, key: bytes | None, value: bytes | None, **batch: Any) -> tuple[Part, Part]:
+    """Return the explained key and value of a record of a topic."""
+    data = bytes(build_batch([Record(key=key, value=value)], **batch))
+    whole = explain_records(data, topic=topic)
+    check_that_each_byte_has_one_part(whole, 0, len(data))
+    record = named(whole, "record [0]")
+    found = {each.name: each for each in record.parts}
+    return found["key"], found["value"]
+
+
+def int16(number: int) -> bytes:
+    return number.to_bytes(2, "big")
+
+
+@pytest.mark.parametrize(("topic", "key_kind", "value_kind"), COORDINATOR_RECORDS, ids=lambda each: str(each))
+def test_each_kind_of_a_coordinators_record_is_explained_in_all_versions(
+    topic: str, key_kind: type[Message], value_kind: type[Message]
+) -> None:
+    asked = random_message(key_kind, 0, 1)
+    for version in value_kind.versions:
+        said = random_message(value_kind, version, 1)
+        encoded = int16(version) + said.encode(version)
+        key, value = explained(topic, int16(key_kind.api_key) + asked.encode(0), encoded)
+        assert key.meaning == f"{key_kind.__name__} version 0"
+        assert value.meaning == f"{value_kind.__name__} version {version}"
+        assert [*key.problems(), *value.problems()] == []
+        read_back(Part("", "", 0, 0, parts=key.parts[1:]), asked)
+        read_back(Part("", "", 0, 0, parts=value.parts[1:]), value_kind.decode(encoded, version, 2))
+
+
+@pytest.mark.parametrize("kind", METADATA_KINDS.values(), ids=lambda kind: kind.__name__)
+def test_each_kind_of_a_metadata_record_is_explained_in_all_versions(kind: type[Message]) -> None:
+    for version in kind.versions:
+        data = varint(1) + varint(kind.api_key) + varint(version) + random_message(kind, version, 1).encode(version)
+        _, value = explained(METADATA_TOPIC, None, bytes(data))
+        assert value.meaning == f"{kind.__name__} version {version}"
+        assert list(value.problems()) == []
+        assert named(value, "type").meaning == kind.__name__
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        LeaderChangeMessage(leader_id=3),
+        SnapshotHeaderRecord(last_contained_log_timestamp=7),
+        SnapshotFooterRecord(),
+        KRaftVersionRecord(k_raft_version=1),
+        VotersRecord(),
+    ],
+)
+def test_control_records_of_the_quorum_are_explained(message: Any) -> None:
+    record = control_record(message, timestamp=0)
+    key, value = explained(METADATA_TOPIC, record.key, record.value, control=True)
+    assert value.meaning == type(message).__name__
+    assert [*key.problems(), *value.problems()] == []
+    read_back(Part("", "", 0, 0, parts=value.parts), message)
+
+
+def test_the_marker_of_a_transaction_has_its_coordinators_epoch() -> None:
+    marker = end_transaction_marker(committed=False, coordinator_epoch=5, timestamp=0)
+    key, value = explained("orders", marker.key, marker.value, control=True, transactional=True)
+    assert key.meaning == "control record: ABORT"
+    assert (named(key, "type").value, named(key, "type").meaning) == (0, "ABORT")
+    assert named(value, "coordinator_epoch").value == 5
+
+
+def test_a_control_record_of_a_later_kafka_keeps_its_bytes() -> None:
+    key, value = explained("orders", int16(0) + int16(99), b"later", control=True)
+    assert key.meaning == "control record of an unknown type"
+    assert value.value == b"later"
+
+
+def test_records_of_other_topics_stay_bytes() -> None:
+    key, value = explained("orders", int16(1), b"\x00\x01")
+    assert (key.value, value.value) == (int16(1), b"\x00\x01")
+
+
+def test_a_tombstone_deletes_its_key() -> None:
+    asked = OffsetCommitKey(group="readers", topic="orders", partition=2)
+    key, value = explained(GROUPS_TOPIC, int16(1) + asked.encode(0), None)
+    assert named(key, "group").value == "readers"
+    assert value.meaning == "null: a tombstone, which deletes the key"
+
+
+def test_the_assignments_in_a_classic_group_are_explained() -> None:
+    said = int16(0) + ConsumerProtocolAssignment().encode(0)
+    member = GroupMetadataValue.MemberMetadata(member_id="m", assignment=said)
+    written = int16(3) + GroupMetadataValue(members=[member]).encode(3)
+    _, value = explained(GROUPS_TOPIC, int16(2) + GroupMetadataKey(group="g").encode(0), written)
+    assert named(value, "assignment").meaning == "ConsumerProtocolAssignment"
+
+
+@pytest.mark.parametrize(
+    ("topic", "key", "value", "problem"),
+    [
+        (GROUPS_TOPIC, int16(999), b"", "there is no type 999"),
+        (GROUPS_TOPIC, b"\x00", b"", "2 bytes are needed, and 1 are left"),
+        (GROUPS_TOPIC, int16(2) + GroupMetadataKey().encode(0), int16(99), "has no version 99, only 0 to 4"),
+        (GROUPS_TOPIC, int16(2) + GroupMetadataKey().encode(0) + b"more", b"", "4 bytes follow the end of the message"),
+        (METADATA_TOPIC, None, b"\x01\x63\x00", "there is no type 99"),
+        (METADATA_TOPIC, None, b"\x02\x02\x00", "there is no version 2 of the frame"),
+        (METADATA_TOPIC, None, b"\x01\x02", "the bytes end in a varint"),
+    ],
+)
+def test_what_cannot_be_read_says_why(topic: str, key: bytes | None, value: bytes, problem: str) -> None:
+    parts = explained(topic, key, value)
+    assert any(each.problem.endswith(problem) for part in parts for each in part.problems())
+
+
+def test_a_fetched_records_topic_is_known_by_its_id() -> None:
+    from minibroker.protocol.explaining.messages import explain_message
+    from minibroker.protocol.messages.fetch import FetchResponse
+
+    written = bytes(varint(1) + varint(TopicRecord.api_key) + varint(0)) + TopicRecord(name="orders").encode(0)
+    partition = FetchResponse.FetchableTopicResponse.PartitionData(
+        records=memoryview(build_batch([Record(value=written)]))
+    )
+    topic = FetchResponse.FetchableTopicResponse(topic_id=METADATA_TOPIC_ID, partitions=[partition])
+    part = explain_message(FetchResponse(responses=[topic]).encode(17), FetchResponse, 17)
+    assert named(part, "value").meaning == "TopicRecord version 0"
+    assert named(part, "topic_id").meaning == f"AAAAAAAAAAAAAAAAAAAAAQ, {METADATA_TOPIC}"
+
+
+@given(
+    st.sampled_from([*COORDINATOR_KINDS, METADATA_TOPIC]),
+    st.none() | st.binary(max_size=60),
+    st.none() | st.binary(max_size=60),
+    st.booleans(),
+)
+def test_arbitrary_keys_and_values_never_raise(
+    topic: str, key: bytes | None, value: bytes | None, control: bool
+) -> None:
+    explained(topic, key, value, control=control)

@@ -1,0 +1,117 @@
+"""Secrets in messages and records are shown in no form: not as text, JSON or a page, and not if bytes are missing."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from minibroker.broker.configs.settings_table import SETTINGS, ConfigType
+from minibroker.broker.configs.settings_without_effect import _ROWS
+from minibroker.protocol.declare import Message
+from minibroker.protocol.explaining.explained_page import page
+from minibroker.protocol.explaining.explained_text import document, lines
+from minibroker.protocol.explaining.messages import explain_message, explain_records
+from minibroker.protocol.explaining.parts import Explained
+from minibroker.protocol.explaining.secret_fields import is_password
+from minibroker.protocol.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
+from minibroker.protocol.messages.delegation_tokens import (
+    CreateDelegationTokenResponse,
+    DescribeDelegationTokenResponse,
+    ExpireDelegationTokenRequest,
+    RenewDelegationTokenRequest,
+)
+from minibroker.protocol.messages.metadata_records import METADATA_TOPIC, ConfigRecord, UserScramCredentialRecord
+from minibroker.protocol.messages.security import (
+    AlterUserScramCredentialsRequest,
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from minibroker.protocol.primitives import varint
+from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.record import Record
+
+SECRET = b"open sesame"
+PASSWORD = {"name": "listener.name.sasl.ssl.key.password", "value": SECRET.decode()}
+MESSAGES = [
+    SaslAuthenticateRequest(auth_bytes=b"\0alice\0" + SECRET),
+    SaslAuthenticateResponse(auth_bytes=SECRET),
+    AlterUserScramCredentialsRequest(
+        upsertions=[
+            AlterUserScramCredentialsRequest.ScramCredentialUpsertion(name="a", salt=SECRET, salted_password=SECRET)
+        ]
+    ),
+    CreateDelegationTokenResponse(hmac=SECRET),
+    RenewDelegationTokenRequest(hmac=SECRET),
+    ExpireDelegationTokenRequest(hmac=SECRET),
+    DescribeDelegationTokenResponse(tokens=[DescribeDelegationTokenResponse.DescribedDelegationToken(hmac=SECRET)]),
+    AlterConfigsRequest(
+        resources=[
+            AlterConfigsRequest.AlterConfigsResource(
+                configs=[AlterConfigsRequest.AlterConfigsResource.AlterableConfig(**PASSWORD)]
+            )
+        ]
+    ),
+    IncrementalAlterConfigsRequest(
+        resources=[
+            IncrementalAlterConfigsRequest.AlterConfigsResource(
+                configs=[IncrementalAlterConfigsRequest.AlterConfigsResource.AlterableConfig(**PASSWORD)]
+            )
+        ]
+    ),
+]
+RECORDS = [UserScramCredentialRecord(salt=SECRET, stored_key=SECRET, server_key=SECRET), ConfigRecord(**PASSWORD)]
+
+
+def shown(item: Explained) -> str:
+    """Return all forms of an explanation, their hex without blanks and tags."""
+    forms = ["\n".join(lines(item.part, item.data)), json.dumps(document(item.part)), "".join(page([item]))]
+    return "\n".join(forms) + "".join(re.sub(r"<[^>]*>| ", "", form) for form in forms)
+
+
+def check_that_no_form_shows_it(item: Explained) -> None:
+    said = shown(item)
+    assert SECRET.decode() not in said
+    assert SECRET.hex() not in said
+    for first in range(len(SECRET) - 3):
+        assert SECRET[first : first + 4].hex(" ") not in said
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
+def test_secrets_of_messages_are_hidden(message: Message) -> None:
+    kind = type(message)
+    data = message.encode(kind.versions[-1])
+    part = explain_message(data, kind, kind.versions[-1])
+    assert not list(part.problems())
+    assert "(hidden)" in shown(Explained(part, data))
+    check_that_no_form_shows_it(Explained(part, data))
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
+def test_secrets_of_messages_that_are_cut_off_are_hidden(message: Message) -> None:
+    kind = type(message)
+    data = message.encode(kind.versions[-1])
+    for size in range(len(data)):
+        part = explain_message(data[:size], kind, kind.versions[-1])
+        check_that_no_form_shows_it(Explained(part, data[:size]))
+
+
+@pytest.mark.parametrize("message", RECORDS, ids=lambda message: type(message).__name__)
+@pytest.mark.parametrize("codec", [0, 1])
+def test_secrets_of_metadata_records_are_hidden(message: Message, codec: int) -> None:
+    value = bytes(varint(1) + varint(message.api_key) + varint(0)) + message.encode(0)
+    for size in range(3, len(value) + 1):
+        data = bytes(build_batch([Record(value=value[:size])], compression=codec))
+        check_that_no_form_shows_it(Explained(explain_records(data, topic=METADATA_TOPIC), data))
+
+
+def test_other_configs_are_shown() -> None:
+    data = ConfigRecord(name="retention.ms", value="1000").encode(0)
+    assert "1000" in shown(Explained(explain_message(data, ConfigRecord, 0), data))
+
+
+def test_all_settings_that_are_passwords_are_known_by_their_names() -> None:
+    passwords = [each.name for each in [*SETTINGS, *_ROWS] if each.type is ConfigType.PASSWORD]
+    assert len(passwords) > 10
+    assert [name for name in passwords if not is_password(name)] == []

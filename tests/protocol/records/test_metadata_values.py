@@ -1,0 +1,71 @@
+"""The values of metadata records: Kafka's frame around a message, in the version of a level of metadata.version."""
+
+from __future__ import annotations
+
+import pytest
+
+from minibroker.protocol.declare import Message
+from minibroker.protocol.messages import metadata_records as records
+from minibroker.protocol.messages.metadata_records import METADATA_KINDS
+from minibroker.protocol.primitives import MalformedMessage
+from minibroker.protocol.records.metadata_values import (
+    UnknownMetadata,
+    decode_metadata,
+    encode_metadata,
+    read_frame,
+    written_version,
+)
+
+LEVEL = 30  # of metadata.version
+ID = bytes(15) + b"\x07"
+TOPIC = records.TopicRecord(name="t", topic_id=ID)
+
+
+def test_the_frame_is_kafkas() -> None:
+    # frame version 1, type 2 (TopicRecord), version 0; compact string "t", the id, no tagged fields
+    assert encode_metadata(TOPIC, LEVEL) == b"\x01\x02\x00" + b"\x02t" + ID + b"\x00"
+    assert decode_metadata(b"\x01\x02\x00" + b"\x02t" + ID + b"\x00") == TOPIC
+
+
+@pytest.mark.parametrize("kind", METADATA_KINDS.values(), ids=lambda kind: kind.__name__)
+def test_every_kind_of_record_is_written_and_read(kind: type[Message]) -> None:
+    assert decode_metadata(encode_metadata(kind(), LEVEL)) == kind()
+
+
+def test_partitions_are_written_in_the_version_of_kafka_4_3() -> None:
+    assert encode_metadata(records.PartitionRecord(), LEVEL)[:3] == b"\x01\x03\x02"
+    assert encode_metadata(records.RegisterBrokerRecord(), LEVEL)[:3] == b"\x01\x00\x04"
+
+
+@pytest.mark.parametrize(
+    "value", [b"", b"\x01", b"\x01\x02", b"\x02\x02\x00", b"\x01\x63\x00", b"\x01\x02\x05", b"\xff\xff\xff\xff\xff\xff"]
+)
+def test_a_value_of_no_known_kind_is_refused(value: bytes) -> None:
+    with pytest.raises(UnknownMetadata):
+        decode_metadata(value)
+
+
+@pytest.mark.parametrize("value", [b"\x01\x02\x00", b"\x01\x02\x00\x02t", encode_metadata(TOPIC, LEVEL) + b"\x00"])
+def test_a_known_kind_must_be_whole(value: bytes) -> None:
+    with pytest.raises(MalformedMessage):
+        decode_metadata(value)
+
+
+def test_the_frame_of_an_unknown_kind_can_be_read() -> None:
+    assert read_frame(b"\x01\xe3\x07\x02rest") == (995, 2, 4)
+
+
+@pytest.mark.parametrize(
+    ("kind", "levels"),
+    [
+        (records.RegisterBrokerRecord, {7: 1, 8: 2, 16: 2, 17: 3, 29: 3, 30: 4}),
+        (records.PartitionRecord, {7: 0, 16: 0, 17: 1, 22: 1, 23: 2, 30: 2}),
+        (records.PartitionChangeRecord, {7: 0, 16: 0, 17: 1, 22: 1, 23: 2, 30: 2}),
+        (records.TopicRecord, {7: 0, 30: 0}),
+    ],
+)
+def test_records_are_written_in_the_version_that_goes_with_metadata_version(
+    kind: type[Message], levels: dict[int, int]
+) -> None:
+    # metadata.version to record version, as Kafka 4.3's MetadataVersion has it
+    assert {level: written_version(kind, level) for level in levels} == levels

@@ -1,0 +1,235 @@
+"""What passes a proxy is what was sent, byte for byte and in both directions; it ends as it would without the proxy."""
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+import threading
+
+import pytest
+
+from minibroker.proxy.proxy import Proxy
+from tests.proxy.upstreams import PATIENCE_S, answer, client_of, connected, exactly, request, to_the_end
+
+UNKNOWN_API, UNKNOWN_VERSION = 999, 99
+PRODUCE, METADATA, SASL_HANDSHAKE = 0, 3, 17
+
+
+@pytest.mark.parametrize("has_journal", [False, True], ids=["plain", "journal"])
+def test_unknown_apis_and_versions_pass_and_so_do_their_answers(has_journal: bool) -> None:
+    with connected() as (proxy, client, node):
+        if has_journal:
+            proxy.journal.on()
+        asked = [request(UNKNOWN_API, 3, 7, b"what?"), request(METADATA, UNKNOWN_VERSION, 8, b"who?" * 50_000)]
+        answered = [answer(7, b"that"), answer(8, b"they" * 50_000)]
+        for question, said in zip(asked, answered, strict=True):
+            client.sendall(question)
+            assert exactly(node, len(question)) == question
+            node.sendall(said)
+            assert exactly(client, len(said)) == said
+        if has_journal:
+            first, second = proxy.journal.requests()
+            assert (first.api, first.request, first.answer, first.outcome) == ("API 999", None, None, "answered")
+            assert first.request_bytes == asked[0][4:] and second.answer_bytes == answered[1][4:]
+            assert str(first).startswith("#1 127.0.0.1:") and second.as_json()["api"] == "Metadata"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\xff\xff\xff\xff",
+        b"\0\0\0\3abc",
+        b"\0\0\0\0\0\0\0\0",
+        bytes([22, 3, 1, 0, 200]) * 9,
+    ],
+    ids=["http", "negative size", "short frame", "empty frames", "tls"],
+)
+def test_what_is_no_kafka_passes_as_it_is(said: bytes) -> None:
+    with connected() as (_, client, node):
+        client.sendall(said)
+        client.shutdown(socket.SHUT_WR)
+        assert to_the_end(node) == said
+        node.sendall(said[::-1])
+        node.close()
+        assert to_the_end(client) == said[::-1]
+
+
+def test_random_bytes_in_random_pieces_pass_in_both_directions() -> None:
+    chosen = random.Random(18)
+    with connected() as (proxy, client, node):
+        proxy.journal.on()
+        there, back = chosen.randbytes(300_000), chosen.randbytes(300_000)
+
+        def send(connection: socket.socket, data: bytes, at: random.Random) -> None:
+            while data:
+                size = at.randint(1, 5000)
+                connection.sendall(data[:size])
+                data = data[size:]
+            connection.shutdown(socket.SHUT_WR)
+
+        threads = [
+            threading.Thread(target=send, args=(connection, data, random.Random(size)))
+            for connection, data, size in ((client, there, 1), (node, back, 2))
+        ]
+        for thread in threads:
+            thread.start()
+        assert to_the_end(node) == there
+        assert to_the_end(client) == back
+        for thread in threads:
+            thread.join()
+
+
+def test_pipelined_requests_are_forwarded_before_the_first_answer() -> None:
+    with connected() as (_, client, node):
+        asked = b"".join(request(UNKNOWN_API, 0, number) for number in range(5))
+        client.sendall(asked)
+        assert exactly(node, len(asked)) == asked
+        answers = b"".join(answer(number) for number in range(5))
+        node.sendall(answers)
+        assert exactly(client, len(answers)) == answers
+
+
+@pytest.mark.parametrize("version", [2, 7, 9, 12, UNKNOWN_VERSION])
+@pytest.mark.parametrize("has_journal", [False, True], ids=["plain", "journal"])
+def test_a_produce_without_acks_has_no_answer(version: int, has_journal: bool) -> None:
+    flexible, named = version >= 9, version >= 3
+    tags = b"\0" if flexible else b""
+    name = (b"\0" if flexible else b"\xff\xff") if named else b""
+    body = tags + name + struct.pack(">hi", 0, 1000) + (b"\1\0" if flexible else b"\0\0\0\0")
+    with connected() as (proxy, client, node):
+        if has_journal:
+            proxy.journal.on()
+        question = request(PRODUCE, version, 5, body) + request(UNKNOWN_API, 0, 6)
+        client.sendall(question)
+        assert exactly(node, len(question)) == question
+        node.sendall(answer(6, b"only this"))
+        assert exactly(client, 17) == answer(6, b"only this")
+        if has_journal:
+            assert [each.outcome for each in proxy.journal.requests()] == ["unanswered", "answered"]
+
+
+def test_raw_sasl_tokens_pass_until_requests_follow() -> None:
+    with connected() as (proxy, client, node):
+        proxy.journal.on()
+        handshake = request(SASL_HANDSHAKE, 0, 1, struct.pack(">h5s", 5, b"PLAIN"))
+        client.sendall(handshake)
+        assert exactly(node, len(handshake)) == handshake
+        said = answer(1, struct.pack(">hi", 0, 0))
+        node.sendall(said)
+        assert exactly(client, len(said)) == said
+        token = struct.pack(">i", 13) + b"\0alice\0secret"
+        client.sendall(token)
+        assert exactly(node, len(token)) == token
+        node.sendall(bytes(4))
+        assert exactly(client, 4) == bytes(4)
+        question = request(UNKNOWN_API % 400, 0, 2)
+        client.sendall(question)
+        assert exactly(node, len(question)) == question
+        node.sendall(answer(2))
+        assert exactly(client, 8) == answer(2)
+        kept = proxy.journal.requests()
+        assert len(kept) == 2 and not any(b"secret" in each.request_bytes for each in kept)
+
+
+def test_a_client_that_ends_its_side_still_gets_answers() -> None:
+    with connected() as (_, client, node):
+        question = request(UNKNOWN_API, 0)
+        client.sendall(question)
+        client.shutdown(socket.SHUT_WR)
+        assert to_the_end(node) == question
+        node.sendall(answer(1, b"late"))
+        node.close()
+        assert to_the_end(client) == answer(1, b"late")
+
+
+def test_a_node_that_closes_in_the_middle_of_an_answer_does_so_for_the_client() -> None:
+    with connected() as (proxy, client, node):
+        proxy.journal.on()
+        client.sendall(request(UNKNOWN_API, 0))
+        assert exactly(node, 15)
+        node.sendall(answer(1, b"half of it")[:10])
+        node.close()
+        assert to_the_end(client) == answer(1, b"half of it")[:10]
+        client.close()
+        (kept,) = proxy.wait_for_requests(where=lambda each: each.outcome == "lost", timeout=PATIENCE_S)
+        assert kept.answer_bytes == b""
+
+
+@pytest.mark.parametrize("is_client", [True, False], ids=["client", "node"])
+def test_a_reset_resets_the_other_side(is_client: bool) -> None:
+    with connected() as (_, client, node):
+        client.sendall(request(UNKNOWN_API, 0))
+        assert exactly(node, 15)
+        cut, other = (client, node) if is_client else (node, client)
+        cut.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        cut.close()
+        with pytest.raises(ConnectionResetError):
+            other.recv(1)
+
+
+def test_without_a_node_the_client_is_disconnected() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with Proxy(f"127.0.0.1:{port}") as proxy, client_of(proxy) as client:
+        client.sendall(request(UNKNOWN_API, 0))
+        assert to_the_end_or_reset(client) == b""
+
+
+def to_the_end_or_reset(client: socket.socket) -> bytes:
+    try:
+        return to_the_end(client)
+    except ConnectionResetError:
+        return b""
+
+
+@pytest.mark.parametrize("is_client", [True, False], ids=["client", "node"])
+@pytest.mark.parametrize("has_journal", [False, True], ids=["plain", "journal"])
+def test_who_takes_nothing_stops_the_other_side(is_client: bool, has_journal: bool) -> None:
+    with connected() as (proxy, client, node):
+        if has_journal:
+            proxy.journal.on()
+        body = bytes(1 << 20)
+        client.sendall(b"".join(request(UNKNOWN_API, 0, number) for number in range(100)))
+        assert exactly(node, 1500)
+        writer, reader = (client, node) if is_client else (node, client)
+        writer.settimeout(0.5)
+        sent_bytes = 0
+        with pytest.raises(TimeoutError):  # without backpressure it would take all
+            for number in range(100):
+                data = request(UNKNOWN_API, 0, number, body) if is_client else answer(number, body)
+                writer.sendall(data)
+                sent_bytes += len(data)
+        assert sent_bytes < 60 << 20
+        assert len(exactly(reader, sent_bytes)) == sent_bytes  # and it goes on once that is taken
+
+
+def test_many_requests_without_answers_wait_with_the_client() -> None:
+    with connected() as (proxy, client, node):
+        proxy.journal.on()
+        client.settimeout(0.5)
+        with pytest.raises(TimeoutError):
+            for number in range(1_000_000):
+                client.sendall(request(UNKNOWN_API, 0, number, bytes(1000)))
+        assert proxy.journal.seen < 1_500
+        client.settimeout(PATIENCE_S)
+
+
+def test_a_node_whose_name_cannot_be_one_closes_the_client() -> None:
+    with Proxy(f"{'a' * 70}:9092") as proxy, client_of(proxy) as client:
+        client.settimeout(PATIENCE_S)
+        assert client.recv(1) == b""
+
+
+def test_a_request_for_which_there_is_no_memory_passes_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    with connected() as (proxy, client, node):
+        proxy.journal.on()
+        proxy.memory.limit_bytes = 0
+        asked = request(METADATA, UNKNOWN_VERSION, 8, b"who?" * 50_000)
+        client.sendall(asked)
+        assert exactly(node, len(asked)) == asked
+        node.sendall(answer(8, b"they"))
+        assert exactly(client, 12) == answer(8, b"they")
+        assert not proxy.journal.requests()
+    assert [each.getMessage() for each in caplog.records if f"{len(asked)} bytes" in each.getMessage()]

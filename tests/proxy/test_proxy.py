@@ -1,0 +1,309 @@
+"""A proxy in front of our broker: clients work through it and never leave it; its faults and its journal are ours."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from minibroker.broker.lifecycle import StartError
+from minibroker.client.blocking import Client
+from minibroker.client.client_errors import ClientError, SettingError
+from minibroker.client.connection_settings import ClientSettings
+from minibroker.protocol.messages.cluster import DescribeClusterRequest
+from minibroker.protocol.messages.groups import FindCoordinatorRequest
+from minibroker.protocol.messages.metadata import MetadataRequest
+from minibroker.proxy.proxy import Proxy
+from minibroker.testing import Broker
+from minibroker.testing.faults.rules import FaultError
+from tests.certificates import Authority
+from tests.proxy.upstreams import PATIENCE_S
+
+pytestmark = pytest.mark.usefixtures("leaves_sockets")
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    with Broker(nodes=2) as broker:
+        yield broker
+
+
+@pytest.fixture
+def proxy(broker: Broker) -> Iterator[Proxy]:
+    with Proxy(first_of(broker)) as proxy:
+        proxy.journal.on()
+        yield proxy
+
+
+def first_of(broker: Broker) -> str:
+    return broker.bootstrap_servers.split(",")[0]
+
+
+def produced(servers: str, *values: str, partitions: int = 1, **more: object) -> None:
+    failed: list[object] = []
+    producer = Producer({"bootstrap.servers": servers, "log_level": 0, "client.id": "writer", **more})
+    for index, value in enumerate(values):
+        partition = index % partitions
+        producer.produce(
+            "t", value, partition=partition, on_delivery=lambda error, _: failed.append(error) if error else None
+        )
+    assert producer.flush(PATIENCE_S) == 0
+    if failed:
+        raise KafkaException(failed[0])
+
+
+def consumed(servers: str, count: int, **more: object) -> list[str]:
+    config = {"bootstrap.servers": servers, "log_level": 0, "group.id": "g", "auto.offset.reset": "earliest", **more}
+    consumer = Consumer(config)
+    consumer.subscribe(["t"])
+    try:
+        found = []
+        while len(found) < count:
+            message = consumer.poll(PATIENCE_S)
+            assert message is not None and message.error() is None, message and message.error()
+            found.append(message.value().decode())
+        return found
+    finally:
+        consumer.close()
+
+
+def ports_of(servers: str) -> set[int]:
+    return {int(server.rpartition(":")[2]) for server in servers.split(",")}
+
+
+def test_clients_work_through_it_and_only_meet_its_addresses(broker: Broker, proxy: Proxy) -> None:
+    admin = AdminClient({"bootstrap.servers": proxy.bootstrap_servers})
+    admin.create_topics([NewTopic("t", 4)])["t"].result(PATIENCE_S)
+    produced(proxy.bootstrap_servers, *map(str, range(40)), partitions=4)
+    assert sorted(consumed(proxy.bootstrap_servers, 40), key=int) == [str(each) for each in range(40)]
+    assert set(proxy.ports) == set(broker.bootstrap_servers.split(","))
+    assert {each.port for each in admin.list_topics(timeout=PATIENCE_S).brokers.values()} == set(proxy.ports.values())
+    assert {each.port for each in admin.describe_cluster().result(PATIENCE_S).nodes} == set(proxy.ports.values())
+    assert {each.node_id for each in proxy.journal.requests("Produce")} == {1, 2}
+
+
+@pytest.mark.parametrize(
+    ("request_class", "given"),
+    [
+        (MetadataRequest, {}),
+        (DescribeClusterRequest, {}),
+        (FindCoordinatorRequest, {"key": "g", "coordinator_keys": ["g"]}),
+    ],
+    ids=lambda each: getattr(each, "__name__", ""),
+)
+def test_each_version_of_an_answer_with_addresses_differs_in_nothing_else(
+    broker: Broker, proxy: Proxy, request_class: type, given: dict[str, object]
+) -> None:
+    broker.create_topic("t", partitions=2)
+    translated = {}
+    with (
+        Client(ClientSettings({"bootstrap.servers": proxy.bootstrap_servers})) as through,
+        Client(ClientSettings({"bootstrap.servers": first_of(broker)})) as direct,
+    ):
+        for version in request_class.versions:  # type: ignore[attr-defined]
+            request = request_class(**given)
+            if request_class is MetadataRequest:
+                request.topics = [] if version == 0 else None
+            seen = through.request(request, lowest=version, highest=version)
+            plain = direct.request(request, lowest=version, highest=version)
+            translated = proxy.ports
+            for each in (*getattr(plain, "brokers", ()), *getattr(plain, "coordinators", ()), plain):
+                if getattr(each, "host", ""):
+                    each.host, each.port = "127.0.0.1", translated[f"{each.host}:{each.port}"]
+            assert seen == plain
+    assert translated
+
+
+def test_a_client_that_follows_a_moved_leader_stays_with_the_proxy(broker: Broker, proxy: Proxy) -> None:
+    broker.create_topic("t")
+    produced(proxy.bootstrap_servers, "before")
+    leader = broker.leader("t")
+    assert leader is not None
+    broker.move_leader("t", 3 - leader)
+    produced(proxy.bootstrap_servers, "after")
+    assert consumed(proxy.bootstrap_servers, 2) == ["before", "after"]
+    assert {each.node_id for each in proxy.journal.requests("Produce")} == {1, 2}
+
+
+def test_what_is_not_about_addresses_passes_byte_for_byte(broker: Broker, proxy: Proxy) -> None:
+    broker.journal.on()
+    produced(proxy.bootstrap_servers, "a", "b")
+    consumed(proxy.bootstrap_servers, 2)
+    rewritten = ("Metadata", "FindCoordinator", "DescribeCluster")
+    seen = {(each.connection, each.correlation_id): each for each in proxy.journal.requests()}
+    asked = {each.request_bytes for each in broker.journal.requests()}
+    answered = {each.answer_bytes for each in broker.journal.requests()}
+    ended = [each for each in seen.values() if each.outcome == "answered"]
+    assert len(ended) > 10
+    assert all(each.request_bytes in asked for each in ended)  # a client may go before its last request is forwarded
+    assert all(each.answer_bytes in answered for each in ended if each.api not in rewritten)
+
+
+def test_faults_strike_one_partition_as_in_the_test_kit(broker: Broker, proxy: Proxy) -> None:
+    broker.create_topic("t", partitions=2)
+    fault = proxy.faults.add(api="Produce", topic="t", partition=1, error="NOT_LEADER_OR_FOLLOWER", times=2)
+    producer = Producer({"bootstrap.servers": proxy.bootstrap_servers, "log_level": 0, "linger.ms": 20})
+    for partition in (0, 1):
+        producer.produce("t", "v", partition=partition)
+    assert producer.flush(PATIENCE_S) == 0
+    fault.wait_for_hits(2, timeout=PATIENCE_S)
+    assert len(broker.records("t", 0)) == len(broker.records("t", 1)) == 1
+    assert proxy.journal.requests("Produce", error="NOT_LEADER_OR_FOLLOWER")[0].faults
+
+
+def test_a_lost_answer_happens_after_the_effect(broker: Broker, proxy: Proxy) -> None:
+    broker.create_topic("t")
+    proxy.faults.add(api="Produce", close="after", once=True)
+    produced(proxy.bootstrap_servers, "v", **{"enable.idempotence": True})
+    assert [each.outcome for each in proxy.journal.requests("Produce")] == ["lost", "answered"]
+    assert len(broker.records("t")) == 1  # the broker has recognised the duplicate
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"api": "Produce", "close": "before"},
+        {"api": "Produce", "answer": "half"},
+        {"api": "Produce", "delay": "100 ms"},
+        {"api": "Produce", "throttle": "10 ms"},
+        {"api": "Produce", "error": "REQUEST_TIMED_OUT", "when": "after"},
+    ],
+    ids=lambda words: "-".join(map(str, words.values())),
+)
+def test_a_producer_survives_each_kind_of_fault(broker: Broker, proxy: Proxy, words: dict[str, str]) -> None:
+    broker.create_topic("t")
+    fault = proxy.faults.add(**words, once=True)
+    produced(proxy.bootstrap_servers, "v", **{"enable.idempotence": True})
+    fault.wait_for_hits(1, timeout=PATIENCE_S)
+    assert len(broker.records("t")) == 1
+
+
+def test_an_answer_with_a_wrong_correlation_id_is_one_for_the_client(proxy: Proxy) -> None:
+    proxy.faults.add(api="DescribeCluster", answer="wrong-correlation-id", once=True)
+    with Client(ClientSettings({"bootstrap.servers": proxy.bootstrap_servers})) as client:
+        with pytest.raises(ClientError, match="an answer to request"):
+            client.request(DescribeClusterRequest())
+        assert client.request(DescribeClusterRequest()).brokers
+
+
+def test_a_fault_of_a_topic_reaches_fetch_sessions_that_do_not_name_it_again(broker: Broker, proxy: Proxy) -> None:
+    broker.create_topic("t")
+    consumer = Consumer({"bootstrap.servers": proxy.bootstrap_servers, "group.id": "g", "log_level": 0})
+    consumer.assign([TopicPartition("t", 0, 0)])
+    broker.produce("t", "first")
+    message = consumer.poll(PATIENCE_S)
+    assert message is not None and message.value() == b"first"
+    fault = proxy.faults.add(api="Fetch", topic="t", error="KAFKA_STORAGE_ERROR", times=1)
+    fault.wait_for_hits(1, timeout=PATIENCE_S)
+    broker.produce("t", "second")
+    message = consumer.poll(PATIENCE_S)
+    assert message is not None and message.value() == b"second"
+    consumer.close()
+
+
+def test_a_corrupt_batch_comes_from_the_proxy_alone(broker: Broker, proxy: Proxy) -> None:
+    broker.create_topic("t")
+    produced(proxy.bootstrap_servers, "v")
+    proxy.faults.add(api="Fetch", corrupt="crc", once=True)
+    consumer = Consumer(
+        {"bootstrap.servers": proxy.bootstrap_servers, "group.id": "g", "log_level": 0, "check.crcs": True}
+    )
+    consumer.assign([TopicPartition("t", 0, 0)])
+    message = consumer.poll(PATIENCE_S)
+    assert message is not None and message.error() is not None
+    assert message.error().code() == KafkaError._BAD_MSG
+    consumer.close()
+
+
+def test_a_silent_request_ends_with_its_fault(broker: Broker, proxy: Proxy) -> None:
+    broker.create_topic("t")
+    fault = proxy.faults.add(api="Produce", answer="silence", once=True)
+    producer = Producer({"bootstrap.servers": proxy.bootstrap_servers, "log_level": 0})
+    producer.produce("t", "v")
+    producer.poll(0)
+    fault.wait_for_hits(1, timeout=PATIENCE_S)
+    assert fault.held == 1 and len(broker.records("t")) == 0
+    fault.remove()
+    assert producer.flush(PATIENCE_S) == 0
+    assert len(broker.records("t")) == 1
+
+
+def test_faults_of_logins_are_refused() -> None:
+    proxy = Proxy("127.0.0.1:1")
+    for words in ({"authentication": "refuse"}, {"user": "alice", "close": "before"}):
+        with pytest.raises(FaultError, match="does not see who logs in"):
+            proxy.faults.add(**words)
+
+
+def test_clients_may_use_tls_and_so_may_the_proxy(tmp_path: Path) -> None:
+    authority = Authority()
+    stores = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(authority.sign().write(tmp_path, "server"))}
+    trusted = tmp_path / "ca.pem"
+    trusted.write_text(authority.pem)
+    with (
+        Broker(security="SASL_SSL", users={"alice": "secret"}) as broker,
+        Proxy(
+            broker.bootstrap_servers,
+            listener_config=stores,
+            upstream_config=broker.client_config("confluent", user="alice"),
+        ) as proxy,
+    ):
+        broker.acls.allow("alice", "all", topic="t")
+        broker.acls.allow("alice", "all", group="g")
+        tls = {"security.protocol": "SSL", "ssl.ca.location": str(trusted)}
+        produced(proxy.bootstrap_servers, "v", **tls)
+        assert consumed(proxy.bootstrap_servers, 1, **tls) == ["v"]
+
+
+def test_sasl_passes_and_leaves_no_secret(tmp_path: Path) -> None:
+    with (
+        Broker(security="SASL_PLAINTEXT", users={"alice": "wonderland"}) as broker,
+        Proxy(broker.bootstrap_servers) as proxy,
+    ):
+        proxy.journal.on()
+        login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+        login |= {"sasl.username": "alice", "sasl.password": "wonderland"}
+        admin = AdminClient({"bootstrap.servers": proxy.bootstrap_servers, "log_level": 0, **login})
+        assert admin.list_topics(timeout=PATIENCE_S).brokers
+        kept = proxy.journal.requests()
+        assert proxy.journal.requests("SaslAuthenticate")
+        assert not any(b"wonderland" in each.request_bytes + each.answer_bytes for each in kept)
+
+
+def test_what_cannot_work_is_refused_at_once(broker: Broker) -> None:
+    for arguments in ({"upstream": "nowhere"}, {"upstream": "a:1", "listen": "9092"}):
+        with pytest.raises((SettingError, ValueError)):
+            Proxy(**arguments)
+    with pytest.raises(SettingError):
+        Proxy("a:1", upstream_config={"sasl.mechanism": "PLAIN", "security.protocol": "SASL_SSL"})
+    with pytest.raises(StartError, match="cannot listen"), Proxy("a:1", first_of(broker)):
+        pass
+
+
+def test_a_proxy_on_all_addresses_shows_each_client_the_one_it_has_connected_to(broker: Broker) -> None:
+    with Proxy(first_of(broker), ":0") as proxy:
+        address = f"127.0.0.1:{proxy.bootstrap_servers.rpartition(':')[2]}"
+        brokers = AdminClient({"bootstrap.servers": address}).list_topics(timeout=PATIENCE_S).brokers
+        assert {each.host for each in brokers.values()} == {"127.0.0.1"}
+    with Proxy(first_of(broker), ":0", advertised_host="localhost") as proxy:
+        brokers = AdminClient({"bootstrap.servers": proxy.bootstrap_servers}).list_topics(timeout=PATIENCE_S).brokers
+        assert {each.host for each in brokers.values()} == {"localhost"}
+
+
+def test_nodes_get_the_ports_behind_the_first(broker: Broker) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with Proxy(first_of(broker), f"127.0.0.1:{port}") as proxy:
+        AdminClient({"bootstrap.servers": proxy.bootstrap_servers}).list_topics(timeout=PATIENCE_S)
+        first, second = proxy.ports.values()
+        assert first == port and second > port
+
+
+async def test_it_runs_in_the_callers_loop(broker: Broker) -> None:
+    async with Proxy(first_of(broker)) as proxy:
+        assert proxy.bootstrap_servers.startswith("127.0.0.1:")
+    assert not proxy.is_running

@@ -1,0 +1,60 @@
+"""Canonical texts are Jackson's, and texts that are none end in InvalidSchema."""
+
+from __future__ import annotations
+
+import pytest
+
+from minibroker.registry.formats.json_schema import parse
+from minibroker.registry.formats.json_schema.text import read_json, write_json
+from minibroker.registry.formats.schema import InvalidSchema
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ('{"type":"object","properties":{"id":{"type":"integer"}}}',) * 2,  # recorded of Confluent's registry
+        ('{ "not" : {\n "properties": {"a": {"$ref": "#"}} } }', '{"not":{"properties":{"a":{"$ref":"#"}}}}'),
+        ('{"maximum":1.0,"minimum":1e3,"x":-0.0,"y":1E-10}', '{"maximum":1.0,"minimum":1E+3,"x":0.0,"y":1E-10}'),
+        ('{"title":"é\\u00e9\\/\\u001f\\"\\\\u001f"}', '{"title":"éé/\\u001F\\"\\\\u001f"}'),
+        ('{"a":1,"b":2,"a":3}', '{"a":3,"b":2}'),
+        ('{"a":NaN,"b":-Infinity}', '{"a":"NaN","b":"-Infinity"}'),
+        ('{"type":"string"} and more', '{"type":"string"}'),
+        ("true", "true"),
+    ],
+)
+def test_a_canonical_text_is_what_jackson_writes(text: str, canonical: str) -> None:
+    assert parse(text, {}).canonical == canonical
+    assert parse(canonical, {}).canonical == canonical
+
+
+def test_a_normalized_text_has_names_in_the_order_of_java_but_arrays_as_they_were() -> None:
+    schema = parse('{"b":[{"z":1,"y":2}],"\\uD83D\\uDE00":1,"\\uFF5E":2,"B":[2,1],"a":null}', {})
+    assert schema.normalized() == '{"B":[2,1],"a":null,"b":[{"y":2,"z":1}],"😀":1,"～":2}'
+    assert schema.formatted("resolved") == schema.formatted("") == schema.canonical
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "null",
+        "3",
+        '"string"',
+        "[]",
+        '{"a":"\\ud800"}',
+        '{"a":' * 200 + "1" + "}" * 200,
+        "[" * 100_000,
+        '{"a":' + "9" * 5000 + "}",
+        '{"maximum":1e99999999999999999999}',
+        '{"title":"' + "x" * (1 << 20) + '"}',
+    ],
+)
+def test_a_text_that_is_no_schema_is_invalid(text: str) -> None:
+    with pytest.raises(InvalidSchema):
+        parse(text, {})
+
+
+def test_values_outlive_reading_and_writing() -> None:
+    text = '[0,-1,123456789012345678901234567890,0.10,true,null,"",{"":[]}]'
+    assert write_json(read_json(text)) == text

@@ -1,0 +1,256 @@
+"""The state of a registry is the topic `_schemas`: it lives as long, and others may write it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource
+
+from minibroker.registry.http_messages import Request
+from minibroker.registry.registry import NewSchema
+from minibroker.registry.registry_api import RegistryApi
+from minibroker.storage.log import Log
+from minibroker.testing import Broker
+from tests.registry.asking import Asking, record
+from tests.running import RunningBroker, running_broker
+
+R1, R2 = record("R", ("a", "int")), record("R", ("a", "int"), ("b?", "int"))
+
+
+def test_it_is_reset_restored_and_restarted_with_the_broker(broker: Broker, registry: Asking) -> None:
+    registry.register("x", R1)
+    snapshot = broker.snapshot()
+    registry.register("x", R2)
+    broker.restart()
+    assert registry.get("/subjects/x/versions").body == [1, 2]
+    broker.restore(snapshot)
+    assert registry.get("/subjects/x/versions").body == [1]
+    broker.reset()
+    assert registry.get("/subjects").body == []
+    assert registry.register("y", R2).body["id"] == 1
+
+
+def test_what_was_answered_survives_a_crash(broker: Broker, registry: Asking) -> None:
+    registry.register("x", R1)
+    url = broker.registry_url
+    broker.kill()
+    with pytest.raises(ConnectionError):
+        registry.get("/subjects")
+    broker.restart()
+    assert broker.registry_url == url
+    assert registry.get("/subjects").body == ["x"]
+
+
+def test_what_was_answered_survives_kill_9(tmp_path: Path) -> None:
+    with running_broker(tmp_path, options=("--registry", "0")) as process:
+        registry = Asking(_announced_by(process))
+        assert registry.register("x", R1).body["id"] == 1
+        registry.put("/config/x", {"compatibility": "FULL"})
+        process.kill()
+        process.start()
+        registry = Asking(_announced_by(process))
+        assert registry.get("/subjects").body == ["x"]
+        assert registry.get("/config/x").body == {"compatibilityLevel": "FULL"}
+
+
+def _announced_by(broker: RunningBroker) -> str:
+    assert broker.process.stdout is not None
+    found = re.fullmatch(rb"minibroker has a schema registry at (\S+)\n", broker.process.stdout.readline())
+    assert found is not None
+    return found[1].decode()
+
+
+def test_a_topic_of_confluents_registry_is_taken_over(broker: Broker, registry: Asking) -> None:
+    """Records of release 8, which has more fields than this registry writes."""
+    broker.create_topic("_schemas", cleanup_policy="compact")
+    text = json.dumps(R1)
+    lines = [
+        ('{"keytype":"NOOP","magic":0}', None),
+        (
+            '{"keytype":"SCHEMA","subject":"a","version":3,"magic":1}',
+            json.dumps({"subject": "a", "version": 3, "id": 17, "md5": "x", "schema": text, "deleted": False, "ts": 1}),
+        ),
+        ('{"keytype":"CONFIG","subject":null,"magic":0}', '{"compatibilityLevel":"FULL","validateFields":false}'),
+        ('{"keytype":"CONTEXT","tenant":"default","context":".c","magic":0}', '{"tenant":"default","context":".c"}'),
+        ("what is this", "?"),
+        ('{"keytype":"SCHEMA","subject":"b","version":1,"magic":1}', '{"id":"one"}'),
+    ]
+    broker.fill({"_schemas": [{"key": key, "value": value} for key, value in lines]})
+    assert registry.get("/subjects/a/versions/3").body["id"] == 17
+    assert registry.get("/subjects").body == ["a"]
+    assert registry.get("/config").body["compatibilityLevel"] == "FULL"
+    assert registry.get("/contexts").body == [".", ".c"]
+    assert registry.register("a", R2).body["id"] == 18
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        '{"id":1,"schema":"\\"int\\"","metadata":"text"}',
+        '{"id":1,"schema":"\\"int\\"","metadata":{"properties":["a"]}}',
+        '{"id":1,"schema":"\\"int\\"","ruleSet":{"domainRules":[{"name":5}]}}',
+        '{"id":1,"schema":"\\"int\\"","references":5}',
+        '{"id":1,"schema":' + "[" * 100_000,
+    ],
+    ids=["metadata", "properties", "rule", "references", "depth"],
+)
+def test_a_record_that_is_no_schema_is_skipped(broker: Broker, registry: Asking, value: str) -> None:
+    broker.produce("_schemas", value, key='{"keytype":"SCHEMA","subject":"x","version":1,"magic":1}')
+    assert registry.register("y", R1).body["id"] == 1
+    assert registry.get("/subjects").body == ["y"]
+
+
+def test_a_stored_schema_with_an_invalid_default_is_compared(broker: Broker, registry: Asking) -> None:
+    """Confluent's registry checks the defaults of new schemas only."""
+    invalid = {**R1, "fields": [{"name": "a", "type": "int", "default": "one"}]}
+    key = '{"keytype":"SCHEMA","subject":"x","version":1,"magic":1}'
+    value = {"subject": "x", "version": 1, "id": 1, "schema": json.dumps(invalid), "deleted": False}
+    broker.fill({"_schemas": [{"key": key, "value": value}]})
+    assert registry.register("x", invalid).body["id"] == 1
+    assert registry.register("y", invalid).code == 42201
+    assert registry.register("x", R1).body["version"] == 2
+
+
+def test_what_others_write_is_seen_at_once(broker: Broker, registry: Asking) -> None:
+    registry.register("x", R1)
+    key = '{"keytype":"DELETE_SUBJECT","subject":"x","magic":0}'
+    broker.produce("_schemas", '{"subject":"x","version":1}', key=key)
+    assert registry.get("/subjects").body == []
+    broker.truncate("_schemas", 1)
+    assert registry.get("/subjects").body == ["x"]
+
+
+def test_a_deleted_topic_is_an_empty_registry(broker: Broker, registry: Asking) -> None:
+    registry.register("x", R1)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    (future,) = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, "_schemas")]).values()
+    assert future.result()["cleanup.policy"].value == "compact"
+    admin.delete_topics(["_schemas"])["_schemas"].result()
+    assert registry.get("/subjects?deleted=true").body == []
+    assert registry.register("y", R2).body["id"] == 1
+
+
+def test_a_broker_without_one_has_no_url() -> None:
+    with Broker() as broker, pytest.raises(RuntimeError, match="Broker\\(registry=True\\)"):
+        _ = broker.registry_url
+
+
+def test_a_failed_write_is_an_error_and_the_state_is_that_of_the_log(
+    broker: Broker, registry: Asking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry.register("x", R1)
+
+    def fail(log: Log) -> None:
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Log, "write_pending", fail)
+        assert registry.register("x", R2).code == 50001
+        assert registry.get("/subjects/x/versions").code == 50001
+    versions = registry.get("/subjects/x/versions").body
+    assert versions == broker.on_loop(lambda: sorted(broker.registry._served.registry.state_now().versions["x"]))
+    broker.restart()
+    assert registry.get("/subjects/x/versions").body == versions
+    assert registry.register("x", R2).body["id"] == 2
+
+
+def test_a_broker_without_one_imports_nothing_of_it() -> None:
+    program = (
+        "import sys\n"
+        "from minibroker.testing import Broker\n"
+        "with Broker() as broker:\n"
+        "    broker.produce('t', 'a')\n"
+        "loaded = [name for name in sys.modules if name.startswith(('minibroker.registry', 'uvicorn', 'fastavro'))]\n"
+        "assert not loaded, loaded\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+async def test_changes_of_a_config_at_once_are_all_kept() -> None:
+    async with Broker(registry=True) as broker:
+        registry = broker.registry._served.registry
+        api = RegistryApi(registry)
+        asked = [b'{"compatibility":"FULL"}', b'{"normalize":true}', b'{"alias":"y"}']
+        async with registry._writing:  # as while a large schema is parsed
+            changing = [
+                asyncio.create_task(api.answer(Request("PUT", ["config", "x"], {}, {}, body))) for body in asked
+            ]
+            await asyncio.sleep(0)
+        await asyncio.gather(*changing)
+        found = (await registry.state()).configs["x"]
+        assert found == {"compatibilityLevel": "FULL", "normalize": True, "alias": "y"}
+
+
+async def test_a_level_that_others_set_meanwhile_is_kept_to() -> None:
+    async with Broker(registry=True) as broker:
+        registry = broker.registry._served.registry
+        await broker.registry.aregister("x", json.dumps(R1))
+        parse, is_first = registry.formats.parse, True
+
+        async def parse_and_write(*given: Any, **more: Any) -> Any:
+            nonlocal is_first
+            parsed = await parse(*given, **more)
+            if is_first:
+                is_first = False
+                key = '{"keytype":"CONFIG","subject":"x","magic":0}'
+                await broker.aproduce("_schemas", '{"compatibilityLevel":"NONE"}', key=key)
+            return parsed
+
+        registry.formats.parse = parse_and_write  # type: ignore[method-assign]
+        assert (await registry.register("x", NewSchema('"int"'))).version == 2
+
+
+async def test_large_schemas_and_many_versions_do_not_hold_the_loop() -> None:
+    """Others have their turns meanwhile."""
+    async with Broker(registry=True) as broker:
+        await broker.registry.aset_compatibility("BACKWARD_TRANSITIVE")
+        for number in range(60):
+            await broker.registry.aregister("x", record("R", *((f"f{each}?", "int") for each in range(number))))
+        large = record("R", *((f"f{each}?", "string") for each in range(3000)))
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count())
+        await broker.registry.aregister("y", large)
+        counting.cancel()
+        assert turns > 5
+
+
+async def test_the_steps_of_a_request_with_a_large_schema_do_not_follow_at_once() -> None:
+    """Otherwise nothing lets others have turns in this request: its schema was parsed before, and is not written."""
+    async with Broker(registry=True) as broker:
+        large = record("R", *((f"f{each}?", "string") for each in range(1500)))
+        await broker.registry.aregister("x", large)
+        body = json.dumps({"schema": json.dumps(large)}).encode()
+        turns, turns_before_answer = 0, -1
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": body}
+
+        async def send(message: Any) -> None:
+            nonlocal turns_before_answer
+            turns_before_answer = max(turns_before_answer, turns)
+
+        scope = {"type": "http", "method": "POST", "path": "/subjects/x", "query_string": b"", "headers": []}
+        counting = asyncio.create_task(count())
+        await broker.registry._served._application(scope, receive, send)
+        counting.cancel()
+        assert turns_before_answer >= 4

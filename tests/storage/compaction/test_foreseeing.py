@@ -1,0 +1,44 @@
+"""What compaction would take is what it then takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from minibroker.storage.compaction.cleaning import plan_of
+from minibroker.storage.compaction.dirtiness import dirtiness
+from minibroker.storage.compaction.foreseeing import Foreseen, foreseen
+from minibroker.storage.log import Log
+from tests.storage.compaction.support import LIMITS, SETTINGS, clean, contents, fill, pairs
+from tests.storage.support import NOW_MS, open_at
+
+
+def foreseen_of(log: Log, segment: int = 0, most_offsets: int = 100) -> list[Foreseen]:
+    plan = plan_of(log, dirtiness(log, NOW_MS), LIMITS, NOW_MS)
+    return list(foreseen(plan, log.segments[segment].path, most_offsets))
+
+
+def test_it_is_what_a_cleaning_takes(tmp_path: Path) -> None:
+    log = open_at(tmp_path, SETTINGS)
+    fill(log, [pairs((f"k{index % 3}", f"v{index}"), (f"k{index % 2}", None)) for index in range(6)])
+    before = {offset for offset, _, _ in contents(log)}
+    size_bytes = log.size_bytes
+    offsets = [offset for at in range(6) for each in foreseen_of(log, at) for offset in each.offsets]
+    found = foreseen_of(log)
+    assert {offset for offset, _, _ in contents(log)} == before  # it has changed nothing
+    clean(log)
+    assert before - set(offsets) == {offset for offset, _, _ in contents(log)}
+    assert sum(each.taken_records for each in found) == len(offsets) == len(set(offsets)) > 0
+    assert sum(each.taken_bytes for each in found) == size_bytes - log.size_bytes
+
+
+def test_a_clean_log_loses_nothing(tmp_path: Path) -> None:
+    log = open_at(tmp_path, SETTINGS)
+    fill(log, [pairs(("k", "old")), pairs(("k", "new"))])
+    clean(log)
+    assert foreseen_of(log) == []
+
+
+def test_no_more_offsets_than_wanted_are_listed(tmp_path: Path) -> None:
+    log = open_at(tmp_path, SETTINGS)
+    fill(log, [pairs(*[("k", "v")] * 5), pairs(("k", "new"))])
+    assert foreseen_of(log, most_offsets=3)[0].offsets == [0, 1, 2]

@@ -1,0 +1,46 @@
+"""Addresses of servers: their text, whether others reach them, and what cannot be listened on."""
+
+from __future__ import annotations
+
+import pytest
+
+from minibroker.addresses import LOOPBACK, HostPort, bound, host_port, is_loopback
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("8082", HostPort(LOOPBACK, 8082)),
+        (":0", HostPort(LOOPBACK, 0)),
+        ("0.0.0.0:80", HostPort("0.0.0.0", 80)),
+        ("[::1]:65535", HostPort("::1", 65_535)),
+    ],
+)
+def test_an_address_is_parsed(text: str, address: HostPort) -> None:
+    assert host_port(text) == address
+    assert host_port(str(address)) == address
+
+
+@pytest.mark.parametrize("text", ["", "localhost", "localhost:", "x:65536", "x:-1", "x:http"])
+def test_other_texts_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="HOST:PORT or PORT is expected"):
+        host_port(text)
+
+
+def test_a_host_is_this_machine_by_its_address_or_its_name() -> None:
+    assert all(map(is_loopback, ("127.0.0.1", "127.3.4.5", "::1", "localhost", "a.localhost")))
+    assert not any(map(is_loopback, ("0.0.0.0", "::", "", "192.168.0.1", "localhost.example.com", "notlocalhost")))
+
+
+def test_a_port_that_is_taken_is_an_error_of_one_line() -> None:
+    with bound(HostPort()) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match=rf"^cannot listen on 127\.0\.0\.1:{port}: "):
+            bound(HostPort(port=port))
+
+
+def test_a_port_is_reserved_and_then_listened_on() -> None:
+    with bound(HostPort(), listens=False, shared=True) as reserved:
+        address = HostPort(*reserved.getsockname())
+        with bound(address, shared=True) as listening:
+            assert listening.getsockname() == address

@@ -1,0 +1,179 @@
+"""What replaces what Windows lacks: the same functions on files, the loop, signals, and ports that are shared.
+
+`PYTHONPATH=tests/bare` runs any other test in such a world; these run in every one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from minibroker import operating_system
+from minibroker.operating_system import OpenFiles
+
+ROOT = Path(__file__).parent.parent
+BARE = ROOT / "tests" / "bare"
+ENDED = """
+import asyncio, os, signal
+from minibroker.operating_system import new_event_loop, on_end_signals
+async def run():
+    ended = asyncio.Event()
+    on_end_signals(asyncio.get_running_loop(), ended.set)
+    asyncio.get_running_loop().call_later(0.01, os.kill, os.getpid(), signal.{name})
+    await ended.wait()
+    print("ended", type(asyncio.get_running_loop()).__module__)
+with asyncio.Runner(loop_factory=new_event_loop) as runner:
+    runner.run(run())
+"""
+SERVED = """
+from minibroker import operating_system
+from minibroker.testing import Broker
+with Broker() as broker:
+    from kafka import KafkaProducer
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
+    for number in range(100):
+        producer.send("t", bytes(10_000))
+    producer.flush()
+    producer.close()
+    broker.restart()
+    print(len(broker.records("t")), operating_system.HAS_POSITIONED_IO, operating_system.HAS_SENDFILE)
+"""
+
+
+@pytest.fixture
+def files() -> OpenFiles:
+    return OpenFiles()
+
+
+def opened(files: OpenFiles, path: Path) -> int:
+    path.parent.mkdir(exist_ok=True)
+    return files.open_file(str(path), os.O_RDWR | os.O_CREAT)
+
+
+def test_a_file_is_read_and_written_at_positions(files: OpenFiles, tmp_path: Path) -> None:
+    handle = opened(files, tmp_path / "a")
+    assert files.write_at(handle, b"0123456789", 2) == 10
+    assert files.read_at(handle, 4, 4) == b"2345"
+    files.truncate_file(handle, 5)
+    files.sync_file(handle)
+    assert files.size_of_file(handle) == 5
+    assert files.read_at(handle, 100, 0) == b"\0\0" + b"012"
+    files.close_file(handle)
+    with pytest.raises(OSError) as raised:
+        files.read_at(handle, 1, 0)
+    assert raised.value.errno == errno.EBADF
+
+
+def test_threads_do_not_move_each_others_position(files: OpenFiles, tmp_path: Path) -> None:
+    handle = opened(files, tmp_path / "a")
+    files.write_at(handle, bytes(range(256)) * 16, 0)
+    wrong: list[int] = []
+
+    def read(start: int) -> None:
+        for position in range(start, 4096, 4):
+            if files.read_at(handle, 1, position) != bytes([position % 256]):
+                wrong.append(position)
+
+    threads = [threading.Thread(target=read, args=(start,)) for start in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_an_open_file_is_used_on_under_its_new_name(files: OpenFiles, tmp_path: Path) -> None:
+    handle = opened(files, tmp_path / "a")
+    files.write_at(handle, b"before ", 0)
+    files.rename(str(tmp_path / "a"), str(tmp_path / "b"))
+    files.write_at(handle, b"after", 7)
+    assert (tmp_path / "b").read_bytes() == b"before after"
+
+
+def test_open_files_move_with_their_directory(files: OpenFiles, tmp_path: Path) -> None:
+    inside, beside = opened(files, tmp_path / "t-0" / "log"), opened(files, tmp_path / "t-01" / "log")
+    files.write_at(inside, b"inside", 0)
+    files.write_at(beside, b"beside", 0)
+    files.rename(str(tmp_path / "t-0"), str(tmp_path / "t-0.deleted"))
+    assert files.read_at(inside, 10, 0) == b"inside"
+    assert files.read_at(beside, 10, 0) == b"beside"
+    assert (tmp_path / "t-0.deleted" / "log").read_bytes() == b"inside"
+
+
+def test_a_rename_that_fails_leaves_the_file_as_it_was(files: OpenFiles, tmp_path: Path) -> None:
+    handle = opened(files, tmp_path / "a")
+    files.write_at(handle, b"still", 0)
+    with pytest.raises(OSError):
+        files.rename(str(tmp_path / "a"), str(tmp_path / "missing" / "a"))
+    assert files.read_at(handle, 10, 0) == b"still"
+
+
+def test_the_handles_of_what_was_removed_or_replaced_say_so(files: OpenFiles, tmp_path: Path) -> None:
+    removed, in_tree, replaced = (opened(files, tmp_path / name) for name in ("a", "tree/b", "c"))
+    (tmp_path / "new").write_bytes(b"new")
+    files.remove(str(tmp_path / "a"))
+    files.remove_tree(str(tmp_path / "tree"))
+    files.rename(str(tmp_path / "new"), str(tmp_path / "c"))
+    for handle in (removed, in_tree, replaced):
+        with pytest.raises(OSError) as raised:
+            files.read_at(handle, 1, 0)
+        assert raised.value.errno == errno.ESTALE
+        files.close_file(handle)
+    assert (tmp_path / "c").read_bytes() == b"new"
+
+
+def test_a_port_that_a_socket_reserves_is_shared_with_one_that_listens() -> None:
+    with socket.socket() as reserving, socket.socket() as listening, socket.socket() as other:
+        operating_system.reuse_address(reserving, shared=True)
+        reserving.bind(("127.0.0.1", 0))
+        operating_system.reuse_address(listening, shared=True)
+        listening.bind(reserving.getsockname())
+        listening.listen()
+        socket.create_connection(reserving.getsockname()).close()
+        operating_system.reuse_address(other)
+        with pytest.raises(OSError):
+            other.bind(reserving.getsockname())
+            other.listen()
+
+
+def test_a_secret_is_in_a_file_only_while_it_is_needed() -> None:
+    with operating_system.secret_file(b"secret") as path:
+        assert Path(path).read_bytes() == b"secret"
+    assert not os.path.exists(path)
+
+
+def test_there_is_a_loop_without_uvloop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "uvloop", None)
+    loop = operating_system.new_event_loop()
+    loop.close()
+    assert isinstance(loop, asyncio.SelectorEventLoop)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no signals for a process")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+@pytest.mark.parametrize("is_bare", [False, True])
+def test_a_signal_ends_the_wait_for_it(name: str, is_bare: bool) -> None:
+    ran = run(ENDED.format(name=name), is_bare=is_bare)
+    assert ran.startswith("ended")
+    assert not is_bare or ran == "ended asyncio.unix_events\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="tests/bare takes away what Linux has")
+def test_a_broker_serves_without_all_that_windows_lacks() -> None:
+    assert run(SERVED, is_bare=True) == "100 False False\n"
+
+
+def run(script: str, *, is_bare: bool) -> str:
+    """Run a script in another process, and return what it prints."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*([str(BARE)] if is_bare else []), str(ROOT)])}
+    return subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment, timeout=60
+    ).stdout

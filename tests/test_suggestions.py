@@ -1,0 +1,26 @@
+"""Which name is suggested for a misspelt one."""
+
+from __future__ import annotations
+
+import pytest
+
+from minibroker.suggestions import did_you_mean
+
+NAMES = ("orders", "Payments", "returns")
+
+
+@pytest.mark.parametrize(
+    ("name", "suggestion"),
+    [
+        ("ordres", "; did you mean orders?"),
+        ("payment", "; did you mean Payments?"),
+        ("ORDERS", "; did you mean orders?"),
+    ],
+)
+def test_the_nearest_name_is_suggested_as_it_is_written(name: str, suggestion: str) -> None:
+    assert did_you_mean(name, NAMES) == suggestion
+
+
+@pytest.mark.parametrize("name", ["", "x", "something"])
+def test_nothing_is_suggested_for_a_name_that_is_like_none(name: str) -> None:
+    assert did_you_mean(name, NAMES) == ""
