@@ -77,7 +77,7 @@ class Broker(Cluster):
         if self._shares is None:
             from minibroker.broker.share.share_partitions import SharePartitions  # many brokers never need it
 
-            self._shares = SharePartitions(self)
+            self._shares = SharePartitions(self, self.controller, self.share_states)
             self.watchers.append(self._shares)
         return self._shares
 

@@ -20,9 +20,9 @@ from typing import Any, Final, Self, Unpack
 from minibroker.broker.clock import SystemClock
 from minibroker.broker.lifecycle import StartError
 from minibroker.broker.monitoring.request_statistics import RequestStatistics
-from minibroker.broker.network.server import BindError
 from minibroker.broker.network.sockets import Shared
 from minibroker.broker.requests.interceptors import Call, Interceptor
+from minibroker.broker.server import BindError
 from minibroker.client.asynchronous import LoopNetwork
 from minibroker.client.client_errors import ClientError, SettingError
 from minibroker.client.connection_settings import Address, ClientSettings, addresses

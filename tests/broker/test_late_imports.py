@@ -7,7 +7,7 @@ import sys
 
 SCRIPT = """
 import asyncio, sys
-import minibroker.broker.process, minibroker.broker.configs.configuration
+import minibroker.broker.process, minibroker.broker.configuration
 from minibroker.operating_system import new_event_loop
 new_event_loop().close()
 from minibroker.broker.late_imports import LATE, import_late

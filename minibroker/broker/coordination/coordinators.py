@@ -20,9 +20,10 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.steps import Steps
 
 if TYPE_CHECKING:
-    from minibroker.broker.cluster import Cluster, Node
+    from minibroker.broker.cluster import Cluster
     from minibroker.broker.control.controller import Controller
     from minibroker.broker.coordination.runtime import CoordinatorRuntime
+    from minibroker.broker.metadata.nodes import Node
 
 log = logging.getLogger("minibroker.coordinators")
 

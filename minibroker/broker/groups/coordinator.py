@@ -33,8 +33,9 @@ from minibroker.protocol.records.record import Record
 from minibroker.protocol.steps import Steps
 
 if TYPE_CHECKING:
-    from minibroker.broker.cluster import Cluster, Node
+    from minibroker.broker.cluster import Cluster
     from minibroker.broker.control.controller import Controller
+    from minibroker.broker.metadata.nodes import Node
 
 log = logging.getLogger("minibroker.groups")
 

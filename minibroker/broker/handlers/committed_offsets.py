@@ -31,8 +31,8 @@ from minibroker.broker.metadata.partitions import Topic
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.namings import Namings
 from minibroker.broker.requests.served import handles
-from minibroker.broker.requests.turn import Refuse
 from minibroker.broker.security.operations import DESCRIBE_GROUP, DESCRIBE_TOPIC, READ_GROUP, READ_TOPIC
+from minibroker.broker.turn import Refuse
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.offsets import (

@@ -24,8 +24,9 @@ from minibroker.protocol.records.internal import decode_internal
 from minibroker.protocol.records.record import Record
 
 if TYPE_CHECKING:
-    from minibroker.broker.cluster import Cluster, Node
+    from minibroker.broker.cluster import Cluster
     from minibroker.broker.control.controller import Controller
+    from minibroker.broker.metadata.nodes import Node
 
 log = logging.getLogger("minibroker.transactions")
 
