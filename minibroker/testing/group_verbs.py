@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
-from minibroker.broker.groups.classic.group import ClassicGroup
-from minibroker.broker.groups.consumer.group import ConsumerGroup
+from minibroker.broker.groups.classic.classic_group import ClassicGroup
+from minibroker.broker.groups.consumer.consumer_group import ConsumerGroup
 from minibroker.broker.groups.consumer.updating import Update
 from minibroker.broker.groups.share.share_group import ShareGroup
 from minibroker.broker.groups.streams.streams_group import StreamsGroup

@@ -38,9 +38,9 @@ class Kind(NamedTuple):
 
 
 KINDS = (
-    Kind(GROUPS_TOPIC, 0, "minibroker.broker.groups.coordinator", "GroupCoordinator"),
-    Kind(TRANSACTIONS_TOPIC, 1, "minibroker.broker.transactions.coordinator", "TransactionCoordinator"),
-    Kind(SHARE_STATE_TOPIC, 2, "minibroker.broker.share.coordinator", "ShareCoordinator"),
+    Kind(GROUPS_TOPIC, 0, "minibroker.broker.groups.group_coordinator", "GroupCoordinator"),
+    Kind(TRANSACTIONS_TOPIC, 1, "minibroker.broker.transactions.transaction_coordinator", "TransactionCoordinator"),
+    Kind(SHARE_STATE_TOPIC, 2, "minibroker.broker.share.share_coordinator", "ShareCoordinator"),
 )
 
 

@@ -46,8 +46,8 @@ from minibroker.protocol.steps import Steps, are_few, chunks, each, each_in_step
 
 if TYPE_CHECKING:
     from minibroker.broker.groups.commits import Committed
-    from minibroker.broker.groups.coordinator import GroupCoordinator
     from minibroker.broker.groups.group import CheckPartition
+    from minibroker.broker.groups.group_coordinator import GroupCoordinator
 
 CommitTopic = OffsetCommitRequest.OffsetCommitRequestTopic
 CommitPartition = CommitTopic.OffsetCommitRequestPartition

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
     from minibroker.broker.control.controller import Controller
     from minibroker.broker.network.connection import Connection
-    from minibroker.broker.share.coordinator import ShareCoordinator
+    from minibroker.broker.share.share_coordinator import ShareCoordinator
 
 log = logging.getLogger("minibroker.share")
 

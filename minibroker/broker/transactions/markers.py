@@ -21,7 +21,7 @@ from minibroker.storage.producers.transaction_markers import Marker
 
 if TYPE_CHECKING:
     from minibroker.broker.clock import Timer
-    from minibroker.broker.transactions.coordinator import TransactionCoordinator
+    from minibroker.broker.transactions.transaction_coordinator import TransactionCoordinator
 
 log = logging.getLogger("minibroker.transactions")
 

@@ -13,7 +13,7 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from minibroker.broker.metadata.partitions import Partition
-    from minibroker.broker.transactions.coordinator import TransactionCoordinator
+    from minibroker.broker.transactions.transaction_coordinator import TransactionCoordinator
     from minibroker.broker.turn import Wait
     from minibroker.protocol.records.batch import BatchHeader
 

@@ -91,7 +91,7 @@ class Housekeeping:
         if GROUPS_TOPIC not in self._cluster.image.topics:
             then()
             return
-        from minibroker.broker.groups.expiry import expire_all
+        from minibroker.broker.groups.group_expiry import expire_all
 
         expire_all(self._cluster.groups, then)
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from minibroker.broker.coordination.coordinator_logs import NO_PRODUCER, CoordinatorLogSettings
 from minibroker.broker.coordination.runtime import ByPartition, CoordinatorRuntime
 from minibroker.broker.groups import records
-from minibroker.broker.groups.classic.group import ClassicGroup
+from minibroker.broker.groups.classic.classic_group import ClassicGroup
 from minibroker.broker.groups.commits import forget_missing_topics, forget_offsets, forget_topic
-from minibroker.broker.groups.consumer.group import ConsumerGroup
+from minibroker.broker.groups.consumer.consumer_group import ConsumerGroup
 from minibroker.broker.groups.consumer.state import APPLIED
 from minibroker.broker.groups.group import Group, GroupType
 from minibroker.broker.groups.offsets import CommittedOffset, CommittedOffsets

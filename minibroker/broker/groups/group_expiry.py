@@ -13,8 +13,8 @@ from minibroker.broker.groups.commits import forget_offsets
 from minibroker.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
-    from minibroker.broker.groups.coordinator import GroupCoordinator
     from minibroker.broker.groups.group import Group
+    from minibroker.broker.groups.group_coordinator import GroupCoordinator
 
 log = logging.getLogger("minibroker.groups")
 

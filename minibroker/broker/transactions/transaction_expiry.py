@@ -11,7 +11,7 @@ from minibroker.broker.transactions.transaction import AT_REST, NEVER_MS, State,
 from minibroker.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
-    from minibroker.broker.transactions.coordinator import TransactionCoordinator
+    from minibroker.broker.transactions.transaction_coordinator import TransactionCoordinator
 
 log = logging.getLogger("minibroker.transactions")
 
