@@ -158,8 +158,8 @@ def serve(
     """
     gc.disable()
     # Imported here, so that --help does not load a broker.
-    from minibroker.broker.configs.configuration import load_settings
     from minibroker.broker.configs.settings import SettingsError
+    from minibroker.broker.configuration import load_settings
     from minibroker.broker.lifecycle import StartError
     from minibroker.broker.process import run
     from minibroker.cli.container import Announcement
@@ -192,7 +192,7 @@ def serve(
 
 
 def _warn_of_strangers(settings: Settings) -> None:
-    from minibroker.broker.network.listeners import open_to_all
+    from minibroker.broker.configs.listeners import open_to_all
 
     open_listeners = ", ".join(listener.name for listener in open_to_all(settings))
     if open_listeners:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from fastapi import APIRouter
 
-from minibroker.broker.groups.classic.states import FOLLOWING
+from minibroker.broker.groups.classic.classic_states import FOLLOWING
 from minibroker.broker.groups.group import Group
 from minibroker.broker.transactions.transaction import REACHED_FROM, State
 from minibroker.client.membership import assigned_partitions

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from base64 import b64decode, urlsafe_b64encode
 from typing import Protocol
 
 ZERO_UUID = bytes(16)
+BASE64_DASH = 62
 MAX_TAGS = 10_000  # in one tagged section, as in Kafka 4.4
 MAX_STRING_BYTES = 32767  # Kafka refuses longer strings in every version, even if the length is a varint
 
@@ -67,6 +69,14 @@ class Output(bytearray):
             if start < len(view):
                 parts.append(bytes(view[start:]))
         return parts
+
+
+def new_uuid(source: random.Random) -> bytes:
+    """Return a random id of 16 raw bytes that is not reserved by Kafka and whose text does not begin with a dash."""
+    while True:
+        raw = source.randbytes(16)
+        if raw[0] >> 2 != BASE64_DASH and any(raw[:15]):
+            return raw
 
 
 def uuid_text(raw: bytes) -> str:

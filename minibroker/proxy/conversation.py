@@ -16,12 +16,12 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from minibroker.broker.network.output_items import CLOSE
-from minibroker.broker.network.server import BindError
+from minibroker.broker.network.parked import Parked
 from minibroker.broker.network.sockets import peer_name
 from minibroker.broker.requests.answers import answer_start, encoded
 from minibroker.broker.requests.interceptors import Call, Interceptor
-from minibroker.broker.requests.parked import Parked
 from minibroker.broker.requests.routes import Unanswerable
+from minibroker.broker.server import BindError
 from minibroker.client.connection_settings import Address
 from minibroker.protocol.apis import ApiKey, request_class, response_class
 from minibroker.protocol.declare import Message

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from minibroker.broker.clock import Clock
+from minibroker.broker.configs.listeners import Listener
 from minibroker.broker.configs.settings import Settings
-from minibroker.broker.monitoring.authentication_statistics import AuthenticationStatistics
-from minibroker.broker.network.listeners import Listener
-from minibroker.broker.network.server import BindError, BoundListener, bind
+from minibroker.broker.network.authentication_statistics import AuthenticationStatistics
 from minibroker.broker.network.sockets import Shared
+from minibroker.broker.server import BindError, BoundListener, bind
 from minibroker.client.connection_settings import Address
 from minibroker.proxy.addresses import Shown
 from minibroker.proxy.learning import Sessions

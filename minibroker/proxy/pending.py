@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from minibroker.broker.clock import Clock
 from minibroker.broker.network.output_items import CLOSE
+from minibroker.broker.network.parked import Parked
 from minibroker.broker.requests.interceptors import Call
-from minibroker.broker.requests.parked import Parked
 from minibroker.broker.security.principals import ANONYMOUS
 from minibroker.protocol.declare import Message
 from minibroker.proxy.learning import Image, ShareSessions

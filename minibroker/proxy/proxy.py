@@ -14,15 +14,14 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable, Mapping
-from types import TracebackType
-from typing import Any, Final, Self, Unpack
+from typing import Any, Final, Unpack
 
 from minibroker.broker.clock import SystemClock
 from minibroker.broker.lifecycle import StartError
 from minibroker.broker.monitoring.request_statistics import RequestStatistics
-from minibroker.broker.network.server import BindError
 from minibroker.broker.network.sockets import Shared
 from minibroker.broker.requests.interceptors import Call, Interceptor
+from minibroker.broker.server import BindError
 from minibroker.client.asynchronous import LoopNetwork
 from minibroker.client.client_errors import ClientError, SettingError
 from minibroker.client.connection_settings import Address, ClientSettings, addresses
@@ -38,7 +37,7 @@ from minibroker.testing.exchange import Exchange
 from minibroker.testing.faults.engine import Fault, Faults
 from minibroker.testing.faults.rules import FaultError, Rule
 from minibroker.testing.journal import Journal, Which
-from minibroker.testing.loops import CallersLoop, Loop, LoopThread, NotRunning, Result, Runs, awaited, blocking, brief
+from minibroker.testing.loops import Loop, NotRunning, Result, Served, awaited, blocking, brief
 from minibroker.testing.moving_clock import MovingClock
 from minibroker.testing.wait_verbs import requests_there
 from minibroker.testing.waiting import DEFAULT_TIMEOUT, Watch
@@ -77,7 +76,7 @@ class ProxyFaults(Faults):
     *("known", "has_struck", "reads_requests", "witnesses_of_bytes", "came", "gone", "ended", "call_soon"),
     *("show_at", "topic_name", "server_of", "watch", "client_settings"),
 )
-class Proxy(Runs):
+class Proxy(Served):
     """A proxy for `with` (a thread of its own) or `async with` (the caller's event loop)."""
 
     @brief
@@ -124,64 +123,13 @@ class Proxy(Runs):
 
     # --- life -------------------------------------------------------------------------------------
 
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.stop()
-
-    async def __aenter__(self) -> Self:
-        return await self.astart()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
-        await self.astop()
-
-    @brief
-    def start(self) -> Self:
-        """Listen, in a thread of its own. Raises StartError, SettingsError."""
-        self._begin(LoopThread())
-        try:
-            self.loop.run(self._serve())
-        except BaseException:
-            self._end()
-            raise
-        return self
-
-    async def astart(self) -> Self:
-        """Listen, in the running event loop. Raises StartError, SettingsError."""
-        self._begin(CallersLoop())
-        try:
-            await self._serve()
-        except BaseException:
-            self._end()
-            raise
-        return self
-
-    def stop(self) -> None:
-        """Close all connections. In a fork of the proxy's process, do nothing."""
-        if self._loop is not None and not self._loop.is_elsewhere:
-            try:
-                self.loop.run(self._close())
-            finally:
-                self._end()
-
-    async def astop(self) -> None:
-        """Close all connections."""
-        if self._loop is not None:
-            try:
-                await self.loop.arun(self._close())
-            finally:
-                self._end()
-
     def _begin(self, loop: Loop) -> None:
         if self._loop is not None:
             loop.close()
             raise RuntimeError("the proxy has been started already")
         self._loop = loop
 
-    async def _serve(self) -> None:
+    async def _serve_first(self) -> None:
         running = asyncio.get_running_loop()
         self._clock = MovingClock(SystemClock(running))
         self._known = Known(self._clock)
@@ -191,7 +139,7 @@ class Proxy(Runs):
             raise StartError(str(error)) from None
         await self._nodes.started()
 
-    async def _close(self) -> None:
+    async def _close_last(self) -> None:
         nodes, self._nodes = self._nodes, None
         if nodes is None:
             return

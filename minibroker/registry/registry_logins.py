@@ -15,8 +15,8 @@ import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from minibroker.broker.network.listeners import broker_listeners
-from minibroker.broker.security.authenticator import SaslListener
+from minibroker.broker.configs.listeners import broker_listeners
+from minibroker.broker.network.authenticator import SaslListener
 from minibroker.broker.security.exchanges import Authenticated, AuthenticationFailed, InvalidCredentials
 from minibroker.broker.security.scram import MAX_ITERATIONS, ScramMechanism, salted_password
 from minibroker.registry.http_messages import Request

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from minibroker.broker.coordination.coordinator_logs import stored_batches
 from minibroker.broker.metadata.partitions import NO_LEADER, Partition
-from minibroker.broker.requests.turn import wait_for
+from minibroker.broker.turn import wait_for
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import check_batch, read_header
 from minibroker.protocol.records.building import build_plain_batch

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.configs.client_metrics import validate_client_metrics
-from minibroker.broker.metadata.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE
+from minibroker.protocol.messages.metadata_records import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE
 from minibroker.quantities import Duration, milliseconds, span_text
 from minibroker.testing.completion import hides
 from minibroker.testing.embedded_broker import EmbeddedBroker

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.requests.answers import answer_start, encoded
-from minibroker.broker.requests.turn import failure_of_pending
+from minibroker.broker.turn import failure_of_pending
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.headers import response_header_version

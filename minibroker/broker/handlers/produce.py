@@ -30,8 +30,8 @@ from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.refusals import log_refusals, refused
 from minibroker.broker.requests.routes import Unanswerable
 from minibroker.broker.requests.served import handles
-from minibroker.broker.requests.turn import Wait
 from minibroker.broker.security.operations import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
+from minibroker.broker.turn import Wait
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
 from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse

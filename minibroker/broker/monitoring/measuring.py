@@ -8,19 +8,26 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from minibroker.broker.configs.listeners import Listener, broker_listeners
 from minibroker.broker.configs.settings import Settings
-from minibroker.broker.lifecycle import BrokerLifecycle, StartError
-from minibroker.broker.network.listeners import Listener, broker_listeners
-from minibroker.broker.network.server import BindError, BoundListener, bind
+from minibroker.broker.server import BoundListener, Server, bind
 from minibroker.broker.upkeep.cleaner_statistics import CleanerStatistics
 
 if TYPE_CHECKING:
+    from minibroker.broker.assembly import Broker
     from minibroker.broker.monitoring.measured_disk import SyncStatistics
     from minibroker.broker.monitoring.request_statistics import RequestStatistics
 
 DOWN = "The broker is not running."
+
+
+class Measured(Protocol):
+    """The parts of a broker that the metrics read."""
+
+    cluster: Broker
+    server: Server
 
 
 class Measurements(NamedTuple):
@@ -41,7 +48,7 @@ class Measurements(NamedTuple):
 def bound_metrics(settings: Settings, port: int | None, wall_ms: Callable[[], int]) -> Iterator[Measurements | None]:
     """Bind the metrics' address, on the host of the first listener, for the duration of the block.
 
-    With port 0 the operating system chooses a port; with None there are no metrics. Raises StartError.
+    With port 0 the operating system chooses a port; with None there are no metrics. Raises BindError.
     """
     if port is None:
         yield None
@@ -50,10 +57,7 @@ def bound_metrics(settings: Settings, port: int | None, wall_ms: Callable[[], in
     from minibroker.broker.monitoring.request_statistics import RequestStatistics
 
     host = broker_listeners(settings)[0].host
-    try:
-        bound = bind(Listener("METRICS", "HTTP", host, port, "", 0), settings)
-    except BindError as error:
-        raise StartError(str(error)) from None
+    bound = bind(Listener("METRICS", "HTTP", host, port, "", 0), settings)
     with bound.socket:
         yield Measurements(
             bound, wall_ms() / 1000, RequestStatistics(), SyncStatistics(), CleanerStatistics(), Counter()
@@ -62,7 +66,7 @@ def bound_metrics(settings: Settings, port: int | None, wall_ms: Callable[[], in
 
 @contextlib.asynccontextmanager
 async def metrics_served(
-    measured: Measurements | None, present: Callable[[], BrokerLifecycle | None]
+    measured: Measurements | None, present: Callable[[], Measured | None]
 ) -> AsyncIterator[None]:
     """Serve the metrics, if any, for the duration of the block; `present` returns the broker, or None if it is down."""
     if measured is None:

@@ -13,15 +13,15 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker
-    from minibroker.broker.cluster import Node
+    from minibroker.broker.metadata.nodes import Node
     from minibroker.broker.metadata.partitions import Partition, Topic
     from minibroker.broker.network.connection import Connection
     from minibroker.broker.network.framing import PartialFrame
     from minibroker.broker.quotas.quota_manager import Usage
     from minibroker.broker.requests.refusals import Refusals
     from minibroker.broker.requests.slices import Slicer
-    from minibroker.broker.requests.turn import Refuse, Wait
     from minibroker.broker.security.principals import Principal
+    from minibroker.broker.turn import Refuse, Wait
 
 
 class RequestContext:

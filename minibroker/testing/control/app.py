@@ -10,8 +10,7 @@ from fastapi import Depends, FastAPI
 from minibroker import __version__
 from minibroker.testing.broker import Broker
 from minibroker.testing.control import http_errors
-from minibroker.testing.control.guard import Guard
-from minibroker.testing.control.limited_bodies import LimitedBodies
+from minibroker.testing.control.guard import Guard, LimitedBodies
 from minibroker.testing.control.pages import add_pages
 from minibroker.testing.control.routes import control_routes
 

@@ -10,7 +10,7 @@ import pytest
 
 from minibroker.broker.control.elections import apply_changes
 from minibroker.broker.coordination.runtime import RELOAD_MS
-from minibroker.broker.groups.classic.states import State as GroupState
+from minibroker.broker.groups.classic.classic_states import State as GroupState
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from minibroker.broker.transactions.transaction import State
 from minibroker.protocol.apis import ApiKey

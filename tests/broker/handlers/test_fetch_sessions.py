@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from minibroker.broker.fetch_sessions import PARTITION_BYTES
 from minibroker.broker.handlers.fetch import fetch
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.fetch_sessions import PARTITION_BYTES
 from minibroker.broker.requests.slices import Slicer
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.topics import CreatePartitionsRequest, DeleteTopicsRequest

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.cluster import Endpoint
+from minibroker.broker.configs.listeners import Listener
 from minibroker.broker.configs.settings import Settings
+from minibroker.broker.metadata.nodes import Endpoint
 from minibroker.broker.monitoring.metrics_server import MetricsServer
 from minibroker.broker.network import http_server
-from minibroker.broker.network.listeners import Listener
-from minibroker.broker.network.server import bind
+from minibroker.broker.server import bind
 from tests.loops import LOOPS
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]

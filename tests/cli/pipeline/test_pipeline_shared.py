@@ -164,7 +164,7 @@ def test_without_java_the_remedy_is_one_line() -> None:
 def test_a_broker_imports_nothing_of_the_extra() -> None:
     program = (
         "import sys, minibroker.cli.main, minibroker.cli.serve_command, minibroker.cli.pipeline.pipeline_command\n"
-        "import minibroker.broker.process, minibroker.broker.configs.configuration\n"
+        "import minibroker.broker.process, minibroker.broker.configuration\n"
         "print(sorted({'pyspark', 'pyarrow', 'numpy', 'pandas', 'kafka'} & set(sys.modules)))"
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.security.authorizer import STANDARD_AUTHORIZER
+from minibroker.broker.configs.settings_table import STANDARD_AUTHORIZER
 from minibroker.testing import Broker
 from minibroker.testing.security import MECHANISMS
 from tests.cli.conftest import Run

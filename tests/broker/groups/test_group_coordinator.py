@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.broker.groups import records
-from minibroker.broker.groups.coordinator import GroupCoordinator
+from minibroker.broker.groups.group_coordinator import GroupCoordinator
 from minibroker.broker.groups.offsets import CommittedOffset
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.group_records import (

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from minibroker.broker.network.authenticator import SaslListener
 from minibroker.broker.network.framing import PREFIX
-from minibroker.broker.security.authenticator import SaslListener
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from minibroker.broker.configs.listeners import Listener, broker_listeners, controller_listeners, listeners_of_node
 from minibroker.broker.configs.settings import Settings, SettingsError
-from minibroker.broker.network.listeners import Listener, broker_listeners, controller_listeners, listeners_of_node
 
 
 def listeners(value: str, **more: str) -> tuple[Listener, ...]:
@@ -66,7 +66,6 @@ def test_a_controllers_listener_is_not_opened() -> None:
         ("PLAINTEXT://a:65536", {}, "has no port between 0 and 65535"),
         ("PLAINTEXT://a:-1", {}, "has no port between 0 and 65535"),
         ("PLAINTEXT://a:1,plaintext://a:2", {}, "PLAINTEXT is there twice"),
-        ("SASL_PLAINTEXT://a:1", {}, "listener SASL_PLAINTEXT: sasl.enabled.mechanisms must name one of"),
         ("INSIDE://a:1", {}, "INSIDE has no protocol in listener.security.protocol.map"),
         ("PLAINTEXT://a:1", {"listener_security_protocol_map": "PLAINTEXT:TLS"}, "'PLAINTEXT:TLS' is not of the form"),
         ("PLAINTEXT://a:1", {"listener_security_protocol_map": "PLAINTEXT"}, "'PLAINTEXT' is not of the form"),

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from minibroker.broker.metadata.features import ELIGIBLE_LEADER_REPLICAS, INITIAL, KRAFT_VERSION, METADATA_VERSION
-from minibroker.broker.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from minibroker.broker.metadata.quorum_state import QuorumState
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages import metadata_records as records
 from minibroker.protocol.messages.cluster import AddRaftVoterRequest, ApiVersionsRequest, UpdateFeaturesRequest
 from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.messages.control_records import KRaftVersionRecord
+from minibroker.protocol.messages.metadata_records import BROKER_RESOURCE, TOPIC_RESOURCE
 from minibroker.protocol.records.batch import read_header
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.control import control_record

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.handlers import acls as handlers
+from minibroker.broker.handlers import acl_requests as handlers
 from minibroker.broker.requests.routes import Unanswerable
 from minibroker.broker.security.operations import ALTER_CLUSTER, CLUSTER_NAME, DESCRIBE_CLUSTER, WRITE_TOPIC
 from minibroker.protocol.errors import ErrorCode

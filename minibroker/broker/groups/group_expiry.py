@@ -8,13 +8,13 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from minibroker.broker.clock import Then, in_slices
 from minibroker.broker.groups.commits import forget_offsets
-from minibroker.broker.requests.slices import Then, in_slices
 from minibroker.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
-    from minibroker.broker.groups.coordinator import GroupCoordinator
     from minibroker.broker.groups.group import Group
+    from minibroker.broker.groups.group_coordinator import GroupCoordinator
 
 log = logging.getLogger("minibroker.groups")
 
@@ -23,7 +23,7 @@ MINUTE_MS = 60_000
 
 def expire_all(coordinator: GroupCoordinator, then: Then) -> None:
     """Expire the offsets of all groups in slices, then call `then`."""
-    in_slices(coordinator.cluster, lambda group: expire(coordinator, group), coordinator.groups.present(), then)
+    in_slices(coordinator.cluster.clock, lambda group: expire(coordinator, group), coordinator.groups.present(), then)
 
 
 def expire(coordinator: GroupCoordinator, group: Group) -> None:

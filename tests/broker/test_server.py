@@ -13,18 +13,11 @@ from typing import Any
 
 import pytest
 
+from minibroker.broker.configs.listeners import Listener
 from minibroker.broker.configs.settings import Settings
 from minibroker.broker.network.connection import Connection
 from minibroker.broker.network.framing import OWN_BYTES, PATIENCE_MS
-from minibroker.broker.network.listeners import Listener
-from minibroker.broker.network.server import (
-    IDLE_SWEEP_MS,
-    STALL_SWEEP_MS,
-    BindError,
-    BoundListener,
-    Server,
-    bind,
-)
+from minibroker.broker.server import IDLE_SWEEP_MS, STALL_SWEEP_MS, BindError, BoundListener, Server, bind
 from minibroker.operating_system import HAS_SENDFILE
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.messages.cluster import ApiVersionsRequest

@@ -9,9 +9,9 @@ import logging
 from collections.abc import Sequence
 
 from minibroker.broker.coordination.coordinator_logs import Entry
+from minibroker.broker.groups.classic.classic_states import State
 from minibroker.broker.groups.classic.members import CONSUMER_PROTOCOL, Member, join_error, protocols_of, size_of
 from minibroker.broker.groups.classic.rebalance import RebalancingGroup
-from minibroker.broker.groups.classic.states import State
 from minibroker.broker.groups.group import Caller, CheckPartition, GroupType, Respond
 from minibroker.broker.groups.offsets import CommittedOffset
 from minibroker.broker.groups.records import group_metadata_entry

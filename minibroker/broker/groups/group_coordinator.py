@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from minibroker.broker.coordination.coordinator_logs import NO_PRODUCER, CoordinatorLogSettings
 from minibroker.broker.coordination.runtime import ByPartition, CoordinatorRuntime
 from minibroker.broker.groups import records
-from minibroker.broker.groups.classic.group import ClassicGroup
+from minibroker.broker.groups.classic.classic_group import ClassicGroup
 from minibroker.broker.groups.commits import forget_missing_topics, forget_offsets, forget_topic
-from minibroker.broker.groups.consumer.group import ConsumerGroup
+from minibroker.broker.groups.consumer.consumer_group import ConsumerGroup
 from minibroker.broker.groups.consumer.state import APPLIED
 from minibroker.broker.groups.group import Group, GroupType
 from minibroker.broker.groups.offsets import CommittedOffset, CommittedOffsets
@@ -33,12 +33,14 @@ from minibroker.protocol.records.record import Record
 from minibroker.protocol.steps import Steps
 
 if TYPE_CHECKING:
-    from minibroker.broker.cluster import Cluster, Node
+    from minibroker.broker.cluster import Cluster
     from minibroker.broker.control.controller import Controller
+    from minibroker.broker.metadata.nodes import Node
 
 log = logging.getLogger("minibroker.groups")
 
 AnyGroup = TypeVar("AnyGroup", bound=Group)
+Replay = Callable[["GroupCoordinator", Any, Any], None]
 
 SETTINGS = CoordinatorLogSettings(
     "offsets.topic.num.partitions",
@@ -272,20 +274,27 @@ def replay_classic(
             coordinator.groups[key.group] = ClassicGroup(coordinator, key.group, present.offsets)
 
 
-def replay_consumer(coordinator: GroupCoordinator, key: Any, value: Message | None) -> None:
-    """Fold in a record of a consumer group, made if there is none. After its tombstone its offsets are left."""
-    group = coordinator.groups.get(key.group_id)
-    if not isinstance(group, ConsumerGroup):
-        if value is None:
+def replay_with_offsets(kind: type[ConsumerGroup] | type[StreamsGroup], deleted_by: type[Message]) -> Replay:
+    """Return what folds in a record of a group of this kind, made if there is none.
+
+    After its tombstone, a null value of a key `deleted_by`, its offsets are left.
+    """
+
+    def replay(coordinator: GroupCoordinator, key: Any, value: Message | None) -> None:
+        group = coordinator.groups.get(key.group_id)
+        if not isinstance(group, kind):
+            if value is None:
+                return
+            offsets = CommittedOffsets() if group is None else group.offsets
+            group = coordinator.groups[key.group_id] = kind(coordinator, key.group_id, offsets)
+        if value is not None or not isinstance(key, deleted_by):
+            group.apply(records.Change(key, value))
             return
-        offsets = CommittedOffsets() if group is None else group.offsets
-        group = coordinator.groups[key.group_id] = ConsumerGroup(coordinator, key.group_id, offsets)
-    if value is not None or not isinstance(key, group_records.ConsumerGroupMetadataKey):
-        group.apply(records.Change(key, value))
-        return
-    del coordinator.groups[group.group_id]
-    if not group.offsets.is_empty:
-        coordinator.groups[group.group_id] = ClassicGroup(coordinator, group.group_id, group.offsets)
+        del coordinator.groups[group.group_id]
+        if not group.offsets.is_empty:
+            coordinator.groups[group.group_id] = ClassicGroup(coordinator, group.group_id, group.offsets)
+
+    return replay
 
 
 def replay_share(coordinator: GroupCoordinator, key: Any, value: Message | None) -> None:
@@ -301,28 +310,14 @@ def replay_share(coordinator: GroupCoordinator, key: Any, value: Message | None)
         group.apply(records.Change(key, value))
 
 
-def replay_streams(coordinator: GroupCoordinator, key: Any, value: Message | None) -> None:
-    """Fold in a record of a streams group, made if there is none. After its tombstone its offsets are left."""
-    group = coordinator.groups.get(key.group_id)
-    if not isinstance(group, StreamsGroup):
-        if value is None:
-            return
-        offsets = CommittedOffsets() if group is None else group.offsets
-        group = coordinator.groups[key.group_id] = StreamsGroup(coordinator, key.group_id, offsets)
-    if value is not None or not isinstance(key, streams_group_records.StreamsGroupMetadataKey):
-        group.apply(records.Change(key, value))
-        return
-    del coordinator.groups[group.group_id]
-    if not group.offsets.is_empty:
-        coordinator.groups[group.group_id] = ClassicGroup(coordinator, group.group_id, group.offsets)
-
-
 # How each record is folded in, by the type of its key. Others are ignored.
-REPLAYED: dict[type[Message], Callable[[GroupCoordinator, Any, Any], None]] = {
+REPLAYED: dict[type[Message], Replay] = {
     group_records.LegacyOffsetCommitKey: replay_offset,
     group_records.OffsetCommitKey: replay_offset,
     group_records.GroupMetadataKey: replay_classic,
-    **dict.fromkeys(APPLIED, replay_consumer),
+    **dict.fromkeys(APPLIED, replay_with_offsets(ConsumerGroup, group_records.ConsumerGroupMetadataKey)),
     **dict.fromkeys(SHARE_APPLIED, replay_share),
-    **dict.fromkeys(STREAMS_APPLIED, replay_streams),
+    **dict.fromkeys(
+        STREAMS_APPLIED, replay_with_offsets(StreamsGroup, streams_group_records.StreamsGroupMetadataKey)
+    ),
 }

@@ -6,12 +6,12 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from minibroker.broker.requests.slices import in_slices
+from minibroker.broker.clock import in_slices
 from minibroker.broker.transactions.transaction import AT_REST, NEVER_MS, State, Transaction
 from minibroker.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
-    from minibroker.broker.transactions.coordinator import TransactionCoordinator
+    from minibroker.broker.transactions.transaction_coordinator import TransactionCoordinator
 
 log = logging.getLogger("minibroker.transactions")
 
@@ -38,7 +38,7 @@ class TransactionExpiry:
 
         def run() -> None:
             transactions = self._coordinator.transactions.present()
-            in_slices(cluster, work, transactions, lambda: self._again(interval, work))
+            in_slices(cluster.clock, work, transactions, lambda: self._again(interval, work))
 
         cluster.clock.call_later(cluster.settings[interval], run)
 

@@ -14,18 +14,19 @@ from minibroker.broker.coordination.runtime import ByPartition, CoordinatorRunti
 from minibroker.broker.metadata.features import TRANSACTION_VERSION
 from minibroker.broker.metadata.partitions import TRANSACTIONS_TOPIC
 from minibroker.broker.transactions import transitions
-from minibroker.broker.transactions.expiry import TransactionExpiry
 from minibroker.broker.transactions.markers import MarkerSender
-from minibroker.broker.transactions.records import tombstone, transaction_entry, transaction_of
 from minibroker.broker.transactions.transaction import ENDING, State, TopicPartition, Transaction
+from minibroker.broker.transactions.transaction_expiry import TransactionExpiry
+from minibroker.broker.transactions.transaction_records import tombstone, transaction_entry, transaction_of
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
 from minibroker.protocol.records.internal import decode_internal
 from minibroker.protocol.records.record import Record
 
 if TYPE_CHECKING:
-    from minibroker.broker.cluster import Cluster, Node
+    from minibroker.broker.cluster import Cluster
     from minibroker.broker.control.controller import Controller
+    from minibroker.broker.metadata.nodes import Node
 
 log = logging.getLogger("minibroker.transactions")
 

@@ -13,7 +13,7 @@ import pytest
 
 from minibroker.broker.requests.dispatch import Dispatcher
 from minibroker.broker.requests.slices import Slicer
-from minibroker.broker.requests.turn import Turn, Wait, wait_for
+from minibroker.broker.turn import Turn, Wait, wait_for
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.records.batch import check_batch

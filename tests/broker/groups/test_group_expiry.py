@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.groups.classic.group import ClassicGroup
-from minibroker.broker.groups.classic.states import State
+from minibroker.broker.groups.classic.classic_group import ClassicGroup
+from minibroker.broker.groups.classic.classic_states import State
 from minibroker.broker.groups.offsets import CommittedOffset
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC
 from minibroker.broker.upkeep.housekeeping import Housekeeping

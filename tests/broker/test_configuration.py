@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.broker.configs.configuration import FILE_SIZE_MAX, load_settings, setting_of_variable
 from minibroker.broker.configs.listener_settings import listener_setting
 from minibroker.broker.configs.settings import SettingsError
 from minibroker.broker.configs.settings_table import RACK_AWARE
+from minibroker.broker.configuration import FILE_SIZE_MAX, load_settings, setting_of_variable
 
 SHIPPED_WITH_KAFKA = """\
 process.roles=broker,controller

@@ -57,18 +57,7 @@ def broker_listeners(settings: Settings) -> tuple[Listener, ...]:
     if not clients:
         raise SettingsError("listeners has no listener for clients")
     _check_advertised(opened, clients, advertised)
-    listeners = tuple(_listener(name, clients[name], advertised, protocols) for name in clients)
-    _check_mechanisms(settings, [each.name for each in listeners if each.security_protocol in SASL_PROTOCOLS])
-    return listeners
-
-
-def _check_mechanisms(settings: Settings, names: list[str]) -> None:
-    """Check that clients can authenticate if they must. Raises SettingsError."""
-    if names:
-        from minibroker.broker.security.mechanisms import enabled_mechanisms  # not needed for most starts
-
-        for name in names:
-            enabled_mechanisms(settings, name)
+    return tuple(_listener(name, clients[name], advertised, protocols) for name in clients)
 
 
 def controller_listeners(settings: Settings) -> tuple[str, ...]:

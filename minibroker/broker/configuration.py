@@ -10,10 +10,10 @@ from itertools import chain
 from os import PathLike
 from typing import NamedTuple
 
+from minibroker.broker.configs.listeners import Listener, broker_listeners, controller_listeners
 from minibroker.broker.configs.settings import Settings, SettingsError, broker_setting
 from minibroker.broker.configs.settings_table import BROKER_SETTINGS, LEADER_ONLY, RACK_AWARE, TOPIC_SETTINGS
 from minibroker.broker.configs.settings_values import InvalidValue, parse_value
-from minibroker.broker.network.listeners import Listener, broker_listeners, controller_listeners
 
 ENVIRONMENT_PREFIX = "MINIBROKER_"
 KAFKA_PREFIX = "KAFKA_"
@@ -73,7 +73,7 @@ def load_settings(
     texts = {name: _checked(name, *given[name]) for name in given}
     settings = Settings(texts)
     listeners = broker_listeners(settings)
-    _check_tls(listeners, settings)
+    _check_security(listeners, settings)
     more = (
         _listener_warnings(given, settings),
         _controller_warnings(settings),
@@ -84,9 +84,13 @@ def load_settings(
     return Loaded(settings, warnings)
 
 
-def _check_tls(listeners: Iterable[Listener], settings: Settings) -> None:
-    """Raise SettingsError for keys and certificates with which a listener cannot be opened."""
+def _check_security(listeners: Iterable[Listener], settings: Settings) -> None:
+    """Raise SettingsError for keys, certificates and SASL mechanisms with which a listener cannot be opened."""
     for listener in listeners:
+        if listener.authenticates:
+            from minibroker.broker.security.mechanisms import enabled_mechanisms  # as below
+
+            enabled_mechanisms(settings, listener.name)
         if listener.has_tls:
             from minibroker.broker.security.tls import tls_settings  # a plain start does without it
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from minibroker.broker.requests.fetch_sessions import (
+from minibroker.broker.fetch_sessions import (
     LARGEST_EPOCH,
     LIMIT_BYTES,
     PARTITION_BYTES,

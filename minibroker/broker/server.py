@@ -13,16 +13,16 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from minibroker.broker.assembly import Broker
-from minibroker.broker.clock import Clock
-from minibroker.broker.cluster import Endpoint, Node
-from minibroker.broker.monitoring.authentication_statistics import AuthenticationStatistics
+from minibroker.broker.clock import Clock, in_slices
+from minibroker.broker.configs.listeners import Listener
+from minibroker.broker.metadata.nodes import Endpoint, Node
+from minibroker.broker.network.authentication_statistics import AuthenticationStatistics
 from minibroker.broker.network.connection import Connection
 from minibroker.broker.network.connection_limits import ConnectionLimits
-from minibroker.broker.network.listeners import Listener
 from minibroker.broker.network.sockets import Shared, SocketProtocol, host_name, peer_name
 from minibroker.broker.network.unread import Reader
 from minibroker.broker.requests.dispatch import Dispatcher, client_id_in, log_fields, report
-from minibroker.broker.requests.slices import Slicer, in_slices
+from minibroker.broker.requests.slices import Slicer
 from minibroker.broker.security.principals import ANONYMOUS
 from minibroker.operating_system import reuse_address
 
@@ -45,8 +45,12 @@ class BoundListener(NamedTuple):
     endpoint: Endpoint
 
 
-class BindError(Exception):
-    """An address on which the broker cannot listen; the message is one line."""
+class StartError(Exception):
+    """The broker does not start; the message says why, in one line."""
+
+
+class BindError(StartError):
+    """An address on which the broker cannot listen."""
 
 
 def bind(listener: Listener, settings: Any, *, reserved: bool = False) -> BoundListener:
@@ -164,7 +168,7 @@ class Server:
         """Return the factory of SASL authenticators for the listener's connections, or None."""
         if not listener.authenticates:
             return None
-        from minibroker.broker.security.authenticator import Authenticator, SaslListener  # not needed for most starts
+        from minibroker.broker.network.authenticator import Authenticator, SaslListener
 
         judges = self._dispatcher.interceptors
         sasl = SaslListener(listener.name, lambda: self._cluster, self._clock, statistics, judges)
@@ -282,7 +286,7 @@ class Server:
         if clients:
             others = f" and {len(clients) - 1} others" if len(clients) > 1 else ""
             log.warning("closing %s%s: it %s", clients[0].peer, others, reason)
-            in_slices(self._cluster, lambda client: client.abort(), iter(clients), lambda: None)
+            in_slices(self._cluster.clock, lambda client: client.abort(), iter(clients), lambda: None)
 
     def go_on_with(self, cluster: Broker) -> None:
         """Serve the same clients from another cluster, and run waiting requests again on it."""

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from minibroker.broker.configs.listener_settings import listener_setting
 from minibroker.broker.configs.settings import Settings, SettingsError
-from minibroker.broker.monitoring.authentication_statistics import AuthenticationStatistics
+from minibroker.broker.network.authentication_statistics import AuthenticationStatistics
 from minibroker.broker.network.framing import PREFIX
-from minibroker.broker.requests.parked import Parked
+from minibroker.broker.network.parked import Parked
 from minibroker.broker.security.exchanges import (
     Authenticated,
     AuthenticationFailed,
