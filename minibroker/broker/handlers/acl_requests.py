@@ -19,7 +19,7 @@ from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.routes import Unanswerable
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.acls import Acl, AclFilter, check_new
-from minibroker.broker.security.operations import ALTER_CLUSTER, DESCRIBE_CLUSTER
+from minibroker.broker.security.operations import ALTER_CLUSTER, DESCRIBE_CLUSTER, denied_to
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import RemoveAccessControlEntryRecord
@@ -48,7 +48,7 @@ Results = Steps[list[Result]]
 @handles(ApiKey.DESCRIBE_ACLS)
 def describe_acls(context: RequestContext, request: DescribeAclsRequest) -> Steps[DescribeAclsResponse]:
     wanted = _filter(request)
-    context.authorize(DESCRIBE_CLUSTER)
+    context.authorize(DESCRIBE_CLUSTER, message=denied_to(ApiKey.DESCRIBE_ACLS, DESCRIBE_CLUSTER))
     if context.cluster.authorizer is None:
         raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
     resources: dict[tuple[int, str, int], Described] = {}
@@ -84,7 +84,8 @@ def _exclusively(context: RequestContext, change: Results[Result], shape: type[R
     """
     acls = context.cluster.image.acls
     try:
-        context.authorize(ALTER_CLUSTER)
+        key = ApiKey.CREATE_ACLS if shape is Created else ApiKey.DELETE_ACLS
+        context.authorize(ALTER_CLUSTER, message=denied_to(key, ALTER_CLUSTER))
         if context.cluster.authorizer is None:
             raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
         while acls.is_changing:

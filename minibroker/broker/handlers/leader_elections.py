@@ -18,7 +18,7 @@ from minibroker.broker.metadata.partition_changes import Election
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
-from minibroker.broker.security.operations import ALTER_CLUSTER
+from minibroker.broker.security.operations import ALTER_CLUSTER, denied_to
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import PartitionChangeRecord
@@ -35,7 +35,7 @@ TYPES = {0: Election.PREFERRED, 1: Election.UNCLEAN}
 def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -> Steps[ElectLeadersResponse]:
     kind = TYPES.get(request.election_type)
     try:
-        context.authorize(ALTER_CLUSTER)
+        context.authorize(ALTER_CLUSTER, message=denied_to(ApiKey.ELECT_LEADERS, ALTER_CLUSTER))
         if kind is None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
     except KafkaError as error:

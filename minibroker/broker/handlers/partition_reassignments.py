@@ -19,7 +19,7 @@ from minibroker.broker.control.reassignments import cancellation, reassignment
 from minibroker.broker.metadata.partitions import Partition, Topic
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
-from minibroker.broker.security.operations import ALTER_CLUSTER, DESCRIBE_CLUSTER
+from minibroker.broker.security.operations import ALTER_CLUSTER, DESCRIBE_CLUSTER, denied_to
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import PartitionChangeRecord
@@ -43,7 +43,7 @@ def alter_partition_reassignments(
     context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> Steps[AlterPartitionReassignmentsResponse]:
     try:
-        context.authorize(ALTER_CLUSTER)
+        context.authorize(ALTER_CLUSTER, message=denied_to(ApiKey.ALTER_PARTITION_REASSIGNMENTS, ALTER_CLUSTER))
     except KafkaError as error:
         return (yield from _all_refused(request, error))
     if not request.topics:
@@ -119,7 +119,7 @@ def _change(
 def list_partition_reassignments(
     context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> Steps[ListPartitionReassignmentsResponse]:
-    context.authorize(DESCRIBE_CLUSTER)
+    context.authorize(DESCRIBE_CLUSTER, message=denied_to(ApiKey.LIST_PARTITION_REASSIGNMENTS, DESCRIBE_CLUSTER))
     response = ListPartitionReassignmentsResponse(error_message=None)
     for topic, indexes in _asked(context, request):
         ongoing: list[OngoingPartition] = []

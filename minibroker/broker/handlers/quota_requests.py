@@ -16,7 +16,12 @@ from minibroker.broker.metadata.image import QuotaEntity
 from minibroker.broker.quotas.client_quotas import Filter, check_value, checked_entity, quota_record
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
-from minibroker.broker.security.operations import ALTER_CLUSTER_CONFIGS, DESCRIBE_CLUSTER_CONFIGS
+from minibroker.broker.security.operations import (
+    ALTER_CLUSTER_CONFIGS,
+    DENIAL_MESSAGES,
+    DESCRIBE_CLUSTER_CONFIGS,
+    ResourceType,
+)
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import ClientQuotaRecord
@@ -73,7 +78,7 @@ def alter_client_quotas(context: RequestContext, request: AlterClientQuotasReque
         answer = answers[parts] = Altered(error_message=None)
         answer.entity = yield from each(_named, _sorted(parts))
         try:
-            context.authorize(ALTER_CLUSTER_CONFIGS)
+            context.authorize(ALTER_CLUSTER_CONFIGS, message=DENIAL_MESSAGES[ResourceType.CLUSTER])
             if counts[parts] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Ignoring duplicate entity {_text(parts)}")
             decided = _decided(context, entry)

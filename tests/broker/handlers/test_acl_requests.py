@@ -263,7 +263,7 @@ def test_a_filter_with_an_unknown_type_matches_and_deletes_nothing(authorized: H
 def test_one_change_of_acls_is_made_after_the_other(authorized: Harness) -> None:
     acls = authorized.cluster.image.acls
     acls.is_changing = True
-    context: Any = SimpleNamespace(cluster=authorized.cluster, authorize=lambda right: None)
+    context: Any = SimpleNamespace(cluster=authorized.cluster, authorize=lambda *_, **__: None)
     steps: Any = handlers._exclusively(context, each(str, [1]), handlers.Created, 1)  # type: ignore[arg-type]
     assert [next(steps), next(steps)] == [WAITING, WAITING]
     acls.is_changing = False
