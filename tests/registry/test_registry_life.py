@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, ConfigResource
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from minibroker.registry.http_messages import Request
 from minibroker.registry.registry import NewSchema
@@ -22,6 +23,7 @@ from tests.registry.asking import Asking, record
 from tests.running import RunningBroker, running_broker
 
 R1, R2 = record("R", ("a", "int")), record("R", ("a", "int"), ("b?", "int"))
+R3 = record("R", ("a", "int"), ("b?", "int"), ("c?", "int"))
 
 
 def test_it_is_reset_restored_and_restarted_with_the_broker(broker: Broker, registry: Asking) -> None:
@@ -147,17 +149,15 @@ def test_a_failed_write_is_an_error_and_the_state_is_that_of_the_log(
 ) -> None:
     registry.register("x", R1)
 
-    def fail(log: Log) -> None:
+    def fail(log: Log, *written: Any) -> None:
         raise OSError("no space left")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Log, "write_pending", fail)
+        patch.setattr(Log, "_write", fail)
         assert registry.register("x", R2).code == 50001
-        assert registry.get("/subjects/x/versions").code == 50001
-    versions = registry.get("/subjects/x/versions").body
-    assert versions == broker.on_loop(lambda: sorted(broker.registry._served.registry.state_now().versions["x"]))
+        assert registry.get("/subjects/x/versions").body == [1]
     broker.restart()
-    assert registry.get("/subjects/x/versions").body == versions
+    assert registry.get("/subjects/x/versions").body == [1]
     assert registry.register("x", R2).body["id"] == 2
 
 
@@ -254,3 +254,62 @@ async def test_the_steps_of_a_request_with_a_large_schema_do_not_follow_at_once(
         await broker.registry._served._application(scope, receive, send)
         counting.cancel()
         assert turns_before_answer >= 4
+
+
+async def test_a_version_is_served_once_it_is_written() -> None:
+    """Meanwhile, readers have the state before, which is not read again for them."""
+    async with Broker(registry=True) as broker:
+        registry = broker.registry._served.registry
+        await broker.registry.aregister("x", R1)
+        await registry.state()
+        begins, turn, held = registry._topic._begins, broker.running.cluster.turn, []
+        turn.bind(held.append)
+        registering = asyncio.create_task(broker.registry.aregister("x", R2))
+        while not held:
+            await asyncio.sleep(0)
+        assert [sorted((await registry.state()).versions["x"]) for _ in range(3)] == [[1]] * 3
+        assert not registering.done()
+        turn.bind(asyncio.get_running_loop().call_soon)
+        for end_turn in held:
+            end_turn()
+        assert await registering == 2
+        assert sorted((await registry.state()).versions["x"]) == [1, 2]
+        assert registry._topic._begins == begins
+
+
+async def test_what_others_are_about_to_write_is_seen_before_a_version_is_registered() -> None:
+    async with Broker(registry=True) as broker:
+        await broker.registry.aregister("x", R1)
+        key = '{"keytype":"SCHEMA","subject":"x","version":2,"magic":1}'
+        value = json.dumps({"subject": "x", "version": 2, "id": 7, "schema": json.dumps(R2), "deleted": False})
+        turn, held = broker.running.cluster.turn, []
+        turn.bind(held.append)
+        writing = asyncio.create_task(broker.aproduce("_schemas", value, key=key))
+        while not held:
+            await asyncio.sleep(0)
+        registering = asyncio.create_task(broker.registry.aregister("x", R3))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        turn.bind(asyncio.get_running_loop().call_soon)
+        for end_turn in held:
+            end_turn()
+        await writing
+        assert await registering == 8
+        assert sorted((await broker.registry._served.registry.state()).versions["x"]) == [1, 2, 3]
+
+
+def test_records_that_retention_removed_are_not_waited_for(broker: Broker, registry: Asking) -> None:
+    registry.register("x", R1)
+    broker.restart()  # which forgets what was read
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    settings = {"cleanup.policy": "delete"}
+    resource = ConfigResource(
+        ConfigResource.Type.TOPIC,
+        "_schemas",
+        incremental_configs=[
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()
+        ],
+    )
+    admin.incremental_alter_configs([resource])[resource].result()
+    admin.delete_records([TopicPartition("_schemas", 0, 1)])[TopicPartition("_schemas", 0, 1)].result()
+    assert registry.get("/subjects").body == []
