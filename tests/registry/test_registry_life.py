@@ -109,6 +109,43 @@ def test_a_record_that_is_no_schema_is_skipped(broker: Broker, registry: Asking,
     assert registry.get("/subjects").body == ["y"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("CONFIG", '{"compatibilityLevel":5}'),
+        ("CONFIG", '{"compatibilityLevel":"SOMETIMES"}'),
+        ("CONFIG", '{"alias":["x"]}'),
+        ("CONFIG", '{"compatibilityGroup":{}}'),
+        ("CONFIG", '{"normalize":"yes"}'),
+        ("CONFIG", '{"defaultMetadata":7}'),
+        ("CONFIG", '{"overrideMetadata":{"properties":[]}}'),
+        ("CONFIG", '{"defaultRuleSet":{"domainRules":{}}}'),
+        ("MODE", '{"mode":5}'),
+        ("MODE", '{"mode":"SLEEPING"}'),
+        ("DELETE_SUBJECT", '{"version":"1"}'),
+    ],
+)
+def test_a_record_with_a_wrong_type_is_skipped(
+    broker: Broker, registry: Asking, caplog: pytest.LogCaptureFixture, kind: str, value: str
+) -> None:
+    registry.register("y", R1)
+    for name in ('"y"', "null"):
+        broker.produce("_schemas", value, key=f'{{"keytype":"{kind}","subject":{name},"magic":0}}')
+    assert registry.get("/config/y?defaultToGlobal=true").body == {"compatibilityLevel": "BACKWARD"}
+    assert registry.get("/mode/y?defaultToGlobal=true").body == {"mode": "READWRITE"}
+    assert registry.register("y", R2).body["version"] == 2
+    assert registry.get("/subjects").body == ["y"]
+    assert "_schemas: the record at offset 1 is skipped: " in caplog.text
+
+
+def test_settings_of_others_that_mean_nothing_here_are_kept(broker: Broker, registry: Asking) -> None:
+    registry.register("y", R1)
+    value = '{"subject":"y","compatibilityLevel":"NONE","validateFields":null,"alias":null,"new":{"a":1}}'
+    broker.produce("_schemas", value, key='{"keytype":"CONFIG","subject":"y","magic":0}')
+    assert registry.get("/config/y").body["compatibilityLevel"] == "NONE"
+    assert registry.register("y", "int").body["version"] == 2
+
+
 def test_a_stored_schema_with_an_invalid_default_is_compared(broker: Broker, registry: Asking) -> None:
     """Confluent's registry checks the defaults of new schemas only."""
     invalid = {**R1, "fields": [{"name": "a", "type": "int", "default": "one"}]}
@@ -116,6 +153,8 @@ def test_a_stored_schema_with_an_invalid_default_is_compared(broker: Broker, reg
     value = {"subject": "x", "version": 1, "id": 1, "schema": json.dumps(invalid), "deleted": False}
     broker.fill({"_schemas": [{"key": key, "value": value}]})
     assert registry.register("x", invalid).body["id"] == 1
+    broker.produce("t", b"\0\0\0\0\1\2")
+    assert broker.records("t", decoded=True)[0].decoded == {"a": 1}
     assert registry.register("y", invalid).code == 42201
     assert registry.register("x", R1).body["version"] == 2
 
