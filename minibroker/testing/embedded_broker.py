@@ -17,7 +17,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Self, cast
 
 from minibroker.broker.clock import LifeClock, SystemClock
 from minibroker.broker.configs.settings import Settings, SettingsError
@@ -47,6 +47,7 @@ from minibroker.testing.served_explorer import ServedExplorer
 if TYPE_CHECKING:
     from minibroker.broker.monitoring.measuring import Measurements
     from minibroker.protocol.declare import Message
+    from minibroker.testing.broker import Broker
     from minibroker.testing.issuer import Issuer
     from minibroker.testing.registry_verbs import RegistryVerbs
     from minibroker.testing.security import Security
@@ -287,7 +288,7 @@ class EmbeddedBroker(Runs):
     def _new_registry(self, wanted: bool | str) -> RegistryVerbs:
         from minibroker.testing.registry_verbs import RegistryVerbs  # which few tests need
 
-        return RegistryVerbs(self, None if wanted is True else str(wanted))
+        return RegistryVerbs(cast("Broker", self), None if wanted is True else str(wanted))
 
     @property
     def directory(self) -> Path:

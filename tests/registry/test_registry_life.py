@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +21,7 @@ from minibroker.registry.registry_api import RegistryApi
 from minibroker.storage.log import Log
 from minibroker.testing import Broker
 from tests.registry.asking import Asking, record
-from tests.running import RunningBroker, running_broker
+from tests.running import PATIENCE_S, RunningBroker, running_broker, serve_command
 
 R1, R2 = record("R", ("a", "int")), record("R", ("a", "int"), ("b?", "int"))
 R3 = record("R", ("a", "int"), ("b?", "int"), ("c?", "int"))
@@ -60,6 +61,24 @@ def test_what_was_answered_survives_kill_9(tmp_path: Path) -> None:
         registry = Asking(_announced_by(process))
         assert registry.get("/subjects").body == ["x"]
         assert registry.get("/config/x").body == {"compatibilityLevel": "FULL"}
+
+
+def test_it_may_have_several_log_directories(tmp_path: Path) -> None:
+    directories = f"log.dirs={tmp_path / 'a'},{tmp_path / 'b'}"
+    with running_broker(tmp_path, directories, options=("--registry", "0")) as process:
+        assert Asking(_announced_by(process)).register("x", R1).body["id"] == 1
+        process.restart()
+        assert Asking(_announced_by(process)).get("/subjects").body == ["x"]
+        assert process.stop() == 0
+
+
+@pytest.mark.parametrize(("address", "problem"), [("x:y", "--registry x:y: "), ("{taken}", "{taken}")])
+def test_an_address_that_it_cannot_have_is_an_error(tmp_path: Path, address: str, problem: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = f"127.0.0.1:{other.getsockname()[1]}"
+        command = [*serve_command(tmp_path), "--registry", address.format(taken=taken)]
+        run = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert run.returncode == 2 and problem.format(taken=taken) in run.stderr
 
 
 def _announced_by(broker: RunningBroker) -> str:

@@ -13,8 +13,18 @@ from typing import Any
 import confluent_kafka.schema_registry.rules.cel.cel_executor as cel
 import confluent_kafka.schema_registry.rules.cel.cel_field_executor as cel_field
 import confluent_kafka.schema_registry.rules.jsonata.jsonata_executor as jsonata
-from confluent_kafka.schema_registry import Metadata, MetadataProperties, Rule, RuleKind, RuleMode, RuleParams
-from confluent_kafka.schema_registry import RuleSet, Schema, SchemaRegistryClient, ServerConfig
+from confluent_kafka.schema_registry import (
+    Metadata,
+    MetadataProperties,
+    Rule,
+    RuleKind,
+    RuleMode,
+    RuleParams,
+    RuleSet,
+    Schema,
+    SchemaRegistryClient,
+    ServerConfig,
+)
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
@@ -86,7 +96,7 @@ def migrations(client: SchemaRegistryClient, kind: str) -> None:
     context = SerializationContext(topic, MessageField.VALUE)
     client.set_config(f"{topic}-value", ServerConfig(compatibility_group="major"))
     rules = RuleSet([
-        rule("up", RuleKind.TRANSFORM, RuleMode.UPGRADE, "JSONATA", "$merge([$sift($, function($v, $k) {$k != 'name'}), {'title': $.'name'}])"),
+        rule("up", RuleKind.TRANSFORM, RuleMode.UPGRADE, "JSONATA", "{'title': $.'name'}"),
     ], None)  # fmt: skip
     for major, name, of_version in (("1", "name", None), ("2", "title", rules)):
         metadata = Metadata(None, MetadataProperties({"major": major}), None)
