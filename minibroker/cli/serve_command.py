@@ -9,6 +9,7 @@ import gc
 import logging
 import os
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +19,7 @@ from minibroker.cli.shared import SERVER_VARIABLE, completed_by
 
 if TYPE_CHECKING:
     from minibroker.broker.configs.settings import Settings
+    from minibroker.broker.process import Beside
     from minibroker.cli.container import Announcement
     from minibroker.protocol.declare import Message
 
@@ -181,14 +183,23 @@ def serve(
         first: dict[str, Any] = {"first_records": _credentials(scram), "first_cluster_id": cluster_id}
         first["metrics_port"] = metrics_port
         asked: dict[str, Any] = {"control": control, "faults": faults, "emulate": emulate, "security": security}
-        asked |= {"explorer": explorer, "users": _passwords(logins), "registry": registry}
+        asked |= {"explorer": explorer, "users": _passwords(logins)}
         if any(asked.values()) or any(name.startswith("test.") for name in settings.given):
-            status = _run_kit(settings, nodes, announce, token=control_token, **asked, **first)
+            status = _run_kit(settings, nodes, announce, token=control_token, registry=registry, **asked, **first)
         else:
-            status = run(settings, nodes=nodes, announce=announce, **first)
+            status = run(settings, nodes=nodes, announce=announce, beside=_beside(registry), **first)
     except (SettingsError, StartError) as error:
         raise click.UsageError(str(error)) from None
     sys.exit(status)
+
+
+def _beside(registry: str | None) -> Beside | None:
+    """Return what serves beside the broker: a schema registry at this address, or nothing."""
+    if registry is None:
+        return None
+    from minibroker.registry.running_registry import registry_beside
+
+    return partial(registry_beside, address=registry)
 
 
 def _warn_of_strangers(settings: Settings) -> None:

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from importlib import import_module
-from typing import Any, Final, NamedTuple, Protocol, cast
+from typing import Any, Final, NamedTuple, Protocol
 from uuid import UUID
 
 from minibroker.registry.formats.decoding import Framed, Headers, decode, framed
-from minibroker.registry.formats.schema import Format, InvalidData, InvalidSchema, ParsedSchema
-from minibroker.registry.schema_formats import FORMATS, resolved_references
+from minibroker.registry.formats.schema import InvalidData, InvalidSchema, ParsedSchema
+from minibroker.registry.schema_formats import FORMATS, parsed_schema, resolved_references
 from minibroker.registry.schema_state import SchemaState
 
-FORMATS_PACKAGE: Final = "minibroker.registry.formats"
 REMEDY: Final = "python3 -m pip install 'minibroker[registry]'"
 
 INVALID: Final = "its schema is invalid"
@@ -121,9 +119,7 @@ def _parsed(found: WireSchema) -> ParsedSchema:
     if found.kind not in FORMATS:
         raise NoSchema(f"there is no format {found.kind}, but {', '.join(FORMATS)}")
     try:
-        return cast(Format, import_module(f"{FORMATS_PACKAGE}.{FORMATS[found.kind]}")).parse(
-            found.text, found.references
-        )
+        return parsed_schema(found.kind, found.text, found.references, stored=True)
     except InvalidSchema as error:
         raise NoSchema(f"{INVALID}: {error}") from None
     except ImportError as error:

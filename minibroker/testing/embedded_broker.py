@@ -16,7 +16,7 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from minibroker.broker.clock import LifeClock, SystemClock
 from minibroker.broker.configs.settings import Settings, SettingsError
@@ -44,6 +44,7 @@ from minibroker.testing.served_explorer import ServedExplorer
 if TYPE_CHECKING:
     from minibroker.broker.monitoring.measuring import Measurements
     from minibroker.protocol.declare import Message
+    from minibroker.testing.broker import Broker
     from minibroker.testing.issuer import Issuer
     from minibroker.testing.registry_verbs import RegistryVerbs
     from minibroker.testing.security import Security
@@ -233,7 +234,7 @@ class EmbeddedBroker(Served):
     def _new_registry(self, wanted: bool | str) -> RegistryVerbs:
         from minibroker.testing.registry_verbs import RegistryVerbs  # which few tests need
 
-        return RegistryVerbs(self, None if wanted is True else str(wanted))
+        return RegistryVerbs(cast("Broker", self), None if wanted is True else str(wanted))
 
     @property
     def directory(self) -> Path:

@@ -36,9 +36,9 @@ Where = Callable[[Exchange], object]
 
 
 class Mark(NamedTuple):
-    """What a test did between two requests: `after` is the number of the last one before it.
+    """What a test or a client of the registry did between two requests: `after` is the number of the last one before.
 
-    `kind` is "clock", "fault", "node", "group", "transaction" or "life"; `at_ms` is the broker's wall clock.
+    `kind` is "clock", "fault", "node", "group", "transaction", "registry" or "life"; `at_ms` is by the broker's clock.
     """
 
     number: int

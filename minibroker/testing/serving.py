@@ -67,7 +67,9 @@ async def _run(settings: Settings, nodes: int, announce: Callable[[str], None], 
             url = await serving.enter_async_context(controlled(broker, address, wishes.token, explorer=wishes.explorer))
         announce(f"minibroker listens on {broker.bootstrap_servers}")
         if wishes.registry is not None:
-            announce(f"minibroker has a schema registry at {broker.registry_url}")
+            from minibroker.registry.running_registry import registry_line
+
+            announce(registry_line(broker.registry_url))
         if wishes.control is not None:
             announce(f"minibroker is controlled at {url}")
         if wishes.explorer:
@@ -78,7 +80,7 @@ async def _run(settings: Settings, nodes: int, announce: Callable[[str], None], 
 def _broker(settings: Settings, nodes: int, wishes: Wishes) -> Broker:
     """Return the broker, not started yet. Raises StartError, ValueError."""
     if len(settings.log_directories) > 1:
-        raise StartError("--control, --registry and --faults need a single log directory, and log.dirs names several")
+        raise StartError("--control, --explorer and --faults need a single log directory, and log.dirs names several")
     # The defaults are those of a plain process, not those of tests.
     texts: dict[str, Any] = {name: settings[name] for name in DEFAULTS} | settings.given
     broker = Broker(
