@@ -29,11 +29,10 @@ async def test_the_first_request_finds_all_paths_prepared(monkeypatch: pytest.Mo
         threads.append(threading.current_thread())
         return prepare(**given)  # type: ignore[arg-type]
 
-    async with Broker() as broker:
-        async with controlled(broker, HostPort(), None) as url:
-            monkeypatch.setattr(fastapi.routing, "get_dependant", watched)
-            assert await asyncio.to_thread(got, f"{url}/v1/clock") == 200
-            assert threading.current_thread() not in threads
+    async with Broker() as broker, controlled(broker, HostPort(), None) as url:
+        monkeypatch.setattr(fastapi.routing, "get_dependant", watched)
+        assert await asyncio.to_thread(got, f"{url}/v1/clock") == 200
+        assert threading.current_thread() not in threads
 
 
 async def test_a_thread_makes_the_description(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,6 +50,5 @@ async def test_a_thread_makes_the_description(monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_a_server_may_stop_before_all_is_prepared() -> None:
-    async with Broker() as broker:
-        async with controlled(broker, HostPort(), None) as url:
-            assert url.startswith("http://127.0.0.1:")
+    async with Broker() as broker, controlled(broker, HostPort(), None) as url:
+        assert url.startswith("http://127.0.0.1:")
