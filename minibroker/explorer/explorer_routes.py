@@ -22,6 +22,7 @@ from minibroker.testing.broker import Broker
 from minibroker.testing.control import http_errors
 from minibroker.testing.control.guard import Guard
 from minibroker.testing.faults.subjects import NameOf
+from minibroker.testing.loops import NotRunning
 
 API: Final = f"{ROOT}/api"
 VIEWS: Final = ("frames", "topics", "groups", "files", "try", "hands", "lessons")
@@ -45,7 +46,11 @@ def add_explorer(app: FastAPI, broker: Broker, closing: asyncio.Event) -> None:
         }
 
     def name_of(topic_id: bytes) -> str | None:
-        topic = broker.running.cluster.image.topics_by_id.get(topic_id) if broker.is_running else None
+        """Return the name of a topic. A thread may ask: it gets the broker once, and one entry of a dictionary."""
+        try:
+            topic = broker.running.cluster.image.topics_by_id.get(topic_id)
+        except NotRunning:
+            return None
         return None if topic is None else topic.name
 
     for part in (

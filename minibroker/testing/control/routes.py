@@ -239,7 +239,14 @@ def _journal(broker: Broker, routes: APIRouter) -> None:
 
 def _which(asked: RequestsAsked | RequestWait) -> Which:
     """Return the conditions for requests."""
-    return {"client_id": asked.client_id, "group": asked.group, "node": asked.node, "error": asked.error}
+    return {
+        "client_id": asked.client_id,
+        "user": asked.user,
+        "mechanism": asked.mechanism,
+        "group": asked.group,
+        "node": asked.node,
+        "error": asked.error,
+    }
 
 
 def _waits(broker: Broker, routes: APIRouter) -> None:
