@@ -66,7 +66,6 @@ class Feed:
             return None
         return {"rows": rows, "marks": [mark_of(mark) for mark in marks], "oldest": self._frames.oldest}
 
-
     def _next(self) -> list[Exchange]:
         """Return what has ended since it was told, then what was not told yet."""
         ended = [each for each in self._open.values() if each.outcome != "open"]

@@ -54,9 +54,9 @@ class Exchange:
 
     `outcome` is "open" while it waits, "answered", "unanswered" (acks=0), or "lost" (the connection ended). Times are
     in ms; `started_ms` is the broker's wall clock. `request_bytes` and `answer_bytes` are whole frames as on the wire,
-    without the size. `user` is who has logged in on the connection, None if nobody has, and `mechanism` how, if by SASL.
-    `refusals` are the broker's messages for the errors in the answer. `ended_before` is the number of
-    the next request that was read after the exchange had ended, which its client may have sent because of the answer.
+    without the size. `user` is who has logged in on the connection, None if nobody has; `mechanism` is how, if by SASL.
+    `refusals` are the broker's messages for the errors in the answer. `ended_before` is the number of the next request
+    that was read after the exchange had ended, which its client may have sent because of the answer.
     """
 
     def __init__(self, number: int, api_key: ApiKey, version: int, correlation_id: int, frame: bytes) -> None:

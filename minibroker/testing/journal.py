@@ -50,8 +50,9 @@ class Mark(NamedTuple):
 
 
 class Which(TypedDict, total=False):
-    """Conditions for requests: who sent them, and how it had logged in; group, node; the name of an error in the answer;
-    a function of the exchange.
+    """Conditions for requests: client, user and how it logged in, group, node, error; a function of the exchange.
+
+    `user` is "ANONYMOUS" for clients without a login, and `error` the name of an error in the answer.
     """
 
     client_id: str | None

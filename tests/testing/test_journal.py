@@ -276,7 +276,9 @@ def test_requests_are_found_by_who_logged_in_and_how() -> None:
     with Broker(security="SASL_PLAINTEXT", users={"alice": "secret"}) as broker:
         broker.journal.on()
         client = {"sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "alice", "sasl.password": "secret"}
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "security.protocol": "SASL_PLAINTEXT"} | client)
+        admin = AdminClient(
+            {"bootstrap.servers": broker.bootstrap_servers, "security.protocol": "SASL_PLAINTEXT"} | client
+        )
         admin.list_topics(timeout=30)
         (seen, *_) = broker.wait_for_requests("Metadata", user="alice", mechanism="SCRAM-SHA-256")
         assert (seen.user, seen.mechanism) == ("alice", "SCRAM-SHA-256")
