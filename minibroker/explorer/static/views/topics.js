@@ -156,7 +156,7 @@ function Records({ topic, partition, offset, query }) {
   </div>`;
 }
 
-const named = (content) => (content?.schema ? ` by schema ${content.schema}` : "");
+const named = (content, subject) => (content?.schema ? html` by schema <a href=${address("schemas", [], { schema: content.schema, subject })}>${content.schema}</a>` : "");
 const KINDS = { open: "fault", aborted: "bad", committed: "good" };
 
 function Line({ record }) {
@@ -182,7 +182,7 @@ function Record({ path, offset, topic, close }) {
       <span class="grow"></span><button class="plain" onClick=${close} aria-label="Close">✕</button></div>
     <div class="tabs" role="tablist">${forms.map((each) => html`<button role="tab" aria-selected=${each === form || (!forms.includes(form) && each === forms[0])} onClick=${() => setForm(each)}>${each}</button>`)}</div>
     ${form === "bytes" ? html`<${Bytes} tree=${batch} name="batch" selected=${at} select=${setPart}/>` : html`<div class="scroll parts">
-      <h3>key${named(record.key)}</h3><${Contents} content=${record.key} form=${form}/><h3>value${named(record.value)}</h3><${Contents} content=${record.value} form=${form}/>
+      <h3>key${named(record.key, `${topic}-key`)}</h3><${Contents} content=${record.key} form=${form}/><h3>value${named(record.value, `${topic}-value`)}</h3><${Contents} content=${record.value} form=${form}/>
       ${record.headers.map(([name, value]) => html`<h3>header ${name}</h3><${Contents} content=${value} form=${form}/>`)}</div>`}
   </section>`;
 }
