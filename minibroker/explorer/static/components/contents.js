@@ -26,6 +26,8 @@ function hexLines(digits) {
   return lines.join("\n");
 }
 
+export const FORMS = ["decoded", "JSON", "text", "hex", "bytes"]; // the most telling first; those of a record's batch are last
+
 export function formsOf(content) {
   if (content === null) return [];
   return [...(content.decoded !== undefined ? ["decoded"] : []), ...(content.json ? ["JSON"] : []), ...(content.text !== undefined ? ["text"] : []), "hex"];

@@ -6,7 +6,7 @@ import { address, go } from "../core/places.js";
 import { control, get, Refused, remove as removed } from "../core/server.js";
 import { bytes, counted, moment } from "../core/text.js";
 import { Bytes } from "../components/bytes.js";
-import { Contents, formsOf, preview } from "../components/contents.js";
+import { Contents, FORMS, formsOf, preview } from "../components/contents.js";
 import { Rows } from "../components/rows.js";
 
 export const id = "topics";
@@ -174,7 +174,8 @@ function Record({ path, offset, topic, close }) {
   const { record, batch } = found;
   const at = part >= 0 ? part : Math.max(batch.rows.findIndex((row) => row.name.startsWith("record [") && row.meaning === `offset ${offset}`), 0);
   if (!record) return html`<section class="detail"><div class="head"><h2>offset ${offset}</h2><span class="soft">has no record: it is a marker, or was compacted</span><span class="grow"></span><button class="plain" onClick=${close} aria-label="Close">✕</button></div><${Bytes} tree=${batch} name="batch" selected=${at} select=${setPart}/></section>`;
-  const forms = [...new Set([...formsOf(record.key), ...formsOf(record.value), "bytes"])];
+  const there = new Set([...formsOf(record.key), ...formsOf(record.value), "bytes"]);
+  const forms = FORMS.filter((each) => there.has(each));
   const facts = { time: `${moment(record.timestamp_ms)} (${record.timestamp_type})`, "leader epoch": record.leader_epoch, format: record.magic,
     ...(record.producer_id >= 0 ? { producer: `${record.producer_id}, epoch ${record.producer_epoch}, sequence ${record.sequence}` } : {}), ...(record.transaction ? { transaction: record.transaction } : {}) };
   return html`<section class="detail record"><div class="head"><h2>${topic} <span class="soft">offset</span> ${offset}</h2>
