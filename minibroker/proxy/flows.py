@@ -87,6 +87,7 @@ def exchange_of(values: dict[str, Any]) -> Exchange:
     exchange.node_id = int(values.get("node", -1))
     exchange.connection = legible(str(values.get("connection", "")))
     exchange.software = legible(str(values.get("software", "")))
+    exchange.user, exchange.mechanism = (_text(values.get(name)) for name in ("user", "mechanism"))
     exchange.started_ms = int(values.get("started_ms", 0))
     exchange.duration_ms = None if values.get("duration_ms") is None else _finite(values["duration_ms"])
     exchange.ended_before = None if values.get("ended_before") is None else int(values["ended_before"])
@@ -95,6 +96,10 @@ def exchange_of(values: dict[str, Any]) -> Exchange:
         tuple(legible(str(each)) for each in values.get(name, ())) for name in ("errors", "refusals", "faults")
     )
     return exchange
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else legible(str(value))
 
 
 def _finite(number: Any) -> float:

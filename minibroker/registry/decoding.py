@@ -126,12 +126,13 @@ def _parsed(found: WireSchema) -> ParsedSchema:
         raise MissingLibrary(f"{found.kind} needs {error.name}: {REMEDY}") from None
 
 
-def json_text(value: Any) -> str:
+def json_text(value: Any, indent: int | None = None) -> str:
     """Return a decoded value as JSON; what JSON does not have is a text.
 
-    Bytes are as Avro's JSON has them, a character each; times and decimals are as they print.
+    Bytes are as Avro's JSON has them, a character each; times and decimals are as they print. Raises TypeError,
+    ValueError and RecursionError for values that no JSON can have, such as a circle.
     """
-    text = json.dumps(value, default=_shown, ensure_ascii=False)
+    text = json.dumps(value, indent=indent, default=_shown, ensure_ascii=False)
     return text.encode("utf-8", "backslashreplace").decode()
 
 

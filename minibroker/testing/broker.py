@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 INNER = (  # for the test kit itself
     *("loop", "on_loop", "running", "moving_clock", "ports", "is_stopped", "emulated", "watch", "share_history"),
     *("interceptors", "put_first", "measured", "count_into", "when_reset", "end_test", "registry_requests", "schemas"),
-    *("first_records", "first_cluster_id", "witnesses", "tell"),
+    *("has_registry", "first_records", "first_cluster_id", "witnesses", "tell"),
     *("await_group", "await_commit", "await_caught_up", "await_high_watermark", "await_requests"),  # old names
 )
 SETTLE_SECONDS = 10.0  # how long to wait after a move for other threads: compaction, removal of files
@@ -143,6 +143,11 @@ class Broker(RecordVerbs, GroupVerbs, NodeVerbs):
     def registry_url(self) -> str:
         """Return the URL of the schema registry. Raises RuntimeError for a broker that was made without one."""
         return self.registry.url
+
+    @property
+    def has_registry(self) -> bool:
+        """Return whether the broker was made with a schema registry."""
+        return self._registry is not None
 
     async def schemas(self) -> SchemaSource | None:
         """Return the schemas of the registry as they are now, None without one. Raises NotRunning, RegistryError."""

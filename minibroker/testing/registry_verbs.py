@@ -125,7 +125,7 @@ class RegistryFault:
         self.is_removed = True
 
 
-@hides("before", "after", "start", "stop", "abort", "close", "loop", "decoded", "source")
+@hides("before", "after", "start", "stop", "abort", "close", "loop", "decoded", "source", "state")
 class RegistryVerbs:
     """The schema registry of a broker."""
 
@@ -181,7 +181,7 @@ class RegistryVerbs:
     @blocking
     async def subjects(self) -> list[str]:
         """Return the names of the subjects."""
-        state = await self._served.registry.state()
+        state = await self.state()
         return [name for name in state.subjects_from("") if state.is_live(name)]
 
     asubjects = awaited(subjects)
@@ -189,7 +189,7 @@ class RegistryVerbs:
     @blocking
     async def schema(self, subject: str, version: int = -1) -> str:
         """Return the text of a version, by default of the latest. Raises LookupError."""
-        found = (await self._served.registry.state()).get(subject, version)
+        found = (await self.state()).get(subject, version)
         if found is None:
             raise LookupError(f"the registry has no version {version} of {subject}")
         return found.text
@@ -339,7 +339,11 @@ class RegistryVerbs:
 
     async def source(self) -> SchemaSource:
         """Return the schemas as they are now. Raises RegistryError."""
-        return StateSource(await self._served.registry.state())
+        return StateSource(await self.state())
+
+    async def state(self) -> SchemaState:
+        """Return all subjects as they are now, to be read before anything else is awaited. Raises RegistryError."""
+        return await self._served.registry.state()
 
     @property
     def _served(self) -> RunningRegistry:

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from fastapi import Depends, FastAPI
+from fastapi.responses import JSONResponse, Response
 
 from minibroker import __version__
 from minibroker.testing.broker import Broker
@@ -33,6 +34,7 @@ def control_app(broker: Broker, token: str | None = None, closing: asyncio.Event
         description=DESCRIPTION,
         docs_url=None,  # FastAPI's pages load scripts from another server
         redoc_url=None,
+        openapi_url=None,
         servers=[{"url": "/"}],
         dependencies=[Depends(guard.check)],
         responses=http_errors.EVERYWHERE if token is None else http_errors.EVERYWHERE | http_errors.GUARDED,
@@ -47,6 +49,7 @@ def control_app(broker: Broker, token: str | None = None, closing: asyncio.Event
         add_explorer(app, broker, closing)
     app.include_router(control_routes(broker), prefix="/v1")
     add_pages(app, lambda: broker.bootstrap_servers)
+    app.add_route("/openapi.json", lambda _: app.described(), include_in_schema=False)
     return app
 
 
@@ -63,3 +66,7 @@ class Control(FastAPI):
             schema["security"] = [{"token": []}] if self.needs_token else [{}, {"token": []}]
         assert self.openapi_schema is not None
         return self.openapi_schema
+
+    def described(self) -> Response:
+        """Return the answer with the description. It takes long: starlette runs what is no coroutine in a thread."""
+        return JSONResponse(self.openapi())

@@ -5,8 +5,10 @@ A wait answers as soon as its condition holds, or after its timeout with 408 and
 
 from __future__ import annotations
 
+import asyncio
+import shutil
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query
 
@@ -66,6 +68,8 @@ from minibroker.testing.failure_report import state_of
 from minibroker.testing.faults.engine import Fault
 from minibroker.testing.journal import Which
 
+MOST_SNAPSHOTS: Final = 100  # each is a copy of all logs
+
 
 class NodeVerb(StrEnum):
     """What can be done to a node."""
@@ -102,6 +106,7 @@ def control_routes(broker: Broker) -> APIRouter:
 
 def _life(broker: Broker, routes: APIRouter) -> None:
     snapshots: dict[int, Snapshot] = {}
+    taken = 0
 
     @routes.get("/broker", response_model_exclude_unset=True)
     async def get_broker() -> BrokerState:
@@ -116,16 +121,20 @@ def _life(broker: Broker, routes: APIRouter) -> None:
 
     @routes.post("/snapshots")
     async def take_snapshot() -> SnapshotNumber:
-        """Copy the current contents of the logs; return the snapshot's number."""
-        number = len(snapshots) + 1
+        """Copy the current contents of the logs; return the snapshot's number. The newest 100 snapshots are kept."""
+        nonlocal taken
+        taken += 1
+        number = taken
         snapshots[number] = broker.snapshot()
+        while len(snapshots) > MOST_SNAPSHOTS:
+            await asyncio.to_thread(shutil.rmtree, snapshots.pop(min(snapshots)).directory)
         return SnapshotNumber(snapshot=number)
 
     @routes.post("/snapshots/{number}/restore", status_code=204, responses=MISSING)
     async def restore_snapshot(number: int) -> None:
         """Restore the logs of the snapshot."""
         if number not in snapshots:
-            raise LookupError(f"there is no snapshot {number}")
+            raise LookupError(f"there is no snapshot {number}{' any more' if 0 < number <= taken else ''}")
         broker.restore(snapshots[number])
 
     @routes.post("/restart", status_code=204)
@@ -239,7 +248,14 @@ def _journal(broker: Broker, routes: APIRouter) -> None:
 
 def _which(asked: RequestsAsked | RequestWait) -> Which:
     """Return the conditions for requests."""
-    return {"client_id": asked.client_id, "group": asked.group, "node": asked.node, "error": asked.error}
+    return {
+        "client_id": asked.client_id,
+        "user": asked.user,
+        "mechanism": asked.mechanism,
+        "group": asked.group,
+        "node": asked.node,
+        "error": asked.error,
+    }
 
 
 def _waits(broker: Broker, routes: APIRouter) -> None:

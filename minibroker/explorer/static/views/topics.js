@@ -3,10 +3,10 @@
 import { html, useEffect, useState } from "../core/lib.js";
 import { useLive } from "../core/live.js";
 import { address, go } from "../core/places.js";
-import { control, get, Refused, remove as removed } from "../core/server.js";
+import { control, get, Refused, remove as removed, save } from "../core/server.js";
 import { bytes, counted, moment } from "../core/text.js";
 import { Bytes } from "../components/bytes.js";
-import { Contents, formsOf, preview } from "../components/contents.js";
+import { Contents, FORMS, formsOf, preview } from "../components/contents.js";
 import { Rows } from "../components/rows.js";
 
 export const id = "topics";
@@ -156,7 +156,7 @@ function Records({ topic, partition, offset, query }) {
   </div>`;
 }
 
-const named = (content) => (content?.schema ? ` by schema ${content.schema}` : "");
+const named = (content, subject) => (content?.schema ? html` by schema <a href=${address("schemas", [], { schema: content.schema, subject })}>${content.schema}</a>` : "");
 const KINDS = { open: "fault", aborted: "bad", committed: "good" };
 
 function Line({ record }) {
@@ -174,7 +174,9 @@ function Record({ path, offset, topic, close }) {
   const { record, batch } = found;
   const at = part >= 0 ? part : Math.max(batch.rows.findIndex((row) => row.name.startsWith("record [") && row.meaning === `offset ${offset}`), 0);
   if (!record) return html`<section class="detail"><div class="head"><h2>offset ${offset}</h2><span class="soft">has no record: it is a marker, or was compacted</span><span class="grow"></span><button class="plain" onClick=${close} aria-label="Close">✕</button></div><${Bytes} tree=${batch} name="batch" selected=${at} select=${setPart}/></section>`;
-  const forms = [...new Set([...formsOf(record.key), ...formsOf(record.value), "bytes"])];
+  const there = new Set([...formsOf(record.key), ...formsOf(record.value), "bytes"]);
+  const forms = FORMS.filter((each) => there.has(each));
+  const whole = (part) => () => save(`${path}/records/${offset}/${part}`, `${topic}-${offset}-${part}`);
   const facts = { time: `${moment(record.timestamp_ms)} (${record.timestamp_type})`, "leader epoch": record.leader_epoch, format: record.magic,
     ...(record.producer_id >= 0 ? { producer: `${record.producer_id}, epoch ${record.producer_epoch}, sequence ${record.sequence}` } : {}), ...(record.transaction ? { transaction: record.transaction } : {}) };
   return html`<section class="detail record"><div class="head"><h2>${topic} <span class="soft">offset</span> ${offset}</h2>
@@ -182,7 +184,7 @@ function Record({ path, offset, topic, close }) {
       <span class="grow"></span><button class="plain" onClick=${close} aria-label="Close">✕</button></div>
     <div class="tabs" role="tablist">${forms.map((each) => html`<button role="tab" aria-selected=${each === form || (!forms.includes(form) && each === forms[0])} onClick=${() => setForm(each)}>${each}</button>`)}</div>
     ${form === "bytes" ? html`<${Bytes} tree=${batch} name="batch" selected=${at} select=${setPart}/>` : html`<div class="scroll parts">
-      <h3>key${named(record.key)}</h3><${Contents} content=${record.key} form=${form}/><h3>value${named(record.value)}</h3><${Contents} content=${record.value} form=${form}/>
+      <h3>key${named(record.key, `${topic}-key`)}</h3><${Contents} content=${record.key} form=${form} save=${whole("key")}/><h3>value${named(record.value, `${topic}-value`)}</h3><${Contents} content=${record.value} form=${form} save=${whole("value")}/>
       ${record.headers.map(([name, value]) => html`<h3>header ${name}</h3><${Contents} content=${value} form=${form}/>`)}</div>`}
   </section>`;
 }
