@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from minibroker.broker.network.output_items import CLOSE
 from minibroker.broker.network.server import BindError
 from minibroker.broker.network.sockets import peer_name
-from minibroker.broker.requests.answers import answer_start, encoded
 from minibroker.broker.requests.interceptors import Call, Interceptor
 from minibroker.broker.requests.parked import Parked
 from minibroker.broker.requests.routes import Unanswerable
@@ -195,7 +194,7 @@ class Conversation:
         key, version = pending.api_key, pending.version
         try:
             _, position = RequestHeader.decode_from(frame, request_header_version(key, version))
-            pending.request, _ = request_class(key).decode_from(frame, version, position)
+            pending.request, _ = request_class(key).decode_with_unknown_tags(frame, version, position)
         except MalformedMessage as error:
             log.warning("%s sends a request that cannot be read: %s", self.peer, error)
             pending.is_known = False
@@ -325,7 +324,8 @@ class Conversation:
                             pending.correlation_id)  # fmt: skip
                 return
             pending.version = version = answer_version(key, version, frame, position)
-            pending.message, _ = response_class(key).decode_from(frame, version, position)
+            pending.message, _ = response_class(key).decode_with_unknown_tags(frame, version, position)
+            pending.head = bytes(frame[:position])
         except (MalformedMessage, ValueError) as error:
             log.warning("%s gets an answer that cannot be read: %s", self.peer, error)
             return
@@ -345,8 +345,6 @@ class Conversation:
         elif has_addresses(pending.api_key, pending.version):
             endpoints = endpoints_in(message)
             pending.is_changed = bool(endpoints)
-            if endpoints and self._encoded(pending, message) != [pending.raw]:
-                log.warning("%s gets an answer of API %d without fields that are not known", self.peer, pending.api_key)
             try:
                 rewrite(endpoints, self._proxy.show_at(self.local_host))
             except BindError as error:
@@ -360,8 +358,10 @@ class Conversation:
         return self._encoded(pending, pending.message)
 
     def _encoded(self, pending: Pending, response: Message) -> list[Any]:
-        start = answer_start(response_header_version(pending.api_key, pending.version))
-        return [bytes(item) for item in encoded(response, pending.version, start, pending.correlation_id)]
+        header = response_header_version(pending.api_key, pending.version)
+        head = pending.head or ResponseHeader(correlation_id=pending.correlation_id).encode(header)
+        body = response.encode_with_unknown_tags(pending.version)
+        return [SIZE.pack(len(head) + len(body)) + head + body]
 
     def _answered(self, pending: Pending, response: Any) -> None:
         """Run the hooks of an answer, and send it. None means that there is none, as to a Produce with acks=0."""
@@ -453,5 +453,5 @@ def _with_body(data: bytes | bytearray, pending: Pending, request: Message) -> b
     """Return the frame of a request with another body."""
     frame = memoryview(data)[SIZE.size :]
     _, position = RequestHeader.decode_from(frame, request_header_version(pending.api_key, pending.version))
-    body = bytes(frame[:position]) + request.encode(pending.version)
+    body = bytes(frame[:position]) + request.encode_with_unknown_tags(pending.version)
     return SIZE.pack(len(body)) + body

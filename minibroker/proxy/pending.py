@@ -48,6 +48,7 @@ class Pending:
         "client_id",
         "correlation_id",
         "data",
+        "head",
         "is_changed",
         "is_dropped",
         "is_forwarded",
@@ -83,6 +84,7 @@ class Pending:
         self.waits: Parked | None = None  # for the answer of the node
         self.is_forwarded = self.is_dropped = False
         self.raw: bytes | bytearray = b""
+        self.head = b""  # the answer's header, if it was read
         self.message: Message | None = None
         self.is_changed = False  # whether the message is no longer what came
         self.passing_bytes = 0  # of an answer that passes in pieces
