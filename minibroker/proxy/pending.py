@@ -14,6 +14,8 @@ from minibroker.broker.requests.interceptors import Call
 from minibroker.broker.requests.parked import Parked
 from minibroker.broker.security.principals import ANONYMOUS
 from minibroker.protocol.declare import Message
+from minibroker.protocol.headers import RequestHeader, request_header_version
+from minibroker.proxy.frames import SIZE
 from minibroker.proxy.learning import Image, ShareSessions
 from minibroker.proxy.nodes import Node
 
@@ -124,6 +126,13 @@ class Pending:
     def log_fields(self) -> dict[str, Any]:
         """Return the fields of a structured log line for the client."""
         return {"peer": self.peer, "software": self.software or None, "upstream": str(self.node.address)}
+
+    def set_body(self, request: Message) -> None:
+        """Replace what follows the header of the request's frame."""
+        frame = memoryview(self.data)[SIZE.size :]
+        _, position = RequestHeader.decode_from(frame, request_header_version(self.api_key, self.version))
+        body = bytes(frame[:position]) + request.encode_with_unknown_tags(self.version)
+        self.data = SIZE.pack(len(body)) + body
 
     def fail(self) -> None:
         """Close the client's connection once earlier answers are sent."""

@@ -16,6 +16,7 @@ from minibroker.cli.shared import assignments_option, completed_by, print_table
 if TYPE_CHECKING:
     from minibroker.proxy.proxy import Proxy
 
+LOG = logging.getLogger("minibroker.proxy")
 LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -99,6 +100,8 @@ def proxy(
             listener_config=dict(listener),
             advertised_host=advertised_host,
         )
+        if made.lends_its_login:
+            LOG.warning("other machines reach the proxy without authentication, and the cluster with its login")
         page = None if explorer is None else address_of(explorer, None, "--explorer")
         run(made, Wishes(click.echo, shows, faults, save, pcap, page))
     except (SettingsError, StartError, SettingError, ValueError) as error:

@@ -19,6 +19,7 @@ from minibroker.client.client_errors import ClientError
 from minibroker.client.connection_settings import ClientSettings
 from minibroker.protocol.messages.cluster import DescribeClusterRequest
 from minibroker.testing import Broker
+from tests.certificates import Authority
 from tests.running import PATIENCE_S
 
 
@@ -91,3 +92,28 @@ def test_mistakes_are_one_line(options: list[str], reason: str) -> None:
     run = CliRunner().invoke(main, ["proxy", "--listen", "127.0.0.1:0", *options])
     assert run.exit_code in (1, 2) and reason in run.stderr
     assert len(run.stderr.splitlines()) == 1
+
+
+def options_of(name: str, **settings: str) -> list[str]:
+    return [word for key, value in settings.items() for word in (name, f"{key.replace('_', '.')}={value}")]
+
+
+LOGIN = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", "sasl_username": "u", "sasl_password": "p"}
+
+
+@pytest.mark.parametrize(
+    ("listen", "client_auth", "warns"),
+    [(":0", "", True), ("0.0.0.0:0", "requested", True), (":0", "required", False), ("[::1]:0", "", False)],
+)
+def test_it_warns_if_strangers_get_its_login(
+    listen: str, client_auth: str, warns: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = options_of("--client", **LOGIN)
+    if client_auth:
+        store = str(Authority().sign().write(tmp_path, "server"))
+        options += options_of("--set", ssl_keystore_type="PEM", ssl_keystore_location=store)
+        options += options_of("--set", ssl_client_auth=client_auth)
+    arguments = ["--upstream", "a:1", "--listen", listen, "--faults", str(tmp_path / "missing.yaml"), *options]
+    run = CliRunner().invoke(main, ["proxy", *arguments])
+    assert "missing.yaml" in run.stderr
+    assert ("other machines reach the proxy without authentication" in caplog.text) is warns
