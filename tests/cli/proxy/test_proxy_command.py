@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -76,6 +79,27 @@ def test_it_loads_faults(broker: Broker, tmp_path: Path) -> None:
     assert "DescribeCluster 2 lost, api DescribeCluster, close before, times 1" in said
 
 
+def test_it_is_controlled_over_http(broker: Broker) -> None:
+    with running(broker, "--control", "0", "--control-token", "secret", "--quiet") as (address, process):
+        assert process.stdout is not None
+        url = process.stdout.readline().removeprefix("minibroker is controlled at ").strip()
+        assert url.startswith("http://127.0.0.1:")
+
+        def ask(path: str, body: object = None) -> Any:
+            data = None if body is None else json.dumps(body).encode()
+            headers = {"content-type": "application/json", "authorization": "Bearer secret"}
+            with urllib.request.urlopen(urllib.request.Request(url + path, data, headers), timeout=30) as answer:
+                return json.load(answer)
+
+        (fault,) = ask("/v1/faults", {"api": "DescribeCluster", "close": "before", "times": 1})
+        with Client(ClientSettings({"bootstrap.servers": address})) as client, pytest.raises(ClientError):
+            client.request(DescribeClusterRequest())
+        assert ask(f"/v1/faults/{fault['number']}/wait", {})["hits"] == 1
+        (seen,) = ask("/v1/requests?api=DescribeCluster")
+        assert (seen["outcome"], seen["faults"]) == ("lost", [fault["rule"]])
+        ended(process)
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
@@ -86,6 +110,8 @@ def test_it_loads_faults(broker: Broker, tmp_path: Path) -> None:
         (["--upstream", "a:1", "--set", "ssl.keystore.location=/nowhere"], "ssl.keystore.password is not"),
         (["--upstream", "a:1", "--client", "security.protocol=NONE"], "security.protocol must be one of"),
         (["--upstream", "a:1", "--faults", "/nowhere.yaml"], "/nowhere.yaml"),
+        (["--upstream", "a:1", "--control", "0.0.0.0:0"], "needs a token: --control-token"),
+        (["--upstream", "a:1", "--control-token", "t"], "needs --control"),
     ],
 )
 def test_mistakes_are_one_line(options: list[str], reason: str) -> None:
