@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from binascii import hexlify
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from math import isfinite
 from pathlib import Path
@@ -67,17 +67,23 @@ def _origin(
 def exchanges_in(path: Path) -> Iterator[Exchange]:
     """Yield the exchanges of a file, in its order. Raises FlowError, OSError."""
     with open(path, "rb") as file:
-        for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE_BYTES), b""), 1):
-            try:
-                values = json.loads(line)
-                if not isinstance(values, dict):
-                    raise ValueError("it is no object")
-                if values.get("kind") != KIND:
-                    yield exchange_of(values)
-                elif values.get("format") != FORMAT:
-                    raise ValueError(f"its format is {values.get('format')}, and only {FORMAT} is known")
-            except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-                raise FlowError(f"{path}, line {number}: {_reason(error)}") from None
+        lines = iter(lambda: file.readline(LONGEST_LINE_BYTES), b"")
+        yield from (exchange for exchange, _ in exchanges_of(lines, str(path)))
+
+
+def exchanges_of(lines: Iterable[bytes], name: str) -> Iterator[tuple[Exchange, str]]:
+    """Yield the exchanges of a file's lines, each with the address of the node, if it is known. Raises FlowError."""
+    for number, line in enumerate(lines, 1):
+        try:
+            values = json.loads(line)
+            if not isinstance(values, dict):
+                raise ValueError("it is no object")
+            if values.get("kind") != KIND:
+                yield exchange_of(values), legible(str(values.get("server", "")))
+            elif values.get("format") != FORMAT:
+                raise ValueError(f"its format is {values.get('format')}, and only {FORMAT} is known")
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+            raise FlowError(f"{name}, line {number}: {_reason(error)}") from None
 
 
 def exchange_of(values: dict[str, Any]) -> Exchange:
