@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from minibroker.cli.log_format import FORMATS, formatter
-from minibroker.cli.shared import SERVER_VARIABLE, completed_by
+from minibroker.cli.shared import SERVER_VARIABLE, TOKEN_VARIABLE, completed_by, is_on_the_command_line
 
 if TYPE_CHECKING:
     from minibroker.broker.configs.settings import Settings
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("minibroker")
 LEVELS = ("debug", "info", "warning", "error")
 NODES_MAX = 100
-TOKEN_VARIABLE = "MINIBROKER_CONTROL_TOKEN"
 REGISTRY_VARIABLE = "MINIBROKER_REGISTRY_URL"  # of `schemas` and `consume`
 NO_SETTINGS = (
     TOKEN_VARIABLE,
@@ -170,7 +169,7 @@ def serve(
     gc.freeze()
     gc.enable()
     _log_to_stderr(log_level, log_format)
-    if control is None and not explorer and _is_on_the_command_line("control_token"):
+    if control is None and not explorer and is_on_the_command_line("control_token"):
         raise click.UsageError("--control-token needs --control or --explorer")
     try:
         environment = {name: text for name, text in os.environ.items() if name not in NO_SETTINGS}
@@ -239,11 +238,6 @@ def _run_kit(settings: Settings, nodes: int, announce: Announcement, **wishes: A
     except OSError as error:  # of the faults file, or the control's address
         said = str(error) if error.filename is None else f"{error.filename}: {error.strerror}"
         raise click.UsageError(said) from None
-
-
-def _is_on_the_command_line(parameter: str) -> bool:
-    source = click.get_current_context().get_parameter_source(parameter)
-    return source is click.core.ParameterSource.COMMANDLINE
 
 
 def _log_to_stderr(level: str, format: str) -> None:

@@ -26,6 +26,7 @@ TABLE_WIDTH = 320
 INTERRUPTED = 130
 WHOLE_SENTENCE = 500  # characters
 SPANS: Final = ("timeout_ms",)  # names of ms that are no moments
+TOKEN_VARIABLE: Final = "MINIBROKER_CONTROL_TOKEN"
 SERVER_VARIABLE: Final = "MINIBROKER_BOOTSTRAP_SERVER"
 # The same letter for the same thing in all commands, that of kcat where it has one.
 SHORT_OPTIONS: Final = {
@@ -295,3 +296,9 @@ def bytes_field(name: str, data: bytes | None) -> dict[str, str | None]:
         import base64
 
         return {f"{name}_base64": base64.b64encode(data or b"").decode("ascii")}
+
+
+def is_on_the_command_line(parameter: str) -> bool:
+    """Return whether a parameter of the running command was given as an option, and not by a variable."""
+    source = click.get_current_context().get_parameter_source(parameter)
+    return source is click.core.ParameterSource.COMMANDLINE

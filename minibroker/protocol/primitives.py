@@ -151,6 +151,21 @@ def skip_tags(data: bytes | bytearray | memoryview, position: int, end: int, cou
     return position
 
 
+def read_unknown_tags(
+    data: bytes | bytearray | memoryview, position: int, end: int, count: int
+) -> tuple[list[tuple[int, bytes]], int]:
+    """Return `count` unknown tagged fields, each a tag with its bytes, and the position after them."""
+    if count > MAX_TAGS:
+        raise too_many(count, MAX_TAGS)
+    found: list[tuple[int, bytes]] = []
+    last = -1
+    for _ in range(count):
+        last, stop, start = read_tag(data, position, end, last)
+        found.append((last, bytes(data[start:stop])))
+        position = stop
+    return found, position
+
+
 def read_uuids(data: bytes | bytearray | memoryview, position: int, count: int) -> list[bytes]:
     """Read `count` UUIDs of 16 bytes each. The caller has checked that the data contains them."""
     return [bytes(data[start : start + 16]) for start in range(position, position + 16 * count, 16)]
@@ -186,6 +201,12 @@ def answer_too_large(size_bytes: int) -> ValueError:
 
 
 # --- Called by generated writers in rarer cases ---
+
+
+def unknown_tags_between(unknown: list[tuple[int, bytes]], after: int, before: int) -> bytes:
+    """Encode the unknown tagged fields whose tags are between two others."""
+    found = (varint(tag) + varint(len(data)) + data for tag, data in unknown if after < tag < before)
+    return b"".join(found)
 
 
 def string_length(length: int) -> bytes:

@@ -1,18 +1,23 @@
 """Writes exchanges to a file in a thread, so that the disk never holds up a request.
 
+The thread waits a moment for more and writes all at once: to be woken for each exchange, and to share the interpreter
+with the loop each time, would cost more than the writing.
 What waits to be written is bounded. If the disk is slower than the clients, exchanges are left out, and counted.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import BinaryIO, Final
 
 from minibroker.testing.exchange import Exchange
 
 WAITING_BYTES: Final = 64 << 20
+GATHERING_S: Final = 0.05  # from the first exchange to the write
+GATHERED_BYTES: Final = 1 << 20  # after which the write is not put off any longer
 LEAST_BYTES: Final = 1 << 10  # of memory for any exchange
 
 Format = Callable[[Exchange, str], bytes]
@@ -30,6 +35,7 @@ class Recording:
         self._queue: SimpleQueue[tuple[Exchange, str] | None] = SimpleQueue()
         self._waiting_bytes = 0
         self._lock = threading.Lock()
+        self._is_enough = threading.Event()
         self.written = self.left_out = 0
         self.failure: Exception | None = None
         self._thread = threading.Thread(target=self._write, name="minibroker-recording", daemon=True)
@@ -43,24 +49,37 @@ class Recording:
                 return
             self._waiting_bytes += exchange.size_bytes + LEAST_BYTES
         self._queue.put((exchange, server))
+        if self._waiting_bytes > GATHERED_BYTES:
+            self._is_enough.set()
 
     def close(self) -> None:
         """Write what waits, and end. Raises OSError if something could not be written."""
         self._queue.put(None)
+        self._is_enough.set()
         self._thread.join()
         if self.failure is not None:
             raise self.failure
 
     def _write(self) -> None:
-        while (found := self._queue.get()) is not None:
-            exchange, server = found
-            try:
-                if self.failure is None:
+        is_last = False
+        while not is_last:
+            waiting = [self._queue.get()]
+            self._is_enough.wait(GATHERING_S)
+            self._is_enough.clear()
+            with contextlib.suppress(Empty):
+                while True:
+                    waiting.append(self._queue.get_nowait())
+            is_last = None in waiting
+            self._write_all([each for each in waiting if each is not None])
+
+    def _write_all(self, exchanges: list[tuple[Exchange, str]]) -> None:
+        try:
+            if self.failure is None:
+                for exchange, server in exchanges:
                     self._file.write(self._format(exchange, server))
-                    self.written += 1
-                    if self._queue.empty():
-                        self._file.flush()
-            except OSError as error:
-                self.failure = error
-            with self._lock:
-                self._waiting_bytes -= exchange.size_bytes + LEAST_BYTES
+                self._file.flush()
+                self.written += len(exchanges)
+        except OSError as error:
+            self.failure = error
+        with self._lock:
+            self._waiting_bytes -= sum(exchange.size_bytes + LEAST_BYTES for exchange, _ in exchanges)

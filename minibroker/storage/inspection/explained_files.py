@@ -15,7 +15,7 @@ from minibroker.protocol.explaining.parts import Cursor, Part
 from minibroker.protocol.records.crc import crc32c
 from minibroker.storage.inspection.index_inspection import SNAPSHOT_CRC_START, ProducerStateEntry, TransactionEntry
 from minibroker.storage.inspection.inspected_files import InspectedFile, Kind
-from minibroker.storage.inspection.text_inspection import EPOCH_COLUMNS, OFFSET_COLUMNS
+from minibroker.storage.inspection.text_inspection import ABORTED_COLUMNS, EPOCH_COLUMNS, OFFSET_COLUMNS
 from minibroker.storage.producers.aborted_transactions import TRANSACTION_ENTRY
 from minibroker.storage.producers.producer_state import SNAPSHOT_ENTRY
 from minibroker.storage.segment_indexes import OffsetIndex, TimeIndex
@@ -128,6 +128,7 @@ _EXPLAINED: Final[dict[Kind, Callable[[Cursor, int, int], None]]] = {
     Kind.PRODUCER_SNAPSHOT: _producer_snapshot,
     Kind.LEADER_EPOCHS: lambda cursor, *_: _lines(cursor, EPOCH_COLUMNS),
     Kind.OFFSETS: lambda cursor, *_: _lines(cursor, OFFSET_COLUMNS),
+    Kind.ABORTED_COUNTS: lambda cursor, *_: _lines(cursor, ABORTED_COLUMNS),
     Kind.PARTITION_METADATA: _properties,
     Kind.META_PROPERTIES: _properties,
 }

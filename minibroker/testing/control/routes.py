@@ -18,21 +18,17 @@ from minibroker.testing.control.answers import (
     ClockState,
     Coordinator,
     FaultNumber,
-    FaultState,
-    JournalState,
     Leader,
     LeaderEpoch,
     Members,
     Metric,
     Offset,
     Record,
-    SeenRequest,
     SnapshotNumber,
     StreamsGroup,
     TopicName,
     TransactionState,
     record_model,
-    request_model,
 )
 from minibroker.testing.control.delegation_routes import delegation_routes
 from minibroker.testing.control.http_errors import MISSING, WAITED
@@ -44,29 +40,23 @@ from minibroker.testing.control.models import (
     Eviction,
     Expectation,
     GroupWait,
-    HitWait,
     JoinDelay,
-    JournalSwitch,
     LeaderMove,
     MetricsAsked,
-    NewFault,
     NewRecords,
     NewTopic,
     RecordsAsked,
-    RequestsAsked,
-    RequestWait,
     Silence,
     TransactionHold,
     Truncation,
     WatermarkWait,
 )
 from minibroker.testing.control.registry_routes import registry_fault_routes, registry_routes
+from minibroker.testing.control.request_routes import fault_routes, journal_routes
 from minibroker.testing.control.security_routes import rights_routes, security_routes, token_routes, user_routes
 from minibroker.testing.control.share_routes import dead_letter_routes, share_routes
 from minibroker.testing.directories import Snapshot
 from minibroker.testing.failure_report import state_of
-from minibroker.testing.faults.engine import Fault
-from minibroker.testing.journal import Which
 
 MOST_SNAPSHOTS: Final = 100  # each is a copy of all logs
 
@@ -88,9 +78,9 @@ def control_routes(broker: Broker) -> APIRouter:
     all_routes = APIRouter()
     for tag, parts in {
         "life": (_life, _clock),
-        "records": (_records, _expectations, _journal),
+        "records": (_records, _expectations, journal_routes),
         "waits": (_waits,),
-        "faults": (_faults,),
+        "faults": (fault_routes,),
         "nodes": (_nodes, _leaders, _coordinators),
         "groups": (_groups, share_routes, dead_letter_routes, _transactions),
         "security": (security_routes, user_routes, rights_routes, token_routes, delegation_routes),
@@ -218,46 +208,6 @@ def _expectations(broker: Broker, routes: APIRouter) -> None:
         await broker.aassert_nothing_produced(topic, (asked or Silence()).during)
 
 
-def _journal(broker: Broker, routes: APIRouter) -> None:
-    @routes.get("/requests")
-    async def list_requests(asked: Annotated[RequestsAsked, Query()]) -> list[SeenRequest]:
-        """Return the requests that the journal has, oldest first."""
-        found = broker.requests(asked.api, **_which(asked))
-        return [request_model(exchange, asked.raw) for exchange in found]
-
-    @routes.delete("/requests", status_code=204)
-    async def clear_requests() -> None:
-        """Drop all requests."""
-        broker.journal.clear()
-
-    @routes.get("/journal")
-    async def get_journal() -> JournalState:
-        """Return whether the journal is on, and how many requests it has."""
-        kept = broker.on_loop(broker.journal.found)
-        return JournalState(on=broker.journal.is_on, kept=len(kept), dropped=broker.journal.dropped)
-
-    @routes.post("/journal")
-    async def switch_journal(asked: JournalSwitch) -> JournalState:
-        """Turn the journal on or off."""
-        if asked.on:
-            broker.journal.on()
-        else:
-            broker.journal.off()
-        return await get_journal()
-
-
-def _which(asked: RequestsAsked | RequestWait) -> Which:
-    """Return the conditions for requests."""
-    return {
-        "client_id": asked.client_id,
-        "user": asked.user,
-        "mechanism": asked.mechanism,
-        "group": asked.group,
-        "node": asked.node,
-        "error": asked.error,
-    }
-
-
 def _waits(broker: Broker, routes: APIRouter) -> None:
     @routes.post("/groups/{group}/wait", responses=WAITED)
     async def wait_for_group(group: str, asked: GroupWait | None = None) -> Members:
@@ -281,58 +231,6 @@ def _waits(broker: Broker, routes: APIRouter) -> None:
         """Wait until the high watermark is at least this offset; return it."""
         reached = await broker.await_for_high_watermark(topic, asked.offset, asked.partition, asked.timeout)
         return Offset(offset=reached)
-
-    @routes.post("/requests/wait", responses=WAITED)
-    async def wait_for_requests(asked: RequestWait) -> list[SeenRequest]:
-        """Wait until the journal has this many requests; return them."""
-        found = await broker.await_for_requests(asked.api, asked.count, asked.timeout, **_which(asked))
-        return [request_model(exchange, False) for exchange in found]
-
-
-def _faults(broker: Broker, routes: APIRouter) -> None:
-    @routes.get("/faults")
-    async def list_faults() -> list[FaultState]:
-        """Return all faults."""
-        return [_state(fault) for fault in broker.faults.all()]
-
-    @routes.post("/faults", status_code=201)
-    async def add_faults(asked: NewFault | list[NewFault]) -> list[FaultState]:
-        """Add a fault: {"api": "Produce", "topic": "t", "error": "NOT_LEADER_OR_FOLLOWER", "times": 2}, or a list."""
-        words = [each.words for each in (asked if isinstance(asked, list) else [asked])]
-        return [_state(fault) for fault in broker.faults.add_all(words)]
-
-    @routes.delete("/faults", status_code=204)
-    async def clear_faults() -> None:
-        """Remove all faults."""
-        broker.faults.clear()
-
-    @routes.get("/faults/{number}", responses=MISSING)
-    async def get_fault(number: int) -> FaultState:
-        """Return how often the fault has struck."""
-        return _state(_found(broker, number))
-
-    @routes.delete("/faults/{number}", status_code=204, responses=MISSING)
-    async def remove_fault(number: int) -> None:
-        """Remove the fault."""
-        _found(broker, number).remove()
-
-    @routes.post("/faults/{number}/wait", responses=MISSING | WAITED)
-    async def wait_for_hits(number: int, asked: HitWait | None = None) -> FaultState:
-        """Wait until the fault has this many hits."""
-        asked, found = asked or HitWait(), _found(broker, number)
-        await found.await_for_hits(asked.hits, asked.timeout)
-        return _state(found)
-
-
-def _found(broker: Broker, number: int) -> Fault:
-    for fault in broker.faults.all():
-        if fault.number == number:
-            return fault
-    raise LookupError(f"there is no fault {number}")
-
-
-def _state(fault: Fault) -> FaultState:
-    return FaultState(number=fault.number, rule=str(fault.rule), matches=fault.matches, hits=fault.hits)
 
 
 def _nodes(broker: Broker, routes: APIRouter) -> None:
