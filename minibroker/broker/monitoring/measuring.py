@@ -17,6 +17,8 @@ from minibroker.broker.network.server import BindError, BoundListener, bind
 from minibroker.broker.upkeep.cleaner_statistics import CleanerStatistics
 
 if TYPE_CHECKING:
+    import ssl
+
     from minibroker.broker.monitoring.measured_disk import SyncStatistics
     from minibroker.broker.monitoring.request_statistics import RequestStatistics
 
@@ -26,10 +28,12 @@ DOWN = "The broker is not running."
 class Measurements(NamedTuple):
     """The counters, and the address that serves them.
 
-    `started_s` is when the process started, in seconds since 1970. `accepted` is passed to `Server`.
+    `over_tls` is whether they are served with the TLS of a listener. `started_s` is when the process started, in
+    seconds since 1970. `accepted` is passed to `Server`.
     """
 
     bound: BoundListener
+    over_tls: bool
     started_s: float
     requests: RequestStatistics
     syncs: SyncStatistics
@@ -38,7 +42,9 @@ class Measurements(NamedTuple):
 
 
 @contextlib.contextmanager
-def bound_metrics(settings: Settings, port: int | None, wall_ms: Callable[[], int]) -> Iterator[Measurements | None]:
+def bound_metrics(
+    settings: Settings, port: int | None, wall_ms: Callable[[], int], *, over_tls: bool = False
+) -> Iterator[Measurements | None]:
     """Bind the metrics' address, on the host of the first listener, for the duration of the block.
 
     With port 0 the operating system chooses a port; with None there are no metrics. Raises StartError.
@@ -56,7 +62,7 @@ def bound_metrics(settings: Settings, port: int | None, wall_ms: Callable[[], in
         raise StartError(str(error)) from None
     with bound.socket:
         yield Measurements(
-            bound, wall_ms() / 1000, RequestStatistics(), SyncStatistics(), CleanerStatistics(), Counter()
+            bound, over_tls, wall_ms() / 1000, RequestStatistics(), SyncStatistics(), CleanerStatistics(), Counter()
         )
 
 
@@ -76,12 +82,18 @@ async def metrics_served(
         running = present()
         if running is None:
             raise Unavailable(DOWN)
-        cluster, server, (_, started_s, requests, syncs, cleaner, _) = running.cluster, running.server, measured
+        cluster, server, (_, _, started_s, requests, syncs, cleaner, _) = running.cluster, running.server, measured
         return await exposition(Observed(cluster, server, requests, syncs, cleaner, started_s))
 
     server = MetricsServer(metrics)
-    await server.serve(measured.bound)
+    await server.serve(measured.bound, (lambda: _tls_of(present())) if measured.over_tls else None)
     try:
         yield
     finally:
         await server.close()
+
+
+def _tls_of(running: BrokerLifecycle | None) -> ssl.SSLContext | None:
+    """Return the present TLS of the first listener that has it, or None."""
+    nodes = () if running is None else running.cluster.nodes.values()
+    return next((tls.current.context for node in nodes for tls in node.tls.values()), None)
