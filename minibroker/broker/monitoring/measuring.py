@@ -33,12 +33,12 @@ class Measurements(NamedTuple):
     """
 
     bound: BoundListener
-    over_tls: bool
     started_s: float
     requests: RequestStatistics
     syncs: SyncStatistics
     cleaner: CleanerStatistics
     accepted: Counter[tuple[int, str]]
+    over_tls: bool = False
 
 
 @contextlib.contextmanager
@@ -62,7 +62,7 @@ def bound_metrics(
         raise StartError(str(error)) from None
     with bound.socket:
         yield Measurements(
-            bound, over_tls, wall_ms() / 1000, RequestStatistics(), SyncStatistics(), CleanerStatistics(), Counter()
+            bound, wall_ms() / 1000, RequestStatistics(), SyncStatistics(), CleanerStatistics(), Counter(), over_tls
         )
 
 
@@ -82,7 +82,7 @@ async def metrics_served(
         running = present()
         if running is None:
             raise Unavailable(DOWN)
-        cluster, server, (_, _, started_s, requests, syncs, cleaner, _) = running.cluster, running.server, measured
+        cluster, server, (_, started_s, requests, syncs, cleaner, *_) = running.cluster, running.server, measured
         return await exposition(Observed(cluster, server, requests, syncs, cleaner, started_s))
 
     server = MetricsServer(metrics)
