@@ -41,6 +41,7 @@ def run(
     nodes: int,
     announce: Callable[[str], None],
     metrics_port: int | None = None,
+    metrics_tls: bool = False,
     first_records: Sequence[Message] = (),
     first_cluster_id: str | None = None,
     beside: Beside | None = None,
@@ -49,11 +50,13 @@ def run(
 
     What serves `beside` the broker gets the function that returns it, and is announced with a line of its own.
 
-    Metrics are served on `metrics_port` of the first listener's host; 0 is any free port, None means no metrics. The
-    metadata of a new cluster begins with `first_records`, and its id is `first_cluster_id`.
+    Metrics are served on `metrics_port` of the first listener's host; 0 is any free port, None means no metrics. With
+    `metrics_tls` they are served with the TLS of the first listener that has it. The metadata of a new cluster begins
+    with `first_records`, and its id is `first_cluster_id`.
     Raises StartError when an address is taken or a directory cannot be used; then nothing was changed.
     """
-    return run_until_done(_run(settings, nodes, announce, metrics_port, first_records, first_cluster_id, beside))
+    metrics = metrics_port, metrics_tls
+    return run_until_done(_run(settings, nodes, announce, metrics, first_records, first_cluster_id, beside))
 
 
 def run_until_done(serving: Coroutine[Any, Any, None]) -> int:
@@ -100,13 +103,17 @@ async def _run(
     settings: Settings,
     nodes: int,
     announce: Callable[[str], None],
-    metrics_port: int | None,
+    metrics: tuple[int | None, bool],
     first_records: Sequence[Message],
     first_cluster_id: str | None,
     beside: Beside | None,
 ) -> None:
     stop, clock = stop_signal(), SystemClock(asyncio.get_running_loop())
-    with bound_listeners(settings, nodes) as bound, bound_metrics(settings, metrics_port, clock.wall_ms) as measured:
+    (port, over_tls), wall_ms = metrics, clock.wall_ms
+    with (
+        bound_listeners(settings, nodes) as bound,
+        bound_metrics(settings, port, wall_ms, over_tls=over_tls) as measured,
+    ):
         if measured is None:
             seams = Seams(clock, disk=Disk())
         else:

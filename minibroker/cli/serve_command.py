@@ -67,6 +67,11 @@ def _print_settings(context: click.Context, _: click.Parameter, wanted: bool) ->
     type=click.IntRange(0, 65_535),
     help="Serve Prometheus metrics on this port of the first listener's host; 0 for any free port.",
 )
+@click.option(
+    "--metrics-tls",
+    is_flag=True,
+    help="Serve the metrics over TLS, with the certificate of the first listener that has one.",
+)
 @click.option("--control", metavar="[HOST:]PORT", help="Serve the test kit over HTTP here, by default on 127.0.0.1.")
 @click.option(
     "--control-token",
@@ -133,6 +138,7 @@ def serve(
     assignments: tuple[str, ...],
     nodes: int,
     metrics_port: int | None,
+    metrics_tls: bool,
     control: str | None,
     control_token: str | None,
     explorer: bool,
@@ -180,7 +186,9 @@ def serve(
             _warn_of_strangers(settings)
         announce = Announcement(settings, container, ready_file)
         first: dict[str, Any] = {"first_records": _credentials(scram), "first_cluster_id": cluster_id}
-        first["metrics_port"] = metrics_port
+        first |= {"metrics_port": metrics_port, "metrics_tls": metrics_tls}
+        if metrics_tls:
+            _check_tls(settings, metrics_port, security or settings["test.security"])
         asked: dict[str, Any] = {"control": control, "faults": faults, "emulate": emulate, "security": security}
         asked |= {"explorer": explorer, "users": _passwords(logins)}
         if any(asked.values()) or any(name.startswith("test.") for name in settings.given):
@@ -207,6 +215,16 @@ def _warn_of_strangers(settings: Settings) -> None:
     open_listeners = ", ".join(listener.name for listener in open_to_all(settings))
     if open_listeners:
         LOG.warning("other machines reach %s without authentication, and may read and change all", open_listeners)
+
+
+def _check_tls(settings: Settings, metrics_port: int | None, security: str | None) -> None:
+    """Raise click.UsageError if there are no metrics, or no TLS for them."""
+    from minibroker.broker.network.listeners import broker_listeners
+
+    if metrics_port is None:
+        raise click.UsageError("--metrics-tls needs --metrics-port")
+    if not (security or "").endswith("SSL") and not any(listener.has_tls for listener in broker_listeners(settings)):
+        raise click.UsageError("--metrics-tls needs a listener with TLS")
 
 
 def _credentials(arguments: tuple[str, ...]) -> list[Message]:

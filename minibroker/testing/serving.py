@@ -35,6 +35,7 @@ class Wishes(NamedTuple):
     security: str | None = None
     users: Mapping[str, str] | None = None
     metrics_port: int | None = None
+    metrics_tls: bool = False
     first_records: Sequence[Message] = ()
     first_cluster_id: str | None = None
 
@@ -54,7 +55,9 @@ async def _run(settings: Settings, nodes: int, announce: Callable[[str], None], 
     broker = _broker(settings, nodes, wishes)
     async with contextlib.AsyncExitStack() as serving:
         clock = SystemClock(asyncio.get_running_loop())  # the machine's time, which the control cannot move
-        measured = serving.enter_context(bound_metrics(settings, wishes.metrics_port, clock.wall_ms))
+        measured = serving.enter_context(
+            bound_metrics(settings, wishes.metrics_port, clock.wall_ms, over_tls=wishes.metrics_tls)
+        )
         if measured is not None:
             broker.count_into(measured)
         await serving.enter_async_context(broker)

@@ -16,6 +16,8 @@ from minibroker.broker.server import BoundListener, Server, bind
 from minibroker.broker.upkeep.cleaner_statistics import CleanerStatistics
 
 if TYPE_CHECKING:
+    import ssl
+
     from minibroker.broker.assembly import Broker
     from minibroker.broker.monitoring.measured_disk import SyncStatistics
     from minibroker.broker.monitoring.request_statistics import RequestStatistics
@@ -33,7 +35,8 @@ class Measured(Protocol):
 class Measurements(NamedTuple):
     """The counters, and the address that serves them.
 
-    `started_s` is when the process started, in seconds since 1970. `accepted` is passed to `Server`.
+    `over_tls` is whether they are served with the TLS of a listener. `started_s` is when the process started, in
+    seconds since 1970. `accepted` is passed to `Server`.
     """
 
     bound: BoundListener
@@ -42,10 +45,13 @@ class Measurements(NamedTuple):
     syncs: SyncStatistics
     cleaner: CleanerStatistics
     accepted: Counter[tuple[int, str]]
+    over_tls: bool = False
 
 
 @contextlib.contextmanager
-def bound_metrics(settings: Settings, port: int | None, wall_ms: Callable[[], int]) -> Iterator[Measurements | None]:
+def bound_metrics(
+    settings: Settings, port: int | None, wall_ms: Callable[[], int], *, over_tls: bool = False
+) -> Iterator[Measurements | None]:
     """Bind the metrics' address, on the host of the first listener, for the duration of the block.
 
     With port 0 the operating system chooses a port; with None there are no metrics. Raises BindError.
@@ -60,7 +66,7 @@ def bound_metrics(settings: Settings, port: int | None, wall_ms: Callable[[], in
     bound = bind(Listener("METRICS", "HTTP", host, port, "", 0), settings)
     with bound.socket:
         yield Measurements(
-            bound, wall_ms() / 1000, RequestStatistics(), SyncStatistics(), CleanerStatistics(), Counter()
+            bound, wall_ms() / 1000, RequestStatistics(), SyncStatistics(), CleanerStatistics(), Counter(), over_tls
         )
 
 
@@ -80,12 +86,18 @@ async def metrics_served(
         running = present()
         if running is None:
             raise Unavailable(DOWN)
-        cluster, server, (_, started_s, requests, syncs, cleaner, _) = running.cluster, running.server, measured
+        cluster, server, (_, started_s, requests, syncs, cleaner, *_) = running.cluster, running.server, measured
         return await exposition(Observed(cluster, server, requests, syncs, cleaner, started_s))
 
     server = MetricsServer(metrics)
-    await server.serve(measured.bound)
+    await server.serve(measured.bound, (lambda: _tls_of(present())) if measured.over_tls else None)
     try:
         yield
     finally:
         await server.close()
+
+
+def _tls_of(running: BrokerLifecycle | None) -> ssl.SSLContext | None:
+    """Return the present TLS of the first listener that has it, or None."""
+    nodes = () if running is None else running.cluster.nodes.values()
+    return next((tls.current.context for node in nodes for tls in node.tls.values()), None)
