@@ -97,7 +97,7 @@ async def metrics_served(
         await server.close()
 
 
-def _tls_of(running: BrokerLifecycle | None) -> ssl.SSLContext | None:
+def _tls_of(running: Measured | None) -> ssl.SSLContext | None:
     """Return the present TLS of the first listener that has it, or None."""
     nodes = () if running is None else running.cluster.nodes.values()
     return next((tls.current.context for node in nodes for tls in node.tls.values()), None)
