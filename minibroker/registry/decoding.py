@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any, Final, NamedTuple, Protocol, cast
 from uuid import UUID
 
-from minibroker.registry.formats.decoding import Framed, Headers, decode, framed
+from minibroker.registry.formats.format_decoding import Framed, Headers, decode, framed
 from minibroker.registry.formats.schema import Format, InvalidData, InvalidSchema, ParsedSchema
 from minibroker.registry.schema_formats import FORMATS, resolved_references
 from minibroker.registry.schema_state import SchemaState
