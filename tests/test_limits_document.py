@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from minibroker.broker import fetch_sessions as sessions
 from minibroker.broker.configs.settings_table import BROKER_SETTINGS
 from minibroker.broker.groups.classic import classic_group, members
 from minibroker.broker.groups.streams import streams_group, topology
@@ -12,7 +13,6 @@ from minibroker.broker.handlers import acl_requests, delegation_tokens, fetch, w
 from minibroker.broker.monitoring import line_limit, metrics
 from minibroker.broker.network import connection, framing, http_server, parked_requests, tls_layer, unread
 from minibroker.broker.requests import answers, down_conversion, namings, routes, slices
-from minibroker.broker.requests import fetch_sessions as sessions
 from minibroker.broker.security import jwks, oauthbearer, scram
 from minibroker.broker.share import share_partitions
 from minibroker.protocol import primitives, reading

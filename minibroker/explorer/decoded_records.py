@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from minibroker.protocol.legible import cut, legible
 from minibroker.registry.decoding import Decoder, DecodingError, SchemaSource, WireSchema, json_text
-from minibroker.registry.formats.decoding import framed
+from minibroker.registry.formats.format_decoding import framed
 from minibroker.registry.formats.schema import InvalidSchema
 from minibroker.registry.registry_errors import RegistryError
 from minibroker.testing.broker import Broker

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import random
 from base64 import b64decode, urlsafe_b64encode
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import random
 
 ZERO_UUID = bytes(16)
 BASE64_DASH = 62

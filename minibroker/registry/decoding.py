@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, Protocol
 from uuid import UUID
 
-from minibroker.registry.formats.decoding import Framed, Headers, decode, framed
+from minibroker.registry.formats.format_decoding import Framed, Headers, decode, framed
 from minibroker.registry.formats.schema import InvalidData, InvalidSchema, ParsedSchema
 from minibroker.registry.schema_formats import FORMATS, parsed_schema, resolved_references
 from minibroker.registry.schema_state import SchemaState

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from minibroker.registry.formats.json_schema import incompatibilities, parse
-from minibroker.registry.formats.json_schema.model import Combined, Object, Reference, Schema, String
+from minibroker.registry.formats.json_schema.json_model import Combined, Object, Reference, Schema, String
 from minibroker.registry.formats.schema import InvalidSchema
 
 

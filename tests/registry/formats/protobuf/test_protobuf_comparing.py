@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.registry.formats.protobuf import incompatibilities, parse
-from minibroker.registry.formats.protobuf.comparing import changes_between
+from minibroker.registry.formats.protobuf.protobuf_comparing import changes_between
 from minibroker.registry.formats.schema import InvalidSchema
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "protobuf_changes.jsonl"

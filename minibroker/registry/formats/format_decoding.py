@@ -86,7 +86,7 @@ def _avro(schema: ParsedSchema, data: bytes) -> Any:
 def _protobuf(schema: ParsedSchema, record: Framed) -> Any:
     # Late: the library protobuf takes 30 ms to import.
     from minibroker.registry.formats.protobuf import ProtobufSchema
-    from minibroker.registry.formats.protobuf.decoding import read_indexes, read_protobuf
+    from minibroker.registry.formats.protobuf.protobuf_decoding import read_indexes, read_protobuf
 
     assert isinstance(schema, ProtobufSchema)
     indexes, data = read_indexes(record.data if record.after_id is None else record.after_id)

@@ -14,9 +14,8 @@ from collections.abc import Generator, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from minibroker.registry.formats.java_order import union_in_java_order
-from minibroker.registry.formats.json_schema.changes import Change, compatible, under
-from minibroker.registry.formats.json_schema.matching import most_pairs
-from minibroker.registry.formats.json_schema.model import (
+from minibroker.registry.formats.json_schema.json_changes import Change, compatible, under
+from minibroker.registry.formats.json_schema.json_model import (
     Array,
     Combined,
     Const,
@@ -30,6 +29,7 @@ from minibroker.registry.formats.json_schema.model import (
     Schema,
     String,
 )
+from minibroker.registry.formats.json_schema.matching import most_pairs
 from minibroker.registry.formats.json_schema.scalars import (
     limit_changes,
     number_changes,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from minibroker.registry.formats.json_schema import incompatibilities, parse
-from minibroker.registry.formats.json_schema.comparing import changes_between
+from minibroker.registry.formats.json_schema.json_comparing import changes_between
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "json_schema_changes.jsonl"
 

@@ -19,8 +19,8 @@ from hypothesis import strategies as some
 
 from minibroker.registry.formats import avro, json_schema, protobuf
 from minibroker.registry.formats.avro_reading import read_avro
-from minibroker.registry.formats.decoding import KEY_HEADER, VALUE_HEADER, Framed, decode, framed
-from minibroker.registry.formats.protobuf.decoding import message_of, read_indexes, write_indexes
+from minibroker.registry.formats.format_decoding import KEY_HEADER, VALUE_HEADER, Framed, decode, framed
+from minibroker.registry.formats.protobuf.protobuf_decoding import message_of, read_indexes, write_indexes
 from minibroker.registry.formats.schema import InvalidData
 
 GUID = UUID("89791762-2336-4186-9674-299b90a802e2")
