@@ -51,7 +51,8 @@ def line_of(exchange: Exchange, server: str) -> bytes:
     for name, frame in (("request_hex", exchange.request_bytes), ("answer_hex", exchange.answer_bytes)):
         if frame:
             parts += (b',"', name.encode(), b'":"', hexlify(frame), b'"')
-    return b"".join(parts) + END
+    parts.append(END)
+    return b"".join(parts)
 
 
 @lru_cache(1000)

@@ -1,7 +1,8 @@
 """Writes exchanges to a file in a thread, so that the disk never holds up a request.
 
-The thread waits a moment for more and writes all at once: to be woken for each exchange, and to share the interpreter
-with the loop each time, would cost more than the writing.
+The thread only writes, after it has waited a moment for more. It would share the interpreter with the loop while it
+formats, and to be woken for each exchange would cost more than the writing.
+
 What waits to be written is bounded. If the disk is slower than the clients, exchanges are left out, and counted.
 """
 
@@ -18,37 +19,37 @@ from minibroker.testing.exchange import Exchange
 WAITING_BYTES: Final = 64 << 20
 GATHERING_S: Final = 0.05  # from the first exchange to the write
 GATHERED_BYTES: Final = 1 << 20  # after which the write is not put off any longer
-LEAST_BYTES: Final = 1 << 10  # of memory for any exchange
 
 Format = Callable[[Exchange, str], bytes]
-"""Returns what a file has of an exchange with the node at this address. It is called in the thread."""
+"""Returns what a file has of an exchange with the node at this address."""
 
 
 class Recording:
-    """A file that is being written. `written` and `left_out` count exchanges."""
+    """A file that is being written. `left_out` counts exchanges."""
 
     def __init__(self, file: BinaryIO, head: bytes, format: Format) -> None:
         """Begin to write to an open file, which belongs to the caller. Raises OSError."""
         self._file = file
         self._file.write(head)
         self._format = format
-        self._queue: SimpleQueue[tuple[Exchange, str] | None] = SimpleQueue()
+        self._queue: SimpleQueue[bytes | None] = SimpleQueue()
         self._waiting_bytes = 0
         self._lock = threading.Lock()
         self._is_enough = threading.Event()
-        self.written = self.left_out = 0
+        self.left_out = 0
         self.failure: Exception | None = None
         self._thread = threading.Thread(target=self._write, name="minibroker-recording", daemon=True)
         self._thread.start()
 
     def add(self, exchange: Exchange, server: str) -> None:
         """Write an exchange soon, or leave it out."""
+        if self.failure is not None or self._waiting_bytes > WAITING_BYTES:
+            self.left_out += 1
+            return
+        data = self._format(exchange, server)
         with self._lock:
-            if self.failure is not None or self._waiting_bytes > WAITING_BYTES:
-                self.left_out += 1
-                return
-            self._waiting_bytes += exchange.size_bytes + LEAST_BYTES
-        self._queue.put((exchange, server))
+            self._waiting_bytes += len(data)
+        self._queue.put(data)
         if self._waiting_bytes > GATHERED_BYTES:
             self._is_enough.set()
 
@@ -72,14 +73,12 @@ class Recording:
             is_last = None in waiting
             self._write_all([each for each in waiting if each is not None])
 
-    def _write_all(self, exchanges: list[tuple[Exchange, str]]) -> None:
+    def _write_all(self, lines: list[bytes]) -> None:
         try:
             if self.failure is None:
-                for exchange, server in exchanges:
-                    self._file.write(self._format(exchange, server))
+                self._file.writelines(lines)
                 self._file.flush()
-                self.written += len(exchanges)
         except OSError as error:
             self.failure = error
         with self._lock:
-            self._waiting_bytes -= sum(exchange.size_bytes + LEAST_BYTES for exchange, _ in exchanges)
+            self._waiting_bytes -= sum(map(len, lines))

@@ -15,7 +15,7 @@ from minibroker.broker.process import run_until_done, serve_until, stop_signal
 from minibroker.proxy.flows import first_line, line_of
 from minibroker.proxy.packets import Packets, file_head
 from minibroker.proxy.proxy import Proxy
-from minibroker.proxy.recording import Recording
+from minibroker.proxy.recording import GATHERED_BYTES, Recording
 from minibroker.testing.exchange import Exchange
 
 log = logging.getLogger("minibroker.proxy")
@@ -102,7 +102,7 @@ def _recordings(proxy: Proxy, wishes: Wishes, files: contextlib.ExitStack) -> li
         (wishes.packets, file_head(), Packets().format),
     ):
         if path is not None:
-            file = files.enter_context(path.open("wb"))
+            file = files.enter_context(path.open("wb", buffering=GATHERED_BYTES))
             recording = Recording(file, head, format)
             files.callback(recording.close)
             found.append(recording)

@@ -92,7 +92,7 @@ def test_a_recording_leaves_out_what_the_disk_cannot_take() -> None:
         recording._waiting_bytes = 0
     recording.add(exchange, "")
     recording.close()
-    assert (file.getvalue(), recording.written) == (b"headx", 1)
+    assert file.getvalue() == b"headx"
 
 
 def test_a_recording_writes_without_being_closed() -> None:
@@ -108,12 +108,11 @@ def test_a_recording_writes_without_being_closed() -> None:
         recording.add(metadata_exchange(), "")
     assert written.wait(PATIENCE_S)
     recording.close()
-    assert recording.written == 3
 
 
 def test_a_recording_that_fails_says_so_at_the_end() -> None:
     class Full(io.BytesIO):
-        def write(self, data: object) -> int:
+        def writelines(self, lines: object) -> None:
             raise OSError(28, "No space left on device")
 
     file = io.BytesIO()
