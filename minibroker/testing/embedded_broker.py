@@ -17,7 +17,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from minibroker.broker.clock import LifeClock, SystemClock
 from minibroker.broker.configs.settings import Settings, SettingsError
@@ -47,7 +47,6 @@ from minibroker.testing.served_explorer import ServedExplorer
 if TYPE_CHECKING:
     from minibroker.broker.monitoring.measuring import Measurements
     from minibroker.protocol.declare import Message
-    from minibroker.testing.broker import Broker
     from minibroker.testing.issuer import Issuer
     from minibroker.testing.registry_verbs import RegistryVerbs
     from minibroker.testing.security import Security
@@ -288,7 +287,8 @@ class EmbeddedBroker(Runs):
     def _new_registry(self, wanted: bool | str) -> RegistryVerbs:
         from minibroker.testing.registry_verbs import RegistryVerbs  # which few tests need
 
-        return RegistryVerbs(cast("Broker", self), None if wanted is True else str(wanted))
+        host = cast(Any, self)  # `Broker`, which has the journal
+        return RegistryVerbs(host, None if wanted is True else str(wanted))
 
     @property
     def directory(self) -> Path:

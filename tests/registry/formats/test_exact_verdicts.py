@@ -84,6 +84,8 @@ def evolved(draw: some.DrawFn, schema: dict[str, Any]) -> dict[str, Any]:
 def values_of(schema: dict[str, Any], other: dict[str, Any] | None) -> Iterator[Any]:
     """Yield values at the limits of two schemas, the first one a value of `schema`, and values of other types."""
     match schema["type"]:
+        case "boolean":
+            yield True
         case "string":
             yield from ("a" * size for size in dict.fromkeys([at("minLength", schema), *range(7)]))
         case "number" | "integer":
