@@ -16,7 +16,7 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from minibroker.broker.clock import LifeClock, SystemClock
 from minibroker.broker.configs.settings import Settings, SettingsError
@@ -44,7 +44,6 @@ from minibroker.testing.served_explorer import ServedExplorer
 if TYPE_CHECKING:
     from minibroker.broker.monitoring.measuring import Measurements
     from minibroker.protocol.declare import Message
-    from minibroker.testing.broker import Broker
     from minibroker.testing.issuer import Issuer
     from minibroker.testing.registry_verbs import RegistryVerbs
     from minibroker.testing.security import Security
@@ -234,7 +233,8 @@ class EmbeddedBroker(Served):
     def _new_registry(self, wanted: bool | str) -> RegistryVerbs:
         from minibroker.testing.registry_verbs import RegistryVerbs  # which few tests need
 
-        return RegistryVerbs(cast("Broker", self), None if wanted is True else str(wanted))
+        host = cast(Any, self)  # `Broker`, which has the journal
+        return RegistryVerbs(host, None if wanted is True else str(wanted))
 
     @property
     def directory(self) -> Path:
