@@ -8,6 +8,7 @@ from subprocess import PIPE, Popen
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from playwright.sync_api import Browser, expect
 
@@ -80,6 +81,18 @@ def test_a_value_of_10_mb_is_cut_and_saved_whole(explorer: Explorer, broker: Bro
     assert saved.value.path().read_bytes() == LARGE
     page.keyboard.press("1")
     expect(page.get_by_role("main", name="Frames")).to_be_visible()
+
+
+def test_a_partition_has_its_producers_with_their_last_batches(explorer: Explorer, broker: Broker) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "enable.idempotence": True})
+    for value in ("first", "second"):
+        producer.produce("orders", value, key="k", partition=0)
+        assert producer.flush(60) == 0
+    page = explorer.open("#/topics/orders")
+    page.get_by_role("region", name="Partitions").get_by_role("button", name="1", exact=True).click()
+    expect(page.get_by_text("producers of orders-0")).to_be_visible()
+    expect(page.get_by_text("1–1 at ")).to_be_visible()
+    assert inaccessible(page) == []
 
 
 def test_schemas_are_read(explorer: Explorer) -> None:

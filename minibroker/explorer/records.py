@@ -79,6 +79,11 @@ def record_routes(broker: Broker) -> APIRouter:
         headers = AS_FILE | {"Content-Length": str(len(content))}
         return StreamingResponse(_in_turns(pieces), media_type="application/octet-stream", headers=headers)
 
+    _offsets(broker, routes)
+    return routes
+
+
+def _offsets(broker: Broker, routes: APIRouter) -> None:
     @routes.get("/offset-at")
     async def find_offset(name: str, index: int, time_ms: int) -> dict[str, int]:
         """Return the first offset whose record has this time or a later one, or the end of the partition."""
@@ -89,8 +94,6 @@ def record_routes(broker: Broker) -> APIRouter:
         answer = (await ask(cluster, node, ListOffsetsRequest(topics=[topic]))).topics[0].partitions[0]
         check(answer.error_code, f"{name}-{index}")
         return {"offset": partition.log.log_end_offset if answer.offset == NOT_FOUND else answer.offset}
-
-    return routes
 
 
 async def _in_turns(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:

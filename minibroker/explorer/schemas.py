@@ -63,6 +63,11 @@ def schema_routes(broker: Broker) -> APIRouter:
             "more": max(len(versions) - MOST_VERSIONS, 0),
         } | _mode(state, name)
 
+    _versions_and_names(broker, routes)
+    return routes
+
+
+def _versions_and_names(broker: Broker, routes: APIRouter) -> None:
     @routes.get("/version")
     async def get_version(subject: str, version: int = LATEST) -> Response:
         """Return a version with its text, what it refers to, and what refers to it."""
@@ -88,8 +93,6 @@ def schema_routes(broker: Broker) -> APIRouter:
             raise LookupError(f"the registry has no schema {schema}")
         name = subject if subject in places else next(iter(places))
         return {"subject": name, "version": places[name]}
-
-    return routes
 
 
 async def _state(broker: Broker) -> SchemaState:

@@ -127,6 +127,10 @@ def _life(broker: Broker, routes: APIRouter) -> None:
             raise LookupError(f"there is no snapshot {number}{' any more' if 0 < number <= taken else ''}")
         broker.restore(snapshots[number])
 
+    _restarts(broker, routes)
+
+
+def _restarts(broker: Broker, routes: APIRouter) -> None:
     @routes.post("/restart", status_code=204)
     async def restart_broker() -> None:
         """Stop cleanly, if the broker is up, and start again with the same ports and data."""

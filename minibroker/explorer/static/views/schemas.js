@@ -67,7 +67,7 @@ function Schema({ subject, version }) {
   const link = (to, number, text) => html`<a href=${subjectAt(to, number)}>${text ? `${visible(text)}: ` : ""}${visible(to)} version ${number}</a>`;
   const json = (value) => visible(JSON.stringify(value, null, 2));
   return html`<div class="scroll parts" tabindex="0" role="region" aria-label="Schema">
-    <h3>${found.kind} schema ${found.id}</h3><pre class="contents" tabindex="0">${visible(found.text)}</pre>
+    <h3>${found.kind} schema ${found.id}, <span class="mono">${found.guid}</span>, registered ${moment(found.timestamp_ms)}</h3><pre class="contents" tabindex="0">${visible(found.text)}</pre>
     ${found.references.length > 0 && html`<h3>refers to</h3><ul class="links">${found.references.map(([name, to, number]) => html`<li>${link(to, number, name)}</li>`)}</ul>`}
     ${found.referrers.length > 0 && html`<h3>is referred to by</h3><ul class="links">${found.referrers.map(([to, number]) => html`<li>${link(to, number)}</li>`)}</ul>`}
     ${found.metadata && html`<h3>metadata</h3><pre class="contents" tabindex="0">${json(found.metadata)}</pre>`}

@@ -6,6 +6,7 @@ import { address, go } from "../core/places.js";
 import { control, get, Refused, remove as removed, save } from "../core/server.js";
 import { bytes, counted, moment } from "../core/text.js";
 import { Bytes } from "../components/bytes.js";
+import { Batches } from "../components/batches.js";
 import { Contents, FORMS, formsOf, preview } from "../components/contents.js";
 import { Rows } from "../components/rows.js";
 
@@ -81,11 +82,20 @@ function Topic({ name, rest, query }) {
 }
 
 function Partitions({ topic }) {
+  const [shown, setShown] = useState(-1); // the partition whose producers are shown
   return html`<div class="scroll" tabindex="0" role="region" aria-label="Partitions"><table><thead><tr><th>partition</th><th>leader</th><th>epoch</th><th>replicas</th><th>in sync</th><th>start</th><th>LSO</th><th>high watermark</th><th>end</th><th class="wide">log</th><th>bytes</th><th>producers</th></tr></thead>
     <tbody>${topic.partitions.map((each) => html`<tr><td><a href=${address("topics", [topic.name, String(each.index)])}>${each.index}</a></td>
       <td>${each.leader < 0 ? html`<b class="bad">none</b>` : each.leader}</td><td>${each.leader_epoch}</td><td>${each.replicas.join(" ")}</td><td class=${each.isr.length < each.replicas.length ? "bad" : ""}>${each.isr.join(" ")}</td>
-      <td>${each.start}</td><td>${each.stable}</td><td>${each.high_watermark}</td><td>${each.end}</td><td><${Span} partition=${each}/></td><td>${each.bytes === undefined ? "" : bytes(each.bytes)}</td><td>${each.producers}</td></tr>`)}</tbody></table>
+      <td>${each.start}</td><td>${each.stable}</td><td>${each.high_watermark}</td><td>${each.end}</td><td><${Span} partition=${each}/></td><td>${each.bytes === undefined ? "" : bytes(each.bytes)}</td><td>${each.producers > 0 ? html`<button class="plain" aria-expanded=${each.index === shown} onClick=${() => setShown(each.index === shown ? -1 : each.index)}>${each.producers}</button>` : 0}</td></tr>`)}</tbody></table>
+    ${shown >= 0 && html`<${Producers} key=${shown} topic=${topic.name} partition=${shown}/>`}
     ${topic.more > 0 && html`<p class="soft">${counted(topic.more, "more partition")}</p>`}</div>`;
+}
+
+function Producers({ topic, partition }) {
+  const [producers, error] = useLive(`topics/${encodeURIComponent(topic)}/${partition}/producers`);
+  if (error && !producers) return html`<p class="bad">${error}</p>`;
+  return html`<h3 class="apart">producers of ${topic}-${partition}</h3><table><thead><tr><th>producer</th><th>epoch</th><th>open since offset</th><th class="wide">last five batches: sequences and offsets</th></tr></thead>
+    <tbody>${producers?.map((each) => html`<tr key=${each.producer_id}><td>${each.producer_id}</td><td>${each.epoch}</td><td>${each.first_offset >= 0 ? each.first_offset : ""}</td><td><${Batches} batches=${each.batches}/></td></tr>`)}</tbody></table>`;
 }
 
 // The log as a bar: what is deleted, what everyone may read, what waits for a transaction to end.
