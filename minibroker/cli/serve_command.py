@@ -219,7 +219,7 @@ def _warn_of_strangers(settings: Settings) -> None:
 
 def _check_tls(settings: Settings, metrics_port: int | None, security: str | None) -> None:
     """Raise click.UsageError if there are no metrics, or no TLS for them."""
-    from minibroker.broker.network.listeners import broker_listeners
+    from minibroker.broker.configs.listeners import broker_listeners
 
     if metrics_port is None:
         raise click.UsageError("--metrics-tls needs --metrics-port")

@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from minibroker.registry.formats import json_schema, protobuf
-from minibroker.registry.formats.protobuf.decoding import message_of
+from minibroker.registry.formats.protobuf.protobuf_decoding import message_of
 
 # JSON Schema: types with limits, arrays of them, and objects, open or closed, whose properties have types
 
