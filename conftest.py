@@ -66,7 +66,7 @@ LONG = (
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option that CI gives, and the one for a run without what Windows lacks."""
     parser.addoption("--thorough", action="store_true", help="run tests marked thorough, and more examples of others")
-    parser.addoption("--bare", action="store_true", help="take away what Windows lacks; by default run what it concerns")
+    parser.addoption("--bare", action="store_true", help="take away what Windows lacks; run what that concerns")
 
 
 def pytest_cmdline_main(config: pytest.Config) -> None:
