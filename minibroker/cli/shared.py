@@ -108,7 +108,8 @@ class WholeHelpGroup(click.Group):
 class LazyGroup(WholeHelpGroup):
     """A group whose commands are imported when they are looked up, as their libraries cost the others time.
 
-    `modules` has the module of each command, which holds a click command of that name, in the order of the help.
+    `modules` has the module of each command, which holds a click command of that name (with _ for -), in the order of
+    the help.
     """
 
     def __init__(self, *args: Any, modules: Mapping[str, str], **extra: Any) -> None:
@@ -123,7 +124,7 @@ class LazyGroup(WholeHelpGroup):
         """Return the command of this name, or None."""
         if cmd_name not in self._modules:
             return None
-        command = getattr(import_module(self._modules[cmd_name]), cmd_name)
+        command = getattr(import_module(self._modules[cmd_name]), cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return with_short_options(command)
 
