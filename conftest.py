@@ -44,6 +44,7 @@ LONG = (
     "conformance/share/test_share_torture.py",
     "tests/clients/test_exactly_once.py",
     "conformance/spark/test_connector.py",
+    "conformance/pipeline_cluster/test_standalone_cluster.py",
     "conformance/kafka_files/test_compaction.py",
     "conformance/test_formats.py",
     "conformance/security/test_clients.py",

@@ -18,6 +18,7 @@ HERE = Path(__file__).parent
 PROGRAMS = HERE / "programs"
 GO_CASES = PROGRAMS / "cases"  # what the programs in Go share
 SPARK_CONNECTOR = HERE / "spark" / "connector"
+CLUSTER = HERE / "pipeline_cluster"
 APACHE_KAFKA = "4.3.1"  # the release whose server is asked
 
 
@@ -165,6 +166,26 @@ def spark_connector() -> list[Path]:
         else:
             return sorted((SPARK_CONNECTOR / "target" / connector).glob("*.jar"))
     raise missing
+
+
+@functools.cache
+def hadoop_s3() -> list[Path]:
+    """The jars of Hadoop's file system of S3, of the release whose client is among pyspark's own jars."""
+    import pyspark
+
+    (client,) = (Path(pyspark.__file__).parent / "jars").glob("hadoop-client-api-*.jar")
+    version = client.stem.removeprefix("hadoop-client-api-")
+    folder = CLUSTER / "s3"
+    _build(folder, [*MAVEN, f"-Dhadoop.version={version}", "dependency:copy-dependencies"], version)
+    return sorted((folder / "target" / version).glob("*.jar"))
+
+
+@functools.cache
+def moto() -> Path:
+    """The folder with the packages of a server of S3."""
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--target", "target/site"]
+    _build(CLUSTER / "s3", [*install, "-r", "requirements.txt"], "moto")
+    return CLUSTER / "s3" / "target" / "site"
 
 
 @functools.cache
