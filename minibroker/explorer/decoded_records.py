@@ -41,9 +41,9 @@ def _whole(content: dict[str, Any] | None) -> bytes | None:
 
 async def decoder_for(broker: Broker, records: list[Data]) -> Decoder | None:
     """Return a decoder with the schemas that records name, or None without a registry that can be read."""
-    with suppress(RegistryError):
-        source = await broker.schemas()
-        return None if source is None else Decoder(FoundSchemas(source, records))
+    if broker.has_registry:
+        with suppress(RegistryError):
+            return Decoder(FoundSchemas(await broker.registry.source(), records))
     return None
 
 

@@ -22,7 +22,6 @@ from minibroker.testing.share_verbs import ShareGroupVerbs
 from minibroker.testing.token_verbs import Token, TokenVerbs, config_with_token
 
 if TYPE_CHECKING:
-    from minibroker.registry.decoding import SchemaSource
     from minibroker.testing.issuer import Issuer
     from minibroker.testing.registry_verbs import RegistryRequest
 
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 INNER = (  # for the test kit itself
     *("loop", "on_loop", "running", "moving_clock", "ports", "is_stopped", "emulated", "watch", "share_history"),
-    *("interceptors", "put_first", "measured", "count_into", "when_reset", "end_test", "registry_requests", "schemas"),
+    *("interceptors", "put_first", "measured", "count_into", "when_reset", "end_test", "registry_requests"),
     *("has_registry", "first_records", "first_cluster_id", "witnesses", "tell"),
     *("await_group", "await_commit", "await_caught_up", "await_high_watermark", "await_requests"),  # old names
 )
@@ -148,10 +147,6 @@ class Broker(RecordVerbs, GroupVerbs, NodeVerbs):
     def has_registry(self) -> bool:
         """Return whether the broker was made with a schema registry."""
         return self._registry is not None
-
-    async def schemas(self) -> SchemaSource | None:
-        """Return the schemas of the registry as they are now, None without one. Raises NotRunning, RegistryError."""
-        return None if self._registry is None else await self._registry.source()
 
     def registry_requests(self) -> list[RegistryRequest]:
         """Return the requests to the schema registry, none without one. Raises NotRunning."""
