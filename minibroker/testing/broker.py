@@ -22,11 +22,9 @@ from minibroker.testing.share_verbs import ShareGroupVerbs
 from minibroker.testing.token_verbs import Token, TokenVerbs, config_with_token
 
 if TYPE_CHECKING:
+    from minibroker.broker.client_telemetry import ClientMetric
     from minibroker.testing.issuer import Issuer
     from minibroker.testing.registry_verbs import RegistryRequest
-
-if TYPE_CHECKING:
-    from minibroker.broker.client_telemetry import ClientMetric
 
 INNER = (  # for the test kit itself
     *("loop", "on_loop", "running", "moving_clock", "ports", "is_stopped", "emulated", "watch", "share_history"),
