@@ -144,6 +144,7 @@ class OneLineGroup(LazyGroup):
 
             _end(error.exit_code, message_of(error))
         except (click.Abort, KeyboardInterrupt):
+            exec("")  # where the interrupt cut an exec of text, as of a dataclass, `python -m` would end by the signal
             _end(INTERRUPTED)
         except BrokenPipeError:
             _end(1)  # the reader of the output has ended, as `head` does

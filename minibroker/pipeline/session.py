@@ -38,6 +38,7 @@ STANDALONE: Final = "spark://"
 CONNECT: Final = "sc://"  # Spark Connect
 DEFAULT_PORTS: Final = {STANDALONE: "", CONNECT: ":15002"}
 CONNECT_TIMEOUT_S: Final = 5
+CONNECT_REMEDY: Final = "python3 -m pip install 'pyspark[connect]'"
 
 
 class SessionError(Exception):
@@ -77,13 +78,15 @@ def _connected(server: str, conf: Mapping[str, str]) -> SparkSession:
     """Return a session of a server of Spark Connect. Raises `SessionError` without its libraries."""
     from pyspark.sql import SparkSession
 
+    if find_spec("grpc") is None:  # of which PySpark says nothing under `python -c`: it ends the interpreter
+        raise SessionError(f"Spark Connect: grpcio is not installed: {CONNECT_REMEDY}")
     builder = SparkSession.builder.remote(server)
     for name, value in {"spark.sql.session.timeZone": "UTC", **conf}.items():
         builder = builder.config(name, value)
     try:
         spark = builder.getOrCreate()
     except ImportError as error:
-        raise SessionError(f"Spark Connect: {error}: python3 -m pip install 'pyspark[connect]'") from None
+        raise SessionError(f"Spark Connect: {error}: {CONNECT_REMEDY}") from None
     register(spark)
     return spark
 

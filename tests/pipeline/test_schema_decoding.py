@@ -15,7 +15,7 @@ import pytest
 from minibroker.pipeline.schema_decoding import CannotDecode, DecodingTask, Unknown
 from minibroker.pipeline.schema_sources import GivenSchema, RegistryUnavailable
 from minibroker.pipeline.schemas import HEADERS
-from minibroker.registry import decoding
+from minibroker.registry import schema_formats
 from minibroker.registry.formats.format_decoding import KEY_HEADER, VALUE_HEADER
 from minibroker.registry.schema_records import StoredSchema
 from tests.pipeline.schemas_topic import ANN, BAD, MONEY, OWNED, PAGE, USER, write_schemas
@@ -96,7 +96,7 @@ def test_a_registry_that_is_away_is_an_error() -> None:
 
 
 def test_a_missing_library_is_an_error_and_no_bad_record(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoding, "import_module", lambda name: __import__("no_such_library"))
+    monkeypatch.setattr(schema_formats, "import_module", lambda name: __import__("no_such_library"))
     with pytest.raises(CannotDecode, match="PROTOBUF needs no_such_library: python3 -m pip install"):
         decoded(root, b"\0\0\0\0\3\0\x08\x07")
 
