@@ -15,7 +15,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from time import monotonic, sleep
+from select import select
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -32,7 +33,8 @@ pytestmark = pytest.mark.thorough
 ROOT = Path(__file__).parents[2]
 DOCUMENT = (ROOT / "docs" / "pipeline.md").read_text()
 READERS = {"iceberg": ("pyiceberg", "duckdb-iceberg"), "delta": ("deltalake", "duckdb-delta")}
-PATIENCE_S = 500
+PATIENCE_S = 240
+POLL_S = 0.005
 
 
 class RunningDriver:
@@ -44,16 +46,18 @@ class RunningDriver:
         path = os.pathsep.join((str(builds.lake_site()), str(ROOT)))
         environment = {**os.environ, "PYTHONPATH": path}
         command = [sys.executable, "-m", "conformance.lake.driver", str(directory), jars]
-        self.process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            env=environment,
-            cwd=directory,
-            start_new_session=True,
-        )
+        self.stderr_file = directory / "driver.stderr"
+        with self.stderr_file.open("ab") as stderr:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+                env=environment,
+                cwd=directory,
+                start_new_session=True,
+            )
         self._answer()
 
     def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
@@ -69,9 +73,20 @@ class RunningDriver:
 
     def _answer(self) -> dict[str, Any]:
         assert self.process.stdout is not None
-        answer: dict[str, Any] = json.loads(self.process.stdout.readline())
+        line = self.process.stdout.readline()
+        assert line, self.stderr_file.read_text()
+        answer: dict[str, Any] = json.loads(line)
         assert "error" not in answer, answer
         return answer
+
+    def kill_when(self, condition: Callable[[], bool]) -> None:
+        """End the driver as soon as a condition holds, and before it answers."""
+        assert self.process.stdout is not None
+        give_up_at = monotonic() + PATIENCE_S
+        while not condition():
+            assert not select([self.process.stdout], [], [], POLL_S)[0], self._answer()
+            assert monotonic() < give_up_at, self.stderr_file.read_text()
+        self.kill()
 
     def kill(self) -> None:
         """End the driver, its JVM and Spark's workers, as a crash of the machine would."""
@@ -180,7 +195,7 @@ def test_a_table_is_replayed(driver: RunningDriver, tmp_path: Path, table_format
     log, table = tmp_path / "log", tmp_path / "table"
     write_log(log, "orders", 0, records(12))
     archive(driver, table_format, log, table)
-    with running_broker(tmp_path / "broker") as broker:
+    with running_broker(tmp_path) as broker:
         servers = broker.bootstrap_servers
         arguments = ["replay", "--from", str(table), "--format", table_format, "--bootstrap-server", servers, "--json"]
         for written in (12, 0):
@@ -210,7 +225,7 @@ def test_each_block_of_the_document_runs(driver: RunningDriver, tmp_path: Path) 
     assert printed == ["3", "1", "3"]
 
 
-@pytest.mark.timeout(2 * PATIENCE_S)
+@pytest.mark.timeout(3 * PATIENCE_S)
 @pytest.mark.parametrize("table_format", READERS)
 def test_kills_neither_lose_nor_double_records(tmp_path: Path, table_format: str) -> None:
     log, table = tmp_path / "log", tmp_path / "table"
@@ -220,7 +235,7 @@ def test_kills_neither_lose_nor_double_records(tmp_path: Path, table_format: str
         with driving(tmp_path) as driver:
             wanted = len(files_in(table)) + new_files
             driver.begin("command", arguments=["archive", *where])
-            wait_for(lambda wanted=wanted: len(files_in(table)) >= wanted)
+            driver.kill_when(lambda wanted=wanted: len(files_in(table)) >= wanted)
     with driving(tmp_path) as driver:
         assert archive(driver, table_format, log, table)["in_all"] == {"records": 60}
         for reader in READERS[table_format]:
@@ -230,10 +245,3 @@ def test_kills_neither_lose_nor_double_records(tmp_path: Path, table_format: str
 def files_in(table: Path) -> list[Path]:
     """All files, whatever they are: the driver may be killed between any two of them."""
     return [path for path in table.rglob("*") if path.is_file()] if table.exists() else []
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    give_up_at = monotonic() + PATIENCE_S
-    while not condition():
-        assert monotonic() < give_up_at, "nothing is archived"
-        sleep(0.005)

@@ -8,6 +8,7 @@ there twice.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
@@ -74,6 +75,8 @@ class LakeArchive:
         self._compression = "uncompressed" if compression == "none" else compression
         self._rows = rows
         _require_archive(spark, table)
+        if table.exists():
+            table.mend()
         note = newest_note(table)
         require_same_topics(table.target, note.topics, topic_ids)
         configs = {**note.configs, **(topic_configs or {})}
@@ -158,12 +161,19 @@ def _require_archive(spark: SparkSession, table: LakeTable) -> None:
     """Raise `ArchiveError` if there is something else than a table of archived records."""
     if not table.exists():
         files = HadoopFiles(spark, table.target)
-        if files.is_file() or files.names():
+        if files.is_file() or not _is_unfinished(files, table.unfinished):
             raise ArchiveError(f"{table.target} is not a table of this format, and not empty")
         return
     missing = sorted({"topic", "partition", "offset"} - set(table.read().columns))
     if missing:
         raise ArchiveError(f"{table.target} is not an archive: it has no {', '.join(missing)}")
+
+
+def _is_unfinished(files: HadoopFiles, unfinished: re.Pattern[str]) -> bool:
+    """Return whether there is nothing but what a killed run may have left."""
+    return len(files.names()) <= 1 and (
+        not files.exists() or all(unfinished.fullmatch(file.path) for file in files.files(""))
+    )
 
 
 def newest_note(table: LakeTable) -> ArchiveNote:

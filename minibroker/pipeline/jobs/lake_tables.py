@@ -7,11 +7,13 @@ which records are in the table and the note is not, or the other way round.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from minibroker.pipeline.jobs.archive import DIRECTORIES
+from minibroker.pipeline.jobs.hadoop_files import HadoopFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 NOTE: Final = "minibroker.archive"
 SNAPSHOT_PROPERTY: Final = f"snapshot-property.{NOTE}"
 RECENT_COMMITS: Final = 10
+ICEBERG_HINT: Final = "metadata/version-hint.text"
 
 
 @dataclass(frozen=True)
@@ -45,12 +48,20 @@ def note_in(text: str | None) -> ArchiveNote | None:
 
 
 class LakeTable(Protocol):
-    """A table at a path or URL. Rows that are appended may have more columns than the table: it gets them, too."""
+    """A table at a path or URL. Rows that are appended may have more columns than the table: it gets them, too.
+
+    `unfinished` matches the files that a run leaves if it is killed as it creates the table.
+    """
 
     target: str
+    unfinished: re.Pattern[str]
 
     def exists(self) -> bool:
         """Return whether there is such a table."""
+        ...
+
+    def mend(self) -> None:
+        """Finish what a run that was killed in a commit has left, so that all readers find this commit."""
         ...
 
     def create(self, rows: DataFrame) -> None:
@@ -82,6 +93,8 @@ def lake_table(spark: SparkSession, table_format: LakeFormat, target: str) -> La
 class IcebergTable:
     """An Iceberg table without a catalog. Notes are properties of snapshots."""
 
+    unfinished = re.compile(r"metadata/\.?[0-9a-f-]{36}\.metadata\.json(\.crc)?")
+
     def __init__(self, spark: SparkSession, target: str) -> None:
         self.target = target
         self._spark = spark
@@ -92,6 +105,15 @@ class IcebergTable:
     def exists(self) -> bool:
         """Return whether there is such a table."""
         return bool(self._tables.exists(self.target))
+
+    def mend(self) -> None:
+        """Let the hint name the newest version: a commit writes it last, and other readers go by it."""
+        newest = self._tables.load(self.target).operations().current().metadataFileLocation()
+        version = newest.rpartition("/")[2].split(".")[0].removeprefix("v")
+        files = HadoopFiles(self._spark, self.target)
+        if not files.exists(ICEBERG_HINT) or files.read(ICEBERG_HINT).strip() != version:
+            files.delete(ICEBERG_HINT)
+            files.write(ICEBERG_HINT, version)
 
     def create(self, rows: DataFrame) -> None:
         """Create an empty table."""
@@ -142,15 +164,19 @@ class IcebergTable:
 class DeltaTable:
     """A Delta table at a path. Notes are the commits' own metadata."""
 
+    unfinished = re.compile(r"_delta_log/\..*")
+
     def __init__(self, spark: SparkSession, target: str) -> None:
         self.target = target
         self._spark = spark
         self._name = "delta.`" + target.replace("`", "``") + "`"
 
     def exists(self) -> bool:
-        """Return whether there is such a table."""
-        jvm: Any = self._spark.sparkContext._jvm
-        return bool(jvm.io.delta.tables.DeltaTable.isDeltaTable(self._spark._jsparkSession, self.target))
+        """Return whether there is a commit: the directory of the log alone is no table yet."""
+        return any(name[:20].isdecimal() for name in HadoopFiles(self._spark, self.target).names("_delta_log"))
+
+    def mend(self) -> None:
+        """Do nothing: a commit is one file."""
 
     def create(self, rows: DataFrame) -> None:
         """Create an empty table."""

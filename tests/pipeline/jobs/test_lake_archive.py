@@ -5,6 +5,7 @@ The table here is Parquet files, with a directory for each commit; those of Iceb
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,19 +39,25 @@ class Crash(Exception):
 class DirectoryTable:
     """A table that is a directory for each commit, with its note in the directory's name."""
 
+    unfinished = re.compile(r"0-/_temporary/.*")
+
     def __init__(self, spark: SparkSession, target: str) -> None:
         self.target = target
         self.crash: str | None = None
         self.compacted: ArchiveNote | None = None
         self.skips_empty_commits = False
+        self.mended = False
         self._spark = spark
         self._home = Path(target)
 
     def exists(self) -> bool:
-        return self._home.joinpath("0-").exists()
+        return self._home.joinpath("0-", "_SUCCESS").exists()
+
+    def mend(self) -> None:
+        self.mended = True
 
     def create(self, rows: DataFrame) -> None:
-        rows.limit(0).write.parquet(str(self._home / "0-"))
+        rows.limit(0).write.mode("overwrite").parquet(str(self._home / "0-"))
 
     def append(self, rows: DataFrame, note: ArchiveNote, compression: str) -> None:
         if self.crash == "before":
@@ -126,6 +133,19 @@ def test_a_crash_neither_loses_nor_doubles_records(
     table.crash = None
     assert [each.records for each in opened(spark, table, log).run()] == ([30, 10] if crash == "before" else [10])
     assert table.offsets() == [(0, n) for n in range(70)]
+
+
+def test_a_table_that_a_killed_run_has_begun_is_created(
+    spark: SparkSession, table: DirectoryTable, tmp_path: Path
+) -> None:
+    write_log(tmp_path / "log", "orders", 0, records(3))
+    left = tmp_path / "table" / "0-" / "_temporary" / "file"
+    left.parent.mkdir(parents=True)
+    left.touch()
+    assert [each.records for each in opened(spark, table, tmp_path / "log").run()] == [3]
+    assert not table.mended
+    opened(spark, table, tmp_path / "log")
+    assert table.mended
 
 
 @pytest.mark.parametrize("skips_empty_commits", [False, True])
