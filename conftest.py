@@ -11,14 +11,15 @@ property tests they need `--thorough`, which CI gives, so that a contributor wai
 from __future__ import annotations
 
 import gc
-import importlib
 import os
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, find, settings
+from hypothesis.strategies import just
 
 settings.register_profile(
     "thorough",
@@ -32,6 +33,8 @@ settings.register_profile("short", settings.get_profile("thorough"), max_example
 settings.register_profile("long", max_examples=2000, deadline=None)
 
 ROOT = Path(__file__).parent
+BARE = str(ROOT / "tests" / "bare")
+WITHOUT = ("tests/broker", "tests/storage", "tests/testing", "tests/test_operating_system.py")  # what `--bare` runs
 SPARK = "spark"  # all files with a Spark session, as one: it costs 20 s of CPU
 # What takes a worker half a minute or more, the longest first.
 LONG = (
@@ -41,6 +44,7 @@ LONG = (
     "conformance/share/test_share_torture.py",
     "tests/clients/test_exactly_once.py",
     "conformance/spark/test_connector.py",
+    "conformance/pipeline_cluster/test_standalone_cluster.py",
     "conformance/kafka_files/test_compaction.py",
     "conformance/test_formats.py",
     "conformance/security/test_clients.py",
@@ -48,6 +52,7 @@ LONG = (
     "conformance/test_interoperation.py",
     "conformance/test_examples.py",
     "tests/clients/test_kills.py",
+    "tests/clients/test_kills_again.py",
     "conformance/kafka_files/test_rewritten.py",
     "conformance/test_kill.py",
     "conformance/kafka_files/test_there_and_back.py",
@@ -61,8 +66,21 @@ LONG = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that CI gives."""
+    """Add the option that CI gives, and the one for a run without what Windows lacks."""
     parser.addoption("--thorough", action="store_true", help="run tests marked thorough, and more examples of others")
+    parser.addoption("--bare", action="store_true", help="take away what Windows lacks; run what that concerns")
+
+
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Begin anew for `--bare`: Python takes away what Windows lacks when it starts."""
+    if not config.getoption("bare") or BARE in os.environ.get("PYTHONPATH", "").split(os.pathsep):
+        return
+    if sys.platform != "linux":
+        raise pytest.UsageError("--bare takes away what Linux has")
+    config.pluginmanager.getplugin("capturemanager").stop_global_capturing()  # it has the descriptors of the output
+    os.environ["PYTHONPATH"] = os.pathsep.join((BARE, *filter(None, [os.environ.get("PYTHONPATH")])))
+    chosen = () if config.args_source is pytest.Config.ArgsSource.ARGS else WITHOUT
+    os.execv(sys.executable, [*sys.orig_argv, *chosen])
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -84,10 +102,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish() -> None:
     """Let no garbage collection look through all tests again: they stay, and a full one took 0.3 s with them.
 
-    Hypothesis's plugin imports the library at the end, if no test has. It then asks who refers to trio's random
-    numbers: to an object that is frozen, nobody does.
+    Hypothesis is used once before: it asks then who refers to its random numbers and to trio's, and to an object that
+    is frozen nobody does.
     """
-    importlib.import_module("hypothesis")
+    find(just(None), lambda _: True)
     gc.collect()
     gc.freeze()
 

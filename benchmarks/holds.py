@@ -4,7 +4,8 @@
     python3 benchmarks/holds.py --only arrays --size 1
 
 A row is a request: an array of minimal items (`tests/protocol/array_frames.py`), or one of those that have held a
-broker once (`hold_rows.py`). Each has a fresh broker; what others see of it is in `probing.py`.
+broker once (`hold_rows.py`). Each has a fresh broker; what others see of it is in `probing.py`. The socket is plain, as
+the frames are ones that no client sends, and their answers too large to decode.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """What another client sees: a process of its own that asks a server every millisecond, and remembers the longest wait.
 
 Machines are shared. So that a hold is the server's and not the scheduler's, the time in which the server's loop, or the
-prober itself, was ready to run and had no core is counted (`/proc/PID/task/TID/schedstat`) and taken off.
+prober itself, was ready to run and had no core is counted (`/proc/PID/task/TID/schedstat`) and taken off. Its socket is
+plain: a client would take longer than the answers that it times.
 """
 
 from __future__ import annotations

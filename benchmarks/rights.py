@@ -7,8 +7,9 @@ import time
 import exchanges
 import servers
 import wire
+from minibroker.broker.configs.settings_table import STANDARD_AUTHORIZER
 from minibroker.broker.security.acls import Acl, Acls, PatternType, Permission
-from minibroker.broker.security.authorizer import STANDARD_AUTHORIZER, Authorizer
+from minibroker.broker.security.authorizer import Authorizer
 from minibroker.broker.security.operations import Operation, ResourceType, Right
 from minibroker.broker.security.principals import ANONYMOUS
 from minibroker.protocol.messages.produce import ProduceRequest

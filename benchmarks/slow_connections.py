@@ -5,6 +5,7 @@
 
 A row is a kind of slow client, and has a fresh broker. Beside them one client produces and fetches, in requests of one
 piece and of several, small and large; another process asks without a pause how long the loop is held (`probing.py`).
+Their sockets are plain, as they stop in the middle of frames and leave answers unread.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The few requests that the benchmarks send themselves, over a blocking socket, and the topics they need.
 
 Everything of the wire comes from minibroker's own declarations; nothing here is measured but in the start-up rows.
+The socket is plain, and not `minibroker.client`'s, which would encode and decode each frame beside the server.
 """
 
 from __future__ import annotations

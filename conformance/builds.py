@@ -18,6 +18,7 @@ HERE = Path(__file__).parent
 PROGRAMS = HERE / "programs"
 GO_CASES = PROGRAMS / "cases"  # what the programs in Go share
 SPARK_CONNECTOR = HERE / "spark" / "connector"
+CLUSTER = HERE / "pipeline_cluster"
 APACHE_KAFKA = "4.3.1"  # the release whose server is asked
 
 
@@ -117,14 +118,28 @@ def kafkajs() -> Path:
 
 
 @functools.cache
-def registry_client(language: str) -> list[str]:
-    """The command of the program that asks a schema registry with this language's client."""
-    folder = HERE / "registry" / language
-    if language == "go":
-        _build(folder, ["go", "build", "-o", "target/registry-client", "."], "registry-client")
-        return [str(folder / "target" / "registry-client")]
-    _build(folder, ["npm", "ci"], "node_modules")
-    return ["node", str(folder / "main.js")]
+def registry_client(name: str) -> list[str]:
+    """The command of the program in this folder, which asks a schema registry with other clients."""
+    folder = HERE / "registry" / name
+    match name:
+        case "go":
+            _build(folder, ["go", "build", "-o", "target/registry-client", "."], "registry-client")
+            return [str(folder / "target" / "registry-client")]
+        case "java":
+            _build(folder, [*MAVEN, "compile", "dependency:copy-dependencies"], name)
+            return ["java", "-cp", f"{folder}/target/classes:{folder}/target/jars/*", "conformance.Main"]
+        case "python":
+            return _python_program(folder)
+        case _:
+            _build(folder, ["npm", "ci", "--ignore-scripts"], "node_modules")
+            return ["node", str(folder / "main.js")]
+
+
+def _python_program(folder: Path) -> list[str]:
+    """The command of a program in Python, with libraries that our own environment does not have."""
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--target", "target/site"]
+    _build(folder, [*install, "-r", "requirements.txt"], folder.name)
+    return ["env", f"PYTHONPATH={folder / 'target' / 'site'}", sys.executable, str(folder / "main.py")]
 
 
 @functools.cache
@@ -171,6 +186,26 @@ def lake_site() -> Path:
 
 
 @functools.cache
+def hadoop_s3() -> list[Path]:
+    """The jars of Hadoop's file system of S3, of the release whose client is among pyspark's own jars."""
+    import pyspark
+
+    (client,) = (Path(pyspark.__file__).parent / "jars").glob("hadoop-client-api-*.jar")
+    version = client.stem.removeprefix("hadoop-client-api-")
+    folder = CLUSTER / "s3"
+    _build(folder, [*MAVEN, f"-Dhadoop.version={version}", "dependency:copy-dependencies"], version)
+    return sorted((folder / "target" / version).glob("*.jar"))
+
+
+@functools.cache
+def moto() -> Path:
+    """The folder with the packages of a server of S3."""
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--target", "target/site"]
+    _build(CLUSTER / "s3", [*install, "-r", "requirements.txt"], "moto")
+    return CLUSTER / "s3" / "target" / "site"
+
+
+@functools.cache
 def container_program(language: str) -> list[str]:
     """The command of the program that starts the image by Testcontainers of this language."""
     folder = HERE / "image" / "programs" / language
@@ -191,9 +226,7 @@ def container_program(language: str) -> list[str]:
             _build(folder, ["npm", "ci"], "node_modules")
             return ["node", str(folder / "main.js")]
         case _:
-            install = [sys.executable, "-m", "pip", "install", "--quiet", "--target", "target/site"]
-            _build(folder, [*install, "-r", "requirements.txt"], language)
-            return ["env", f"PYTHONPATH={folder / 'target' / 'site'}", sys.executable, str(folder / "main.py")]
+            return _python_program(folder)
 
 
 # The version of the connector, and that of its small library for delegation tokens: not all are everywhere.

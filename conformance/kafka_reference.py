@@ -184,7 +184,10 @@ class KafkaProcess:
         subprocess.run(_command(self._options, "256m", arguments), check=True, stdout=subprocess.DEVNULL)
 
     def _answers(self) -> bool:
-        """An ApiVersions request is answered: the broker opens its listener only when it has caught up."""
+        """An ApiVersions request is answered: the broker opens its listener only when it has caught up.
+
+        The socket is plain, as `minibroker.client` would try again for some time while nothing listens.
+        """
         try:
             with socket.create_connection(("127.0.0.1", self._port), timeout=5) as connection:
                 connection.sendall(bytes.fromhex("0000000a0012000000000000ffff"))

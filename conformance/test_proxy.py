@@ -1,5 +1,7 @@
 """Real clients through `minibroker proxy`: all write, read, administer and copy in transactions as without it.
 
+Those without a program in `clients.py` do a round trip with that which logs in elsewhere.
+
 With `--against kafka`, the proxy stands before Apache Kafka.
 """
 
@@ -14,13 +16,20 @@ from pathlib import Path
 
 import pytest
 
-from conformance.clients import CLIENTS, Client, run
+from conformance.clients import CLIENTS, run
+from conformance.clients import Client as Program
 from conformance.conftest import Broker
+from conformance.security.client_programs import running_program
+from minibroker.client.blocking import Client
+from minibroker.client.connection_settings import ClientSettings
 from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.messages.topics import CreateTopicsRequest
 from minibroker.proxy.flows import exchanges_in
 from tests.running import PATIENCE_S
 
 TRANSACTING = ("java-4", "franz-go")
+ROUND_TRIPS = ("sarama", "aiokafka", "kafka-python")
+RECORDS = 20
 
 
 class Proxy:
@@ -60,13 +69,26 @@ def proxy(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
-def test_a_client_writes_and_reads_through_it(client: Client, proxy: Proxy, specifications: dict[str, str]) -> None:
+def test_a_client_writes_and_reads_through_it(client: Program, proxy: Proxy, specifications: dict[str, str]) -> None:
     prefix = f"proxied-{client.name}"
     run(client, "write", proxy.bootstrap_servers, prefix, specifications[client.name])
     run(client, "read", proxy.bootstrap_servers, prefix, specifications[client.name])
 
 
+@pytest.mark.parametrize("name", ROUND_TRIPS)
+def test_a_client_writes_and_reads_in_a_group_through_it(name: str, proxy: Proxy) -> None:
+    topic = f"proxied-{name}"
+    with Client(ClientSettings({"bootstrap.servers": proxy.bootstrap_servers})) as client:
+        wanted = CreateTopicsRequest.CreatableTopic(name=topic, num_partitions=1, replication_factor=1)
+        created = client.request(CreateTopicsRequest(topics=[wanted]))
+        assert created.topics[0].error_code == 0
+    case = {"bootstrap": proxy.bootstrap_servers, "protocol": "PLAINTEXT", "action": "round-trip", "topic": topic}
+    with running_program(name) as program:
+        answer = program.ask({**case, "records": RECORDS, "seconds": 0.1})
+    assert answer == {"read": RECORDS, "distinct": RECORDS}
+
+
 @pytest.mark.parametrize("client", [each for each in CLIENTS if each.name in TRANSACTING], ids=lambda each: each.name)
-def test_a_client_administers_and_copies_exactly_once_through_it(client: Client, proxy: Proxy) -> None:
+def test_a_client_administers_and_copies_exactly_once_through_it(client: Program, proxy: Proxy) -> None:
     run(client, "admin", proxy.bootstrap_servers, f"proxied-of-{client.name}")
     run(client, "transact", proxy.bootstrap_servers, f"proxied-transactions-of-{client.name}")

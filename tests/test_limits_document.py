@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 
+from minibroker.broker import fetch_sessions as sessions
 from minibroker.broker.configs.settings_table import BROKER_SETTINGS
-from minibroker.broker.groups.classic import group, members
+from minibroker.broker.groups.classic import classic_group, members
 from minibroker.broker.groups.streams import streams_group, topology
 from minibroker.broker.groups.streams import streams_validation as validation
-from minibroker.broker.handlers import acls, delegation_tokens, fetch, waiting_fetches
+from minibroker.broker.handlers import acl_requests, delegation_tokens, fetch, waiting_fetches
 from minibroker.broker.monitoring import line_limit, metrics
 from minibroker.broker.network import connection, framing, http_server, parked_requests, tls_layer, unread
 from minibroker.broker.requests import answers, down_conversion, namings, routes, slices
-from minibroker.broker.requests import fetch_sessions as sessions
 from minibroker.broker.security import jwks, oauthbearer, scram
 from minibroker.broker.share import share_partitions
 from minibroker.protocol import primitives, reading
@@ -53,8 +53,8 @@ PHRASES = [
     f"| memory for what is in a frame {LARGE_FRAME} | {mib(routes.ALLOWED_BYTES)}, and "
     f"{routes.ALLOWED_BYTES_A_BYTE} bytes for each byte",
     f"without records sent from files | {mib(answers.MAX_ANSWER_BYTES)} |",
-    f"| ACLs that one request creates or deletes | {acls.MAX_CHANGES:,} |",
-    f"each for every filter that matches it | {acls.MAX_MATCHES:,} |",
+    f"| ACLs that one request creates or deletes | {acl_requests.MAX_CHANGES:,} |",
+    f"each for every filter that matches it | {acl_requests.MAX_MATCHES:,} |",
     f"| renewers of a delegation token | {delegation_tokens.MAX_RENEWERS:,} |",
     f"partition in DescribeProducers | {namings.MOST_NAMINGS} |",
     f"answers above {kib(unread.OWN_UNREAD_BYTES)}, is closed after `connections.max.stall.ms`, "
@@ -69,7 +69,7 @@ PHRASES = [
     f"grown by less than {kib(framing.LEAST_PROGRESS_BYTES)} for {framing.PATIENCE_MS:,} ms",
     f"share {mib(unread.UNREAD_LIMIT_BYTES)}; the first {kib(unread.OWN_UNREAD_BYTES)} of each client",
     f"answers share {mib(parked_requests.PARKED_LIMIT_BYTES)}; those up to {kib(parked_requests.OWN_PARKED_BYTES)} do",
-    f"may take {group.RECORDS_OF_PROTOCOLS} times `message.max.bytes`, {setting('message.max.bytes'):,} bytes",
+    f"may take {classic_group.RECORDS_OF_PROTOCOLS} times `message.max.bytes`, {setting('message.max.bytes'):,} bytes",
     f"{members.PROTOCOL_BYTES} bytes are added for each protocol",
     f"`max.incremental.fetch.session.cache.slots`, {setting('max.incremental.fetch.session.cache.slots'):,}, with "
     f"{mib(sessions.LIMIT_BYTES)}",

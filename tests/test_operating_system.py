@@ -1,6 +1,6 @@
 """What replaces what Windows lacks: the same functions on files, the loop, signals, and ports that are shared.
 
-`PYTHONPATH=tests/bare` runs any other test in such a world; these run in every one.
+`pytest --bare` runs any other test in such a world; these run in every one.
 """
 
 from __future__ import annotations
@@ -169,6 +169,16 @@ def test_a_signal_ends_the_wait_for_it(name: str, is_bare: bool) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="tests/bare takes away what Linux has")
 def test_a_broker_serves_without_all_that_windows_lacks() -> None:
     assert run(SERVED, is_bare=True) == "100 False False\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="tests/bare takes away what Linux has")
+def test_pytest_takes_it_away_by_an_option(tmp_path: Path) -> None:
+    file = tmp_path / "test_bare.py"
+    file.write_text("import sys\ndef test_fcntl_is_gone():\n    assert sys.modules['fcntl'] is None\n")
+    options = ["-p", "conftest", "--bare", "-q", "-n", "0", "-p", "no:cacheprovider", "--rootdir", str(ROOT)]
+    command = [sys.executable, "-m", "pytest", *options, f"--basetemp={tmp_path / 'base'}", str(file)]
+    ran = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert "1 passed" in ran.stdout, ran.stdout + ran.stderr
 
 
 def run(script: str, *, is_bare: bool) -> str:

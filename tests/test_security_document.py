@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from tests.clients.ports import free_ports
 from tests.docker.scripts import NEEDS_LINUX, announced, running, unpacked
 from tests.test_readme import README, printed, serving, steps_in
 
@@ -19,13 +20,17 @@ def chapter(title: str) -> str:
 
 
 def test_the_steps_of_tls_print_what_they_say(tmp_path: Path) -> None:
-    make, serve, use, embed = steps_in(chapter("TLS"))
+    make, serve, use, embed, measure, scrape = steps_in(chapter("TLS"))
     assert printed(make[0], make[1], "", tmp_path) == make[2]
     with serving(serve[1].replace("127.0.0.1:9093", "127.0.0.1:0"), tmp_path, listeners=None) as line:
         address = line.removeprefix("minibroker listens on ").strip()
         assert line == serve[2].replace("127.0.0.1:9093", address)
         assert printed(use[0], use[1], address, tmp_path) == use[2]
     assert printed(embed[0], embed[1], "", tmp_path) == embed[2]
+    port = str(free_ports())
+    measured = measure[1].replace("127.0.0.1:9093", "127.0.0.1:0").replace("9464", port)
+    with serving(measured, tmp_path, listeners=None):
+        assert printed(scrape[0], scrape[1].replace("9464", port), "", tmp_path) == scrape[2]
 
 
 def test_the_steps_of_sasl_print_what_they_say(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ import kafka
 import pytest
 from kafka.errors import KafkaTimeoutError
 
+from minibroker.broker.configs.listeners import broker_listeners
 from minibroker.broker.configs.properties import parse_properties
 from minibroker.broker.configs.settings import Settings
-from minibroker.broker.network.listeners import broker_listeners
 from minibroker.cli.main import COMMANDS
 from minibroker.protocol.errors import ErrorCode
 from tests.clients.ports import free_ports

@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 from conformance import builds
+from minibroker.broker.configs.settings_table import super_users
 from minibroker.broker.security.acls import Acl, Acls, PatternType, Permission
 from minibroker.broker.security.authorizer import Authorizer
 from minibroker.broker.security.operations import Operation, ResourceType, Right
-from minibroker.broker.security.principals import Principal, super_users
+from minibroker.broker.security.principals import Principal
 
 PROGRAM = Path(__file__).parent / "Verdicts.java"
 SETS, QUESTIONS, SOME = 500, 200, 20

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 from playwright.sync_api import Browser, expect
 
 from conformance.explorer.browsing import WAIT_MS, Explorer, chromium, inaccessible
@@ -86,6 +87,28 @@ def test_a_filter_and_a_frame_have_an_address(explorer: Explorer, broker: Broker
     expect(rows).to_have_count(1)
     page.get_by_label("Filter").fill("nonsense=1")
     expect(page.get_by_text("a filter has no nonsense")).to_be_visible()
+
+
+@pytest.mark.parametrize("word", ["topic=constructor", "topic=toString", "user=nobody", "mechanism=PLAIN"])
+def test_a_filter_for_what_is_not_there_shows_nothing(explorer: Explorer, word: str) -> None:
+    page = explorer.open(f"#/frames?filter={word.replace('=', '%3D')}")
+    expect(page.get_by_text("No frame meets the filter.")).to_be_visible()
+    page.get_by_label("Filter").fill("constructor=1")
+    expect(page.get_by_text("a filter has no constructor")).to_be_visible()
+    page.get_by_label("Filter").fill("user=ANONYMOUS")
+    expect(page.get_by_role("listbox", name="Frames").get_by_role("option").first).to_be_visible()
+
+
+def test_frames_are_filtered_by_who_logged_in(browser: Browser) -> None:
+    with Broker(security="SASL_PLAINTEXT", users={"alice": "secret"}, explorer=True) as broker:
+        login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256"}
+        names = {"bootstrap.servers": broker.bootstrap_servers, "sasl.username": "alice", "sasl.password": "secret"}
+        AdminClient(login | names).list_topics(timeout=30)
+        explorer = Explorer(browser, broker.explorer_url)
+        page = explorer.open("#/frames?filter=user%3Dalice+mechanism%3DSCRAM-SHA-256")
+        page.get_by_role("option").filter(has_text="Metadata").first.click()
+        expect(page.get_by_text("user alice by SCRAM-SHA-256")).to_be_visible()
+        explorer.close()
 
 
 def test_a_frame_is_walked_through_by_keyboard(explorer: Explorer, broker: Broker) -> None:

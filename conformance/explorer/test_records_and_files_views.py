@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from subprocess import PIPE, Popen
+from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from playwright.sync_api import Browser, expect
 
@@ -14,7 +16,8 @@ from conformance.explorer.browsing import WAIT_MS, Explorer, chromium, inaccessi
 from minibroker.testing import Broker
 
 HOSTILE = "<img src=x onerror=alert(1)>"
-USER = {"type": "record", "name": "User", "fields": [{"name": "name", "type": "string"}]}
+LARGE = b"a" * (10 << 20)
+USER: dict[str, Any] = {"type": "record", "name": "User", "fields": [{"name": "name", "type": "string"}]}
 LOG = "orders-0/00000000000000000000.log"
 expect.set_options(timeout=WAIT_MS)
 
@@ -32,6 +35,12 @@ def broker() -> Iterator[Broker]:
         for value in ("old", "new", "last"):
             broker.produce("orders", value, "x" * 600_000, key="k")
         broker.registry.register("users-value", USER)
+        broker.registry.register("countries", {"type": "enum", "name": "Country", "symbols": ["AT", "CH"]})
+        home = {"name": "home", "type": ["null", "Country"], "default": None, "doc": HOSTILE}
+        newer = USER | {"fields": [*USER["fields"], home]}
+        broker.registry.register("users-value", newer, references=[("Country", "countries", 1)])
+        broker.create_topic("large", max_message_bytes=20 << 20)
+        broker.produce("large", LARGE)
         name = HOSTILE.encode()
         broker.produce("users", b"\0\0\0\0\1" + bytes([2 * len(name)]) + name)
         yield broker
@@ -57,6 +66,51 @@ def test_a_decoded_record_is_only_text(explorer: Explorer) -> None:
     expect(page.locator("pre.contents").last).to_contain_text(f'"name": "{HOSTILE}"')
     expect(page.get_by_text("value by schema 1")).to_be_visible()
     assert page.locator("img:not([src='icon.svg'])").count() == 0
+
+
+def test_a_value_of_10_mb_is_cut_and_saved_whole(explorer: Explorer, broker: Broker) -> None:
+    """The page has no more than the browser can lay out at once, so it goes on while the value is shown."""
+    page = explorer.open("#/topics/large/0/0")
+    expect(page.get_by_text("only the beginning of 10 MB")).to_be_visible()
+    assert page.evaluate("() => document.body.innerText.length") < 200_000
+    page.get_by_role("tab", name="hex").click()
+    expect(page.locator("pre.contents").last).to_contain_text("61 61 61")
+    assert page.evaluate("() => document.body.innerText.length") < 400_000
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="save the whole").click()
+    assert saved.value.path().read_bytes() == LARGE
+    page.keyboard.press("1")
+    expect(page.get_by_role("main", name="Frames")).to_be_visible()
+
+
+def test_a_partition_has_its_producers_with_their_last_batches(explorer: Explorer, broker: Broker) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "enable.idempotence": True})
+    for value in ("first", "second"):
+        producer.produce("orders", value, key="k", partition=0)
+        assert producer.flush(60) == 0
+    page = explorer.open("#/topics/orders")
+    page.get_by_role("region", name="Partitions").get_by_role("button", name="1", exact=True).click()
+    expect(page.get_by_text("producers of orders-0")).to_be_visible()
+    expect(page.get_by_text("1–1 at ")).to_be_visible()
+    assert inaccessible(page) == []
+
+
+def test_schemas_are_read(explorer: Explorer) -> None:
+    page = explorer.open("#/topics/users/0/0")
+    page.get_by_role("link", name="1", exact=True).click()
+    expect(page.get_by_role("region", name="Schema")).to_contain_text('"name": "User"')
+    assert page.url.endswith("#/schemas/users-value/1")
+    versions = page.get_by_role("listbox", name="Versions")
+    versions.focus()
+    page.keyboard.press("Home")
+    expect(versions.locator("[aria-selected=true]")).to_contain_text("AVRO")
+    expect(page.get_by_role("region", name="Schema")).to_contain_text(HOSTILE)
+    assert page.locator("img:not([src='icon.svg'])").count() == 0
+    page.get_by_role("link", name="countries version 1").click()
+    expect(page.get_by_role("region", name="Schema")).to_contain_text("is referred to by")
+    assert inaccessible(page) == []
+    page.get_by_label("Find a subject").fill("value")
+    expect(page.get_by_role("listbox", name="Subjects").get_by_role("option")).to_have_count(1)
 
 
 def test_saved_frames_are_shown_without_a_broker(browser: Browser, broker: Broker, tmp_path: Path) -> None:

@@ -20,10 +20,10 @@ def registry() -> Iterator[str]:
         yield broker.registry_url
 
 
-def said_by(language: str, registry: str) -> list[str]:
+def said_by(program: str, registry: str) -> list[str]:
     """Return the lines that a program prints."""
     run = subprocess.run(
-        [*builds.registry_client(language), registry], capture_output=True, text=True, timeout=PATIENCE_S
+        [*builds.registry_client(program), registry], capture_output=True, text=True, timeout=PATIENCE_S
     )
     assert run.returncode == 0, run.stderr
     return run.stdout.splitlines()
@@ -36,6 +36,45 @@ def test_kafkajs_registers_encodes_and_decodes(registry: str) -> None:
         [3, 3, {"cents": 5}],
         ["ResponseError", 409],
         ["ResponseError", 404],
+    ]
+
+
+def test_confluents_client_for_javascript_writes_reads_and_executes_rules(registry: str) -> None:
+    assert [json.loads(line) for line in said_by("confluent_node", registry)] == [
+        ["avro", True, [], {"name": "ann"}],
+        ["avro", False, ["__value_schema_id"], {"name": "ann"}],
+        ["json", True, [], {"name": "ann"}],
+        ["json", "SerializationError", None],
+        ["rules", True, [], {"name": "ann-x"}],
+        ["rules", "SerializationError", None],
+        ["incompatible", 409, 40901],
+        ["unknown", 404, 40403],
+        ["subjects", ["avro-value", "json-value", "rules-value"]],
+    ]
+
+
+def test_confluents_client_for_python_executes_rules_and_another_one_finds_schemas(registry: str) -> None:
+    said = dict(json.loads(line) for line in said_by("python", registry))
+    for kind in ("AVRO", "JSON"):
+        assert said[f"{kind} rules kept"] == ["named", "masked"]
+        assert said[f"{kind} transformed"] == {"name": "ann-x", "city": "ulm"}
+        assert said[f"{kind} refused"] == "RuleConditionError"
+        assert [said[f"{kind} read as {major}"] for major in (1, 2)] == [{"name": "ann"}, {"title": "ann"}]
+    found = {name: said[name] for name in ("registered", "found", "version", "versions", "compatible", "level")}
+    assert found == {
+        **{"registered": 7, "found": "User", "version": [1, 7], "versions": [1]},
+        **{"compatible": False, "level": "FULL"},
+    }
+    assert (said["decoded"], said["subjects"], said["deleted"]) == ({"name": "ann"}, True, [1])
+
+
+def test_springs_client_registers_and_fetches_what_avro_for_java_reads(registry: str) -> None:
+    assert said_by("java", registry) == [
+        "1 SchemaReference{subject='java-value', version=1, format='avro'}",
+        "2 SchemaReference{subject='java-value', version=2, format='avro'}",
+        '{"name": "ann", "city": "?"}',
+        "Failed to register subject java-value, server replied with status 409",
+        "Could not find schema with id: 99",
     ]
 
 

@@ -1,7 +1,8 @@
 """A blocking connection: one request, one answer, in any version.
 
 What is sent and what must come back lives in the tests. The messages are minibroker's own, which `conformance/messages`
-holds against Kafka's definitions.
+holds against Kafka's definitions. The socket is plain, without `minibroker.client`, as tests also send bytes that no
+client sends, and look at the bytes that come back.
 """
 
 from __future__ import annotations

@@ -6,36 +6,58 @@ Every literal is what Apache Kafka 4.3 answers. Rights that come and go are in `
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from conformance.wire.conftest import Differing
 from conformance.wire.connection import Connection
-from conformance.wire.requests import repeated
+from conformance.wire.requests import create_request, repeated, topic
 from conformance.wire.test_rights import (
+    CLIENT,
+    MADE,
     NO_CLUSTER,
     NO_GROUP,
     NO_ID,
     NO_TOPIC,
     administrator,
     client,
+    create,
+    creation,
     grant,
     guarded,
     name,
 )
+from conformance.wire.test_rights import delete as remove
 from minibroker.broker.requests.served import SERVED
-from minibroker.broker.security.operations import DESCRIBE_GROUP, DESCRIBE_TOPIC, REQUIRED
+from minibroker.broker.security.operations import (
+    DELETE_GROUP,
+    DESCRIBE_GROUP,
+    DESCRIBE_TOPIC,
+    READ_GROUP,
+    REQUIRED,
+    Operation,
+    ResourceType,
+)
 from minibroker.protocol.apis import ApiKey
-from minibroker.protocol.declare import Message
+from minibroker.protocol.declare import Message, Struct
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest
 from minibroker.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
 from minibroker.protocol.messages.groups import FindCoordinatorRequest
 from minibroker.protocol.messages.security import DescribeUserScramCredentialsRequest
-from minibroker.protocol.messages.share_groups import ShareGroupDescribeRequest, ShareGroupHeartbeatRequest
+from minibroker.protocol.messages.share_groups import (
+    AlterShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequest,
+    ShareGroupDescribeRequest,
+    ShareGroupHeartbeatRequest,
+)
 from minibroker.protocol.messages.streams_groups import StreamsGroupDescribeRequest, StreamsGroupHeartbeatRequest
+from minibroker.protocol.messages.topics import DeleteTopicsRequest
+from minibroker.protocol.primitives import ZERO_UUID
 from tests.broker.security.test_operations import REQUESTS, error_codes
 
 __all__ = ["administrator", "client", "guarded", "name"]  # the broker, and clients with and without rights
@@ -90,8 +112,8 @@ NO_TOPICS = SimpleNamespace(
 )  # in place of a harness, for requests that name a topic by its id
 
 
-def codes_of_each_version(connection: Connection, request: Message) -> Iterator[tuple[int, set[int]]]:
-    """The codes in the answer in each version that Kafka serves too; none if it says the same with other fields."""
+def answers_in_each_version(connection: Connection, request: Message) -> Iterator[tuple[int, Any]]:
+    """The answer in each version that Kafka serves too; none if it says the same with other fields."""
     key = ApiKey(request.api_key)
     if hasattr(request, "timeout_ms"):
         request.timeout_ms = 10_000
@@ -102,13 +124,33 @@ def codes_of_each_version(connection: Connection, request: Message) -> Iterator[
             request.encode(version)
         except ValueError:
             continue
-        yield version, set(error_codes(connection.ask(request, version))) - SAYS_NOTHING
+        yield version, connection.ask(request, version)
+
+
+def answers(connection: Connection, key: ApiKey) -> Iterator[tuple[int, Any]]:
+    for request, _ in REQUESTS[key]:
+        asked: Any = request(NO_TOPICS) if callable(request) else request
+        yield from answers_in_each_version(connection, asked)
 
 
 def codes_of_requests(connection: Connection, key: ApiKey) -> Iterator[tuple[int, set[int]]]:
-    for request, _ in REQUESTS[key]:
-        asked: Any = request(NO_TOPICS) if callable(request) else request
-        yield from codes_of_each_version(connection, asked)
+    for version, answer in answers(connection, key):
+        yield version, set(error_codes(answer)) - SAYS_NOTHING
+
+
+def messages(answer: Any) -> Iterator[str | None]:
+    """The messages beside all error codes in an answer. Kafka's dump of the request is left out."""
+    if isinstance(answer, list):
+        for each in answer:
+            yield from messages(each)
+    elif isinstance(answer, Struct):
+        for name in answer.__fields__:
+            value = getattr(answer, name)
+            if not name.endswith("error_code"):
+                yield from messages(value)
+            elif value not in SAYS_NOTHING and (beside := f"{name.removesuffix('code')}message") in answer.__fields__:
+                text = getattr(answer, beside)
+                yield text and re.sub("^Request .* needs", "Request needs", text)
 
 
 SAYS_NOTHING = {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID}
@@ -149,6 +191,54 @@ def test_each_resource_without_a_right_is_refused(client: Connection, key: ApiKe
     assert refused == DENIED_BY_RESOURCE[key]
 
 
+TOPIC_MESSAGE, GROUP_MESSAGE = "Topic authorization failed.", "Group authorization failed."
+ID_MESSAGE, CLUSTER_MESSAGE = "Transactional Id authorization failed.", "Cluster authorization failed."
+NEEDS_ALTER, NEEDS_DESCRIBE = "Request needs ALTER permission.", "Request needs DESCRIBE permission."
+MESSAGES: dict[ApiKey, dict[int, set[str | None]]] = {  # by the first version that has them; others have null
+    ApiKey.FIND_COORDINATOR: {0: {""}, 1: {GROUP_MESSAGE, ID_MESSAGE}, 4: {""}},
+    ApiKey.CREATE_TOPICS: {0: {"Authorization failed."}},
+    ApiKey.DELETE_TOPICS: {0: {None}, 5: {TOPIC_MESSAGE}},
+    ApiKey.DESCRIBE_QUORUM: {0: {""}, 2: {CLUSTER_MESSAGE}},
+    ApiKey.DESCRIBE_PRODUCERS: {0: {TOPIC_MESSAGE}},
+    ApiKey.ALTER_CLIENT_QUOTAS: {0: {CLUSTER_MESSAGE}},
+    ApiKey.ADD_RAFT_VOTER: {0: {CLUSTER_MESSAGE}},
+    ApiKey.REMOVE_RAFT_VOTER: {0: {CLUSTER_MESSAGE}},
+    ApiKey.DESCRIBE_CONFIGS: {0: {TOPIC_MESSAGE, GROUP_MESSAGE, CLUSTER_MESSAGE}},
+    ApiKey.ALTER_CONFIGS: {0: {TOPIC_MESSAGE, GROUP_MESSAGE, CLUSTER_MESSAGE}},
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: {0: {TOPIC_MESSAGE, GROUP_MESSAGE, CLUSTER_MESSAGE, None}},  # null for loggers
+    **dict.fromkeys((key for key in ApiKey if "SHARE_GROUP_STATE" in key.name), {0: {CLUSTER_MESSAGE}}),
+    **dict.fromkeys((ApiKey.ALTER_SHARE_GROUP_OFFSETS, ApiKey.DELETE_SHARE_GROUP_OFFSETS), {0: {GROUP_MESSAGE}}),
+    **dict.fromkeys((ApiKey.DESCRIBE_ACLS, ApiKey.LIST_PARTITION_REASSIGNMENTS), {0: {NEEDS_DESCRIBE}}),
+    **dict.fromkeys(
+        (
+            *(ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS, ApiKey.ELECT_LEADERS, ApiKey.ALTER_PARTITION_REASSIGNMENTS),
+            *(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ApiKey.UPDATE_FEATURES, ApiKey.UNREGISTER_BROKER),
+        ),
+        {0: {NEEDS_ALTER}},
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "key",
+    sorted({*DENIED_BY_RESOURCE, *(key for keys in DENIED.values() for key in keys)}),
+    ids=lambda key: ApiKey(key).name,
+)
+def test_refusals_have_kafkas_messages(client: Connection, key: ApiKey) -> None:
+    told: dict[int, set[str | None]] = {}
+    for version, answer in answers(client, key):
+        told.setdefault(version, set()).update(messages(answer))
+    by_version = MESSAGES.get(key, {0: {None}})
+    expected = {version: by_version[max(first for first in by_version if first <= version)] for version in told}
+    if key in MESSAGES:
+        assert {version: seen for version, seen in told.items() if seen} == {
+            version: seen for version, seen in expected.items() if told[version]
+        }
+        assert any(told.values())
+    else:
+        assert all(seen <= {None} for seen in told.values()), told
+
+
 @pytest.mark.parametrize(
     ("key", "version"), [(ApiKey.DESCRIBE_CONFIGS, 4), (ApiKey.ALTER_CONFIGS, 2), (ApiKey.INCREMENTAL_ALTER_CONFIGS, 1)]
 )
@@ -160,11 +250,62 @@ def test_configs_are_refused_in_words(client: Connection, key: ApiKey, version: 
     assert {each.resource_type: (each.error_code, each.error_message) for each in told} == CONFIG_TYPES
 
 
-CONFIG_TYPES = {
-    2: (NO_TOPIC, "Topic authorization failed."),
-    4: (NO_CLUSTER, "Cluster authorization failed."),
-    32: (NO_GROUP, "Group authorization failed."),
-}
+CONFIG_TYPES = {2: (NO_TOPIC, TOPIC_MESSAGE), 4: (NO_CLUSTER, CLUSTER_MESSAGE), 32: (NO_GROUP, GROUP_MESSAGE)}
+
+
+def test_who_may_delete_on_the_cluster_may_delete_each_topic(
+    administrator: Connection, client: Connection, new_name: Callable[[], str], name: str
+) -> None:
+    def delete(wanted: str) -> tuple[int, str | None]:
+        state = DeleteTopicsRequest.DeleteTopicState(name=wanted)
+        (answer,) = client.ask(DeleteTopicsRequest(topics=[state], timeout_ms=10_000), 6).responses
+        return answer.error_code, answer.error_message
+
+    absent = new_name()
+    assert [delete(name), delete(absent)] == [(NO_TOPIC, TOPIC_MESSAGE)] * 2
+    wanted = creation("kafka-cluster", resource_type=ResourceType.CLUSTER, operation=Operation.DELETE)
+    assert create(administrator, wanted) == [MADE]
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+    try:
+        assert repeated(lambda: delete(absent), lambda seen: seen == unknown) == unknown
+        assert delete(name) == (ErrorCode.NONE, None)
+    finally:
+        assert remove(administrator, {"host_filter": CLIENT, "operation": Operation.DELETE}) == (0, ["kafka-cluster"])
+
+
+def test_offsets_of_share_groups_for_topics_that_may_not_be_seen(
+    administrator: Connection, client: Connection, differing: Differing, new_name: Callable[[], str], name: str
+) -> None:
+    group, absent, seen = new_name(), new_name(), new_name()
+    assert administrator.ask(create_request(topic(seen, 1)), 7).topics[0].error_code == 0
+    found = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
+    repeated(lambda: administrator.ask(found, 4).coordinators[0], lambda one: one.error_code == 0)
+    for right in (DESCRIBE_GROUP, READ_GROUP, DELETE_GROUP):
+        grant(administrator, right, group)
+    grant(administrator, DESCRIBE_TOPIC, seen)
+    asked = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup
+    topics = [asked.DescribeShareGroupOffsetsRequestTopic(topic_name=one, partitions=[0]) for one in (name, seen)]
+
+    def described_offsets() -> Any:
+        request = DescribeShareGroupOffsetsRequest(groups=[asked(group_id=group, topics=topics)])
+        return client.ask(request, 1).groups[0]
+
+    told = repeated(described_offsets, lambda answer: {0, NO_TOPIC} == set(error_codes(answer.topics)))
+    states = {
+        one.topic_name: (one.topic_id == ZERO_UUID, part.error_code, part.error_message, part.start_offset)
+        for one in told.topics
+        for part in one.partitions
+    }
+    assert states == {name: (True, NO_TOPIC, TOPIC_MESSAGE, -1), seen: (False, 0, None, -1)}
+    altered = AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic
+    partition = altered.AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=0)
+    wanted = [altered(topic_name=one, partitions=[partition]) for one in (name, absent)]
+    answer = client.ask(AlterShareGroupOffsetsRequest(group_id=group, topics=wanted), 0)
+    refused = {(one.error_code, one.error_message) for told in answer.responses for one in told.partitions}
+    assert refused == {(NO_TOPIC, TOPIC_MESSAGE)}
+    ids = {told.topic_name: told.topic_id == ZERO_UUID for told in answer.responses}
+    tells_nothing = differing(kafka=False, minibroker=True, because="its id would tell that the topic exists")
+    assert ids == {name: tells_nothing, absent: True}
 
 
 def test_credentials_are_not_for_everybody(client: Connection) -> None:
@@ -240,3 +381,24 @@ def test_a_group_is_not_described_with_topics_that_may_not_be(
     assert (told.error_code, told.error_message, told.members) == (NO_TOPIC, message, [])
     grant(administrator, DESCRIBE_TOPIC, name)
     assert len(repeated(described_group, lambda seen: not seen.error_code).members) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "describe"), [("consumer", ConsumerGroupDescribeRequest), ("share", ShareGroupDescribeRequest)]
+)
+def test_a_group_is_described_with_topics_that_are_only_subscribed_to(
+    administrator: Connection, client: Connection, new_name: Callable[[], str], kind: str, describe: Any
+) -> None:
+    group, absent = new_name(), new_name()
+    found = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
+    repeated(lambda: administrator.ask(found, 4).coordinators[0], lambda seen: seen.error_code == 0)
+    version = 1 if kind == "share" else 0
+    heartbeat = joining(kind, group, absent)
+    repeated(lambda: administrator.ask(heartbeat, version), lambda seen: not seen.error_code)
+    grant(administrator, DESCRIBE_GROUP, group)
+
+    def described_group() -> Any:
+        return client.ask(describe(group_ids=[group]), version).groups[0]
+
+    told = repeated(described_group, lambda seen: not seen.error_code)
+    assert [member.subscribed_topic_names for member in told.members] == [[absent]]

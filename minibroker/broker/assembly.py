@@ -33,10 +33,10 @@ from minibroker.protocol.messages.metadata_records import RemoveTopicRecord
 
 if TYPE_CHECKING:
     from minibroker.broker.client_telemetry import ClientTelemetry
-    from minibroker.broker.groups.coordinator import GroupCoordinator
-    from minibroker.broker.share.coordinator import ShareCoordinator
+    from minibroker.broker.groups.group_coordinator import GroupCoordinator
+    from minibroker.broker.share.share_coordinator import ShareCoordinator
     from minibroker.broker.share.share_partitions import SharePartitions
-    from minibroker.broker.transactions.coordinator import TransactionCoordinator
+    from minibroker.broker.transactions.transaction_coordinator import TransactionCoordinator
     from minibroker.storage.directories.log_directories import LogDirectories
 
 log = logging.getLogger("minibroker.cluster")
@@ -77,7 +77,7 @@ class Broker(Cluster):
         if self._shares is None:
             from minibroker.broker.share.share_partitions import SharePartitions  # many brokers never need it
 
-            self._shares = SharePartitions(self)
+            self._shares = SharePartitions(self, self.controller, self.share_states)
             self.watchers.append(self._shares)
         return self._shares
 

@@ -21,10 +21,10 @@ from minibroker.broker.configs.client_metrics import (
     pattern_texts,
 )
 from minibroker.broker.configs.settings_values import parse_value
-from minibroker.broker.metadata.image import CLIENT_METRICS_RESOURCE
 from minibroker.patterns.program import Pattern
 from minibroker.patterns.syntax import InvalidPattern
 from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.metadata_records import CLIENT_METRICS_RESOURCE
 from minibroker.protocol.otlp import DataPoint
 from minibroker.protocol.primitives import ZERO_UUID, uuid_text
 from minibroker.protocol.records.crc import crc32c
@@ -228,7 +228,7 @@ class ClientTelemetry:
     # --- instances ------------------------------------------------------------------------------
 
     def _new_id(self) -> bytes:
-        from minibroker.broker.cluster import new_uuid
+        from minibroker.protocol.primitives import new_uuid
 
         return new_uuid(self._cluster.random)
 

@@ -1,4 +1,4 @@
-"""Time, passed in: the wall clock, the monotonic clock, timers, and work in other threads.
+"""Time, passed in: the wall clock, the monotonic clock, timers, work in slices, and work in other threads.
 
 `SystemClock` is the real one, on the timers of an event loop. Tests have one that they move.
 """
@@ -8,17 +8,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
 # A file system syncs several files at a time in hardly more time than one.
 ASIDE_THREADS = 4
+SLICE_MS = 2
 
 Work = Callable[[], None]
 Done = Callable[[Exception | None], None]
+Then = Callable[[], None]
+Item = TypeVar("Item")
 
 
 class Timer(Protocol):
@@ -174,3 +177,14 @@ class _LifeTimer:
         self._timers.discard(self)
         if self.timer is not None:
             self.timer.cancel()
+
+
+def in_slices(clock: Clock, chore: Callable[[Item], None], items: Iterator[Item], then: Then) -> None:
+    """Call `chore` for each item, and then `then`; other work runs in between."""
+    until_ms = clock.monotonic_ms() + SLICE_MS
+    for item in items:
+        chore(item)
+        if clock.monotonic_ms() >= until_ms:
+            clock.call_later(0, lambda: in_slices(clock, chore, items, then))
+            return
+    then()

@@ -8,29 +8,29 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from minibroker.broker.clock import Clock
+from minibroker.broker.configs.listeners import settings_of_node
 from minibroker.broker.configs.settings import Settings
+from minibroker.broker.configs.settings_table import super_users
 from minibroker.broker.metadata import features
-from minibroker.broker.metadata.image import BROKER_RESOURCE, Image
+from minibroker.broker.metadata.image import Image
 from minibroker.broker.metadata.leaders import NOT_HOSTED
-from minibroker.broker.metadata.metadata_log import MetadataError, MetadataLog
+from minibroker.broker.metadata.metadata_log import METADATA_SETTINGS, MetadataError, MetadataLog
 from minibroker.broker.metadata.partitions import (
     METADATA_TOPIC,
     NO_LEADER,
     Partition,
     Topic,
 )
-from minibroker.broker.network.listeners import settings_of_node
-from minibroker.broker.requests.turn import Turn
 from minibroker.broker.security.authorizer import Authorizer
 from minibroker.broker.security.delegation import SECRET_KEY
-from minibroker.broker.security.principals import super_users
+from minibroker.broker.turn import Turn
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.messages.metadata_records import METADATA_TOPIC_ID
-from minibroker.protocol.primitives import ZERO_UUID, uuid_text
+from minibroker.protocol.messages.metadata_records import BROKER_RESOURCE, METADATA_TOPIC_ID
+from minibroker.protocol.primitives import ZERO_UUID, new_uuid, uuid_text
 from minibroker.protocol.steps import CHUNK_ITEMS, Steps, each
 from minibroker.storage.checkpoints.checkpoint_texts import PARTITION_METADATA
 from minibroker.storage.log import Log
@@ -38,50 +38,10 @@ from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.recovery.recovery import LogDirectoryError
 
 if TYPE_CHECKING:
-    from minibroker.broker.requests.fetch_sessions import FetchSessions
-    from minibroker.broker.security.tls import ListenerTls
+    from minibroker.broker.metadata.nodes import Node
     from minibroker.storage.directories.log_directories import LogDirectories
 
 log = logging.getLogger("minibroker.cluster")
-
-BASE64_DASH = 62
-METADATA_SETTINGS = LogSettings(retention_ms=-1)  # without snapshots of ours, nothing of it may ever go
-
-
-def new_uuid(source: random.Random) -> bytes:
-    """Return a random id of 16 raw bytes that is not reserved by Kafka and whose text does not begin with a dash."""
-    while True:
-        raw = source.randbytes(16)
-        if raw[0] >> 2 != BASE64_DASH and any(raw[:15]):
-            return raw
-
-
-class Endpoint(NamedTuple):
-    """The advertised address of a listener."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        """Return it in the form that clients take."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-class Node:
-    """One broker of the cluster: an id, and the advertised addresses of its listeners by name.
-
-    `broker_epoch` distinguishes this life of it from earlier ones; registering sets it. `waited_for` counts the
-    partitions of waiting fetches that have many.
-    """
-
-    def __init__(self, node_id: int, sessions: FetchSessions) -> None:
-        self.node_id = node_id
-        self.endpoints: dict[str, Endpoint] = {}
-        self.rack: str | None = None
-        self.broker_epoch = -1
-        self.sessions = sessions
-        self.waited_for = 0
-        self.tls: dict[str, ListenerTls] = {}  # of its listeners that have it, by their names
 
 
 class Watcher(Protocol):

@@ -15,20 +15,21 @@ from typing import TYPE_CHECKING
 
 from minibroker.broker.assembly import Broker
 from minibroker.broker.clock import BusyClock, Clock, LifeClock, SystemClock
-from minibroker.broker.cluster import Node, new_uuid
+from minibroker.broker.configs.listeners import broker_listeners, listeners_of_node
 from minibroker.broker.configs.settings import Settings, SettingsError
 from minibroker.broker.control.elections import bring_up
 from minibroker.broker.control.registration import join, leave
+from minibroker.broker.fetch_sessions import FetchSessions
 from minibroker.broker.metadata.features import INITIAL
 from minibroker.broker.metadata.metadata_log import MetadataError
-from minibroker.broker.network.listeners import broker_listeners, listeners_of_node
-from minibroker.broker.network.server import BindError, BoundListener, Server, bind
-from minibroker.broker.requests.fetch_sessions import FetchSessions
+from minibroker.broker.metadata.nodes import Node
+from minibroker.broker.server import BoundListener, Server, bind
+from minibroker.broker.server import StartError as StartError
 from minibroker.broker.upkeep.cleaner_statistics import CleanerStatistics
 from minibroker.broker.upkeep.housekeeping import Housekeeping
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import KafkaError
-from minibroker.protocol.primitives import uuid_text
+from minibroker.protocol.primitives import new_uuid, uuid_text
 from minibroker.storage.directories.log_directories import LogDirectories
 from minibroker.storage.files import Disk
 from minibroker.storage.log import Environment
@@ -45,10 +46,6 @@ CLEANER_RETRY_MS = 10_000
 MAX_CLEANER_THREADS = 1000  # never reached: log.cleaner.threads is the limit
 
 Bound = dict[int, list[BoundListener]]
-
-
-class StartError(Exception):
-    """The broker does not start; the message says why, in one line."""
 
 
 class UncleanStop(Exception):
@@ -263,7 +260,7 @@ def bound_listeners(settings: Settings, nodes: int) -> Iterator[Bound]:
             for listener in listeners_of_node(wanted, index):
                 listeners.append(bind(listener, settings))
         yield bound
-    except (BindError, SettingsError) as error:
+    except SettingsError as error:
         raise StartError(str(error)) from None
     finally:
         for listeners in bound.values():

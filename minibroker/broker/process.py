@@ -6,10 +6,12 @@ Every mistake in the settings is found before anything is touched, and reported 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
+from minibroker.broker.assembly import Broker
 from minibroker.broker.clock import SystemClock
 from minibroker.broker.configs.settings import Settings
 from minibroker.broker.late_imports import import_late
@@ -29,6 +31,9 @@ from minibroker.storage.files import Disk
 
 log = logging.getLogger("minibroker")
 
+# What serves beside the broker while it runs, such as a schema registry; it yields the line that announces it.
+Beside = Callable[[Callable[[], Broker]], contextlib.AbstractAsyncContextManager[str]]
+
 
 def run(
     settings: Settings,
@@ -36,16 +41,22 @@ def run(
     nodes: int,
     announce: Callable[[str], None],
     metrics_port: int | None = None,
+    metrics_tls: bool = False,
     first_records: Sequence[Message] = (),
     first_cluster_id: str | None = None,
+    beside: Beside | None = None,
 ) -> int:
     """Serve until SIGTERM or SIGINT; return the exit status. `announce` gets one line once clients can connect.
 
-    Metrics are served on `metrics_port` of the first listener's host; 0 is any free port, None means no metrics. The
-    metadata of a new cluster begins with `first_records`, and its id is `first_cluster_id`.
+    What serves `beside` the broker gets the function that returns it, and is announced with a line of its own.
+
+    Metrics are served on `metrics_port` of the first listener's host; 0 is any free port, None means no metrics. With
+    `metrics_tls` they are served with the TLS of the first listener that has it. The metadata of a new cluster begins
+    with `first_records`, and its id is `first_cluster_id`.
     Raises StartError when an address is taken or a directory cannot be used; then nothing was changed.
     """
-    return run_until_done(_run(settings, nodes, announce, metrics_port, first_records, first_cluster_id))
+    metrics = metrics_port, metrics_tls
+    return run_until_done(_run(settings, nodes, announce, metrics, first_records, first_cluster_id, beside))
 
 
 def run_until_done(serving: Coroutine[Any, Any, None]) -> int:
@@ -92,12 +103,17 @@ async def _run(
     settings: Settings,
     nodes: int,
     announce: Callable[[str], None],
-    metrics_port: int | None,
+    metrics: tuple[int | None, bool],
     first_records: Sequence[Message],
     first_cluster_id: str | None,
+    beside: Beside | None,
 ) -> None:
     stop, clock = stop_signal(), SystemClock(asyncio.get_running_loop())
-    with bound_listeners(settings, nodes) as bound, bound_metrics(settings, metrics_port, clock.wall_ms) as measured:
+    (port, over_tls), wall_ms = metrics, clock.wall_ms
+    with (
+        bound_listeners(settings, nodes) as bound,
+        bound_metrics(settings, port, wall_ms, over_tls=over_tls) as measured,
+    ):
         if measured is None:
             seams = Seams(clock, disk=Disk())
         else:
@@ -107,9 +123,14 @@ async def _run(
         seams.first_records, seams.first_cluster_id = first_records, first_cluster_id
         running = BrokerLifecycle(settings, bound, seams)
         try:
-            async with metrics_served(measured, lambda: running):
+            async with contextlib.AsyncExitStack() as serving:
+                await serving.enter_async_context(metrics_served(measured, lambda: running))
                 await running.serve(measured)
-                announce("minibroker listens on " + ",".join(_addresses(bound)))
+                lines = ["minibroker listens on " + ",".join(_addresses(bound))]
+                if beside is not None:
+                    lines.append(await serving.enter_async_context(beside(lambda: running.cluster)))
+                for line in lines:
+                    announce(line)
                 await serve_until(stop)
         finally:
             await running.close()

@@ -66,7 +66,7 @@ def kafka_lines(node: int, now: datetime) -> list[str]:
 
 def addresses_here(settings: Settings, announced: str) -> Iterator[str]:
     """Yield for each listener the address at which this machine reaches it; the advertised ones may be for others."""
-    from minibroker.broker.network.listeners import broker_listeners
+    from minibroker.broker.configs.listeners import broker_listeners
 
     advertised = announced.rpartition(" ")[2].split(",")
     for listener, address in zip(broker_listeners(settings), advertised, strict=False):  # of the first node

@@ -16,8 +16,9 @@ PREAMBLE = """\
 
 `minibroker serve --metrics-port 9090` serves the metrics in Prometheus's text format at
 `http://127.0.0.1:9090/metrics`, on the host of the first listener. With port 0, the operating system chooses a free
-port, and a line on stderr names it. Without the option, nothing is counted and no port is opened. With `--control`, the
-counters continue when the broker is reset, restored or restarted.
+port, and a line on stderr names it. With `--metrics-tls`, they are served [over TLS](security.md#metrics). Without
+`--metrics-port`, nothing is counted and no port is opened. With `--control`, the counters continue when the broker is
+reset, restored or restarted.
 
 The label `api` is the API's name as in Kafka's documentation, and `code` the name of the error. The buckets of the
 histograms end at {buckets} seconds.

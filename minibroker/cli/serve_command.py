@@ -9,22 +9,23 @@ import gc
 import logging
 import os
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from minibroker.cli.log_format import FORMATS, formatter
-from minibroker.cli.shared import SERVER_VARIABLE, completed_by
+from minibroker.cli.shared import SERVER_VARIABLE, TOKEN_VARIABLE, completed_by, is_on_the_command_line
 
 if TYPE_CHECKING:
     from minibroker.broker.configs.settings import Settings
+    from minibroker.broker.process import Beside
     from minibroker.cli.container import Announcement
     from minibroker.protocol.declare import Message
 
 LOG = logging.getLogger("minibroker")
 LEVELS = ("debug", "info", "warning", "error")
 NODES_MAX = 100
-TOKEN_VARIABLE = "MINIBROKER_CONTROL_TOKEN"
 REGISTRY_VARIABLE = "MINIBROKER_REGISTRY_URL"  # of `schemas` and `consume`
 NO_SETTINGS = (
     TOKEN_VARIABLE,
@@ -65,6 +66,11 @@ def _print_settings(context: click.Context, _: click.Parameter, wanted: bool) ->
     "--metrics-port",
     type=click.IntRange(0, 65_535),
     help="Serve Prometheus metrics on this port of the first listener's host; 0 for any free port.",
+)
+@click.option(
+    "--metrics-tls",
+    is_flag=True,
+    help="Serve the metrics over TLS, with the certificate of the first listener that has one.",
 )
 @click.option("--control", metavar="[HOST:]PORT", help="Serve the test kit over HTTP here, by default on 127.0.0.1.")
 @click.option(
@@ -132,6 +138,7 @@ def serve(
     assignments: tuple[str, ...],
     nodes: int,
     metrics_port: int | None,
+    metrics_tls: bool,
     control: str | None,
     control_token: str | None,
     explorer: bool,
@@ -158,8 +165,8 @@ def serve(
     """
     gc.disable()
     # Imported here, so that --help does not load a broker.
-    from minibroker.broker.configs.configuration import load_settings
     from minibroker.broker.configs.settings import SettingsError
+    from minibroker.broker.configuration import load_settings
     from minibroker.broker.lifecycle import StartError
     from minibroker.broker.process import run
     from minibroker.cli.container import Announcement
@@ -168,7 +175,7 @@ def serve(
     gc.freeze()
     gc.enable()
     _log_to_stderr(log_level, log_format)
-    if control is None and not explorer and _is_on_the_command_line("control_token"):
+    if control is None and not explorer and is_on_the_command_line("control_token"):
         raise click.UsageError("--control-token needs --control or --explorer")
     try:
         environment = {name: text for name, text in os.environ.items() if name not in NO_SETTINGS}
@@ -179,24 +186,45 @@ def serve(
             _warn_of_strangers(settings)
         announce = Announcement(settings, container, ready_file)
         first: dict[str, Any] = {"first_records": _credentials(scram), "first_cluster_id": cluster_id}
-        first["metrics_port"] = metrics_port
+        first |= {"metrics_port": metrics_port, "metrics_tls": metrics_tls}
+        if metrics_tls:
+            _check_tls(settings, metrics_port, security or settings["test.security"])
         asked: dict[str, Any] = {"control": control, "faults": faults, "emulate": emulate, "security": security}
-        asked |= {"explorer": explorer, "users": _passwords(logins), "registry": registry}
+        asked |= {"explorer": explorer, "users": _passwords(logins)}
         if any(asked.values()) or any(name.startswith("test.") for name in settings.given):
-            status = _run_kit(settings, nodes, announce, token=control_token, **asked, **first)
+            status = _run_kit(settings, nodes, announce, token=control_token, registry=registry, **asked, **first)
         else:
-            status = run(settings, nodes=nodes, announce=announce, **first)
+            status = run(settings, nodes=nodes, announce=announce, beside=_beside(registry), **first)
     except (SettingsError, StartError) as error:
         raise click.UsageError(str(error)) from None
     sys.exit(status)
 
 
+def _beside(registry: str | None) -> Beside | None:
+    """Return what serves beside the broker: a schema registry at this address, or nothing."""
+    if registry is None:
+        return None
+    from minibroker.registry.running_registry import registry_beside
+
+    return partial(registry_beside, address=registry)
+
+
 def _warn_of_strangers(settings: Settings) -> None:
-    from minibroker.broker.network.listeners import open_to_all
+    from minibroker.broker.configs.listeners import open_to_all
 
     open_listeners = ", ".join(listener.name for listener in open_to_all(settings))
     if open_listeners:
         LOG.warning("other machines reach %s without authentication, and may read and change all", open_listeners)
+
+
+def _check_tls(settings: Settings, metrics_port: int | None, security: str | None) -> None:
+    """Raise click.UsageError if there are no metrics, or no TLS for them."""
+    from minibroker.broker.configs.listeners import broker_listeners
+
+    if metrics_port is None:
+        raise click.UsageError("--metrics-tls needs --metrics-port")
+    if not (security or "").endswith("SSL") and not any(listener.has_tls for listener in broker_listeners(settings)):
+        raise click.UsageError("--metrics-tls needs a listener with TLS")
 
 
 def _credentials(arguments: tuple[str, ...]) -> list[Message]:
@@ -228,11 +256,6 @@ def _run_kit(settings: Settings, nodes: int, announce: Announcement, **wishes: A
     except OSError as error:  # of the faults file, or the control's address
         said = str(error) if error.filename is None else f"{error.filename}: {error.strerror}"
         raise click.UsageError(said) from None
-
-
-def _is_on_the_command_line(parameter: str) -> bool:
-    source = click.get_current_context().get_parameter_source(parameter)
-    return source is click.core.ParameterSource.COMMANDLINE
 
 
 def _log_to_stderr(level: str, format: str) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from minibroker.broker.configs.settings_table import (
     SETTINGS,
+    STANDARD_AUTHORIZER,
     AnyCaseOf,
     AuthorizerClass,
     ConnectionCounts,
@@ -24,7 +25,6 @@ from minibroker.broker.configs.settings_table import (
     Setting,
 )
 from minibroker.broker.configs.settings_values import format_value
-from minibroker.broker.security.authorizer import STANDARD_AUTHORIZER
 
 HEAD = ("setting", "of a topic", "type", "default", "values", "changes", "meaning")
 PREAMBLE = """\

@@ -26,6 +26,7 @@ TABLE_WIDTH = 320
 INTERRUPTED = 130
 WHOLE_SENTENCE = 500  # characters
 SPANS: Final = ("timeout_ms",)  # names of ms that are no moments
+TOKEN_VARIABLE: Final = "MINIBROKER_CONTROL_TOKEN"
 SERVER_VARIABLE: Final = "MINIBROKER_BOOTSTRAP_SERVER"
 # The same letter for the same thing in all commands, that of kcat where it has one.
 SHORT_OPTIONS: Final = {
@@ -107,7 +108,8 @@ class WholeHelpGroup(click.Group):
 class LazyGroup(WholeHelpGroup):
     """A group whose commands are imported when they are looked up, as their libraries cost the others time.
 
-    `modules` has the module of each command, which holds a click command of that name, in the order of the help.
+    `modules` has the module of each command, which holds a click command of that name (with _ for -), in the order of
+    the help.
     """
 
     def __init__(self, *args: Any, modules: Mapping[str, str], **extra: Any) -> None:
@@ -122,7 +124,7 @@ class LazyGroup(WholeHelpGroup):
         """Return the command of this name, or None."""
         if cmd_name not in self._modules:
             return None
-        command = getattr(import_module(self._modules[cmd_name]), cmd_name)
+        command = getattr(import_module(self._modules[cmd_name]), cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return with_short_options(command)
 
@@ -295,3 +297,9 @@ def bytes_field(name: str, data: bytes | None) -> dict[str, str | None]:
         import base64
 
         return {f"{name}_base64": base64.b64encode(data or b"").decode("ascii")}
+
+
+def is_on_the_command_line(parameter: str) -> bool:
+    """Return whether a parameter of the running command was given as an option, and not by a variable."""
+    source = click.get_current_context().get_parameter_source(parameter)
+    return source is click.core.ParameterSource.COMMANDLINE

@@ -111,12 +111,24 @@ class LoopLink(asyncio.BufferedProtocol):
         self._fail(ConnectionAbortedError("the connection was closed"))
 
     def hand_over(self, protocol: asyncio.BaseProtocol) -> asyncio.Transport:
-        """Let another protocol have the transport, as if it had just connected. Return the transport."""
-        transport, self._transport = self._transport, None
-        assert transport is not None
-        transport.set_protocol(protocol)
-        protocol.connection_made(transport)
-        return transport
+        """Let another protocol have the transport, as if it had just connected. Return the transport.
+
+        Requests can still be sent here; the protocol has to pass their answers to `take`.
+        """
+        assert self._transport is not None
+        self._transport.set_protocol(protocol)
+        protocol.connection_made(self._transport)
+        return self._transport
+
+    def take(self, data: bytes | bytearray) -> None:
+        """Take bytes that the broker has sent to another protocol."""
+        left = memoryview(data)
+        while left:
+            buffer = self.get_buffer(len(left))
+            count = min(len(buffer), len(left))
+            buffer[:count] = left[:count]
+            self.buffer_updated(count)
+            left = left[count:]
 
     def _fail(self, error: Exception) -> None:
         self._error = self._error or error

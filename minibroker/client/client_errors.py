@@ -129,3 +129,6 @@ class AuthenticationFailed(Exception):
 
 class TokenError(Exception):
     """No token can be had."""
+
+
+FAILURES: Final = (OSError, ProtocolError, UnsupportedVersion, AuthenticationFailed, TokenError)  # below a request

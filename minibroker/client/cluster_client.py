@@ -13,12 +13,11 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from minibroker.client.client_connection import NEWEST
 from minibroker.client.client_errors import (
-    AuthenticationFailed,
+    FAILURES,
     ClientError,
     ForeignServer,
     ProtocolError,
     Reaction,
-    TokenError,
     UnsupportedVersion,
     check,
     reaction,
@@ -38,7 +37,6 @@ LEAST_S: Final = 0.001  # a timeout of 0 means something else to a socket
 NEEDS_SASL: Final = ": does the broker require authentication (security.protocol, sasl.mechanism)?"
 COORDINATOR_TYPES: Final = {"group": 0, "transaction": 1}
 _SINGLE_COORDINATOR_VERSION: Final = 3  # newer versions take several keys
-_FAILURES: Final = (OSError, ProtocolError, UnsupportedVersion, AuthenticationFailed, TokenError)
 _DEADLINE_S: ContextVar[float] = ContextVar("deadline_s", default=float("inf"))  # of the enclosing `retry`
 
 Result = TypeVar("Result")
@@ -145,7 +143,7 @@ class Cluster:
             raise self._failure(sent) from None
         try:
             answer = await sent.link.answer(sent.correlation_id, timeout_ms / 1000)
-        except _FAILURES as error:
+        except FAILURES as error:
             self._drop(sent.node, sent.link)
             raise self._failure(sent._replace(error=_timed(error, timeout_ms / 1000))) from None
         sent.link.used_s = self._network.now()
@@ -189,7 +187,7 @@ class Cluster:
             try:
                 await self._ask_once(address, timeout_s)
                 return
-            except _FAILURES as error:
+            except FAILURES as error:
                 reasons.append(f"{address}: {reason_of(_timed(error, timeout_s))}")
         raise ClientError(f"cannot connect to {'; '.join(reasons)}")
 
@@ -274,7 +272,7 @@ class Cluster:
         try:
             link = await self._link(node, timeout_ms / 1000)
             version = link.connection.version(type(message), lowest, highest)
-        except _FAILURES as error:
+        except FAILURES as error:
             return Sent(node, api, None, -1, error)
         is_answered = getattr(message, "acks", -1) != 0
         correlation_id, data = link.connection.send(message, version, is_answered=is_answered)
@@ -286,7 +284,7 @@ class Cluster:
         return Sent(node, api, link, correlation_id)
 
     async def _link(self, node: Node, timeout_s: float) -> Link:
-        """Return a connection that is ready for requests. Raises one of `_FAILURES`."""
+        """Return a connection that is ready for requests. Raises one of `FAILURES`."""
         async with self._locks.setdefault(node, self._network.lock()):
             link = self._links.get(node)
             if link is not None and self._is_usable(link):
@@ -305,7 +303,7 @@ class Cluster:
             setup_ms = min(settings.setup_timeout_ms << min(failed.times, 16), settings.setup_timeout_max_ms)
             try:
                 self._links[node] = link = await self._connect(address, min(timeout_s, setup_ms / 1000))
-            except _FAILURES:
+            except FAILURES:
                 backoff_ms = settings.reconnect_backoff_ms << min(failed.times, 16)
                 backoff_s = min(backoff_ms, settings.reconnect_backoff_max_ms) / 1000
                 self._failed[node] = Failed(failed.times + 1, since_s, self._network.now() + backoff_s)
@@ -350,7 +348,7 @@ class Cluster:
         self._nodes = nodes
 
     async def _ask_once(self, address: Address, timeout_s: float) -> None:
-        """Send a Metadata request without topics, which needs no rights. Raises one of `_FAILURES`."""
+        """Send a Metadata request without topics, which needs no rights. Raises one of `FAILURES`."""
         deadline_s = self._network.now() + timeout_s
         link = await self._link(address, timeout_s)
         version = link.connection.version(MetadataRequest, 1, NEWEST)
@@ -358,7 +356,7 @@ class Cluster:
         try:
             await link.write(data, max(LEAST_S, deadline_s - self._network.now()))
             await link.answer(correlation_id, max(LEAST_S, deadline_s - self._network.now()))
-        except _FAILURES as error:
+        except FAILURES as error:
             self._drop(address, link)
             if isinstance(error, ConnectionError) and self.settings.credentials is None:
                 raise ConnectionResetError(f"{error.strerror or error}{NEEDS_SASL}") from None

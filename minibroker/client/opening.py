@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from minibroker import __version__
@@ -24,12 +25,34 @@ if TYPE_CHECKING:
     from minibroker.client.mechanisms import Exchange
 
 VERSION = __version__.partition("+")[0]  # brokers refuse a version that names a commit, as it has a plus sign
+Ask = Callable[[Message, int], Awaitable[Any]]
+"""Sends a request in a version, and waits for the answer."""
+
 NEEDS_TLS = ": does the broker require TLS (security.protocol)?"
 RENEW_AT = 0.85  # of the session's lifetime; Kafka's clients re-authenticate after 85 to 95 %
 
 
 async def open_link(link: Link, settings: ClientSettings, network: Network, timeout_s: float) -> None:
-    """Negotiate versions and authenticate. Raises OSError and the errors below `ClientError` (see `client_errors`)."""
+    """Negotiate versions and authenticate. Raises one of `FAILURES`."""
+    ask = _asking(link, settings, network, timeout_s)
+    request = ApiVersionsRequest(client_software_name="minibroker", client_software_version=VERSION)
+    answer = await ask(request, ApiVersionsRequest.versions[-1])
+    if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
+        known = [each.max_version for each in answer.api_keys if each.api_key == ApiVersionsRequest.api_key]
+        answer = await ask(request, min([*known, ApiVersionsRequest.versions[-1]]) if known else 0)
+    if answer.error_code:
+        raise UnsupportedVersion(f"ApiVersions: {error_name(answer.error_code)}")
+    link.connection.versions = {each.api_key: range(each.min_version, each.max_version + 1) for each in answer.api_keys}
+    await _log_in(ask, link, settings, network)
+
+
+async def log_in_again(link: Link, settings: ClientSettings, network: Network, timeout_s: float) -> None:
+    """Authenticate again on an open connection, whose answers are all for `link`. Raises as `open_link` does."""
+    await _log_in(_asking(link, settings, network, timeout_s), link, settings, network)
+
+
+def _asking(link: Link, settings: ClientSettings, network: Network, timeout_s: float) -> Ask:
+    """Return a function that sends a request and waits for its answer, until all time is used up."""
     deadline_s = network.now() + timeout_s
 
     async def ask(request: Message, version: int) -> Any:
@@ -49,22 +72,18 @@ async def open_link(link: Link, settings: ClientSettings, network: Network, time
                 raise type(error)(f"the broker closed the connection on {api}{needs_tls}") from None
             raise ProtocolError(f"{error}{needs_tls}") from None
 
-    request = ApiVersionsRequest(client_software_name="minibroker", client_software_version=VERSION)
-    answer = await ask(request, ApiVersionsRequest.versions[-1])
-    if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
-        known = [each.max_version for each in answer.api_keys if each.api_key == ApiVersionsRequest.api_key]
-        answer = await ask(request, min([*known, ApiVersionsRequest.versions[-1]]) if known else 0)
-    if answer.error_code:
-        raise UnsupportedVersion(f"ApiVersions: {error_name(answer.error_code)}")
-    link.connection.versions = {each.api_key: range(each.min_version, each.max_version + 1) for each in answer.api_keys}
+    return ask
+
+
+async def _log_in(ask: Ask, link: Link, settings: ClientSettings, network: Network) -> None:
+    """Authenticate, if there are credentials, and note when to do so again."""
     if settings.credentials is not None:
         exchange = await network.call(settings.credentials.exchange)
         lifetime_ms = await _authenticate(ask, link, settings.credentials.mechanism, exchange)
-        if lifetime_ms:
-            link.expires_s = network.now() + lifetime_ms / 1000 * RENEW_AT
+        link.expires_s = network.now() + lifetime_ms / 1000 * RENEW_AT if lifetime_ms else float("inf")
 
 
-async def _authenticate(ask: Any, link: Link, mechanism: str, exchange: Exchange) -> int:
+async def _authenticate(ask: Ask, link: Link, mechanism: str, exchange: Exchange) -> int:
     """Authenticate. Return for how many ms the authentication is valid, 0: for ever."""
     versions = link.connection.version
     hello = await ask(SaslHandshakeRequest(mechanism=mechanism), versions(SaslHandshakeRequest, 1))

@@ -105,7 +105,8 @@ def _trusting(tls: dict[str, str]) -> ssl.SSLContext | None:
 
 def _ask(url: str, client_id: str, secret: str, scope: str | None, context: ssl.SSLContext | None) -> tuple[str, float]:
     """Ask for a token by client credentials (RFC 6749, 4.4). The secret is in the header, as in Kafka's clients."""
-    import urllib.request  # here: importing it takes longer than importing the rest of the client
+    import urllib.error  # here: importing it takes longer than importing the rest of the client
+    import urllib.request
 
     form = {"grant_type": "client_credentials", **({"scope": scope} if scope else {})}
     credentials = base64.b64encode(f"{client_id}:{secret}".encode()).decode()
@@ -116,6 +117,8 @@ def _ask(url: str, client_id: str, secret: str, scope: str | None, context: ssl.
             found: dict[str, Any] = json.loads(answer.read(ANSWER_BYTES))
         return str(found["access_token"]), float(found.get("expires_in", 0))
     except (OSError, ValueError, KeyError, TypeError) as error:
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()  # it is the answer, too
         raise TokenError(f"no token from {url}: {type(error).__name__}: {error}") from None
 
 

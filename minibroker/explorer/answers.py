@@ -1,15 +1,25 @@
-"""Answers that take long to make: a thread makes them and their JSON, so that the broker's loop goes on."""
+"""What takes long to read or to make: a thread does it, so that the broker's loop goes on."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from fastapi.responses import Response
 
+from minibroker.testing.exchange import Exchange
+
+Result = TypeVar("Result")
+
+LARGE_BYTES: Final = 8 << 10  # of both frames: what is smaller is read in a few ms, and a thread costs 0.1 ms
 DEPTH: Final = 3  # of the rows of a tree in an answer
+
+
+async def read_aside(exchange: Exchange, read: Callable[[], Result]) -> Result:
+    """Return what `read` finds in an exchange. If that is large, a thread reads it."""
+    return read() if exchange.size_bytes <= LARGE_BYTES else await asyncio.to_thread(read)
 
 
 async def made_aside(make: Callable[[], Any]) -> Response:

@@ -17,7 +17,8 @@ from minibroker.testing.exchange import Exchange
 from minibroker.testing.faults.subjects import NameOf, topic_of
 
 SIZE: Final = Struct(">i")
-MOST_BYTES: Final = 1 << 16  # of a frame: nobody pastes more
+MOST_BYTES: Final = 1 << 16  # of a request: nobody pastes more
+MOST_ANSWER_BYTES: Final = 1 << 18  # which JSON has, too
 LINE_DIGITS: Final = 96
 MOST_COMMANDS: Final = 20
 
@@ -48,12 +49,14 @@ def copies_of(exchange: Exchange, servers: str, name_of: NameOf) -> dict[str, st
     frame = SIZE.pack(len(exchange.request_bytes)) + exchange.request_bytes
     if len(frame) > MOST_BYTES:
         return {}
-    found = {"hex": frame.hex(), "JSON": json.dumps(exchange.as_json(), indent=2, ensure_ascii=True)}
+    found = {"hex": frame.hex()}
+    if len(exchange.answer_bytes) <= MOST_ANSWER_BYTES:
+        found["JSON"] = json.dumps(exchange.as_json(), indent=2, ensure_ascii=True)
     if isinstance(exchange.api_key, ApiKey):  # a proxy passes others, too
         found["Python"] = _python(exchange, frame, servers)
-    commands = _KCAT.get(exchange.api_key)
-    if commands is not None and exchange.request is not None:
-        found["kcat"] = "\n".join(commands(exchange.request, f"kcat -b {quote(servers)}", name_of))
+    commands, request = _KCAT.get(exchange.api_key), exchange.request
+    if commands is not None and request is not None:
+        found["kcat"] = "\n".join(commands(request, f"kcat -b {quote(servers)}", name_of))
     return {name: text for name, text in found.items() if text}
 
 

@@ -6,15 +6,14 @@ and a few bytes may stand for a million items.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from minibroker.protocol.legible import cut, legible
-from minibroker.registry.decoding import Decoder, DecodingError, SchemaSource, WireSchema
-from minibroker.registry.formats.decoding import framed
+from minibroker.registry.decoding import Decoder, DecodingError, SchemaSource, WireSchema, json_text
+from minibroker.registry.formats.format_decoding import framed
 from minibroker.registry.formats.schema import InvalidSchema
 from minibroker.registry.registry_errors import RegistryError
 from minibroker.testing.broker import Broker
@@ -42,9 +41,9 @@ def _whole(content: dict[str, Any] | None) -> bytes | None:
 
 async def decoder_for(broker: Broker, records: list[Data]) -> Decoder | None:
     """Return a decoder with the schemas that records name, or None without a registry that can be read."""
-    with suppress(RegistryError):
-        source = await broker.schemas()
-        return None if source is None else Decoder(FoundSchemas(source, records))
+    if broker.has_registry:
+        with suppress(RegistryError):
+            return Decoder(FoundSchemas(await broker.registry.source(), records))
     return None
 
 
@@ -89,12 +88,7 @@ def _decoded(decoder: Decoder, record: Data, data: bytes, *, is_key: bool, most:
         return {}
     try:
         value = decoder.decode(data, record.headers, is_key=is_key)
-        text = json.dumps(value, indent=2, default=_text, ensure_ascii=False)
+        text = json_text(value, indent=2)
     except (DecodingError, TypeError, ValueError, RecursionError) as error:
         return {"undecoded": legible(str(error))}
     return {"decoded": cut(text, most), "schema": str(named.schema)}
-
-
-def _text(value: Any) -> str:
-    """Return what JSON does not have as a text: bytes as Avro's JSON has them, times and decimals as they print."""
-    return value.decode("latin-1") if isinstance(value, bytes) else str(value)

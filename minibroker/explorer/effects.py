@@ -28,9 +28,10 @@ Effects = Iterator[Effect]
 def effects_of(exchange: Exchange, name_of: NameOf) -> list[Effect]:
     """Return what the request changed, `MOST` at most."""
     read = _EFFECTS.get(exchange.api_key)
-    if read is None or exchange.request is None or exchange.answer is None:
+    request, answer = (exchange.request, exchange.answer) if read is not None else (None, None)
+    if read is None or request is None or answer is None:
         return []
-    return list(islice(read(exchange.request, exchange.answer, name_of), MOST))
+    return list(islice(read(request, answer, name_of), MOST))
 
 
 def _effect(text: str, view: str = "", *names: str) -> Effect:
@@ -60,7 +61,7 @@ def _produced(request: Any, answer: Any, name_of: NameOf) -> Effects:
 
 def _count(records: Any) -> int:
     with suppress(KafkaError):
-        return sum(header.last_offset - header.base_offset + 1 for _, header in batches_in(bytes(records or b"")))
+        return sum(header.last_offset - header.base_offset + 1 for _, header in batches_in(records or b""))
     return 0
 
 

@@ -15,6 +15,7 @@ from minibroker.explorer.groups import group_routes
 from minibroker.explorer.pages import ROOT, add_page
 from minibroker.explorer.records import record_routes
 from minibroker.explorer.saved_frames import MOST_BYTES, MOST_FRAMES, SavedFrames
+from minibroker.explorer.schemas import schema_routes
 from minibroker.explorer.topics import topic_routes
 from minibroker.explorer.trying import trying_routes
 from minibroker.protocol.legible import legible
@@ -22,9 +23,11 @@ from minibroker.testing.broker import Broker
 from minibroker.testing.control import http_errors
 from minibroker.testing.control.guard import Guard
 from minibroker.testing.faults.subjects import NameOf
+from minibroker.testing.loops import NotRunning
 
 API: Final = f"{ROOT}/api"
 VIEWS: Final = ("frames", "topics", "groups", "files", "try", "hands", "lessons")
+SCHEMAS: Final = "schemas"  # a view of brokers with a registry
 SERVER: Final = "127.0.0.1:9092"  # for which frames of a file are copied
 
 
@@ -33,6 +36,7 @@ def add_explorer(app: FastAPI, broker: Broker, closing: asyncio.Event) -> None:
     broker.journal.keep_at_most(MOST_FRAMES, MOST_BYTES)
     broker.journal.on()
     routes = APIRouter(prefix=API, include_in_schema=False)
+    schemas = schema_routes(broker) if broker.has_registry else None
 
     @routes.get("/about")
     async def get_about() -> dict[str, Any]:
@@ -41,11 +45,15 @@ def add_explorer(app: FastAPI, broker: Broker, closing: asyncio.Event) -> None:
             "version": __version__,
             "bootstrap_servers": broker.bootstrap_servers,
             "nodes": list(broker.running.node_ids) if broker.is_running else [],
-            "views": VIEWS,
+            "views": VIEWS if schemas is None else (*VIEWS, SCHEMAS),
         }
 
     def name_of(topic_id: bytes) -> str | None:
-        topic = broker.running.cluster.image.topics_by_id.get(topic_id) if broker.is_running else None
+        """Return the name of a topic. A thread may ask: it gets the broker once, and one entry of a dictionary."""
+        try:
+            topic = broker.running.cluster.image.topics_by_id.get(topic_id)
+        except NotRunning:
+            return None
         return None if topic is None else topic.name
 
     for part in (
@@ -55,6 +63,7 @@ def add_explorer(app: FastAPI, broker: Broker, closing: asyncio.Event) -> None:
         group_routes(broker, name_of),
         file_routes(lambda: broker.directory, broker),
         trying_routes(broker),
+        *([] if schemas is None else [schemas]),
     ):
         routes.include_router(part)
     add_page(app)

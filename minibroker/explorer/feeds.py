@@ -10,8 +10,10 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any, Final
 
+from minibroker.explorer.answers import read_aside
 from minibroker.explorer.saved_frames import Frames
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.legible import legible
@@ -27,6 +29,7 @@ ID_CHARACTERS: Final = 200
 COLUMNS: Final = (
     *("number", "api", "version", "client_id", "node", "connection", "started_ms", "duration_ms", "outcome"),
     *("errors", "faults", "request_bytes", "answer_bytes", "topics", "groups", "transactional_ids", "software"),
+    *("user", "mechanism"),
 )
 """What the values of a row are, in their order."""
 
@@ -43,18 +46,17 @@ class Feed:
         self._marked = 0
         self._open: dict[int, Exchange] = {}
 
-    def portion(self) -> dict[str, Any] | None:
-        """Return the next rows and marks, or None if there are none. It takes about 5 ms at most."""
+    async def portion(self) -> dict[str, Any] | None:
+        """Return the next rows and marks, or None if there are none. It holds the loop for about 5 ms at most."""
         until = time.perf_counter() + SLICE_SECONDS
-        ended = [each for each in self._open.values() if each.outcome != "open"][:PORTION]
-        for each in ended:
-            del self._open[each.number]
-        rows = [row_of(each, self._name_of) for each in ended]
-        for exchange in self._frames.after(self._last, PORTION):
-            self._last = exchange.number
+        rows = []
+        for exchange in self._next():
             if exchange.outcome == "open":
                 self._open[exchange.number] = exchange
-            rows.append(row_of(exchange, self._name_of))
+            else:
+                self._open.pop(exchange.number, None)
+            self._last = max(self._last, exchange.number)
+            rows.append(await read_aside(exchange, partial(row_of, exchange, self._name_of)))
             if time.perf_counter() > until:
                 break
         marks = [mark for mark in self._frames.marks if mark.number > self._marked]
@@ -63,6 +65,11 @@ class Feed:
         if not rows and not marks:
             return None
         return {"rows": rows, "marks": [mark_of(mark) for mark in marks], "oldest": self._frames.oldest}
+
+    def _next(self) -> list[Exchange]:
+        """Return what has ended since it was told, then what was not told yet."""
+        ended = [each for each in self._open.values() if each.outcome != "open"]
+        return [*ended[:PORTION], *self._frames.after(self._last, PORTION)]
 
 
 async def events(feed: Feed, state: State | None, closing: asyncio.Event) -> AsyncIterator[str]:
@@ -73,7 +80,7 @@ async def events(feed: Feed, state: State | None, closing: asyncio.Event) -> Asy
         if state is not None and now - told_at >= STATE_SECONDS:
             told_at = now
             yield event("state", state())
-        portion = feed.portion()
+        portion = await feed.portion()
         if portion is not None:
             yield event("frames", portion)
             await asyncio.sleep(0)
@@ -107,6 +114,8 @@ def row_of(exchange: Exchange, name_of: NameOf) -> list[Any]:
         groups,
         transactional_ids,
         exchange.software,
+        None if exchange.user is None else legible(exchange.user, ID_CHARACTERS),
+        exchange.mechanism,
     ]
 
 
@@ -114,12 +123,14 @@ MOST_SUBJECTS: Final = 20  # of a row; a request may name thousands
 
 
 def _subjects(exchange: Exchange, name_of: NameOf) -> tuple[dict[str, list[int]], list[str], list[str]]:
-    if exchange.request is None:
+    request = exchange.request
+    if request is None:
         return {}, [], []  # a proxy passes requests that cannot be read here
-    found = subjects_of(exchange.request, name_of)
+    found = subjects_of(request, name_of)
     topics = found.topics
-    if exchange.api_key is ApiKey.FETCH and not topics and exchange.answer is not None:
-        topics = subjects_of(exchange.answer, name_of).topics  # a fetch session names only what changes
+    answer = exchange.answer if exchange.api_key is ApiKey.FETCH and not topics else None
+    if answer is not None:
+        topics = subjects_of(answer, name_of).topics  # a fetch session names only what changes
     named = sorted(topics.items())[:MOST_SUBJECTS]
     return (
         {legible(topic): sorted(partitions)[:MOST_SUBJECTS] for topic, partitions in named},

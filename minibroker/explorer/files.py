@@ -30,7 +30,7 @@ from minibroker.storage.compaction.cleaning import plan_of
 from minibroker.storage.compaction.dirtiness import dirtiness, is_due
 from minibroker.storage.compaction.foreseeing import foreseen
 from minibroker.storage.files import Disk
-from minibroker.storage.inspection.explained_files import explain_file
+from minibroker.storage.inspection.explained_files import ENTRY_BYTES, explain_file
 from minibroker.storage.inspection.index_inspection import OffsetEntry, TimeEntry, TransactionEntry
 from minibroker.storage.inspection.inspected_files import InspectedFile, Kind, Options, contents, inspected_file
 from minibroker.storage.inspection.log_inspection import Damage
@@ -42,7 +42,9 @@ from minibroker.testing.broker import Broker
 
 MOST_FILES: Final = 10_000
 MOST_DEPTH: Final = 3
-WINDOW_BYTES: Final = 256 << 10
+WINDOW_BYTES: Final = 256 << 10  # of a log
+WINDOW_ENTRIES: Final = 3_000  # of an index
+MOST_SHOWN_BYTES: Final = 16 << 20  # of any other file
 MOST_BATCHES: Final = 2_000
 MOST_ENTRIES: Final = 2_000
 MOST_DAMAGE: Final = 100
@@ -65,7 +67,7 @@ def file_routes(root: Root, broker: Broker | None = None) -> APIRouter:
 
     @routes.get("/content")
     async def get_content(path: str, at: int = 0) -> Response:
-        """Return a file byte by byte; of a large log, some batches from a position on."""
+        """Return a file byte by byte; of a large log or index, some batches or entries from a position on."""
         found = inspected_below(root(), path)
         return await made_aside(lambda: content_of(found, at))
 
@@ -142,18 +144,38 @@ def inspected_below(root: Path, name: str) -> InspectedFile:
 
 
 def content_of(inspected: InspectedFile, at: int = 0) -> dict[str, Any]:
-    """Return a file's tree. A log begins with the batch that has the byte `at`, and may have more behind it."""
-    disk = Disk()
-    size = disk.size_bytes(inspected.path)
-    start = _batch_with(inspected, at)[0] if inspected.kind is Kind.LOG and size > WINDOW_BYTES else 0
+    """Return a file's tree: of a log from the batch on that has the byte `at`, of an index from that entry on.
+
+    `next` is where what follows begins, None if nothing does.
+    """
+    size = Disk().size_bytes(inspected.path)
+    start, length = _window(inspected, at, size)
     with open(inspected.path, "rb") as file:
         file.seek(start)
-        data = file.read(WINDOW_BYTES if inspected.kind is Kind.LOG else min(size, MOST_INSPECTED_BYTES))
-    shown = tree(explain_file(data, inspected), data)
+        data = file.read(length)
+    shown = tree(explain_file(data, inspected, start=start), data)
     shown["blocks"][0]["base"] = start
-    end = start + len(data)
-    following, behind = (None, None) if end == size else _batch_with(inspected, end)
-    return {"tree": shown, "start": start, "size": size, "next": behind if following == start else following}
+    return {"tree": shown, "start": start, "size": size, "next": _next(inspected, start, start + len(data), size)}
+
+
+def _window(inspected: InspectedFile, at: int, size: int) -> tuple[int, int]:
+    """Return where to begin to show a file, and how many bytes to show."""
+    if inspected.kind is Kind.LOG:
+        return (_batch_with(inspected, at)[0] if size > WINDOW_BYTES else 0), WINDOW_BYTES
+    entry = ENTRY_BYTES.get(inspected.kind)
+    if entry is None:
+        return 0, MOST_SHOWN_BYTES
+    return max(min(at, size - 1), 0) // entry * entry, WINDOW_ENTRIES * entry
+
+
+def _next(inspected: InspectedFile, start: int, end: int, size: int) -> int | None:
+    """Return where the next window begins, None for the last."""
+    if end == size or (inspected.kind is not Kind.LOG and inspected.kind not in ENTRY_BYTES):
+        return None
+    if inspected.kind is not Kind.LOG:
+        return end
+    following, behind = _batch_with(inspected, end)
+    return behind if following == start else following
 
 
 def _batch_with(inspected: InspectedFile, at: int) -> tuple[int, int]:

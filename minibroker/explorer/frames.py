@@ -37,7 +37,7 @@ OWN_WORDS: Final = {
     "fault": "Part of the name of a fault that struck.",
     "connection": "The address of the client.",
 }
-UNKNOWN_HERE: Final = ("where", "user", "mechanism")  # a function; and the journal does not say who logged in
+UNKNOWN_HERE: Final = ("where",)  # a function
 NO_CACHE: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
@@ -94,10 +94,18 @@ def frame_routes(
         exchange = frames.number(number)
         if exchange is None:
             raise LookupError(f"there is no frame {number} (any more)")
-        said: dict[str, Any] = {"row": row_of(exchange, name_of), "refusals": exchange.refusals}
-        said["effects"] = effects_of(exchange, name_of)
-        said["copies"] = copies_of(exchange, servers(), name_of)
-        return await made_aside(lambda: said | explained(exchange))
+        address = servers()
+
+        def said() -> dict[str, Any]:
+            return {
+                "row": row_of(exchange, name_of),
+                "refusals": exchange.refusals,
+                "effects": effects_of(exchange, name_of),
+                "copies": copies_of(exchange, address, name_of),
+                **explained(exchange),
+            }
+
+        return await made_aside(said)
 
     return routes
 

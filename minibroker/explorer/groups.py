@@ -9,15 +9,17 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from itertools import pairwise
 from typing import Any, Final
 
 from fastapi import APIRouter
 
-from minibroker.broker.groups.classic.states import FOLLOWING
+from minibroker.broker.groups.classic.classic_states import FOLLOWING
 from minibroker.broker.groups.group import Group
 from minibroker.broker.transactions.transaction import REACHED_FROM, State
 from minibroker.client.membership import assigned_partitions
+from minibroker.explorer.answers import read_aside
 from minibroker.explorer.effects import effects_of
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -233,8 +235,8 @@ async def _history(
         exchange = broker.journal.number(number)
         if exchange is None:
             break
-        if _is_about(exchange, group, transactional_id, name_of):
-            found += _moment(exchange, name_of)
+        read = partial(_moment, exchange, group, transactional_id, name_of)
+        found += await read_aside(exchange, read)
         number -= 1
         if time.perf_counter() > until:
             await asyncio.sleep(0)
@@ -242,13 +244,14 @@ async def _history(
     return found
 
 
-def _is_about(exchange: Exchange, group: str | None, transactional_id: str | None, name_of: NameOf) -> bool:
-    named = subjects_of(exchange.request, name_of)
-    return group in named.groups or transactional_id in named.transactional_ids
-
-
-def _moment(exchange: Exchange, name_of: NameOf) -> list[dict[str, Any]]:
-    """Return what a frame changed, as one moment, or nothing if it changed nothing and nothing was refused."""
+def _moment(
+    exchange: Exchange, group: str | None, transactional_id: str | None, name_of: NameOf
+) -> list[dict[str, Any]]:
+    """Return what a frame changed of a group or a transaction, as one moment; nothing if nothing, and none refused."""
+    request = exchange.request
+    named = None if request is None else subjects_of(request, name_of)
+    if named is None or not (group in named.groups or transactional_id in named.transactional_ids):
+        return []
     effects = [effect["text"] for effect in effects_of(exchange, name_of)]
     if not effects and not exchange.errors:
         return []

@@ -6,6 +6,7 @@ The policy lets the browser run and load only what this server has. Data comes f
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -56,20 +57,29 @@ async def _served(request: Request) -> Response:
     found = files.get(request.path_params.get("name", PAGE))
     if found is None:
         raise HTTPException(404, "there is no such page")
-    return Response(found.content, media_type=found.kind, headers=HEADERS)
+    headers = HEADERS | {"ETag": found.tag}
+    if request.headers.get("if-none-match") == found.tag:  # the browser then also has the script as it compiled it
+        return Response(status_code=304, headers=headers)
+    return Response(found.content, media_type=found.kind, headers=headers)
 
 
 class StaticFile(NamedTuple):
-    """A file of the page, with its media type."""
+    """A file of the page, with its media type and the tag by which a browser says what it has."""
 
     content: bytes
     kind: str
+    tag: str
 
 
 @cache
 def _files() -> Mapping[str, StaticFile]:
     """Return all files by their names; nothing else can be asked for."""
     paths = [path for path in FOLDER.iterdir() if path.is_file() and path.suffix != MODULE_SUFFIX]
-    found = {path.name: StaticFile(path.read_bytes(), TYPES.get(path.suffix, PLAIN)) for path in paths}
     script = bundle(FIRST_MODULE, lambda path: (FOLDER / path).read_text("utf-8"))
-    return found | {BUNDLE: StaticFile(script.encode(), TYPES[MODULE_SUFFIX])}
+    contents = {path.name: path.read_bytes() for path in paths} | {BUNDLE: script.encode()}
+    return {name: _file(name, content) for name, content in contents.items()}
+
+
+def _file(name: str, content: bytes) -> StaticFile:
+    tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+    return StaticFile(content, TYPES.get(Path(name).suffix, PLAIN), tag)

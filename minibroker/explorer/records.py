@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from typing import Any, Final, Literal
 
 from fastapi import APIRouter
-from fastapi.responses import Response
+from fastapi.responses import Response, StreamingResponse
 
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.explorer.answers import made_aside
@@ -35,8 +35,12 @@ SEARCH_SECONDS: Final = 3.0
 LISTED_BYTES: Final = 2_000  # of a key or a value
 WHOLE_BYTES: Final = 1 << 20
 INDENTED_TIMES: Final = 20  # what a value grows by at most
+PIECE_BYTES: Final = 256 << 10  # of a value, to be searched: memory for it all takes longer than the search
 ANY_SIZE: Final = 1
 NOT_FOUND: Final = -1
+
+# Nothing in it is for a browser to show or to run.
+AS_FILE: Final = {"Content-Disposition": "attachment", "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 
 Part = Literal["any", "key", "value", "header"]
 
@@ -64,6 +68,22 @@ def record_routes(broker: Broker) -> APIRouter:
         """Return a record whole, with its batch byte by byte."""
         return await whole_record(broker, partition_of(broker, name, index), offset)
 
+    @routes.get("/records/{offset}/{part}")
+    async def get_content(name: str, index: int, offset: int, part: Literal["key", "value"]) -> Response:
+        """Return the bytes of a whole key or value, to be saved."""
+        record = next(seen_records(partition_of(broker, name, index), offset), None)
+        content: bytes | None = getattr(record, part) if record is not None and record.offset == offset else None
+        if content is None:
+            raise LookupError(f"{name}-{index} has no {part} at offset {offset}")
+        pieces = (content[at : at + PIECE_BYTES] for at in range(0, len(content), PIECE_BYTES))
+        headers = AS_FILE | {"Content-Length": str(len(content))}
+        return StreamingResponse(_in_turns(pieces), media_type="application/octet-stream", headers=headers)
+
+    _offsets(broker, routes)
+    return routes
+
+
+def _offsets(broker: Broker, routes: APIRouter) -> None:
     @routes.get("/offset-at")
     async def find_offset(name: str, index: int, time_ms: int) -> dict[str, int]:
         """Return the first offset whose record has this time or a later one, or the end of the partition."""
@@ -75,7 +95,12 @@ def record_routes(broker: Broker) -> APIRouter:
         check(answer.error_code, f"{name}-{index}")
         return {"offset": partition.log.log_end_offset if answer.offset == NOT_FOUND else answer.offset}
 
-    return routes
+
+async def _in_turns(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield pieces, and let others go on between them."""
+    for piece in pieces:
+        yield piece
+        await asyncio.sleep(0)
 
 
 async def whole_record(broker: Broker, partition: Partition, offset: int) -> Response:
@@ -131,7 +156,8 @@ def matching(text: str, where: Part) -> Callable[[Record], bool]:
         return lambda _: True
 
     def has(data: bytes | None) -> bool:
-        return data is not None and wanted in data.lower()
+        pieces = range(0, 0 if data is None else len(data), PIECE_BYTES)
+        return any(wanted in (data or b"")[at : at + PIECE_BYTES + len(wanted) - 1].lower() for at in pieces)
 
     def matches(record: Record) -> bool:
         headers = where in ("any", "header") and any(has(name.encode()) or has(value) for name, value in record.headers)

@@ -10,6 +10,7 @@ import os
 import site
 import socket
 import sys
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
@@ -34,6 +35,8 @@ LOCAL_DEFAULTS: Final = {
     "spark.python.daemon.module": "minibroker.pipeline.worker_daemon",
 }
 STANDALONE: Final = "spark://"
+CONNECT: Final = "sc://"  # Spark Connect
+DEFAULT_PORTS: Final = {STANDALONE: "", CONNECT: ":15002"}
 CONNECT_TIMEOUT_S: Final = 5
 
 
@@ -46,11 +49,14 @@ def session(master: str = "local[2]", *, log_level: LogLevel = "error", **conf: 
 
     `conf` are Spark's own settings (`**{"spark.driver.memory": "4g"}`) and override ours. An existing session is used
     as it is, except for the settings of Spark SQL, as by `getOrCreate`; the log level stays that of the first session.
+    A server of Spark Connect (`sc://HOST:PORT`) has its own log level, and takes settings of Spark SQL only.
     Raises `minibroker.pipeline.java.JavaError` if there is no Java 17 or newer, and `SessionError` if no master
     answers.
     """
     require_platform()
     _require_master(master)
+    if master.startswith(CONNECT):
+        return _connected(master, conf)
     java = find_java()
     local = master.startswith("local")
     _prepare_workers(local)
@@ -63,6 +69,21 @@ def session(master: str = "local[2]", *, log_level: LogLevel = "error", **conf: 
         builder = builder.config(name, value)
     with java_home(java):
         spark = builder.getOrCreate()
+    register(spark)
+    return spark
+
+
+def _connected(server: str, conf: Mapping[str, str]) -> SparkSession:
+    """Return a session of a server of Spark Connect. Raises `SessionError` without its libraries."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.remote(server)
+    for name, value in {"spark.sql.session.timeZone": "UTC", **conf}.items():
+        builder = builder.config(name, value)
+    try:
+        spark = builder.getOrCreate()
+    except ImportError as error:
+        raise SessionError(f"Spark Connect: {error}: python3 -m pip install 'pyspark[connect]'") from None
     register(spark)
     return spark
 
@@ -82,18 +103,19 @@ def register(spark: SparkSession) -> None:
 
 
 def _require_master(master: str) -> None:
-    """Raise `SessionError` if none of the masters of a standalone cluster answers: Spark tries for a minute."""
-    if not master.startswith(STANDALONE):
+    """Raise `SessionError` if neither master of a standalone cluster nor server answers: Spark tries for minutes."""
+    scheme = next((each for each in DEFAULT_PORTS if master.startswith(each)), None)
+    if scheme is None:
         return
     reasons = []
-    for address in master.removeprefix(STANDALONE).split(","):
-        host, _, port = address.rpartition(":")
+    for address in master.removeprefix(scheme).partition("/")[0].split(","):
+        host, _, port = (address if ":" in address else address + DEFAULT_PORTS[scheme]).rpartition(":")
         try:
             socket.create_connection((host, int(port)), timeout=CONNECT_TIMEOUT_S).close()
             return
         except (OSError, ValueError) as error:
             reasons.append(f"{address}: {getattr(error, 'strerror', None) or error}")
-    raise SessionError(f"no Spark master answers at {STANDALONE}{'; '.join(reasons)}")
+    raise SessionError(f"no Spark master answers at {scheme}{'; '.join(reasons)}")
 
 
 def _prepare_workers(local: bool) -> None:

@@ -32,7 +32,7 @@ from minibroker.protocol.fields import (
 from minibroker.protocol.fields import versions as version_range
 from minibroker.protocol.primitives import MalformedMessage, Output
 from minibroker.protocol.reading import reading
-from minibroker.protocol.source import READ_FAILURES, Source, compiled, malformed
+from minibroker.protocol.source import READ_FAILURES, UNKNOWN_TAGS, Source, compiled, malformed
 from minibroker.protocol.steps import Steps
 from minibroker.protocol.writing import writing
 
@@ -67,13 +67,18 @@ class Declaration(type):
         declared = {key: value for key, value in body.items() if isinstance(value, Facts)}
         kept = {key: value for key, value in body.items() if key not in declared}
         return super().__new__(
-            cls, name, bases, {**kept, "__fields__": declared, "__slots__": tuple(declared)}, **facts
+            cls,
+            name,
+            bases,
+            {**kept, "__fields__": declared, "__slots__": (*kept.get("__slots__", ()), *declared)},
+            **facts,
         )
 
 
 class Struct(metaclass=Declaration):
     """A part of a message. Its fields are slots, and every field has a default."""
 
+    __slots__ = (UNKNOWN_TAGS,)
     __fields__: ClassVar[dict[str, Facts]]
 
     def __init__(self, **values: Any) -> None:
@@ -86,7 +91,9 @@ class Struct(metaclass=Declaration):
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):
             return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in self.__fields__)
+        return all(getattr(self, name) == getattr(other, name) for name in self.__fields__) and (
+            getattr(self, UNKNOWN_TAGS, []) == getattr(other, UNKNOWN_TAGS, [])
+        )
 
     def __repr__(self) -> str:
         values = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__fields__)
@@ -110,6 +117,8 @@ class Message(Struct):
     _writers: ClassVar[dict[int, Any]]
     _step_readers: ClassVar[dict[int, Any]]
     _step_writers: ClassVar[dict[int, Any]]
+    _keeping_readers: ClassVar[dict[int, Any]]
+    _keeping_writers: ClassVar[dict[int, Any]]
 
     def __init_subclass__(
         cls,
@@ -129,6 +138,8 @@ class Message(Struct):
         cls._writers = {}
         cls._step_readers = {}
         cls._step_writers = {}
+        cls._keeping_readers = {}
+        cls._keeping_writers = {}
 
     @classmethod
     def decode(cls, data: bytes | bytearray | memoryview, version: int, position: int = 0) -> Self:
@@ -151,6 +162,22 @@ class Message(Struct):
     def decode_from(cls, data: bytes | bytearray | memoryview, version: int, position: int = 0) -> tuple[Self, int]:
         """Read a message at `position`. Return it, and the position after it. Raises MalformedMessage."""
         read = cls._readers.get(version) or cls._reader(version)
+        try:
+            result: tuple[Self, int] = read(data, position, len(data))
+        except READ_FAILURES as problem:
+            raise malformed(cls.__name__, version, problem) from problem
+        return result
+
+    @classmethod
+    def decode_with_unknown_tags(
+        cls, data: bytes | bytearray | memoryview, version: int, position: int
+    ) -> tuple[Self, int]:
+        """Do what `decode_from` does, and keep tagged fields that are not declared for `encode_with_unknown_tags`."""
+        read = cls._keeping_readers.get(version)
+        if read is None:
+            cls.check_version(version)
+            source = reading(cls, version, version in cls.flexible, keeps_tags=True)
+            read = cls._keeping_readers[version] = compiled(source, f"read {cls.__name__} v{version} with unknown tags")
         try:
             result: tuple[Self, int] = read(data, position, len(data))
         except READ_FAILURES as problem:
@@ -198,6 +225,20 @@ class Message(Struct):
             raise TypeError(
                 f"{type(self).__name__} has records in a region, which encode_into() supports, and encode() does not"
             )
+        return bytes(out)
+
+    def encode_with_unknown_tags(self, version: int) -> bytes:
+        """Return the message's bytes, with the tagged fields that `decode_with_unknown_tags` has kept."""
+        kind = type(self)
+        write = kind._keeping_writers.get(version)
+        if write is None:
+            self.check_version(version)
+            source = writing(kind, version, version in self.flexible, keeps_tags=True)
+            write = kind._keeping_writers[version] = compiled(
+                source, f"write {kind.__name__} v{version} with unknown tags"
+            )
+        out = Output()
+        write(self, out)
         return bytes(out)
 
     def encode_into(self, out: Output, version: int) -> None:

@@ -100,7 +100,7 @@ def _object_bytes(kind: Kind, version: int, flexible: bool) -> int:
 
 # The sizes of CPython 3.11 on a 64-bit machine, with the overhead of its garbage collector.
 _POINTER_BYTES = 8
-_HEAD_BYTES = 32
+_HEAD_BYTES = 40
 _LIST_BYTES = 72
 _VIEW_BYTES = 200
 _VALUE_BYTES = 32

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from base64 import b64decode, urlsafe_b64encode
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import random
 
 ZERO_UUID = bytes(16)
+BASE64_DASH = 62
 MAX_TAGS = 10_000  # in one tagged section, as in Kafka 4.4
 MAX_STRING_BYTES = 32767  # Kafka refuses longer strings in every version, even if the length is a varint
 
@@ -67,6 +71,14 @@ class Output(bytearray):
             if start < len(view):
                 parts.append(bytes(view[start:]))
         return parts
+
+
+def new_uuid(source: random.Random) -> bytes:
+    """Return a random id of 16 raw bytes that is not reserved by Kafka and whose text does not begin with a dash."""
+    while True:
+        raw = source.randbytes(16)
+        if raw[0] >> 2 != BASE64_DASH and any(raw[:15]):
+            return raw
 
 
 def uuid_text(raw: bytes) -> str:
@@ -141,6 +153,21 @@ def skip_tags(data: bytes | bytearray | memoryview, position: int, end: int, cou
     return position
 
 
+def read_unknown_tags(
+    data: bytes | bytearray | memoryview, position: int, end: int, count: int
+) -> tuple[list[tuple[int, bytes]], int]:
+    """Return `count` unknown tagged fields, each a tag with its bytes, and the position after them."""
+    if count > MAX_TAGS:
+        raise too_many(count, MAX_TAGS)
+    found: list[tuple[int, bytes]] = []
+    last = -1
+    for _ in range(count):
+        last, stop, start = read_tag(data, position, end, last)
+        found.append((last, bytes(data[start:stop])))
+        position = stop
+    return found, position
+
+
 def read_uuids(data: bytes | bytearray | memoryview, position: int, count: int) -> list[bytes]:
     """Read `count` UUIDs of 16 bytes each. The caller has checked that the data contains them."""
     return [bytes(data[start : start + 16]) for start in range(position, position + 16 * count, 16)]
@@ -176,6 +203,12 @@ def answer_too_large(size_bytes: int) -> ValueError:
 
 
 # --- Called by generated writers in rarer cases ---
+
+
+def unknown_tags_between(unknown: list[tuple[int, bytes]], after: int, before: int) -> bytes:
+    """Encode the unknown tagged fields whose tags are between two others."""
+    found = (varint(tag) + varint(len(data)) + data for tag, data in unknown if after < tag < before)
+    return b"".join(found)
 
 
 def string_length(length: int) -> bytes:

@@ -4,6 +4,8 @@ The generated function is `read(data, pos, end)`, which returns the message and 
 fields of fixed size, with the length that follows them, are read by one struct call. Every length is compared with the
 rest of the data before it is used. `source.py` compiles the text into a function.
 
+With `keeps_tags`, tagged fields that are not declared are kept with their struct, for a writer that does so, too.
+
 With `in_steps`, for large requests, it is `read(data, pos, end, allowance)`: a generator that yields after every
 thousand items, and also returns the long arrays. It refuses a count that Kafka would refuse, or whose objects would
 take more than the allowance, before it creates any of them.
@@ -18,7 +20,7 @@ from minibroker.protocol import primitives
 from minibroker.protocol.fields import Kind, default_maker, default_value
 from minibroker.protocol.layout import Layout, Place, item_cost_bytes, layout, least_item_bytes
 from minibroker.protocol.primitives import MAX_TAGS
-from minibroker.protocol.source import FEW, READ_ITEMS, Source, free_name, snake_case
+from minibroker.protocol.source import FEW, READ_ITEMS, UNKNOWN_TAGS, Source, free_name, snake_case
 
 MAX_ITEMS = 1_000_000  # in one array, as in Kafka 4.4
 
@@ -28,6 +30,7 @@ _NAMES: dict[str, Any] = {
     "read_varint": primitives.read_varint,
     "read_string_length": primitives.read_string_length,
     "read_tag": primitives.read_tag,
+    "read_unknown_tags": primitives.read_unknown_tags,
     "skip_tags": primitives.skip_tags,
     "read_uuids": primitives.read_uuids,
     "bad_length": primitives.bad_length,
@@ -43,13 +46,13 @@ _SLICES = {
 }
 
 
-def reading(struct: type, version: int, flexible: bool, *, in_steps: bool = False) -> Source:
+def reading(struct: type, version: int, flexible: bool, *, in_steps: bool = False, keeps_tags: bool = False) -> Source:
     """Generate the function that reads a version of a struct, at once or in steps."""
     source = Source(dict(_NAMES))
     with source.block(f"def read(data, pos, end{', allowance' if in_steps else ''}):"):
         if in_steps:
             source.add(f"left, long_arrays = {READ_ITEMS}, []")
-        reader = _Reading(source, version, flexible, in_steps)
+        reader = _Reading(source, version, flexible, in_steps, keeps_tags)
         name = reader.struct(struct, ())
         reader.flush()
         if in_steps:
@@ -65,11 +68,12 @@ class _Reading:
     `scope` has the names of the variables that enclosing loops still need.
     """
 
-    def __init__(self, source: Source, version: int, flexible: bool, in_steps: bool) -> None:
+    def __init__(self, source: Source, version: int, flexible: bool, in_steps: bool, keeps_tags: bool) -> None:
         self.source = source
         self.version = version
         self.flexible = flexible
         self.in_steps = in_steps
+        self.keeps_tags = keeps_tags
         self._run: list[tuple[str, str, str, int]] = []  # target, letters, field's path, bytes
 
     # --- structs ---
@@ -103,7 +107,10 @@ class _Reading:
         if not tagged:
             with block("if n:"):
                 self._tag_count()
-                add("pos = skip_tags(data, pos, end, n)")
+                if self.keeps_tags:
+                    add(f"{name}.{UNKNOWN_TAGS}, pos = read_unknown_tags(data, pos, end, n)")
+                else:
+                    add("pos = skip_tags(data, pos, end, n)")
             return
         tag, stop = free_name("tag", scope), free_name("tag_end", scope)
         with block("if n:"):
@@ -111,6 +118,8 @@ class _Reading:
             with block(f"if n > {MAX_TAGS}:"):
                 add(f"raise too_many(n, {MAX_TAGS})")
             add(f"{tag} = -1")
+            if self.keeps_tags:
+                add(f"{name}.{UNKNOWN_TAGS} = []")
             with block("for _ in range(n):"):
                 add(f"{tag}, {stop}, pos = read_tag(data, pos, end, {tag})")
                 for keyword, place in zip(["if"] + ["elif"] * len(tagged), tagged, strict=False):
@@ -118,6 +127,8 @@ class _Reading:
                         self._place(place, f"{name}.{place.name}", (*scope, tag, stop))
                         self.flush()
                 with block("else:"):
+                    if self.keeps_tags:
+                        add(f"{name}.{UNKNOWN_TAGS}.append(({tag}, bytes(data[pos:{stop}])))")
                     add(f"pos = {stop}")
                 with block(f"if pos != {stop}:"):
                     add(f"raise bad_tag_size({tag}, pos, {stop})")

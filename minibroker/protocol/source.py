@@ -19,6 +19,7 @@ from minibroker.protocol.primitives import ZERO_UUID, MalformedMessage
 
 READ_ITEMS = 1000  # items of arrays that are read in one step
 WRITTEN_ITEMS = 250  # items that are written in one step; some are only created then
+UNKNOWN_TAGS = "unknown_tags"  # the slot of a struct for tagged fields that are not declared; mostly it is not set
 FEW = 17  # precompiled codecs pack and unpack arrays of fewer fixed-size items
 
 _RESERVED = frozenset(

@@ -4,6 +4,8 @@ The generated function is `write(message, out)`. Neighbouring fields of fixed si
 are packed by one struct call. Regions of records are put in with `out.cut`, not copied. `source.py` compiles the text
 into a function.
 
+With `keeps_tags`, the unknown tagged fields that a reader has kept with a struct are written, too.
+
 With `in_steps`, for long responses, it is `write(message, out, limit)`: a generator that yields after every some
 hundred items, and returns the long arrays. It raises if the response grows beyond the limit.
 """
@@ -16,25 +18,28 @@ from typing import Any
 from minibroker.protocol import primitives
 from minibroker.protocol.fields import Field, Kind, default_maker, default_value
 from minibroker.protocol.layout import Place, layout
-from minibroker.protocol.source import FEW, WRITTEN_ITEMS, Source, free_name, snake_case
+from minibroker.protocol.source import FEW, UNKNOWN_TAGS, WRITTEN_ITEMS, Source, free_name, snake_case
+
+TAGS_END = 1 << 35  # no varint is as large
 
 _NAMES: dict[str, Any] = {
     "pack": pack,
     "ONE_BYTE": primitives.ONE_BYTE,
     "varint": primitives.varint,
     "string_length": primitives.string_length,
+    "unknown_tags_between": primitives.unknown_tags_between,
     "answer_too_large": primitives.answer_too_large,
     "BYTES": (bytes, bytearray, memoryview),
 }
 
 
-def writing(struct: type, version: int, flexible: bool, *, in_steps: bool = False) -> Source:
+def writing(struct: type, version: int, flexible: bool, *, in_steps: bool = False, keeps_tags: bool = False) -> Source:
     """Generate the function that writes a version of a struct, at once or in steps."""
     source = Source(dict(_NAMES))
     with source.block(f"def write(message, out{', limit' if in_steps else ''}):"):
         if in_steps:
             source.add(f"left, long_arrays = {WRITTEN_ITEMS}, []")
-        writer = _Writing(source, version, flexible, in_steps)
+        writer = _Writing(source, version, flexible, in_steps, keeps_tags)
         writer.struct(struct, "message", ())
         writer.flush()
         if in_steps:
@@ -52,11 +57,12 @@ class _Writing:
     `scope` has the names of the variables that enclosing loops still need.
     """
 
-    def __init__(self, source: Source, version: int, flexible: bool, in_steps: bool) -> None:
+    def __init__(self, source: Source, version: int, flexible: bool, in_steps: bool, keeps_tags: bool) -> None:
         self.source = source
         self.version = version
         self.flexible = flexible
         self.in_steps = in_steps
+        self.keeps_tags = keeps_tags
         self.out = "out"
         self._run: list[tuple[str, str]] = []  # expression, letter
 
@@ -69,20 +75,36 @@ class _Writing:
         for place in shape.body:
             with self.source.about(place.name):
                 self._place(place, f"{name}.{place.name}", scope)
-        if self.flexible and not shape.tagged:
+        if self.flexible and not shape.tagged and not self.keeps_tags:
             self._run.append(("", "x"))  # a zero byte: no tagged fields
         elif self.flexible:
             self._tags(shape.tagged, name, scope)
 
     def _tags(self, tagged: tuple[Place, ...], name: str, scope: tuple[str, ...]) -> None:
         tests = {place: self._differs(place.field, f"{name}.{place.name}") for place in tagged}
-        self.source.add(f"count = {' + '.join(f'({test})' for test in tests.values())}")
-        self._run.append(("count", "B"))
-        self.flush()
+        counts = [f"({test})" for test in tests.values()]
+        unknown = free_name("unknown", scope)
+        if self.keeps_tags:
+            self.source.add(f"{unknown} = getattr({name}, {UNKNOWN_TAGS!r}, ())")
+            counts.append(f"len({unknown})")
+        self.source.add(f"count = {' + '.join(counts)}")
+        if self.keeps_tags:
+            self._prefix("B", "count")
+        else:
+            self._run.append(("count", "B"))
+            self.flush()
         with self.source.block("if count:"):
+            last = -1
             for place, test in tests.items():
+                self._unknown(unknown, last, place.tag)
                 with self.source.block(f"if {test}:"), self.source.about(place.name):
-                    self._tag(place, f"{name}.{place.name}", scope)
+                    self._tag(place, f"{name}.{place.name}", (*scope, unknown))
+                last = place.tag
+            self._unknown(unknown, last, TAGS_END)
+
+    def _unknown(self, unknown: str, after: int, before: int) -> None:
+        if self.keeps_tags and before - after > 1:
+            self.source.add(f"{self.out} += unknown_tags_between({unknown}, {after}, {before})")
 
     def _tag(self, place: Place, value: str, scope: tuple[str, ...]) -> None:
         outer, self.out = self.out, free_name("section", (*scope, self.out))

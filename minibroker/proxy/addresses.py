@@ -4,6 +4,7 @@ Metadata, DescribeCluster               brokers
 FindCoordinator                         the answer itself, coordinators (from version 4 on)
 Produce, Fetch                          node_endpoints (KIP-951)
 ShareFetch, ShareAcknowledge            node_endpoints
+DescribeQuorum                          nodes, which have listeners (KIP-853)
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ FIRST_VERSIONS: Final[dict[int, int]] = {
     ApiKey.FETCH: 16,
     ApiKey.SHARE_FETCH: 0,
     ApiKey.SHARE_ACKNOWLEDGE: 0,
+    ApiKey.DESCRIBE_QUORUM: 2,
 }
-LISTS: Final = ("brokers", "coordinators", "node_endpoints")
+LISTS: Final = ("brokers", "coordinators", "node_endpoints", "nodes")
 
 
 class Shown(NamedTuple):
@@ -43,15 +45,22 @@ def has_addresses(api_key: int, version: int) -> bool:
     return first is not None and version >= first
 
 
-def endpoints_in(response: Message) -> list[Any]:
-    """Return the structs of an answer that have the address of a node."""
-    return [each for each in _endpoints(response) if each.host and each.port > 0]
+class Endpoint(NamedTuple):
+    """A struct of an answer with a host and a port, and the node's id."""
+
+    struct: Any
+    node_id: int
 
 
-def rewrite(endpoints: list[Any], show: Show) -> None:
-    """Replace the addresses of structs."""
-    for each in endpoints:
-        each.host, each.port = show(each.host, each.port, _node_id(each))
+def endpoints_in(response: Message) -> list[Endpoint]:
+    """Return the addresses of nodes in an answer."""
+    return [each for each in _endpoints(response) if each.struct.host and each.struct.port > 0]
+
+
+def rewrite(endpoints: list[Endpoint], show: Show) -> None:
+    """Replace the addresses."""
+    for struct, node_id in endpoints:
+        struct.host, struct.port = show(struct.host, struct.port, node_id)
 
 
 def limit_versions(response: Any) -> bool:
@@ -68,14 +77,12 @@ def limit_versions(response: Any) -> bool:
     return found
 
 
-def _node_id(endpoint: Any) -> int:
-    found: int = endpoint.broker_id if hasattr(endpoint, "broker_id") else endpoint.node_id
-    return found
-
-
-def _endpoints(response: Any) -> Iterator[Any]:
-    """Yield the structs of an answer that have a host, a port and a node id."""
+def _endpoints(response: Any) -> Iterator[Endpoint]:
+    """Yield the addresses in an answer, also empty ones."""
     if hasattr(response, "host"):
-        yield response
+        yield Endpoint(response, response.node_id)
     for name in LISTS:
-        yield from getattr(response, name, ())
+        for each in getattr(response, name, ()):
+            node_id = each.broker_id if hasattr(each, "broker_id") else each.node_id
+            for struct in each.listeners if hasattr(each, "listeners") else (each,):
+                yield Endpoint(struct, node_id)

@@ -11,17 +11,17 @@ is what a broker does.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from minibroker.broker.network.output_items import CLOSE
-from minibroker.broker.network.server import BindError
+from minibroker.broker.network.parked import Parked
 from minibroker.broker.network.sockets import peer_name
-from minibroker.broker.requests.answers import answer_start, encoded
 from minibroker.broker.requests.interceptors import Call, Interceptor
-from minibroker.broker.requests.parked import Parked
 from minibroker.broker.requests.routes import Unanswerable
+from minibroker.broker.server import BindError
 from minibroker.client.connection_settings import Address
 from minibroker.protocol.apis import ApiKey, request_class, response_class
 from minibroker.protocol.declare import Message
@@ -43,6 +43,7 @@ from minibroker.proxy.sides import Side
 
 if TYPE_CHECKING:
     from minibroker.broker.requests.context import RequestContext
+    from minibroker.client.asynchronous import LoopLink
     from minibroker.proxy.nodes import Node
     from minibroker.proxy.proxy import Proxy
 
@@ -83,6 +84,10 @@ class Conversation:
         self._is_ending = False  # whether the client gets nothing more than what is pending
         self._has_tokens = False  # whether frames are SASL tokens, as after a SaslHandshake of version 0
         self._ready_bytes = 0
+        self._login: LoopLink | None = None  # which logs in again, as soon as
+        self._is_paused = asyncio.Event()  # no request is passing; its answers come behind
+        self._earlier_answers = 0  # so many, and then
+        self._delayed: list[bytes | bytearray] = []  # these requests are sent
 
     # --- the sides --------------------------------------------------------------------------------
 
@@ -195,7 +200,7 @@ class Conversation:
         key, version = pending.api_key, pending.version
         try:
             _, position = RequestHeader.decode_from(frame, request_header_version(key, version))
-            pending.request, _ = request_class(key).decode_from(frame, version, position)
+            pending.request, _ = request_class(key).decode_with_unknown_tags(frame, version, position)
         except MalformedMessage as error:
             log.warning("%s sends a request that cannot be read: %s", self.peer, error)
             pending.is_known = False
@@ -211,7 +216,7 @@ class Conversation:
         except Unanswerable as reason:
             log.info("closing %s: %s", self.peer, reason)
             call.lost()
-            self.client.splitter.held = True  # nothing behind it runs
+            self._is_ending = self.client.splitter.held = True  # nothing behind it runs
             pending.fail()
             return
         except Exception:
@@ -229,7 +234,7 @@ class Conversation:
         """Forward a request that has passed the hooks; return what waits for the node's answer, None for no answer."""
         pending: Pending = context
         if pending.request is not None and self._proxy.has_struck(pending.call):
-            pending.data = _with_body(pending.data, pending, request)
+            pending.set_body(request)
         self._forward(pending)
         if self._held is pending:
             self._release()
@@ -238,7 +243,10 @@ class Conversation:
     def _forward(self, pending: Pending) -> None:
         data, pending.data = pending.data, b""
         self._sending(pending, memoryview(data)[SIZE.size :])
-        self.upstream.write(data)
+        if self._is_paused.is_set():
+            self._delayed.append(data)
+        else:
+            self.upstream.write(data)
 
     def _sending(self, pending: Pending, frame: memoryview) -> None:
         """Note that a request goes to the node now."""
@@ -257,8 +265,32 @@ class Conversation:
         self._held = None
         self._proxy.call_soon(self._resume)
 
+    # --- while the proxy logs in again ------------------------------------------------------------
+
+    async def pause(self, link: LoopLink) -> None:
+        """Hold requests from the end of the current one on, and give the next answer of the node to `link`."""
+        self._login = link
+        self.request_passed()
+        await self._is_paused.wait()
+
+    def request_passed(self) -> None:
+        """Hold requests between two of them, if the proxy is to log in."""
+        if self._login is not None and not self.client.splitter.is_passing:
+            self.client.splitter.held = True
+            self._earlier_answers = len(self._sent)
+            self._is_paused.set()
+
+    def go_on(self) -> None:
+        """Send what was held."""
+        self._login = None
+        self._is_paused.clear()
+        delayed, self._delayed = self._delayed, []
+        for data in delayed:
+            self.upstream.write(data)
+        self._resume()
+
     def _resume(self) -> None:
-        if self._held is None and self.client.splitter.held and not self._is_ending:
+        if self._login is None and self._held is None and self.client.splitter.held and not self._is_ending:
             self.client.resume()
             if self.client.has_ended:
                 self.ended(self.client)
@@ -271,14 +303,25 @@ class Conversation:
 
     def wants_next_answer(self) -> bool:
         """Return whether the next answer is needed whole."""
-        return bool(self._sent) and self.wants_answer(self._sent[0])
+        return self._answers_login or (bool(self._sent) and self.wants_answer(self._sent[0]))
+
+    @property
+    def _answers_login(self) -> bool:
+        return self._is_paused.is_set() and self._earlier_answers <= 0
+
+    def _answered_request(self) -> Pending:
+        self._earlier_answers -= 1
+        return self._sent.popleft()
 
     def answer(self, data: bytes | bytearray) -> None:
         """Take a whole answer of the node."""
+        if self._answers_login and self._login is not None:
+            self._login.take(data)
+            return
         if not self._sent:
             self.client.write(data)  # to a token
             return
-        pending = self._sent.popleft()
+        pending = self._answered_request()
         pending.raw = data
         if pending.is_known:
             self._read_answer(pending, memoryview(data)[SIZE.size :])
@@ -293,7 +336,7 @@ class Conversation:
         """Expect the pieces of an answer, which pass as they are."""
         if not self._sent:
             return
-        self._passing = pending = self._sent.popleft()
+        self._passing = pending = self._answered_request()
         pending.passing_bytes = size_bytes
         if self.wants_answer(pending):
             log.warning("an answer of %d bytes for %s passes unread", size_bytes, self.peer)
@@ -325,7 +368,8 @@ class Conversation:
                             pending.correlation_id)  # fmt: skip
                 return
             pending.version = version = answer_version(key, version, frame, position)
-            pending.message, _ = response_class(key).decode_from(frame, version, position)
+            pending.message, _ = response_class(key).decode_with_unknown_tags(frame, version, position)
+            pending.head = bytes(frame[:position])
         except (MalformedMessage, ValueError) as error:
             log.warning("%s gets an answer that cannot be read: %s", self.peer, error)
             return
@@ -345,8 +389,6 @@ class Conversation:
         elif has_addresses(pending.api_key, pending.version):
             endpoints = endpoints_in(message)
             pending.is_changed = bool(endpoints)
-            if endpoints and self._encoded(pending, message) != [pending.raw]:
-                log.warning("%s gets an answer of API %d without fields that are not known", self.peer, pending.api_key)
             try:
                 rewrite(endpoints, self._proxy.show_at(self.local_host))
             except BindError as error:
@@ -360,8 +402,10 @@ class Conversation:
         return self._encoded(pending, pending.message)
 
     def _encoded(self, pending: Pending, response: Message) -> list[Any]:
-        start = answer_start(response_header_version(pending.api_key, pending.version))
-        return [bytes(item) for item in encoded(response, pending.version, start, pending.correlation_id)]
+        header = response_header_version(pending.api_key, pending.version)
+        head = pending.head or ResponseHeader(correlation_id=pending.correlation_id).encode(header)
+        body = response.encode_with_unknown_tags(pending.version)
+        return [SIZE.pack(len(head) + len(body)) + head + body]
 
     def _answered(self, pending: Pending, response: Any) -> None:
         """Run the hooks of an answer, and send it. None means that there is none, as to a Produce with acks=0."""
@@ -447,11 +491,3 @@ class Hooks:
 
     def __init__(self, interceptors: list[Interceptor]) -> None:
         self.interceptors = interceptors
-
-
-def _with_body(data: bytes | bytearray, pending: Pending, request: Message) -> bytes:
-    """Return the frame of a request with another body."""
-    frame = memoryview(data)[SIZE.size :]
-    _, position = RequestHeader.decode_from(frame, request_header_version(pending.api_key, pending.version))
-    body = bytes(frame[:position]) + request.encode(pending.version)
-    return SIZE.pack(len(body)) + body

@@ -23,6 +23,9 @@ class Conversing(Protocol):
     def request_begins(self, head: memoryview, size_bytes: int) -> None:
         """Expect the pieces of a request, which pass as they are."""
 
+    def request_passed(self) -> None:
+        """Go on after the last piece of a request."""
+
     def wants_next_answer(self) -> bool:
         """Return whether the next answer is needed whole."""
 
@@ -53,6 +56,8 @@ class FromClient:
 
     def piece(self, data: bytes, *, is_last: bool) -> None:
         self._of.upstream.write(data)
+        if is_last:
+            self._of.request_passed()
 
     def unframed(self, data: bytes) -> None:
         self._of.upstream.write(data)

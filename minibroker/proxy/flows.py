@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from binascii import hexlify
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from math import isfinite
 from pathlib import Path
 from typing import Any, Final, cast
@@ -31,48 +32,59 @@ class FlowError(ValueError):
 
 def first_line(upstream: str) -> bytes:
     """Return the first line of a file."""
-    return _line({"kind": KIND, "format": FORMAT, "minibroker": __version__, "upstream": upstream})
+    return b"{" + _inner({"kind": KIND, "format": FORMAT, "minibroker": __version__, "upstream": upstream}) + END
 
 
 def line_of(exchange: Exchange, server: str) -> bytes:
     """Return the line of an exchange with the node at this address."""
-    values = {
-        "number": exchange.number,
-        "api": exchange.api,
-        "version": exchange.version,
-        "client_id": exchange.client_id,
-        "node": exchange.node_id,
-        "connection": exchange.connection,
-        "server": server,
-        "software": exchange.software,
-        "started_ms": exchange.started_ms,
-        "duration_ms": exchange.duration_ms,
-        "ended_before": exchange.ended_before,
-        "outcome": exchange.outcome,
-        "errors": exchange.errors,
-        "faults": exchange.faults,
-    }
-    line = _line({name: value for name, value in values.items() if value not in (None, (), "")})
-    # Not by `json`, which would look at each character of what may be megabytes.
-    frames = (b"request_hex", exchange.request_bytes), (b"answer_hex", exchange.answer_bytes)
-    added = b"".join(b',"%b":"%b"' % (name, hexlify(frame)) for name, frame in frames if frame)
-    return line[: -len(END)] + added + END
+    # Not by `json`, which is slow for many small values, and would look at each character of frames.
+    origin = (exchange.api, exchange.version, exchange.client_id, exchange.node_id, exchange.connection)
+    parts = [b'{"number":%d,%b' % (exchange.number, _origin(*origin, server, exchange.software))]
+    parts.append(b',"started_ms":%d,"outcome":"%b"' % (exchange.started_ms, exchange.outcome.encode()))
+    if exchange.duration_ms is not None:
+        parts.append(b',"duration_ms":%.3f' % exchange.duration_ms)
+    if exchange.ended_before is not None:
+        parts.append(b',"ended_before":%d' % exchange.ended_before)
+    for name, words in (("errors", exchange.errors), ("faults", exchange.faults)):
+        if words:
+            parts.append(b"," + _inner({name: words}))
+    for name, frame in (("request_hex", exchange.request_bytes), ("answer_hex", exchange.answer_bytes)):
+        if frame:
+            parts += (b',"', name.encode(), b'":"', hexlify(frame), b'"')
+    parts.append(END)
+    return b"".join(parts)
+
+
+@lru_cache(1000)
+def _origin(
+    api: str, version: int, client_id: str | None, node: int, connection: str, server: str, software: str
+) -> bytes:
+    """Return what the requests of an API on a connection have in common."""
+    names = {"client_id": client_id, "connection": connection, "server": server, "software": software}
+    values = {"api": api, "version": version, "node": node}
+    return _inner(values | {name: value for name, value in names.items() if value})
 
 
 def exchanges_in(path: Path) -> Iterator[Exchange]:
     """Yield the exchanges of a file, in its order. Raises FlowError, OSError."""
     with open(path, "rb") as file:
-        for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE_BYTES), b""), 1):
-            try:
-                values = json.loads(line)
-                if not isinstance(values, dict):
-                    raise ValueError("it is no object")
-                if values.get("kind") != KIND:
-                    yield exchange_of(values)
-                elif values.get("format") != FORMAT:
-                    raise ValueError(f"its format is {values.get('format')}, and only {FORMAT} is known")
-            except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-                raise FlowError(f"{path}, line {number}: {_reason(error)}") from None
+        lines = iter(lambda: file.readline(LONGEST_LINE_BYTES), b"")
+        yield from (exchange for exchange, _ in exchanges_of(lines, str(path)))
+
+
+def exchanges_of(lines: Iterable[bytes], name: str) -> Iterator[tuple[Exchange, str]]:
+    """Yield the exchanges of a file's lines, each with the address of the node, if it is known. Raises FlowError."""
+    for number, line in enumerate(lines, 1):
+        try:
+            values = json.loads(line)
+            if not isinstance(values, dict):
+                raise ValueError("it is no object")
+            if values.get("kind") != KIND:
+                yield exchange_of(values), legible(str(values.get("server", "")))
+            elif values.get("format") != FORMAT:
+                raise ValueError(f"its format is {values.get('format')}, and only {FORMAT} is known")
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+            raise FlowError(f"{name}, line {number}: {_reason(error)}") from None
 
 
 def exchange_of(values: dict[str, Any]) -> Exchange:
@@ -87,6 +99,7 @@ def exchange_of(values: dict[str, Any]) -> Exchange:
     exchange.node_id = int(values.get("node", -1))
     exchange.connection = legible(str(values.get("connection", "")))
     exchange.software = legible(str(values.get("software", "")))
+    exchange.user, exchange.mechanism = (_text(values.get(name)) for name in ("user", "mechanism"))
     exchange.started_ms = int(values.get("started_ms", 0))
     exchange.duration_ms = None if values.get("duration_ms") is None else _finite(values["duration_ms"])
     exchange.ended_before = None if values.get("ended_before") is None else int(values["ended_before"])
@@ -97,14 +110,19 @@ def exchange_of(values: dict[str, Any]) -> Exchange:
     return exchange
 
 
+def _text(value: Any) -> str | None:
+    return None if value is None else legible(str(value))
+
+
 def _finite(number: Any) -> float:
     if not isfinite(number):
         raise ValueError(f"it took {number} ms")
     return float(number)
 
 
-def _line(values: dict[str, Any]) -> bytes:
-    return json.dumps(values, separators=(",", ":")).encode() + b"\n"  # which ends with END
+def _inner(values: dict[str, Any]) -> bytes:
+    """Return an object without its braces."""
+    return json.dumps(values, separators=(",", ":")).encode()[1:-1]
 
 
 def _reason(error: Exception) -> str:

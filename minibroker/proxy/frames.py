@@ -95,6 +95,11 @@ class Splitter:
         """Return whether nothing waits."""
         return not self._backlog
 
+    @property
+    def is_passing(self) -> bool:
+        """Return whether the rest of a frame that passes in pieces is still to come."""
+        return self._left_bytes > 0
+
     def room(self, scratch: memoryview) -> memoryview:
         """Return the buffer for the next bytes: that of a frame that is being collected, or else `scratch`."""
         if self._whole and not self.held:

@@ -7,12 +7,14 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from minibroker.addresses import is_loopback
 from minibroker.broker.clock import Clock
+from minibroker.broker.configs.listener_settings import listener_setting
+from minibroker.broker.configs.listeners import Listener
 from minibroker.broker.configs.settings import Settings
-from minibroker.broker.monitoring.authentication_statistics import AuthenticationStatistics
-from minibroker.broker.network.listeners import Listener
-from minibroker.broker.network.server import BindError, BoundListener, bind
+from minibroker.broker.network.authentication_statistics import AuthenticationStatistics
 from minibroker.broker.network.sockets import Shared
+from minibroker.broker.server import BindError, BoundListener, bind
 from minibroker.client.connection_settings import Address
 from minibroker.proxy.addresses import Shown
 from minibroker.proxy.learning import Sessions
@@ -52,6 +54,12 @@ class Listening:
         protocol = "SSL" if self.has_tls else "PLAINTEXT"
         self.settings = Settings({"listener.security.protocol.map": f"{NAME}:{protocol}", **settings})
         self._listener = Listener(NAME, protocol, self.host, 0, "localhost", 0)
+
+    @property
+    def is_open_to_all(self) -> bool:
+        """Return whether other machines can connect without a certificate."""
+        asks = self.has_tls and listener_setting(self.settings, "ssl.client.auth", NAME) == "required"
+        return not (asks or is_loopback(self.host))
 
     def bind(self, port: int) -> BoundListener:
         """Bind a port. Raises BindError."""

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from minibroker.broker.clock import Clock
 from minibroker.broker.network.output_items import CLOSE
+from minibroker.broker.network.parked import Parked
 from minibroker.broker.requests.interceptors import Call
-from minibroker.broker.requests.parked import Parked
 from minibroker.broker.security.principals import ANONYMOUS
 from minibroker.protocol.declare import Message
+from minibroker.protocol.headers import RequestHeader, request_header_version
+from minibroker.proxy.frames import SIZE
 from minibroker.proxy.learning import Image, ShareSessions
 from minibroker.proxy.nodes import Node
 
@@ -48,6 +50,7 @@ class Pending:
         "client_id",
         "correlation_id",
         "data",
+        "head",
         "is_changed",
         "is_dropped",
         "is_forwarded",
@@ -83,6 +86,7 @@ class Pending:
         self.waits: Parked | None = None  # for the answer of the node
         self.is_forwarded = self.is_dropped = False
         self.raw: bytes | bytearray = b""
+        self.head = b""  # the answer's header, if it was read
         self.message: Message | None = None
         self.is_changed = False  # whether the message is no longer what came
         self.passing_bytes = 0  # of an answer that passes in pieces
@@ -122,6 +126,13 @@ class Pending:
     def log_fields(self) -> dict[str, Any]:
         """Return the fields of a structured log line for the client."""
         return {"peer": self.peer, "software": self.software or None, "upstream": str(self.node.address)}
+
+    def set_body(self, request: Message) -> None:
+        """Replace what follows the header of the request's frame."""
+        frame = memoryview(self.data)[SIZE.size :]
+        _, position = RequestHeader.decode_from(frame, request_header_version(self.api_key, self.version))
+        body = bytes(frame[:position]) + request.encode_with_unknown_tags(self.version)
+        self.data = SIZE.pack(len(body)) + body
 
     def fail(self) -> None:
         """Close the client's connection once earlier answers are sent."""

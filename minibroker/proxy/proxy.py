@@ -14,17 +14,16 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable, Mapping
-from types import TracebackType
-from typing import Any, Final, Self, Unpack
+from typing import Any, Final, Unpack
 
 from minibroker.broker.clock import SystemClock
 from minibroker.broker.lifecycle import StartError
 from minibroker.broker.monitoring.request_statistics import RequestStatistics
-from minibroker.broker.network.server import BindError
 from minibroker.broker.network.sockets import Shared
 from minibroker.broker.requests.interceptors import Call, Interceptor
-from minibroker.client.asynchronous import LoopNetwork
-from minibroker.client.client_errors import ClientError, SettingError
+from minibroker.broker.server import BindError
+from minibroker.client.asynchronous import LoopLink, LoopNetwork
+from minibroker.client.client_errors import FAILURES, SettingError
 from minibroker.client.connection_settings import Address, ClientSettings, addresses
 from minibroker.client.opening import open_link
 from minibroker.proxy.addresses import Show
@@ -32,13 +31,14 @@ from minibroker.proxy.conversation import Conversation
 from minibroker.proxy.frames import Memory
 from minibroker.proxy.nodes import Listening, Node, Nodes
 from minibroker.proxy.pending import Known
+from minibroker.proxy.renewing import keep_logged_in
 from minibroker.quantities import Duration
 from minibroker.testing.completion import hides
 from minibroker.testing.exchange import Exchange
 from minibroker.testing.faults.engine import Fault, Faults
 from minibroker.testing.faults.rules import FaultError, Rule
 from minibroker.testing.journal import Journal, Which
-from minibroker.testing.loops import CallersLoop, Loop, LoopThread, NotRunning, Result, Runs, awaited, blocking, brief
+from minibroker.testing.loops import Loop, NotRunning, Result, Served, awaited, blocking, brief
 from minibroker.testing.moving_clock import MovingClock
 from minibroker.testing.wait_verbs import requests_there
 from minibroker.testing.waiting import DEFAULT_TIMEOUT, Watch
@@ -75,9 +75,9 @@ class ProxyFaults(Faults):
         "memory",
     ),
     *("known", "has_struck", "reads_requests", "witnesses_of_bytes", "came", "gone", "ended", "call_soon"),
-    *("show_at", "topic_name", "server_of", "watch", "client_settings"),
+    *("show_at", "topic_name", "server_of", "watch", "client_settings", "lends_its_login"),
 )
-class Proxy(Runs):
+class Proxy(Served):
     """A proxy for `with` (a thread of its own) or `async with` (the caller's event loop)."""
 
     @brief
@@ -117,63 +117,12 @@ class Proxy(Runs):
         self._known: Known | None = None
         self._conversations: set[Conversation] = set()
         self._by_peer: dict[str, Conversation] = {}
-        self._connecting: dict[Conversation, asyncio.Task[None]] = {}
+        self._upstream_tasks: dict[Conversation, asyncio.Task[None]] = {}
 
     def __repr__(self) -> str:
         return f"<Proxy for {self.upstream}{f' on {self.bootstrap_servers}' if self.is_running else ', stopped'}>"
 
     # --- life -------------------------------------------------------------------------------------
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.stop()
-
-    async def __aenter__(self) -> Self:
-        return await self.astart()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
-        await self.astop()
-
-    @brief
-    def start(self) -> Self:
-        """Listen, in a thread of its own. Raises StartError, SettingsError."""
-        self._begin(LoopThread())
-        try:
-            self.loop.run(self._serve())
-        except BaseException:
-            self._end()
-            raise
-        return self
-
-    async def astart(self) -> Self:
-        """Listen, in the running event loop. Raises StartError, SettingsError."""
-        self._begin(CallersLoop())
-        try:
-            await self._serve()
-        except BaseException:
-            self._end()
-            raise
-        return self
-
-    def stop(self) -> None:
-        """Close all connections. In a fork of the proxy's process, do nothing."""
-        if self._loop is not None and not self._loop.is_elsewhere:
-            try:
-                self.loop.run(self._close())
-            finally:
-                self._end()
-
-    async def astop(self) -> None:
-        """Close all connections."""
-        if self._loop is not None:
-            try:
-                await self.loop.arun(self._close())
-            finally:
-                self._end()
 
     def _begin(self, loop: Loop) -> None:
         if self._loop is not None:
@@ -181,7 +130,7 @@ class Proxy(Runs):
             raise RuntimeError("the proxy has been started already")
         self._loop = loop
 
-    async def _serve(self) -> None:
+    async def _serve_first(self) -> None:
         running = asyncio.get_running_loop()
         self._clock = MovingClock(SystemClock(running))
         self._known = Known(self._clock)
@@ -191,12 +140,12 @@ class Proxy(Runs):
             raise StartError(str(error)) from None
         await self._nodes.started()
 
-    async def _close(self) -> None:
+    async def _close_last(self) -> None:
         nodes, self._nodes = self._nodes, None
         if nodes is None:
             return
         nodes.close()
-        for connecting in self._connecting.values():
+        for connecting in self._upstream_tasks.values():
             connecting.cancel()
         for conversation in list(self._conversations):
             conversation.close()
@@ -236,6 +185,11 @@ class Proxy(Runs):
     def ports(self) -> dict[str, int]:
         """Return the listening port for each address of a node. Raises NotRunning."""
         return self.on_loop(lambda: {str(node.address): node.port for node in self._all})
+
+    @property
+    def lends_its_login(self) -> bool:
+        """Return whether other machines can connect without a certificate, and reach the cluster by SASL."""
+        return self._listening.is_open_to_all and self.client_settings.credentials is not None
 
     @property
     def is_running(self) -> bool:
@@ -320,14 +274,14 @@ class Proxy(Runs):
         self._conversations.add(conversation)
         self._by_peer[conversation.peer] = conversation
         task = asyncio.get_running_loop().create_task(self._connect(conversation))
-        self._connecting[conversation] = task
-        task.add_done_callback(lambda _: self._connecting.pop(conversation, None))
+        self._upstream_tasks[conversation] = task
+        task.add_done_callback(lambda _: self._upstream_tasks.pop(conversation, None))
 
     def gone(self, conversation: Conversation) -> None:
         """Forget the address of a client that has gone."""
         if self._by_peer.get(conversation.peer) is conversation:
             del self._by_peer[conversation.peer]
-        connecting = self._connecting.get(conversation)
+        connecting = self._upstream_tasks.get(conversation)
         if connecting is not None:
             connecting.cancel()
 
@@ -347,16 +301,26 @@ class Proxy(Runs):
             except BaseException:
                 link.close()
                 raise
-        except (OSError, ClientError) as error:
+        except FAILURES as error:
             reason = str(error) or "it takes too long"
             log.warning("closing %s: cannot connect to %s: %s", conversation.peer, address, reason)
             conversation.client.close()
             return
         if link.is_open() and conversation.client.is_open:
             link.hand_over(conversation.upstream)
+            await self._keep_logged_in(conversation, link)
         else:
             link.close()
             conversation.client.close()
+
+    async def _keep_logged_in(self, conversation: Conversation, link: LoopLink) -> None:
+        """Renew the login in time, if it ends at all; close the client if that fails."""
+        try:
+            await keep_logged_in(conversation, link, self.client_settings, self.known.clock)
+        except FAILURES as error:
+            reason = str(error) or "it takes too long"
+            log.warning("closing %s: cannot log in again at %s: %s", conversation.peer, conversation.server, reason)
+            conversation.close()
 
 
 def _only(upstreams: list[Address]) -> Address:

@@ -13,7 +13,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from minibroker.client.asynchronous import AsyncClient, LoopNetwork
-from minibroker.client.client_errors import ClientError
+from minibroker.client.client_errors import FAILURES
 from minibroker.client.connection_settings import Address, ClientSettings
 from minibroker.client.opening import open_link
 from minibroker.protocol.apis import ApiKey
@@ -79,7 +79,7 @@ class Replay:
             answer = await line.ask(frame, expects)
         except TimeoutError:
             return Replayed(exchange, [], f"no answer within {self._settings.request_timeout_ms:,} ms")
-        except (OSError, EOFError, ClientError) as error:
+        except (*FAILURES, EOFError) as error:
             return Replayed(exchange, [], str(error) or "the connection was closed")
         if not expects or not exchange.answer_bytes:
             return Replayed(exchange, [])
@@ -96,7 +96,7 @@ class Line:
         self._writing, self._reading = asyncio.Lock(), asyncio.Lock()
 
     async def ask(self, frame: bytes, expects_answer: bool) -> bytes:
-        """Send a frame; return the next answer, or nothing. Raises TimeoutError, OSError, EOFError, ClientError."""
+        """Send a frame; return the next answer, or nothing. Raises EOFError, or one of `FAILURES`."""
         try:
             return await self._asked(frame, expects_answer)
         except TimeoutError:
@@ -122,8 +122,12 @@ class Line:
     async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         settings, network, timeout_s = self._settings, LoopNetwork(), self._settings.setup_timeout_ms / 1000
         link = await network.connect(self._address.host, self._address.port, settings, timeout_s)
-        if settings.credentials is not None:
-            await open_link(link, settings, network, timeout_s)
+        try:
+            if settings.credentials is not None:
+                await open_link(link, settings, network, timeout_s)
+        except BaseException:
+            link.close()
+            raise
         reader = asyncio.StreamReader()
         protocol = asyncio.StreamReaderProtocol(reader)
         transport = link.hand_over(protocol)

@@ -15,7 +15,7 @@ from minibroker.broker.process import run_until_done, serve_until, stop_signal
 from minibroker.proxy.flows import first_line, line_of
 from minibroker.proxy.packets import Packets, file_head
 from minibroker.proxy.proxy import Proxy
-from minibroker.proxy.recording import Recording
+from minibroker.proxy.recording import GATHERED_BYTES, Recording
 from minibroker.testing.exchange import Exchange
 
 log = logging.getLogger("minibroker.proxy")
@@ -30,6 +30,8 @@ class Wishes(NamedTuple):
     flows: Path | None = None
     packets: Path | None = None
     explorer: HostPort | None = None
+    control: HostPort | None = None
+    token: str | None = None
 
 
 def run(proxy: Proxy, wishes: Wishes) -> None:
@@ -41,10 +43,11 @@ def run(proxy: Proxy, wishes: Wishes) -> None:
         printing = None if wishes.shows is None else Recording(sys.stdout.buffer, b"", _printed)
         if printing is not None:
             files.callback(printing.close)
-        if recordings or printing is not None:
-            if wishes.explorer is None:
-                proxy.journal.keep_at_most(0, 0)  # nobody asks it; each exchange is told when it has ended
+        if wishes.explorer is None and wishes.control is None:
+            proxy.journal.keep_at_most(0, 0)  # nobody asks it; each exchange is told when it has ended
+        if recordings or printing is not None or wishes.control is not None:
             proxy.journal.on()
+        if recordings or printing is not None:
             proxy.journal.when_ended.append(_teller(proxy, recordings, printing, wishes.shows))
         run_until_done(_serve(proxy, wishes))
         left_out = sum(each.left_out for each in recordings)
@@ -59,6 +62,9 @@ async def _serve(proxy: Proxy, wishes: Wishes) -> None:
         if wishes.explorer is not None:
             url = await serving.enter_async_context(_explored(proxy, wishes.explorer))
             wishes.announce(f"minibroker is explored at {url}/explorer/")
+        if wishes.control is not None:
+            url = await serving.enter_async_context(_controlled(proxy, wishes.control, wishes.token))
+            wishes.announce(f"minibroker is controlled at {url}")
         await serve_until(stop)
 
 
@@ -76,6 +82,18 @@ def _explored(proxy: Proxy, address: HostPort) -> contextlib.AbstractAsyncContex
     return served(made, address, closing)
 
 
+def _controlled(proxy: Proxy, address: HostPort, token: str | None) -> contextlib.AbstractAsyncContextManager[str]:
+    """Return the context in which the control is served; it is the URL."""
+    from minibroker.testing.control.control_server import served
+
+    def made() -> Any:
+        from minibroker.testing.control.app import proxy_control_app
+
+        return proxy_control_app(proxy, token)
+
+    return served(made, address, asyncio.Event())
+
+
 def _recordings(proxy: Proxy, wishes: Wishes, files: contextlib.ExitStack) -> list[Recording]:
     """Return the files to write, created. Raises OSError."""
     found = []
@@ -84,7 +102,7 @@ def _recordings(proxy: Proxy, wishes: Wishes, files: contextlib.ExitStack) -> li
         (wishes.packets, file_head(), Packets().format),
     ):
         if path is not None:
-            file = files.enter_context(path.open("wb"))
+            file = files.enter_context(path.open("wb", buffering=GATHERED_BYTES))
             recording = Recording(file, head, format)
             files.callback(recording.close)
             found.append(recording)

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from importlib import import_module
-from typing import Any, Final, NamedTuple, Protocol, cast
+from typing import Any, Final, NamedTuple, Protocol
 from uuid import UUID
 
-from minibroker.registry.formats.decoding import Framed, Headers, decode, framed
-from minibroker.registry.formats.schema import Format, InvalidData, InvalidSchema, ParsedSchema
-from minibroker.registry.schema_formats import FORMATS, resolved_references
+from minibroker.registry.formats.format_decoding import Framed, Headers, decode, framed
+from minibroker.registry.formats.schema import InvalidData, InvalidSchema, ParsedSchema
+from minibroker.registry.schema_formats import FORMATS, parsed_schema, resolved_references
 from minibroker.registry.schema_state import SchemaState
 
-FORMATS_PACKAGE: Final = "minibroker.registry.formats"
 REMEDY: Final = "python3 -m pip install 'minibroker[registry]'"
 
 INVALID: Final = "its schema is invalid"
@@ -121,21 +119,20 @@ def _parsed(found: WireSchema) -> ParsedSchema:
     if found.kind not in FORMATS:
         raise NoSchema(f"there is no format {found.kind}, but {', '.join(FORMATS)}")
     try:
-        return cast(Format, import_module(f"{FORMATS_PACKAGE}.{FORMATS[found.kind]}")).parse(
-            found.text, found.references
-        )
+        return parsed_schema(found.kind, found.text, found.references, stored=True)
     except InvalidSchema as error:
         raise NoSchema(f"{INVALID}: {error}") from None
     except ImportError as error:
         raise MissingLibrary(f"{found.kind} needs {error.name}: {REMEDY}") from None
 
 
-def json_text(value: Any) -> str:
+def json_text(value: Any, indent: int | None = None) -> str:
     """Return a decoded value as JSON; what JSON does not have is a text.
 
-    Bytes are as Avro's JSON has them, a character each; times and decimals are as they print.
+    Bytes are as Avro's JSON has them, a character each; times and decimals are as they print. Raises TypeError,
+    ValueError and RecursionError for values that no JSON can have, such as a circle.
     """
-    text = json.dumps(value, default=_shown, ensure_ascii=False)
+    text = json.dumps(value, indent=indent, default=_shown, ensure_ascii=False)
     return text.encode("utf-8", "backslashreplace").decode()
 
 

@@ -73,7 +73,7 @@ class Registry:
     async def register(self, subject: str, new: NewSchema) -> StoredSchema:
         """Register a schema, unless the subject has it, and return it. Raises RegistryError."""
         async with self._writing:
-            state = await self.state()
+            state = await self._topic.read_to_change()
             config = config_of(state, subject)
             has_defaults = any(name.startswith(("default", "override")) for name in config)
             if new.text.strip() and not has_defaults:
@@ -83,7 +83,7 @@ class Registry:
             return await self._register(subject, new)
 
     async def _register(self, subject: str, new: NewSchema) -> StoredSchema:
-        state, asked, mark = await self.state(), new, self._topic.mark
+        state, asked, mark = await self._topic.read_to_change(), new, self._topic.mark
         config, mode = config_of(state, subject), mode_of(state, subject)
         _check_may_register(subject, mode, new)
         earlier = state.schemas(subject)
@@ -108,7 +108,7 @@ class Registry:
         if new.version > 0 and new.version != next_version and mode not in IMPORTING:
             raise errors.RegistryError(42201, "Version is not one more than previous version")
         await turn_for_others(len(schema.text))
-        state = await self.state()
+        state = await self._topic.read_to_change()
         if self._topic.mark != mark:  # others write to the topic, too
             return await self._register(subject, asked)
         version = new.version if new.version > 0 else next_version
@@ -218,7 +218,7 @@ class Registry:
     async def delete_version(self, subject: str, version: int, named: str, *, permanent: bool) -> int:
         """Delete a version, which must be deleted before it is deleted permanently; return it. Raises RegistryError."""
         async with self._writing:
-            state = await self.state()
+            state = await self._topic.read_to_change()
             if not permanent and state.get(subject, version) is None and state.get(subject, version, deleted=True):
                 raise errors.version_deleted(subject, named)
             schema = state.get(subject, version, deleted=True)
@@ -239,7 +239,7 @@ class Registry:
     async def delete_subject(self, subject: str, *, permanent: bool) -> list[int]:
         """Delete all versions of a subject; return them. Raises RegistryError."""
         async with self._writing:
-            state = await self.state()
+            state = await self._topic.read_to_change()
             if not state.has_subjects(subject, deleted=True):
                 raise errors.subject_not_found(subject)
             if not permanent and not state.has_subjects(subject, deleted=False):
@@ -265,7 +265,7 @@ class Registry:
         Raises RegistryError.
         """
         async with self._writing:
-            state = await self.state()
+            state = await self._topic.read_to_change()
             entry = records.tombstone(Key("CONFIG", subject))
             if asked is not None:
                 entry = records.config_entry(subject, changed_config(state.configs.get(subject, {}), asked))
@@ -278,7 +278,7 @@ class Registry:
         Raises RegistryError.
         """
         async with self._writing:
-            state = await self.state()
+            state = await self._topic.read_to_change()
             entries: list[Entry] = []
             if mode == "IMPORT" and mode_of(state, subject) != "IMPORT" and not force:
                 if state.has_subjects(subject, deleted=False):
@@ -295,7 +295,7 @@ class Registry:
     async def delete_context(self, prefix: str) -> None:
         """Delete a context without subjects. Raises RegistryError."""
         async with self._writing:
-            state = await self.state()
+            state = await self._topic.read_to_change()
             if state.has_subjects(prefix, deleted=True):
                 raise errors.context_not_empty(prefix)
             await self._topic.append([records.tombstone(Key("CONTEXT", qualified(prefix).context))])
@@ -304,7 +304,7 @@ class Registry:
         """Append records in several batches, so that none takes long or is too large."""
         for begin in range(0, len(entries), portion):
             await self._topic.append(entries[begin : begin + portion])
-            await self.state()
+            await self._topic.read_to_change()
 
 
 def missing_version(state: SchemaState, subject: str, version: int, deleted: bool) -> errors.RegistryError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -37,19 +38,18 @@ class Route:
     handler: Handler
 
     def matches(self, segments: list[str]) -> bool:
-        """Return whether a path is of this form."""
-        return len(segments) == len(self.parts) and all(
-            part == segment or part[0] == "{" for part, segment in zip(self.parts, segments, strict=True)
-        )
+        """Return whether a path with as many segments is of this form."""
+        return all(part == segment or part[0] == "{" for part, segment in zip(self.parts, segments, strict=True))
 
 
-ROUTES: list[Route] = []
+ROUTES: defaultdict[int, list[Route]] = defaultdict(list)  # by the number of their parts
 
 
 def _on(method: str, *paths: str) -> Callable[[Handler], Handler]:
     def register(handler: Handler) -> Handler:
         for path in paths:
-            ROUTES.append(Route(method, tuple(path.split("/")[1:]) if path != "/" else (), handler))
+            parts = tuple(path.split("/")[1:]) if path != "/" else ()
+            ROUTES[len(parts)].append(Route(method, parts, handler))
         return handler
 
     return register
@@ -63,7 +63,7 @@ class RegistryApi:
 
     async def answer(self, request: Request) -> Answer:
         """Answer a request. Raises RegistryError."""
-        of_path = [route for route in ROUTES if route.matches(request.segments)]
+        of_path = [route for route in ROUTES.get(len(request.segments), ()) if route.matches(request.segments)]
         found = next((route for route in of_path if route.method == request.method), None)
         if found is None:
             raise RegistryError(405, "HTTP 405 Method Not Allowed") if of_path else _not_found()

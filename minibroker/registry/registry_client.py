@@ -13,7 +13,10 @@ from typing import IO, Any, Final
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from minibroker.registry.decoding import WireSchema
+from minibroker.registry.formats.schema import Reference
 from minibroker.registry.http_messages import V1
+from minibroker.registry.schema_formats import DEPTH_MAX
+from minibroker.registry.schema_records import references_of
 
 TIMEOUT_SECONDS: Final = 30
 ANSWER_BYTES_MAX: Final = 64 << 20
@@ -70,16 +73,20 @@ class RegistryClient:
             if error.code == 40403:
                 raise LookupError(named) from None
             raise
+        text, referenced = _schema_in(found)
         references: dict[str, str] = {}
-        self._resolve(found.get("references") or [], references)
-        return WireSchema(found.get("schemaType") or "AVRO", found["schema"], references)
+        self._resolve(referenced, references, set(), 0)
+        return WireSchema(str(found.get("schemaType") or "AVRO"), text, references)
 
-    def _resolve(self, references: list[dict[str, Any]], found: dict[str, str]) -> None:
-        for each in references:
-            if each["name"] not in found:
-                schema = self.ask("GET", "subjects", each["subject"], "versions", str(each["version"]))
-                self._resolve(schema.get("references") or [], found)
-                found[each["name"]] = schema["schema"]
+    def _resolve(self, references: tuple[Reference, ...], found: dict[str, str], visited: set[str], depth: int) -> None:
+        if depth > DEPTH_MAX:
+            raise RequestFailed(f"references are more than {DEPTH_MAX} deep")
+        for name, subject, version in references:
+            if name not in visited:
+                visited.add(name)
+                text, referenced = _schema_in(self.ask("GET", "subjects", subject, "versions", str(version)))
+                self._resolve(referenced, found, visited, depth + 1)
+                found[name] = text
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
@@ -92,6 +99,17 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         if followed is not None and urlsplit(newurl)[:2] != urlsplit(req.full_url)[:2]:
             followed.remove_header("Authorization")
         return followed
+
+
+def _schema_in(answer: Any) -> tuple[str, tuple[Reference, ...]]:
+    """Return the text and the references of a schema in an answer. Raises RequestFailed."""
+    text = answer.get("schema") if isinstance(answer, dict) else None
+    if not isinstance(text, str):
+        raise RequestFailed("the registry's answer is no schema")
+    try:
+        return text, references_of(answer.get("references"))
+    except ValueError as error:
+        raise RequestFailed(f"the registry's answer is no schema: {error}") from None
 
 
 def _failure(error: urllib.error.HTTPError) -> RequestFailed:

@@ -11,22 +11,14 @@ from typing import Any, Final
 from minibroker.registry.contracts import cleaned
 from minibroker.registry.qualified_subjects import GLOBAL, prefix_of
 from minibroker.registry.registry_errors import RegistryError, invalid_level, invalid_mode
+from minibroker.registry.schema_records import CONTRACTS, LEVELS, MODES, TEXTS
 from minibroker.registry.schema_state import SchemaState
 
-LEVELS: Final = (
-    "NONE",
-    *("BACKWARD", "BACKWARD_TRANSITIVE"),
-    *("FORWARD", "FORWARD_TRANSITIVE"),
-    *("FULL", "FULL_TRANSITIVE"),
-)
 DEFAULT_LEVEL: Final = "BACKWARD"
 DEFAULT_MODE: Final = "READWRITE"
-MODES: Final = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT", "FORWARD")
 IMPORTING: Final = ("IMPORT", "FORWARD")
 READING: Final = ("READONLY", "READONLY_OVERRIDE")
 EVERYWHERE: Final = f":{GLOBAL}:"
-CONTRACTS: Final = ("defaultMetadata", "overrideMetadata", "defaultRuleSet", "overrideRuleSet")
-TEXTS: Final = ("alias", "compatibilityGroup")
 
 
 def _scopes(subject: str | None) -> Iterator[str | None]:

@@ -15,8 +15,8 @@ import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from minibroker.broker.network.listeners import broker_listeners
-from minibroker.broker.security.authenticator import SaslListener
+from minibroker.broker.configs.listeners import Listener, broker_listeners
+from minibroker.broker.network.authenticator import SaslListener
 from minibroker.broker.security.exchanges import Authenticated, AuthenticationFailed, InvalidCredentials
 from minibroker.broker.security.scram import MAX_ITERATIONS, ScramMechanism, salted_password
 from minibroker.registry.http_messages import Request
@@ -24,6 +24,7 @@ from minibroker.registry.registry_errors import RegistryError
 
 if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker
+    from minibroker.broker.configs.settings import Settings
     from minibroker.protocol.messages.metadata_records import UserScramCredentialRecord
 
 CREDENTIALS_MAX: Final = 1000  # that are known to be right, so that they need not be hashed again
@@ -37,11 +38,15 @@ class BrokersUsers:
     def __init__(self, cluster: Callable[[], Broker]) -> None:
         self._cluster = cluster
         self._proven: dict[bytes, UserScramCredentialRecord] = {}
+        self._first: tuple[Settings, Listener] | None = None
 
     async def user(self, request: Request) -> str | None:
         """Return the name of the user, None if nobody need log in. Raises RegistryError."""
         cluster = self._cluster()
-        listener = broker_listeners(cluster.static_settings)[0]
+        settings = cluster.static_settings
+        if self._first is None or self._first[0] is not settings:  # to parse them takes a tenth of a request's time
+            self._first = settings, broker_listeners(settings)[0]
+        listener = self._first[1]
         if not listener.authenticates:
             return None
         sasl = SaslListener(listener.name, self._cluster, cluster.clock)

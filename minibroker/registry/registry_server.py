@@ -60,6 +60,7 @@ class RegistryServer:
             access_log=False,
             lifespan="off",
             ws="none",
+            proxy_headers=False,
             limit_concurrency=CONNECTIONS_MAX,
             timeout_keep_alive=math.ceil(self._idle_seconds),
             date_header=False,

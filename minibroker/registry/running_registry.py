@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
-from minibroker.addresses import HostPort, is_loopback
+from minibroker.addresses import HostPort, host_port, is_loopback
+from minibroker.broker.lifecycle import StartError
 from minibroker.registry.registry import Registry
 from minibroker.registry.registry_api import RegistryApi
 from minibroker.registry.registry_application import Observer, RegistryApplication
@@ -31,3 +33,28 @@ class RunningRegistry:
     async def start(self) -> None:
         """Serve, with the security of the broker's first listener. Raises StartError."""
         await self.server.start(self._application, tls_of(self._cluster()))
+
+
+def registry_address(text: str) -> HostPort:
+    """Parse "HOST:PORT" or "PORT". Raises StartError."""
+    try:
+        return host_port(text)
+    except ValueError as error:
+        raise StartError(f"--registry {text}: {error}") from None
+
+
+def registry_line(url: str) -> str:
+    """Return the line that announces a registry."""
+    return f"minibroker has a schema registry at {url}"
+
+
+@contextlib.asynccontextmanager
+async def registry_beside(cluster: Callable[[], Broker], address: str) -> AsyncIterator[str]:
+    """Serve a registry beside a broker that runs; yield the line that announces it. Raises StartError."""
+    running = RunningRegistry(cluster, registry_address(address))
+    try:
+        await running.start()
+        yield registry_line(running.server.url)
+        await running.server.stop()
+    finally:
+        running.server.close()

@@ -60,7 +60,7 @@ class SchemaFormats:
         key = kind, text, tuple(resolved.items()), stored
         found = self._parsed.get(key)
         if found is None:
-            found = await _aside(partial(_parsed_in, kind, text, resolved, stored), _size_of(key))
+            found = await _aside(partial(parsed_schema, kind, text, resolved, stored=stored), _size_of(key))
         self._cache(key, found)
         return found
 
@@ -97,7 +97,11 @@ def _size_of(key: Cached) -> int:
     return len(key[1]) + sum(len(text) for _, text in key[2])
 
 
-def _parsed_in(kind: str, text: str, resolved: Mapping[str, str], stored: bool) -> ParsedSchema:
+def parsed_schema(kind: str, text: str, resolved: Mapping[str, str], *, stored: bool) -> ParsedSchema:
+    """Parse a schema with what it refers to; one that is `stored` may have invalid defaults.
+
+    Raises InvalidSchema, and ImportError if the format's library is missing.
+    """
     if stored and kind == "AVRO":
         from minibroker.registry.formats.avro import parse_stored
 

@@ -29,6 +29,15 @@ Entry = tuple[bytes, bytes | None]
 
 AVRO: Final = "AVRO"
 TENANT: Final = "default"
+LEVELS: Final = (
+    "NONE",
+    *("BACKWARD", "BACKWARD_TRANSITIVE"),
+    *("FORWARD", "FORWARD_TRANSITIVE"),
+    *("FULL", "FULL_TRANSITIVE"),
+)
+MODES: Final = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT", "FORWARD")
+CONTRACTS: Final = ("defaultMetadata", "overrideMetadata", "defaultRuleSet", "overrideRuleSet")
+TEXTS: Final = ("alias", "compatibilityGroup")
 
 
 class Key(NamedTuple):
@@ -205,6 +214,29 @@ def stored_schema(key: Key, value: Mapping[str, Any], timestamp_ms: int) -> Stor
         value.get("deleted") is True,
         timestamp_ms,
     )
+
+
+def stored_config(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the config in a record, also with settings that have no effect here. Raises ValueError."""
+    config = {name: each for name, each in value.items() if name != "subject" and each is not None}
+    if config.get("compatibilityLevel", LEVELS[0]) not in LEVELS:
+        raise ValueError("a level is one of Confluent's")
+    if not isinstance(config.get("normalize", False), bool):
+        raise ValueError("normalize is true or false")
+    for name in TEXTS:
+        if not isinstance(config.get(name, ""), str):
+            raise ValueError(f"{name} is a text")
+    for name in CONTRACTS:
+        check_part(config.get(name))
+    return config
+
+
+def stored_mode(value: Mapping[str, Any]) -> str:
+    """Return the mode in a record. Raises ValueError."""
+    mode = value.get("mode")
+    if not isinstance(mode, str) or mode not in MODES:
+        raise ValueError("a mode is one of Confluent's")
+    return mode
 
 
 def references_of(found: Any) -> tuple[Reference, ...]:

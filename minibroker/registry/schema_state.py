@@ -9,7 +9,14 @@ from typing import Any
 
 from minibroker.protocol.records.record import Record
 from minibroker.registry.qualified_subjects import GLOBAL, prefix_of, qualified, within
-from minibroker.registry.schema_records import Key, StoredSchema, parsed_record, stored_schema
+from minibroker.registry.schema_records import (
+    Key,
+    StoredSchema,
+    parsed_record,
+    stored_config,
+    stored_mode,
+    stored_schema,
+)
 
 HIGHEST = "\U0010ffff"  # sorts after every subject that has the same beginning
 
@@ -52,9 +59,9 @@ class SchemaState:
         elif key.kind == "CLEAR_SUBJECT" and value is not None:
             self._clear(key.name)
         elif key.kind == "CONFIG":
-            _put(self.configs, key.name, value and {name: each for name, each in value.items() if name != "subject"})
+            _put(self.configs, key.name, None if value is None else stored_config(value))
         elif key.kind == "MODE":
-            _put(self.modes, key.name, value and value["mode"])
+            _put(self.modes, key.name, None if value is None else stored_mode(value))
         elif key.kind == "CONTEXT" and key.name is not None:
             _put(self.contexts, key.name, value and True)
 

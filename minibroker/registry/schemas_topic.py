@@ -1,7 +1,7 @@
 """The topic `_schemas` of the broker: created with the first record, appended to, and folded into the state.
 
-Others may write to it, too: before each request, the registry reads what it has not read yet. A topic that was deleted,
-reset or restored is read from its beginning.
+Others may write to it, too: before each request, the registry reads what it has not read yet, up to the high watermark.
+So nothing is in the state before it is written. A topic that was deleted, reset or restored is read from its beginning.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from minibroker.broker.coordination.coordinator_logs import stored_batches
 from minibroker.broker.metadata.partitions import NO_LEADER, Partition
-from minibroker.broker.requests.turn import wait_for
+from minibroker.broker.turn import wait_for
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import check_batch, read_header
 from minibroker.protocol.records.building import build_plain_batch
@@ -51,7 +51,7 @@ class SchemasTopic:
         self._reading = asyncio.Lock()
 
     async def read(self) -> SchemaState:
-        """Return the state with all records of the topic. Raises RegistryError."""
+        """Return the state with all records of the topic that are written. Raises RegistryError."""
         while not self._is_current():
             async with self._reading:
                 slices = Slices()
@@ -66,6 +66,13 @@ class SchemasTopic:
                 pass
         return self.state
 
+    async def read_to_change(self) -> SchemaState:
+        """Return the state with all records, of which some may still have to be written. Raises RegistryError."""
+        partition = self._partition()
+        if partition is not None:
+            partition.log.write_pending()
+        return await self.read()
+
     @property
     def mark(self) -> tuple[int, int]:
         """What changes with the state."""
@@ -77,9 +84,9 @@ class SchemasTopic:
             if self._log is not None:
                 self._begin(None)
             return True
-        if self._log is not partition.log or self._position > partition.log.log_end_offset:
+        if self._log is not partition.log or self._position > partition.log.high_watermark:
             self._begin(partition.log)  # it is another one, or was truncated
-        return self._position == partition.log.log_end_offset
+        return self._position == partition.log.high_watermark
 
     def _partition(self) -> Partition | None:
         topic = self._cluster().image.topics.get(NAME)
@@ -97,8 +104,8 @@ class SchemasTopic:
         if partition is None:
             return
         source = partition.log
+        self._position = max(self._position, source.log_start_offset)
         try:
-            source.write_pending()
             for position, header, data in stored_batches(source, self._position, READ_BYTES):
                 batch = memoryview(data)[position : position + header.size_bytes]
                 check_batch(batch)
@@ -108,7 +115,7 @@ class SchemasTopic:
                             return
                         self._apply(record)
                         yield
-                self._position = header.last_offset + 1
+                self._position = max(self._position, header.last_offset + 1)
         except (KafkaError, OSError) as error:
             raise store_failed(str(error)) from None
 
@@ -124,7 +131,7 @@ class SchemasTopic:
     # --- writing --------------------------------------------------------------------------------
 
     async def append(self, entries: Sequence[Entry]) -> None:
-        """Append records, apply them, and wait until they are written. Call it right after `read`.
+        """Append records, wait until they are written, and apply them. Call it right after `read_to_change`.
 
         Raises RegistryError.
         """
@@ -138,11 +145,10 @@ class SchemasTopic:
             offset = partition.append(cluster.turn, batch, [read_header(batch)])
         except KafkaError as error:
             raise store_failed(str(error)) from None
-        if self._log is None:
-            self._begin(partition.log)
-        for index, (key, value) in enumerate(entries):
-            self._apply(Record(offset + index, now_ms, key, value))
         await self._written(cluster, partition)
+        if self._log is partition.log and self._position == offset:  # else it is read from the log
+            for index, (key, value) in enumerate(entries):
+                self._apply(Record(offset + index, now_ms, key, value))
 
     async def _written(self, cluster: Broker, partition: Partition) -> None:
         done: asyncio.Future[KafkaError | None] = asyncio.get_running_loop().create_future()
@@ -156,12 +162,9 @@ class SchemasTopic:
             try:
                 await asyncio.wait_for(done, WRITE_SECONDS)
             except TimeoutError:
-                done.set_result(None)
-                self._begin(None)
                 raise store_failed("the write has no end") from None
         failure = done.result()
         if failure is not None:
-            self._begin(None)
             raise store_failed(str(failure))
 
     def _create(self, cluster: Broker) -> Partition:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.configs.client_metrics import validate_client_metrics
-from minibroker.broker.metadata.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE
+from minibroker.protocol.messages.metadata_records import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE
 from minibroker.quantities import Duration, milliseconds, span_text
 from minibroker.testing.completion import hides
 from minibroker.testing.embedded_broker import EmbeddedBroker
@@ -22,17 +22,14 @@ from minibroker.testing.share_verbs import ShareGroupVerbs
 from minibroker.testing.token_verbs import Token, TokenVerbs, config_with_token
 
 if TYPE_CHECKING:
-    from minibroker.registry.decoding import SchemaSource
+    from minibroker.broker.client_telemetry import ClientMetric
     from minibroker.testing.issuer import Issuer
     from minibroker.testing.registry_verbs import RegistryRequest
 
-if TYPE_CHECKING:
-    from minibroker.broker.client_telemetry import ClientMetric
-
 INNER = (  # for the test kit itself
     *("loop", "on_loop", "running", "moving_clock", "ports", "is_stopped", "emulated", "watch", "share_history"),
-    *("interceptors", "put_first", "measured", "count_into", "when_reset", "end_test", "registry_requests", "schemas"),
-    *("first_records", "first_cluster_id", "witnesses", "tell"),
+    *("interceptors", "put_first", "measured", "count_into", "when_reset", "end_test", "registry_requests"),
+    *("has_registry", "first_records", "first_cluster_id", "witnesses", "tell"),
     *("await_group", "await_commit", "await_caught_up", "await_high_watermark", "await_requests"),  # old names
 )
 SETTLE_SECONDS = 10.0  # how long to wait after a move for other threads: compaction, removal of files
@@ -144,9 +141,10 @@ class Broker(RecordVerbs, GroupVerbs, NodeVerbs):
         """Return the URL of the schema registry. Raises RuntimeError for a broker that was made without one."""
         return self.registry.url
 
-    async def schemas(self) -> SchemaSource | None:
-        """Return the schemas of the registry as they are now, None without one. Raises NotRunning, RegistryError."""
-        return None if self._registry is None else await self._registry.source()
+    @property
+    def has_registry(self) -> bool:
+        """Return whether the broker was made with a schema registry."""
+        return self._registry is not None
 
     def registry_requests(self) -> list[RegistryRequest]:
         """Return the requests to the schema registry, none without one. Raises NotRunning."""

@@ -16,8 +16,7 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from minibroker.broker.clock import LifeClock, SystemClock
 from minibroker.broker.configs.settings import Settings, SettingsError
@@ -29,12 +28,10 @@ from minibroker.testing.emulation.emulation import Emulation, first_levels_of
 from minibroker.testing.emulation.releases import release_of, settings_of
 from minibroker.testing.given_settings import check_settings, text_of_setting
 from minibroker.testing.loops import (
-    CallersLoop,
     Loop,
-    LoopThread,
     NotRunning,
     Result,
-    Runs,
+    Served,
     awaited,
     blocking,
     brief,
@@ -60,7 +57,7 @@ DEFAULTS: Final = {
 MAXIMUM_NODES = 100
 
 
-class EmbeddedBroker(Runs):
+class EmbeddedBroker(Served):
     """A broker for `with` (a thread of its own) or `async with` (the caller's event loop).
 
     Any thread may call its methods. Each blocking method also exists as a coroutine, named with a leading `a`. With a
@@ -126,57 +123,6 @@ class EmbeddedBroker(Runs):
         return f"<Broker {self.bootstrap_servers if self.is_running else 'that is down'}>"
 
     # --- life -------------------------------------------------------------------------------------
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.stop()
-
-    async def __aenter__(self) -> Self:
-        return await self.astart()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
-        await self.astop()
-
-    @brief
-    def start(self) -> Self:
-        """Serve in the broker's own thread. Raises StartError."""
-        self._begin(LoopThread())
-        try:
-            self.loop.run(self._serve_first())
-        except BaseException:
-            self._end()
-            raise
-        return self
-
-    async def astart(self) -> Self:
-        """Serve in the running event loop. Raises StartError."""
-        self._begin(CallersLoop())
-        try:
-            await self._serve_first()
-        except BaseException:
-            self._end()
-            raise
-        return self
-
-    def stop(self) -> None:
-        """Stop cleanly, and remove temporary data. In a fork of the broker's process, do nothing."""
-        if self._loop is not None and not self._loop.is_elsewhere:
-            try:
-                self.loop.run(self._close_last())
-            finally:
-                self._end()
-
-    async def astop(self) -> None:
-        """Stop the broker as `stop` does."""
-        if self._loop is not None and not self._loop.is_elsewhere:
-            try:
-                await self.loop.arun(self._close_last())
-            finally:
-                self._end()
 
     def end_test(self) -> Ports | None:
         """Stop as a crash does; return the ports, which stay reserved until they are closed. None if it was stopped."""
@@ -287,7 +233,8 @@ class EmbeddedBroker(Runs):
     def _new_registry(self, wanted: bool | str) -> RegistryVerbs:
         from minibroker.testing.registry_verbs import RegistryVerbs  # which few tests need
 
-        return RegistryVerbs(self, None if wanted is True else str(wanted))
+        host = cast(Any, self)  # `Broker`, which has the journal
+        return RegistryVerbs(host, None if wanted is True else str(wanted))
 
     @property
     def directory(self) -> Path:

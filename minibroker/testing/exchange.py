@@ -54,8 +54,9 @@ class Exchange:
 
     `outcome` is "open" while it waits, "answered", "unanswered" (acks=0), or "lost" (the connection ended). Times are
     in ms; `started_ms` is the broker's wall clock. `request_bytes` and `answer_bytes` are whole frames as on the wire,
-    without the size. `refusals` are the broker's messages for the errors in the answer. `ended_before` is the number of
-    the next request that was read after the exchange had ended, which its client may have sent because of the answer.
+    without the size. `user` is who has logged in on the connection, None if nobody has; `mechanism` is how, if by SASL.
+    `refusals` are the broker's messages for the errors in the answer. `ended_before` is the number of the next request
+    that was read after the exchange had ended, which its client may have sent because of the answer.
     """
 
     def __init__(self, number: int, api_key: ApiKey, version: int, correlation_id: int, frame: bytes) -> None:
@@ -67,6 +68,8 @@ class Exchange:
         self.node_id = -1
         self.connection = ""
         self.software = ""
+        self.user: str | None = None
+        self.mechanism: str | None = None
         self.started_ms = 0
         self.duration_ms: float | None = None
         self.ended_before: int | None = None
@@ -88,9 +91,12 @@ class Exchange:
         """Return how much of the journal's memory the exchange takes."""
         return len(self.request_bytes) + len(self.answer_bytes)
 
-    @cached_property
+    @property
     def request(self) -> Any:
-        """Return the decoded request, a message of `minibroker.protocol.messages`; None if it cannot be read here."""
+        """Return the decoded request, a message of `minibroker.protocol.messages`; None if it cannot be read here.
+
+        It is not kept: it may take many times the memory of its bytes, which the journal bounds.
+        """
         if not _is_declared(self.api_key, self.version):
             return None
         frame, version = self.request_bytes, self.version
@@ -103,7 +109,8 @@ class Exchange:
     @cached_property
     def groups(self) -> frozenset[str]:
         """Return the groups that the request names."""
-        return frozenset() if self.request is None else frozenset(subjects_of(self.request, lambda _: None).groups)
+        request = self.request
+        return frozenset() if request is None else frozenset(subjects_of(request, lambda _: None).groups)
 
     @property
     def answer(self) -> Any:
@@ -118,10 +125,11 @@ class Exchange:
     @property
     def client_metrics(self) -> list[DataPoint]:
         """Return the numbers that a PushTelemetry has; of other requests, and of bytes that are no OTLP, none."""
-        if self.api_key is not ApiKey.PUSH_TELEMETRY or self.request is None:
+        request = self.request if self.api_key is ApiKey.PUSH_TELEMETRY else None
+        if request is None:
             return []
         try:
-            data = bytes(decompress(self.request.compression_type, self.request.metrics, MAX_UNCOMPRESSED_BYTES))
+            data = bytes(decompress(request.compression_type, request.metrics, MAX_UNCOMPRESSED_BYTES))
             return [point for point in data_points(data) if point is not None]
         except (KafkaError, MalformedMetrics):
             return []
@@ -135,6 +143,8 @@ class Exchange:
             "client_id": self.client_id,
             "node": self.node_id,
             "connection": self.connection,
+            "user": self.user,
+            "mechanism": self.mechanism,
             "correlation_id": self.correlation_id,
             "started_ms": self.started_ms,
             "duration_ms": self.duration_ms,

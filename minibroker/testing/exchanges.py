@@ -45,7 +45,8 @@ def explained(exchanges: Iterable[Exchange]) -> Iterator[Explained]:
 
 def gist(exchange: Exchange) -> str:
     """Return the fields of a request and its answer that are not what they are by default, in a line."""
-    asked = "unreadable" if exchange.request is None else _brief(exchange.request)
+    request = exchange.request
+    asked = "unreadable" if request is None else _brief(request)
     said = _brief(exchange.answer)
     line = f"#{exchange.number} {exchange.api} {exchange.version} {asked} > {said or exchange.outcome}"
     return legible(line, GIST_CHARACTERS)

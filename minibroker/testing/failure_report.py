@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from minibroker.broker.groups.share.share_group import ShareGroup
 from minibroker.protocol.legible import legible
-from minibroker.testing.exchange import LINE_CHARACTERS
+from minibroker.testing.exchange import LINE_CHARACTERS, Exchange
 from minibroker.testing.exchanges import gist
 from minibroker.testing.wait_verbs import member_ids
 from minibroker.testing.waiting import counted
@@ -54,12 +54,19 @@ def seen_by(broker: Broker, before: int = 0, link: str | None = None) -> str:
     shown = requests[-MAXIMUM_LINES:]
     older = len(broker.on_loop(broker.journal.found)) - len(shown) + broker.journal.dropped
     lines += [f"({older} older requests)"] if older else []
-    lines += [f"registry: {each}" for each in broker.registry_requests()[-MAXIMUM_LINES:]]
-    said = [*(legible(line, LINE_CHARACTERS) for line in lines), *map(str, shown)]
+    said = [*(legible(line, LINE_CHARACTERS) for line in lines), *_in_order(broker, shown, before)]
     if shown:
         said += ["what the last of them say:", *map(gist, shown[-EXPLAINED_REQUESTS:])]
         said.append(f"each byte of them: {link or 'pytest --kafka-report=report.html'}")
     return "\n".join(said or ["no topics, no groups, no requests"])
+
+
+def _in_order(broker: Broker, shown: list[Exchange], before: int) -> list[str]:
+    """Return lines about requests, and those to the schema registry among them."""
+    schemas = [each for each in broker.registry_requests() if each.after >= before][-MAXIMUM_LINES:]
+    lines = [(float(each.number), str(each)) for each in shown]
+    lines += [(each.after + 0.5, legible(f"registry: {each}", LINE_CHARACTERS)) for each in schemas]
+    return [line for _, line in sorted(lines, key=lambda each: each[0])]
 
 
 def _state(broker: Broker) -> Iterator[str]:

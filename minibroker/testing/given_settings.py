@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from minibroker.broker.configs.configuration import load_settings
 from minibroker.broker.configs.settings import SettingsError
+from minibroker.broker.configuration import load_settings
 
 log = logging.getLogger("minibroker")
 

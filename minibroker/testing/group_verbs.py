@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
-from minibroker.broker.groups.classic.group import ClassicGroup
-from minibroker.broker.groups.consumer.group import ConsumerGroup
+from minibroker.broker.groups.classic.classic_group import ClassicGroup
+from minibroker.broker.groups.consumer.consumer_group import ConsumerGroup
 from minibroker.broker.groups.consumer.updating import Update
 from minibroker.broker.groups.share.share_group import ShareGroup
 from minibroker.broker.groups.streams.streams_group import StreamsGroup
+from minibroker.broker.network.parked import Parked
 from minibroker.broker.requests.interceptors import Call, Interceptor
-from minibroker.broker.requests.parked import Parked
 from minibroker.broker.transactions.transaction import State
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError

@@ -85,8 +85,7 @@ class Page:
         with self._path.open("w", encoding="utf-8") as file:
             file.write(HEAD.format(title="minibroker: failed tests", style=STYLE + _STYLE))
             file.write(f"<header><h1>Failed tests</h1>{said}</header>\n")
-            file.writelines(self._sections)
-            file.write(SCRIPT)
+            file.write(f"<main>\n{''.join(self._sections)}</main>\n{SCRIPT}")
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say where the page is."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack, cast
 
 from minibroker.broker.network.output_items import BYTES, CLOSE
 from minibroker.broker.requests.interceptors import Call, Interceptor
+from minibroker.broker.security.principals import ANONYMOUS, USER, Principal
 from minibroker.protocol import errors
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -36,9 +37,9 @@ Where = Callable[[Exchange], object]
 
 
 class Mark(NamedTuple):
-    """What a test did between two requests: `after` is the number of the last one before it.
+    """What a test or a client of the registry did between two requests: `after` is the number of the last one before.
 
-    `kind` is "clock", "fault", "node", "group", "transaction" or "life"; `at_ms` is the broker's wall clock.
+    `kind` is "clock", "fault", "node", "group", "transaction", "registry" or "life"; `at_ms` is by the broker's clock.
     """
 
     number: int
@@ -49,9 +50,14 @@ class Mark(NamedTuple):
 
 
 class Which(TypedDict, total=False):
-    """Conditions for requests: client, group, node, the name of an error in the answer, a function of the exchange."""
+    """Conditions for requests: client, user and how it logged in, group, node, error; a function of the exchange.
+
+    `user` is "ANONYMOUS" for clients without a login, and `error` the name of an error in the answer.
+    """
 
     client_id: str | None
+    user: str | None
+    mechanism: str | None
     group: str | None
     node: int | None
     error: str | None
@@ -130,17 +136,9 @@ class Journal(Interceptor):
 
     # --- on the loop ------------------------------------------------------------------------------
 
-    def found(
-        self,
-        api: str | None = None,
-        client_id: str | None = None,
-        group: str | None = None,
-        node: int | None = None,
-        error: str | None = None,
-        where: Where | None = None,
-    ) -> list[Exchange]:
+    def found(self, api: str | None = None, **which: Unpack[Which]) -> list[Exchange]:
         """Return what `requests` returns, on the broker's loop, whether the journal is on or not."""
-        meets = condition(api, client_id=client_id, group=group, node=node, error=error, where=where)
+        meets = condition(api, **which)
         return [exchange for exchange in self._exchanges if meets(exchange)]
 
     def after(self, number: int, count: int) -> Iterable[Exchange]:
@@ -220,6 +218,7 @@ class Journal(Interceptor):
         exchange = Exchange(self._number, call.api_key, context.version, call.correlation_id, frame)
         exchange.client_id, exchange.node_id = context.client_id, context.node.node_id
         exchange.connection, exchange.software = context.connection.peer, context.connection.software
+        exchange.user, exchange.mechanism = user_of(context.connection.principal), mechanism_of(call)
         exchange.started_ms = context.cluster.clock.wall_ms()
         self._open[call] = exchange
         self._refusals.clear()
@@ -266,7 +265,7 @@ def condition(api: str | None = None, **which: Unpack[Which]) -> Callable[[Excha
     """Return the function that says whether a request meets the conditions. Raises ValueError, as `requests` does."""
     api_key = None if api is None else api_key_of(api)
     client_id, group, node, where = (which.get(name) for name in ("client_id", "group", "node", "where"))
-    error = which.get("error")
+    user, mechanism, error = which.get("user"), which.get("mechanism"), which.get("error")
     if error is not None and error.upper() not in ErrorCode.__members__:
         raise ValueError(f"{error!r} is not an error of Kafka, such as NOT_LEADER_OR_FOLLOWER")
 
@@ -274,6 +273,8 @@ def condition(api: str | None = None, **which: Unpack[Which]) -> Callable[[Excha
         return bool(
             (api_key is None or exchange.api_key == api_key)
             and (client_id is None or exchange.client_id == client_id)
+            and (user is None or (exchange.user or ANONYMOUS.name) == user)
+            and (mechanism is None or exchange.mechanism == mechanism)
             and (node is None or exchange.node_id == node)
             and (group is None or group in exchange.groups)
             and (error is None or error.upper() in exchange.errors)
@@ -281,6 +282,17 @@ def condition(api: str | None = None, **which: Unpack[Which]) -> Callable[[Excha
         )
 
     return meets
+
+
+def user_of(principal: Principal) -> str | None:
+    """Return the name of a user, with its type if it is another than usual; None for a client without a login."""
+    return None if principal == ANONYMOUS else principal.name if principal.type == USER else str(principal)
+
+
+def mechanism_of(call: Call) -> str | None:
+    """Return the SASL mechanism of the client, or None without SASL."""
+    authenticator = call.context.connection.authenticator
+    return None if authenticator is None else authenticator.mechanism
 
 
 def _watched_errors(journal: Journal) -> Callable[[], object]:

@@ -21,7 +21,8 @@ import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from functools import wraps
-from typing import Any, ClassVar, Concatenate, ParamSpec, Protocol, TypeVar
+from types import TracebackType
+from typing import Any, ClassVar, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from minibroker.broker.configs.settings import SettingsError
 from minibroker.broker.lifecycle import StartError
@@ -182,6 +183,75 @@ def brief(verb: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
             raise without_our_frames(error) from error.__cause__
 
     return call
+
+
+class Served(Runs):
+    """An object that serves from `start` to `stop`, in a thread of its own or, as a coroutine, in the caller's loop."""
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+
+    async def __aenter__(self) -> Self:
+        return await self.astart()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.astop()
+
+    @brief
+    def start(self) -> Self:
+        """Serve in a thread of its own. Raises StartError, SettingsError."""
+        self._begin(LoopThread())
+        try:
+            self.loop.run(self._serve_first())
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    async def astart(self) -> Self:
+        """Serve in the running event loop. Raises StartError, SettingsError."""
+        self._begin(CallersLoop())
+        try:
+            await self._serve_first()
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Stop cleanly, and remove temporary data. In a fork of the process, do nothing."""
+        if self._loop is not None and not self._loop.is_elsewhere:
+            try:
+                self.loop.run(self._close_last())
+            finally:
+                self._end()
+
+    async def astop(self) -> None:
+        """Stop as `stop` does."""
+        if self._loop is not None and not self._loop.is_elsewhere:
+            try:
+                await self.loop.arun(self._close_last())
+            finally:
+                self._end()
+
+    def _begin(self, loop: Loop) -> None:
+        """Take the loop. Raises RuntimeError if there is one."""
+        raise NotImplementedError
+
+    async def _serve_first(self) -> None:
+        raise NotImplementedError
+
+    async def _close_last(self) -> None:
+        raise NotImplementedError
+
+    def _end(self) -> None:
+        """Close the loop."""
+        raise NotImplementedError
 
 
 def immediate(verb: Callable[Concatenate[Owner, Arguments], Result]) -> Callable[Concatenate[Owner, Arguments], Result]:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.network.connection import Connection
 from minibroker.broker.network.framing import FrameBudget
+from minibroker.broker.network.parked import Parked
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.parked import Parked
 from minibroker.broker.requests.routes import Route
 from minibroker.broker.requests.served import SERVED
 from minibroker.broker.requests.slices import Slicer
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from minibroker.broker.assembly import Broker
-    from minibroker.broker.cluster import Node
+    from minibroker.broker.metadata.nodes import Node
 
 CLIENT_ID = "minibroker-testing"
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from minibroker.broker.network.parked import Parked
 from minibroker.broker.requests.interceptors import Call, Interceptor
-from minibroker.broker.requests.parked import Parked
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode

@@ -8,10 +8,10 @@ from __future__ import annotations
 import contextlib
 import socket
 
+from minibroker.broker.configs.listeners import Listener, broker_listeners, listeners_of_node
 from minibroker.broker.configs.settings import Settings, SettingsError
-from minibroker.broker.lifecycle import Bound, StartError
-from minibroker.broker.network.listeners import Listener, broker_listeners, listeners_of_node
-from minibroker.broker.network.server import BindError, BoundListener, bind
+from minibroker.broker.lifecycle import Bound
+from minibroker.broker.server import BoundListener, StartError, bind
 from minibroker.operating_system import reuse_address
 
 
@@ -53,17 +53,14 @@ class Ports:
                 bound[node_id] = []
                 for listener in listeners:
                     bound[node_id].append(bind(listener, settings, reserved=True))
-        except BindError as error:
+        except StartError:
             close_all(bound)
-            raise StartError(str(error)) from None
+            raise
         return bound
 
     def listen_for(self, node_id: int, settings: Settings) -> list[BoundListener]:
         """Listen on the addresses of one node again. Raises StartError."""
-        try:
-            return [bind(listener, settings, reserved=True) for listener in self.listeners[node_id]]
-        except BindError as error:
-            raise StartError(str(error)) from None
+        return [bind(listener, settings, reserved=True) for listener in self.listeners[node_id]]
 
     @property
     def count(self) -> int:

@@ -11,15 +11,14 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from minibroker.addresses import HostPort, host_port
-from minibroker.broker.lifecycle import StartError
+from minibroker.addresses import HostPort
 from minibroker.quantities import Duration, milliseconds
 from minibroker.registry.decoding import Decoder, DecodingError, SchemaSource, StateSource
 from minibroker.registry.formats.schema import Reference
 from minibroker.registry.http_messages import Answer, Request, error_answer
 from minibroker.registry.registry import NewSchema
 from minibroker.registry.registry_errors import RegistryError, not_permitted, schema_not_found
-from minibroker.registry.running_registry import RunningRegistry
+from minibroker.registry.running_registry import RunningRegistry, registry_address
 from minibroker.registry.schema_state import SchemaState
 from minibroker.testing.callers import PACKAGE
 from minibroker.testing.completion import hides
@@ -28,6 +27,7 @@ from minibroker.testing.loops import Loop, NotRunning, awaited, blocking, immedi
 
 if TYPE_CHECKING:
     from minibroker.broker.lifecycle import BrokerLifecycle
+    from minibroker.testing.journal import Journal
 
 REQUESTS_MAX: Final = 1000
 BODY_CHARACTERS_MAX: Final = 10_000  # of a request or an answer that is kept
@@ -42,6 +42,13 @@ class Host(Protocol):
         """Return what is called after a reset."""
 
     @property
+    def journal(self) -> Journal:
+        """Return the requests of Kafka clients."""
+
+    def tell(self, kind: str, text: str) -> None:
+        """Tell those who watch the broker what happens. Call it on the loop."""
+
+    @property
     def loop(self) -> Loop:
         """Return its loop. Raises NotRunning."""
 
@@ -52,7 +59,10 @@ class Host(Protocol):
 
 @dataclass(frozen=True)
 class RegistryRequest:
-    """A request to the registry, and its answer. `duration_ms` is how long the registry took."""
+    """A request to the registry, and its answer. `duration_ms` is how long the registry took.
+
+    `after` is the number of the last request in the broker's journal before it, 0 while that is off.
+    """
 
     method: str
     path: str
@@ -61,6 +71,7 @@ class RegistryRequest:
     answer: str
     duration_ms: float
     user: str | None
+    after: int
 
     __module__ = PACKAGE
 
@@ -114,7 +125,7 @@ class RegistryFault:
         self.is_removed = True
 
 
-@hides("before", "after", "start", "stop", "abort", "close", "loop", "decoded", "source")
+@hides("before", "after", "start", "stop", "abort", "close", "loop", "decoded", "source", "state")
 class RegistryVerbs:
     """The schema registry of a broker."""
 
@@ -123,7 +134,7 @@ class RegistryVerbs:
     def __init__(self, broker: Host, address: str | None) -> None:
         """`address` is HOST:PORT, or None for any free port. Raises StartError."""
         self._broker = broker
-        self._address = HostPort() if address is None else _address(address)
+        self._address = HostPort() if address is None else registry_address(address)
         self._running: RunningRegistry | None = None
         self._requests: deque[RegistryRequest] = deque(maxlen=REQUESTS_MAX)
         self._faults: list[RegistryFault] = []
@@ -170,7 +181,7 @@ class RegistryVerbs:
     @blocking
     async def subjects(self) -> list[str]:
         """Return the names of the subjects."""
-        state = await self._served.registry.state()
+        state = await self.state()
         return [name for name in state.subjects_from("") if state.is_live(name)]
 
     asubjects = awaited(subjects)
@@ -178,7 +189,7 @@ class RegistryVerbs:
     @blocking
     async def schema(self, subject: str, version: int = -1) -> str:
         """Return the text of a version, by default of the latest. Raises LookupError."""
-        found = (await self._served.registry.state()).get(subject, version)
+        found = (await self.state()).get(subject, version)
         if found is None:
             raise LookupError(f"the registry has no version {version} of {subject}")
         return found.text
@@ -273,12 +284,13 @@ class RegistryVerbs:
         return fault.answer
 
     def after(self, request: Request, answer: Answer, duration_ms: float) -> None:
-        """Keep a request."""
+        """Keep a request, and mark it in the broker's journal."""
         body = request.body[:BODY_CHARACTERS_MAX].decode(errors="replace")
         said = answer.data[:BODY_CHARACTERS_MAX].decode(errors="replace")
-        self._requests.append(
-            RegistryRequest(request.method, request.path, body, answer.status, said, duration_ms, request.user)
-        )
+        seen = self._broker.journal.seen
+        kept = RegistryRequest(request.method, request.path, body, answer.status, said, duration_ms, request.user, seen)
+        self._requests.append(kept)
+        self._broker.tell("registry", str(kept))
 
     async def start(self) -> None:
         """Serve beside the broker, which runs. Raises StartError."""
@@ -327,21 +339,17 @@ class RegistryVerbs:
 
     async def source(self) -> SchemaSource:
         """Return the schemas as they are now. Raises RegistryError."""
-        return StateSource(await self._served.registry.state())
+        return StateSource(await self.state())
+
+    async def state(self) -> SchemaState:
+        """Return all subjects as they are now, to be read before anything else is awaited. Raises RegistryError."""
+        return await self._served.registry.state()
 
     @property
     def _served(self) -> RunningRegistry:
         if self._running is None:
             raise NotRunning("the broker has not been started")
         return self._running
-
-
-def _address(text: str) -> HostPort:
-    """Parse "HOST:PORT" or "PORT". Raises StartError."""
-    try:
-        return host_port(text)
-    except ValueError as error:
-        raise StartError(f"--registry {text}: {error}") from None
 
 
 def _registers(request: Request) -> bool:

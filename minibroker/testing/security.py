@@ -13,17 +13,17 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from minibroker.addresses import LOOPBACK, HostPort, host_port
-from minibroker.broker.configs.settings_table import PROTOCOLS
-from minibroker.broker.metadata.image import BROKER_RESOURCE, QuotaEntity
-from minibroker.broker.network.listeners import LISTENER, META_ADDRESSES
+from minibroker.broker.configs.listeners import LISTENER, META_ADDRESSES
+from minibroker.broker.configs.settings_table import PROTOCOLS, STANDARD_AUTHORIZER
+from minibroker.broker.metadata.image import QuotaEntity
 from minibroker.broker.quotas.client_quotas import CLIENT_ID, IP, USER, Limit, check_value, checked_entity, quota_record
 from minibroker.broker.security.acls import Acl, PatternType, Permission, check_new
-from minibroker.broker.security.authorizer import STANDARD_AUTHORIZER
 from minibroker.broker.security.delegation import SECRET_KEY
 from minibroker.broker.security.mechanisms import HANDLER, MODULES, SIGNED, URL
 from minibroker.broker.security.operations import CLUSTER_NAME, Operation, ResourceType, user_resource
 from minibroker.broker.security.scram import BY_NAME, credential, salted_password
 from minibroker.protocol.messages.metadata_records import (
+    BROKER_RESOURCE,
     RemoveAccessControlEntryRecord,
     RemoveUserScramCredentialRecord,
 )

@@ -35,6 +35,7 @@ class Wishes(NamedTuple):
     security: str | None = None
     users: Mapping[str, str] | None = None
     metrics_port: int | None = None
+    metrics_tls: bool = False
     first_records: Sequence[Message] = ()
     first_cluster_id: str | None = None
 
@@ -54,7 +55,9 @@ async def _run(settings: Settings, nodes: int, announce: Callable[[str], None], 
     broker = _broker(settings, nodes, wishes)
     async with contextlib.AsyncExitStack() as serving:
         clock = SystemClock(asyncio.get_running_loop())  # the machine's time, which the control cannot move
-        measured = serving.enter_context(bound_metrics(settings, wishes.metrics_port, clock.wall_ms))
+        measured = serving.enter_context(
+            bound_metrics(settings, wishes.metrics_port, clock.wall_ms, over_tls=wishes.metrics_tls)
+        )
         if measured is not None:
             broker.count_into(measured)
         await serving.enter_async_context(broker)
@@ -67,7 +70,9 @@ async def _run(settings: Settings, nodes: int, announce: Callable[[str], None], 
             url = await serving.enter_async_context(controlled(broker, address, wishes.token, explorer=wishes.explorer))
         announce(f"minibroker listens on {broker.bootstrap_servers}")
         if wishes.registry is not None:
-            announce(f"minibroker has a schema registry at {broker.registry_url}")
+            from minibroker.registry.running_registry import registry_line
+
+            announce(registry_line(broker.registry_url))
         if wishes.control is not None:
             announce(f"minibroker is controlled at {url}")
         if wishes.explorer:
@@ -78,7 +83,7 @@ async def _run(settings: Settings, nodes: int, announce: Callable[[str], None], 
 def _broker(settings: Settings, nodes: int, wishes: Wishes) -> Broker:
     """Return the broker, not started yet. Raises StartError, ValueError."""
     if len(settings.log_directories) > 1:
-        raise StartError("--control, --registry and --faults need a single log directory, and log.dirs names several")
+        raise StartError("--control, --explorer and --faults need a single log directory, and log.dirs names several")
     # The defaults are those of a plain process, not those of tests.
     texts: dict[str, Any] = {name: settings[name] for name in DEFAULTS} | settings.given
     broker = Broker(

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from minibroker.broker.configs.group_settings import DEAD_LETTER_TOPIC
-from minibroker.broker.metadata.image import GROUP_RESOURCE
 from minibroker.broker.share.runs import DeliveryState
 from minibroker.broker.share.states import ShareKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
+from minibroker.protocol.messages.metadata_records import GROUP_RESOURCE
 from minibroker.quantities import Duration
 from minibroker.testing.completion import hides
 from minibroker.testing.dead_letters import DeadLetter, allow_dead_letters, dead_letters_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
-from minibroker.broker.groups.classic.states import State as ClassicState
+from minibroker.broker.groups.classic.classic_states import State as ClassicState
 from minibroker.broker.groups.reconciling_group import State as ReconcilingState
 from minibroker.broker.groups.share.share_group import ShareGroup
 from minibroker.broker.share.states import ShareKey

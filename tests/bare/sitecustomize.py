@@ -1,10 +1,11 @@
 """Takes away from Python what Windows lacks, so that a run of the tests on Linux takes the paths that replace it.
 
-    PYTHONPATH=tests/bare python3 -m pytest tests/broker
+    python3 -m pytest --bare
 
-Every Python process imports this file when it starts, those that tests start included. There is no uvloop, sendfile,
-pread, fcntl, resource, signal handler of a loop, or descriptor of a directory then; whoever renames or removes a file
-that this process has open gets a PermissionError, as on Windows; and msvcrt can lock a file.
+It puts this directory on PYTHONPATH. Every Python process imports this file when it starts, those that tests start
+included. There is no uvloop, sendfile, pread, fcntl, resource, signal handler of a loop, or descriptor of a directory
+then; whoever renames or removes a file that this process has open gets a PermissionError, as on Windows; and msvcrt can
+lock a file.
 """
 
 from __future__ import annotations

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from minibroker.broker.assembly import Broker
-from minibroker.broker.cluster import Endpoint, Node, new_uuid
 from minibroker.broker.configs.settings import Settings
+from minibroker.broker.fetch_sessions import FetchSessions
+from minibroker.broker.metadata.nodes import Endpoint, Node
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.network.connection import Connection
 from minibroker.broker.network.framing import PREFIX, FrameBudget
 from minibroker.broker.network.output_items import CLOSE, Mark
+from minibroker.broker.network.parked import Parked
 from minibroker.broker.requests.dispatch import Dispatcher
-from minibroker.broker.requests.fetch_sessions import FetchSessions
-from minibroker.broker.requests.parked import Parked
 from minibroker.broker.requests.routes import Due, Unanswerable
 from minibroker.broker.requests.served import SERVED
 from minibroker.broker.security.acls import PatternType, Permission
@@ -39,7 +39,7 @@ from minibroker.protocol.messages.groups import FindCoordinatorRequest
 from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.messages.security import CreateAclsRequest
 from minibroker.protocol.messages.topics import CreateTopicsRequest
-from minibroker.protocol.primitives import Output, uuid_text
+from minibroker.protocol.primitives import Output, new_uuid, uuid_text
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record
 from minibroker.storage.directories.log_directories import LogDirectories

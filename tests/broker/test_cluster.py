@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import logging
-import random
 import shutil
 from pathlib import Path
 
 import pytest
 
-from minibroker.broker.cluster import Endpoint, new_uuid
-from minibroker.broker.metadata.image import BROKER_RESOURCE
 from minibroker.broker.metadata.leaders import led_partition
 from minibroker.broker.metadata.metadata_log import MetadataError
+from minibroker.broker.metadata.nodes import Endpoint
 from minibroker.broker.metadata.partitions import NO_LEADER
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import metadata_records as records
 from minibroker.protocol.messages.fetch import FetchRequest
+from minibroker.protocol.messages.metadata_records import BROKER_RESOURCE
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.recovery.recovery import LogDirectoryError
 from tests.broker.harness import Harness
@@ -431,20 +430,3 @@ def test_deleting_a_topic_wakes_its_waiters(harness: Harness) -> None:
     harness.end_turn()
     ((partition,),) = (topic.partitions for topic in waiting.response().responses)
     assert partition.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-# --- ids ----------------------------------------------------------------------------------------
-
-
-def test_ids_are_seeded_and_never_reserved_nor_begin_with_a_dash() -> None:
-    class Source(random.Random):
-        def __init__(self, *drawn: bytes) -> None:
-            super().__init__()
-            self.drawn = list(drawn)
-
-        def randbytes(self, n: int) -> bytes:
-            return self.drawn.pop(0)
-
-    dash, reserved, good = b"\xfb" + bytes(15), bytes(15) + b"\x01", b"\x10" * 16
-    assert new_uuid(Source(dash, bytes(16), reserved, good)) == good
-    assert new_uuid(random.Random(5)) == new_uuid(random.Random(5)) != new_uuid(random.Random(6))

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.broker.network.listeners import Listener
-from minibroker.broker.network.server import Server, bind
+from minibroker.broker.configs.listeners import Listener
 from minibroker.broker.requests.routes import Unanswerable
+from minibroker.broker.server import Server, bind
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest
 from minibroker.protocol.messages.groups import DeleteGroupsRequest

@@ -7,7 +7,7 @@ import sys
 
 SCRIPT = """
 import asyncio, sys
-import minibroker.broker.process, minibroker.broker.configs.configuration
+import minibroker.broker.process, minibroker.broker.configuration
 from minibroker.operating_system import new_event_loop
 new_event_loop().close()
 from minibroker.broker.late_imports import LATE, import_late
@@ -19,9 +19,9 @@ asyncio.run(import_late(sleep))
 sizes.append(len(sys.modules))
 print(max(after - before for before, after in zip(sizes, sizes[1:])), len(set(LATE) & before))
 late = set(sys.modules)
-import minibroker.broker.groups.coordinator, minibroker.broker.groups.consumer.heartbeat
-import minibroker.broker.groups.expiry, minibroker.broker.groups.consumer.describing
-import minibroker.broker.transactions.coordinator, minibroker.broker.transactions.verification
+import minibroker.broker.groups.group_coordinator, minibroker.broker.groups.consumer.heartbeat
+import minibroker.broker.groups.group_expiry, minibroker.broker.groups.consumer.describing
+import minibroker.broker.transactions.transaction_coordinator, minibroker.broker.transactions.verification
 import minibroker.broker.upkeep.cleaner
 print(len(set(sys.modules) - late))
 print(*[name for name in sys.modules if name in ("cryptography", "minibroker.broker.network.tls_layer")])

@@ -99,8 +99,8 @@ def test_a_refused_start_leaves_a_directory_that_the_next_one_takes(data: Path) 
         "minibroker.broker.groups.classic",
         "minibroker.broker.groups.commits",
         "minibroker.broker.groups.consumer",
-        "minibroker.broker.groups.coordinator",
-        "minibroker.broker.transactions.coordinator",
+        "minibroker.broker.groups.group_coordinator",
+        "minibroker.broker.transactions.transaction_coordinator",
     ],
 )
 def test_a_start_does_not_wait_for_late_imports(late: str) -> None:

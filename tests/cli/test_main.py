@@ -165,7 +165,7 @@ def test_serving_does_not_load_what_only_the_clients_need() -> None:
     program = (
         "import sys; before = set(sys.modules)\n"
         "import minibroker.cli.main, minibroker.cli.serve_command\n"
-        "import minibroker.broker.process, minibroker.broker.configs.configuration\n"
+        "import minibroker.broker.process, minibroker.broker.configuration\n"
         "unneeded = {'rich', 'confluent_kafka', 'difflib', 'importlib.metadata', 'pathlib', 'dataclasses'}\n"
         "print(sorted(unneeded & (set(sys.modules) - before)))"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+import ssl
 import struct
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.protocol.messages.produce import ProduceRequest
+from minibroker.testing.certificates import Authority
 from tests.broker.harness import frame_of
 from tests.running import environment_for_broker, running_broker, serve_command
 
@@ -146,6 +148,36 @@ def test_metrics_are_served_where_it_says_and_end_with_it(tmp_path: Path) -> Non
         assert broker.stop() == 0
         with pytest.raises(OSError):
             urllib.request.urlopen(address, timeout=30)
+
+
+def test_metrics_are_served_with_the_certificate_of_a_listener(tmp_path: Path) -> None:
+    authority = Authority()
+    own = authority.issue("broker", ("127.0.0.1",))
+    stores = {"type": "PEM", "key": own.key, "certificate.chain": own.certificate}
+    settings = [f"ssl.keystore.{name}={text}" for name, text in stores.items()]
+    with running_broker(
+        tmp_path, "listeners=SSL://127.0.0.1:0", *settings, options=("--metrics-port", "0", "--metrics-tls")
+    ) as broker:
+        (address,) = re.findall(r"metrics are at (https://127\.0\.0\.1:\d+/metrics)", broker.log)
+        trusting = ssl.create_default_context(cadata=authority.certificate)
+        with urllib.request.urlopen(address, timeout=30, context=trusting) as answer:
+            assert b"minibroker_connections{" in answer.read()
+        with pytest.raises(OSError):
+            urllib.request.urlopen(address.replace("https", "http"), timeout=30)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--metrics-tls"], "--metrics-tls needs --metrics-port"),
+        (["--metrics-tls", "--metrics-port", "0"], "--metrics-tls needs a listener with TLS"),
+    ],
+)
+def test_metrics_need_a_port_and_a_certificate_for_tls(tmp_path: Path, options: list[str], message: str) -> None:
+    command = [*serve_command(tmp_path), *options]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment_for_broker({}))
+    assert (run.returncode, message in run.stderr) == (2, True)
+    assert not any(tmp_path.iterdir())
 
 
 def test_a_taken_metrics_port_is_refused_and_nothing_touched(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
-from minibroker.broker.configs.configuration import load_settings
-from minibroker.broker.network.listeners import broker_listeners
+from minibroker.broker.configs.listeners import broker_listeners
+from minibroker.broker.configuration import load_settings
 from tests.docker.scripts import FILES
 
 ROOT = Path(__file__).parents[2]

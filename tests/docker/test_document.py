@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from minibroker.broker.configs.configuration import load_settings
-from minibroker.broker.network.listeners import broker_listeners
+from minibroker.broker.configs.listeners import broker_listeners
+from minibroker.broker.configuration import load_settings
 from tests.test_readme import FENCED
 
 ROOT = Path(__file__).parents[2]

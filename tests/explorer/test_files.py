@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import struct
 import urllib.request
 from pathlib import Path
 from subprocess import PIPE, Popen
 
 import pytest
 
-from minibroker.explorer.files import WINDOW_BYTES, content_of, damage_of, inspected_below, segment_of
+from minibroker.explorer.files import WINDOW_BYTES, WINDOW_ENTRIES, content_of, damage_of, inspected_below, segment_of
 from minibroker.storage.inspection.inspected_files import InspectedFile
 from minibroker.testing import Broker
 from tests.explorer.asking import ask
@@ -149,3 +150,26 @@ def test_a_directory_is_explored_without_a_broker(tmp_path: Path) -> None:
             assert b"first" in answer.read()
         process.terminate()
         assert process.wait(30) == 0
+
+
+@pytest.mark.parametrize(("suffix", "entry"), [("index", ">ii"), ("timeindex", ">qi"), ("txnindex", ">hqqqq")])
+def test_a_large_index_is_shown_in_portions(tmp_path: Path, suffix: str, entry: str) -> None:
+    """All entries at once would be as many rows, and parts that take a hundred times the memory."""
+    size, count = struct.calcsize(entry), WINDOW_ENTRIES + 3
+    path = tmp_path / f"00000000000000000000.{suffix}"
+    path.write_bytes(b"".join(struct.pack(entry, *[number + 1] * len(entry[1:])) for number in range(count)))
+    found = inspected_below(tmp_path, path.name)
+    first = content_of(found)
+    assert (first["size"], first["next"]) == (count * size, WINDOW_ENTRIES * size)
+    assert len([row for row in first["tree"]["rows"] if row["depth"] == 1]) == WINDOW_ENTRIES
+    last = content_of(found, first["next"] + 1)
+    assert (last["start"], last["next"]) == (first["next"], None)
+    names = [row["name"] for row in last["tree"]["rows"] if row["depth"] == 1]
+    assert names == [f"entry [{number}]" for number in range(WINDOW_ENTRIES, count)]
+
+
+def test_a_long_checkpoint_is_read_once(tmp_path: Path) -> None:
+    path = tmp_path / "replication-offset-checkpoint"
+    path.write_text("".join(["0\n30000\n", *(f"topic {number} 7\n" for number in range(30_000))]))
+    rows = content_of(inspected_below(tmp_path, path.name))["tree"]["rows"]
+    assert (rows[3]["value"], rows[3]["meaning"]) == ('"topic 0 7"', "topic topic, partition 0, offset 7")

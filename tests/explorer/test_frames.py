@@ -45,6 +45,10 @@ def rows_until(broker: Broker, api: str, outcome: str = "answered", after: int =
     raise AssertionError("the stream ended")
 
 
+def portion(broker: Broker, feed: Feed) -> Any:
+    return broker.loop.run(feed.portion())
+
+
 def test_the_stream_has_what_happened_before_and_what_happens(explored: Broker) -> None:
     produce(explored)
     (row,) = (row for row in rows_until(explored, "Produce") if row["api"] == "Produce")
@@ -63,11 +67,11 @@ def test_a_waiting_request_is_told_again_once_it_is_answered(explored: Broker) -
         told: list[tuple[int, str]] = []
         while not any(outcome == "open" for _, outcome in told):
             consumer.poll(0.1)
-            told += [(row[0], row[8]) for row in (feed.portion() or {"rows": []})["rows"] if row[1] == "Fetch"]
+            told += [(row[0], row[8]) for row in (portion(explored, feed) or {"rows": []})["rows"] if row[1] == "Fetch"]
         number = next(number for number, outcome in told if outcome == "open")
         while (number, "answered") not in told:
             consumer.poll(0.1)
-            told += [(row[0], row[8]) for row in (feed.portion() or {"rows": []})["rows"] if row[1] == "Fetch"]
+            told += [(row[0], row[8]) for row in (portion(explored, feed) or {"rows": []})["rows"] if row[1] == "Fetch"]
     finally:
         consumer.close()
 

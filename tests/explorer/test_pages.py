@@ -127,3 +127,13 @@ def test_it_stays_while_the_broker_is_down() -> None:
         broker.restart()
         assert broker.explorer_url == url
         assert ask(broker, "about")["nodes"] == [1]
+
+
+def test_a_browser_gets_a_file_that_it_has_only_once(explored: Broker) -> None:
+    """Chromium keeps a script as it was compiled only as long as the script itself is not sent again."""
+    status, headers, content = page(explored, "bundle.js")
+    assert (status, headers["cache-control"]) == (200, "no-cache") and content
+    again = {"If-None-Match": headers["etag"]}
+    status, headers, content = page(explored, "bundle.js", **again)
+    assert (status, content) == (304, b"") and "content-security-policy" in headers
+    assert page(explored, "style.css", **again)[0] == 200

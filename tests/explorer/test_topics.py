@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from minibroker.explorer.records import matching, searched
 from minibroker.explorer.topics import partition_of
 from minibroker.testing import Broker
-from tests.explorer.asking import ask
+from tests.explorer.asking import ask, page
 
 
 def test_partitions_are_as_they_are_now(explored: Broker) -> None:
@@ -127,3 +127,17 @@ async def test_a_page_of_large_records_does_not_keep_them_whole(explored: Broker
     found, _ = await searched(partition, 0, 10, matching("", "any"))
     assert [each["value"]["size"] for each in found] == [400_000] * 2
     assert len(json.dumps(found)) < 20_000
+
+
+def test_a_large_value_is_cut_and_can_be_saved_whole(explored: Broker) -> None:
+    explored.create_topic("orders", max_message_bytes=20 << 20)
+    explored.produce("orders", b"a" * (10 << 20) + b"END", key="k")
+    shown = ask(explored, "topics/orders/0/records/0")["record"]["value"]
+    assert (shown["size"], len(shown["hex"])) == ((10 << 20) + 3, 2 << 20)
+    status, headers, content = page(explored, "api/topics/orders/0/records/0/value")
+    assert (status, headers["content-disposition"], len(content)) == (200, "attachment", (10 << 20) + 3)
+    assert headers["content-type"] == "application/octet-stream" and content.endswith(b"aEND")
+    assert page(explored, "api/topics/orders/0/records/0/key")[2] == b"k"
+    assert ask(explored, "topics/orders/0/records/1/value") == (404, "orders-0 has no value at offset 1")
+    assert len(ask(explored, "topics/orders/0/records?text=aend")["records"]) == 1
+    assert ask(explored, "topics/orders/0/records?text=b")["records"] == []

@@ -16,7 +16,7 @@ from minibroker.pipeline.schema_decoding import CannotDecode, DecodingTask, Unkn
 from minibroker.pipeline.schema_sources import GivenSchema, RegistryUnavailable
 from minibroker.pipeline.schemas import HEADERS
 from minibroker.registry import decoding
-from minibroker.registry.formats.decoding import KEY_HEADER, VALUE_HEADER
+from minibroker.registry.formats.format_decoding import KEY_HEADER, VALUE_HEADER
 from minibroker.registry.schema_records import StoredSchema
 from tests.pipeline.schemas_topic import ANN, BAD, MONEY, OWNED, PAGE, USER, write_schemas
 

@@ -40,6 +40,27 @@ def test_a_master_that_is_down_is_said_before_java_starts() -> None:
         session_module.session("spark://127.0.0.1:many")
 
 
+def test_a_server_of_spark_connect_that_is_down_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        session_module._require_master(f"sc://127.0.0.1:{port}/;user_id=me")
+    with pytest.raises(session_module.SessionError, match=f"answers at sc://127.0.0.1:{port}: Connection refused"):
+        session_module.session(f"sc://127.0.0.1:{port}")
+    monkeypatch.setitem(session_module.DEFAULT_PORTS, "sc://", ":1")
+    with pytest.raises(session_module.SessionError, match="sc://127.0.0.1: Connection refused"):
+        session_module._require_master("sc://127.0.0.1")
+
+
+def test_what_spark_connect_needs_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "grpc", None)  # also where it is installed
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"sc://127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(
+            session_module.SessionError, match=r"grpcio .*: python3 -m pip install 'pyspark\[connect\]'$"
+        ):
+            session_module.session(address)
+
+
 @pytest.mark.parametrize("is_bare", [True, False])
 def test_a_query_is_planned_here_with_the_libraries_of_this_python(
     is_bare: bool, monkeypatch: pytest.MonkeyPatch

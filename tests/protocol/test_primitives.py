@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import uuid
 from base64 import urlsafe_b64encode
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from minibroker.protocol.primitives import (
     ZERO_UUID,
     MalformedMessage,
     Output,
+    new_uuid,
     read_varint,
     uuid_from_text,
     uuid_text,
@@ -114,3 +116,17 @@ def test_the_error_names_message_version_and_field() -> None:
 
 def test_the_error_may_have_no_field() -> None:
     assert str(MalformedMessage("FetchRequest", 12, "", "too long")) == "FetchRequest v12: too long"
+
+
+def test_ids_are_seeded_and_never_reserved_nor_begin_with_a_dash() -> None:
+    class Source(random.Random):
+        def __init__(self, *drawn: bytes) -> None:
+            super().__init__()
+            self.drawn = list(drawn)
+
+        def randbytes(self, n: int) -> bytes:
+            return self.drawn.pop(0)
+
+    dash, reserved, good = b"\xfb" + bytes(15), bytes(15) + b"\x01", b"\x10" * 16
+    assert new_uuid(Source(dash, bytes(16), reserved, good)) == good
+    assert new_uuid(random.Random(5)) == new_uuid(random.Random(5)) != new_uuid(random.Random(6))

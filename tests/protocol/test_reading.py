@@ -12,6 +12,7 @@ from minibroker.protocol.describing import reader_text
 from minibroker.protocol.messages.fetch import FetchResponse
 from minibroker.protocol.messages.groups import LeaveGroupRequest
 from minibroker.protocol.primitives import MalformedMessage, varint
+from tests.protocol.random_messages import in_all_versions, random_message
 from tests.protocol.samples import Answer, Fixed, Nothing, Order
 
 LEAVE_GROUP_5 = """\
@@ -227,6 +228,28 @@ def test_known_and_unknown_tagged_fields() -> None:
     assert (order.labels, order.priority, order.shop) == (["abc"], 7, Order.Shop(id=1))
 
 
+def test_unknown_tagged_fields_are_kept_if_that_is_wanted() -> None:
+    data = tagged(
+        (0, b"\2\4abc"), (2, b"?"), (3, b"\xff\xff\xff\xff" + b"\1\5\2xy"), *((1000 + n, b"") for n in range(200))
+    )
+    order, end = Order.decode_with_unknown_tags(data, 3, 0)
+    assert order.encode_with_unknown_tags(3) == data and end == len(data)
+    assert order != Order.decode(data, 3)
+    order.priority = 7
+    assert Order.decode(order.encode_with_unknown_tags(3), 3) == Order(
+        name="n", labels=["abc"], priority=7, shop=Order.Shop()
+    )
+    assert Order.decode_with_unknown_tags(b"?" + START + b"\0", 3, 1)[0] == Order(name="n")
+
+
+@in_all_versions
+def test_messages_without_unknown_tags_are_read_and_written_as_else(message: type[Message], version: int) -> None:
+    made = random_message(message, version, 2)
+    data = made.encode(version)
+    read, _ = message.decode_with_unknown_tags(data, version, 0)
+    assert read == message.decode(data, version) and read.encode_with_unknown_tags(version) == data
+
+
 def test_a_struct_in_a_tag_may_have_unknown_tags_of_its_own() -> None:
     order = Order.decode(tagged((3, b"\0\0\0\1" + b"\1\5\2xy")), 3)
     assert order.shop == Order.Shop(id=1)
@@ -254,6 +277,8 @@ def test_a_tagged_field_that_fails_is_named() -> None:
 @pytest.mark.parametrize("data", [b"\2\5\0\5\0", b"\2\6\0\5\0"])
 def test_unknown_tags_must_rise_as_well(data: bytes) -> None:
     assert "after tag" in str(refused(Nothing, 1, data))
+    with pytest.raises(MalformedMessage, match="after tag"):
+        Nothing.decode_with_unknown_tags(data, 1, 0)
 
 
 def test_a_tagged_field_larger_than_the_data_is_refused() -> None:

@@ -9,15 +9,20 @@ import pytest
 
 from minibroker.protocol.apis import ApiKey, response_class
 from minibroker.protocol.fields import fields
-from minibroker.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
+from minibroker.protocol.messages.cluster import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+)
 from minibroker.protocol.messages.fetch import FetchResponse
 from minibroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
 from minibroker.proxy.addresses import FIRST_VERSIONS, Shown, endpoints_in, has_addresses, limit_versions, rewrite
 from tests.proxy.upstreams import PATIENCE_S, answer, connected, exactly, request
 
-# Addresses of controllers, to which no client connects, and of applications, which are not behind the proxy.
-OF_OTHERS = {ApiKey.DESCRIBE_QUORUM, ApiKey.STREAMS_GROUP_HEARTBEAT, ApiKey.STREAMS_GROUP_DESCRIBE}
+# Addresses of applications, which are not behind the proxy.
+OF_OTHERS = {ApiKey.STREAMS_GROUP_HEARTBEAT, ApiKey.STREAMS_GROUP_DESCRIBE}
 
 
 def structs(of: type) -> Any:
@@ -92,19 +97,36 @@ def test_a_refused_version_passes_and_is_understood() -> None:
         assert kept.answer.api_keys == [offered]
 
 
-def test_fields_that_are_not_known_get_lost_with_a_warning_only_where_addresses_are_replaced(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    with connected() as (_, client, node):
-        for number, brokers in ((1, []), (2, [MetadataResponse.MetadataResponseBroker(host="k", port=1)])):
-            client.sendall(question := request(ApiKey.METADATA, 9, number, b"\0" + MetadataRequest().encode(9)))
-            assert exactly(node, len(question)) == question
-            body = MetadataResponse(brokers=brokers).encode(9)
-            node.sendall(said := answer(number, b"\0" + body[:-1] + b"\1\x63\2ab"))  # a tag 99 of two bytes
-            (size,) = struct.unpack(">i", got := exactly(client, 4))
-            got += exactly(client, size)
-            assert (got == said) is (not brokers)
-            assert ("without fields that are not known" in caplog.text) is bool(brokers)
+TAG_99 = b"\1\x63\2ab"  # in the place of the empty section of tagged fields
+
+
+def test_fields_that_are_not_known_pass_where_addresses_are_replaced() -> None:
+    with connected() as (proxy, client, node):
+        client.sendall(question := request(ApiKey.METADATA, 9, 1, b"\0" + MetadataRequest().encode(9)))
+        assert exactly(node, len(question)) == question
+        broker = MetadataResponse.MetadataResponseBroker(node_id=2, host="127.0.0.1", port=1, rack="r")
+        bare = MetadataResponse(brokers=[broker]).encode(9)
+        with_tag = MetadataResponse.decode_with_unknown_tags(bare[:-1] + TAG_99, 9, 0)[0]
+        setattr(with_tag.brokers[0], "unknown_tags", [(7, b"")])  # noqa: B010, as mypy knows no such field
+        node.sendall(answer(1, TAG_99 + with_tag.encode_with_unknown_tags(9)))
+        (size,) = struct.unpack(">i", exactly(client, 4))
+        got = exactly(client, size)
+        with_tag.brokers[0].port = proxy.ports["127.0.0.1:1"]
+        assert got == answer(1, TAG_99 + with_tag.encode_with_unknown_tags(9))[4:]
+        assert got.endswith(TAG_99) and b"\2r\1\7\0" in got
+
+
+def test_the_nodes_of_a_quorum_are_those_of_the_proxy() -> None:
+    with connected() as (proxy, client, node):
+        client.sendall(question := request(ApiKey.DESCRIBE_QUORUM, 2, 1, b"\0" + DescribeQuorumRequest().encode(2)))
+        assert exactly(node, len(question)) == question
+        voter = DescribeQuorumResponse.Node(node_id=3)
+        for name, port in (("CONTROLLER", 9093), ("OTHER", 0)):
+            voter.listeners.append(DescribeQuorumResponse.Node.Listener(name=name, host="k", port=port))
+        node.sendall(answer(1, b"\0" + DescribeQuorumResponse(nodes=[voter]).encode(2)))
+        (size,) = struct.unpack(">i", exactly(client, 4))
+        shown = DescribeQuorumResponse.decode(exactly(client, size), 2, 5).nodes[0].listeners
+        assert [(each.host, each.port) for each in shown] == [("127.0.0.1", proxy.ports["k:9093"]), ("k", 0)]
 
 
 @pytest.mark.parametrize("has_journal", [False, True], ids=["plain", "journal"])

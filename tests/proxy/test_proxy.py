@@ -21,7 +21,7 @@ from minibroker.proxy.proxy import Proxy
 from minibroker.testing import Broker
 from minibroker.testing.faults.rules import FaultError
 from tests.certificates import Authority
-from tests.proxy.upstreams import PATIENCE_S
+from tests.proxy.upstreams import PATIENCE_S, client_of, to_the_end
 
 pytestmark = pytest.mark.usefixtures("leaves_sockets")
 
@@ -272,6 +272,14 @@ def test_sasl_passes_and_leaves_no_secret(tmp_path: Path) -> None:
         kept = proxy.journal.requests()
         assert proxy.journal.requests("SaslAuthenticate")
         assert not any(b"wonderland" in each.request_bytes + each.answer_bytes for each in kept)
+
+
+def test_a_wrong_password_of_the_proxy_ends_its_clients(caplog: pytest.LogCaptureFixture) -> None:
+    with Broker(security="SASL_PLAINTEXT", users={"alice": "wonderland"}) as broker:
+        config = {**broker.client_config("confluent", user="alice"), "sasl.password": "wrong"}
+        with Proxy(broker.bootstrap_servers, upstream_config=config) as proxy, client_of(proxy) as client:
+            assert to_the_end(client) == b""
+    assert "cannot connect" in caplog.text and "authentication" in caplog.text and "wrong" not in caplog.text
 
 
 def test_what_cannot_work_is_refused_at_once(broker: Broker) -> None:

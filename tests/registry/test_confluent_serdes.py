@@ -14,7 +14,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
 from minibroker.registry.formats import json_schema, protobuf
-from minibroker.registry.formats.decoding import decode, framed
+from minibroker.registry.formats.format_decoding import decode, framed
 from minibroker.testing import Broker
 
 schema_registry = pytest.importorskip("confluent_kafka.schema_registry", exc_type=ImportError)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 
-from minibroker.registry.registry_client import RegistryClient
+from minibroker.registry.registry_client import RegistryClient, RequestFailed
 
 
 @contextmanager
@@ -46,3 +47,35 @@ def test_credentials_are_told_to_no_other_server(is_elsewhere: bool) -> None:
     with server(seen) as other, server(seen, other if is_elsewhere else None) as url:
         assert RegistryClient(url, token="secret").ask("GET", "moved") == []
     assert seen == ["Bearer secret", None if is_elsewhere else "Bearer secret"]
+
+
+def test_references_in_a_circle_are_followed_once() -> None:
+    """A registry refuses them, but whatever answers may be another program."""
+
+    class Circle(RegistryClient):
+        def ask(self, method: str, *path: str, body: Any = None, query: Mapping[str, object] | None = None) -> Any:
+            other = "b" if path[-3:] == ("a", "versions", "1") else "a"
+            return {"schema": f'"{other}"', "references": [{"name": other, "subject": other, "version": 1}]}
+
+    found = Circle("http://localhost").find(1)
+    assert dict(found.references) == {"b": '"a"', "a": '"b"'}
+
+
+def test_references_that_are_too_deep_are_an_error() -> None:
+    class Endless(RegistryClient):
+        def ask(self, method: str, *path: str, body: Any = None, query: Mapping[str, object] | None = None) -> Any:
+            next = f"{path[1]}x"
+            return {"schema": '"int"', "references": [{"name": next, "subject": next, "version": 1}]}
+
+    with pytest.raises(RequestFailed, match="100 deep"):
+        Endless("http://localhost").find(1)
+
+
+@pytest.mark.parametrize("answer", [[], {"schema": 1}, {"schema": '"int"', "references": [{"name": "a"}]}])
+def test_an_answer_that_is_no_schema_is_an_error(answer: Any) -> None:
+    class Odd(RegistryClient):
+        def ask(self, method: str, *path: str, body: Any = None, query: Mapping[str, object] | None = None) -> Any:
+            return answer
+
+    with pytest.raises(RequestFailed, match="no schema"):
+        Odd("http://localhost").find(1)

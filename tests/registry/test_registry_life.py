@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, ConfigResource
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from minibroker.registry.http_messages import Request
 from minibroker.registry.registry import NewSchema
@@ -19,9 +21,10 @@ from minibroker.registry.registry_api import RegistryApi
 from minibroker.storage.log import Log
 from minibroker.testing import Broker
 from tests.registry.asking import Asking, record
-from tests.running import RunningBroker, running_broker
+from tests.running import PATIENCE_S, RunningBroker, running_broker, serve_command
 
 R1, R2 = record("R", ("a", "int")), record("R", ("a", "int"), ("b?", "int"))
+R3 = record("R", ("a", "int"), ("b?", "int"), ("c?", "int"))
 
 
 def test_it_is_reset_restored_and_restarted_with_the_broker(broker: Broker, registry: Asking) -> None:
@@ -58,6 +61,24 @@ def test_what_was_answered_survives_kill_9(tmp_path: Path) -> None:
         registry = Asking(_announced_by(process))
         assert registry.get("/subjects").body == ["x"]
         assert registry.get("/config/x").body == {"compatibilityLevel": "FULL"}
+
+
+def test_it_may_have_several_log_directories(tmp_path: Path) -> None:
+    directories = f"log.dirs={tmp_path / 'a'},{tmp_path / 'b'}"
+    with running_broker(tmp_path, directories, options=("--registry", "0")) as process:
+        assert Asking(_announced_by(process)).register("x", R1).body["id"] == 1
+        process.restart()
+        assert Asking(_announced_by(process)).get("/subjects").body == ["x"]
+        assert process.stop() == 0
+
+
+@pytest.mark.parametrize(("address", "problem"), [("x:y", "--registry x:y: "), ("{taken}", "{taken}")])
+def test_an_address_that_it_cannot_have_is_an_error(tmp_path: Path, address: str, problem: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = f"127.0.0.1:{other.getsockname()[1]}"
+        command = [*serve_command(tmp_path), "--registry", address.format(taken=taken)]
+        run = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert run.returncode == 2 and problem.format(taken=taken) in run.stderr
 
 
 def _announced_by(broker: RunningBroker) -> str:
@@ -107,6 +128,43 @@ def test_a_record_that_is_no_schema_is_skipped(broker: Broker, registry: Asking,
     assert registry.get("/subjects").body == ["y"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("CONFIG", '{"compatibilityLevel":5}'),
+        ("CONFIG", '{"compatibilityLevel":"SOMETIMES"}'),
+        ("CONFIG", '{"alias":["x"]}'),
+        ("CONFIG", '{"compatibilityGroup":{}}'),
+        ("CONFIG", '{"normalize":"yes"}'),
+        ("CONFIG", '{"defaultMetadata":7}'),
+        ("CONFIG", '{"overrideMetadata":{"properties":[]}}'),
+        ("CONFIG", '{"defaultRuleSet":{"domainRules":{}}}'),
+        ("MODE", '{"mode":5}'),
+        ("MODE", '{"mode":"SLEEPING"}'),
+        ("DELETE_SUBJECT", '{"version":"1"}'),
+    ],
+)
+def test_a_record_with_a_wrong_type_is_skipped(
+    broker: Broker, registry: Asking, caplog: pytest.LogCaptureFixture, kind: str, value: str
+) -> None:
+    registry.register("y", R1)
+    for name in ('"y"', "null"):
+        broker.produce("_schemas", value, key=f'{{"keytype":"{kind}","subject":{name},"magic":0}}')
+    assert registry.get("/config/y?defaultToGlobal=true").body == {"compatibilityLevel": "BACKWARD"}
+    assert registry.get("/mode/y?defaultToGlobal=true").body == {"mode": "READWRITE"}
+    assert registry.register("y", R2).body["version"] == 2
+    assert registry.get("/subjects").body == ["y"]
+    assert "_schemas: the record at offset 1 is skipped: " in caplog.text
+
+
+def test_settings_of_others_that_mean_nothing_here_are_kept(broker: Broker, registry: Asking) -> None:
+    registry.register("y", R1)
+    value = '{"subject":"y","compatibilityLevel":"NONE","validateFields":null,"alias":null,"new":{"a":1}}'
+    broker.produce("_schemas", value, key='{"keytype":"CONFIG","subject":"y","magic":0}')
+    assert registry.get("/config/y").body["compatibilityLevel"] == "NONE"
+    assert registry.register("y", "int").body["version"] == 2
+
+
 def test_a_stored_schema_with_an_invalid_default_is_compared(broker: Broker, registry: Asking) -> None:
     """Confluent's registry checks the defaults of new schemas only."""
     invalid = {**R1, "fields": [{"name": "a", "type": "int", "default": "one"}]}
@@ -114,6 +172,8 @@ def test_a_stored_schema_with_an_invalid_default_is_compared(broker: Broker, reg
     value = {"subject": "x", "version": 1, "id": 1, "schema": json.dumps(invalid), "deleted": False}
     broker.fill({"_schemas": [{"key": key, "value": value}]})
     assert registry.register("x", invalid).body["id"] == 1
+    broker.produce("t", b"\0\0\0\0\1\2")
+    assert broker.records("t", decoded=True)[0].decoded == {"a": 1}
     assert registry.register("y", invalid).code == 42201
     assert registry.register("x", R1).body["version"] == 2
 
@@ -147,17 +207,15 @@ def test_a_failed_write_is_an_error_and_the_state_is_that_of_the_log(
 ) -> None:
     registry.register("x", R1)
 
-    def fail(log: Log) -> None:
+    def fail(log: Log, *written: Any) -> None:
         raise OSError("no space left")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Log, "write_pending", fail)
+        patch.setattr(Log, "_write", fail)
         assert registry.register("x", R2).code == 50001
-        assert registry.get("/subjects/x/versions").code == 50001
-    versions = registry.get("/subjects/x/versions").body
-    assert versions == broker.on_loop(lambda: sorted(broker.registry._served.registry.state_now().versions["x"]))
+        assert registry.get("/subjects/x/versions").body == [1]
     broker.restart()
-    assert registry.get("/subjects/x/versions").body == versions
+    assert registry.get("/subjects/x/versions").body == [1]
     assert registry.register("x", R2).body["id"] == 2
 
 
@@ -254,3 +312,62 @@ async def test_the_steps_of_a_request_with_a_large_schema_do_not_follow_at_once(
         await broker.registry._served._application(scope, receive, send)
         counting.cancel()
         assert turns_before_answer >= 4
+
+
+async def test_a_version_is_served_once_it_is_written() -> None:
+    """Meanwhile, readers have the state before, which is not read again for them."""
+    async with Broker(registry=True) as broker:
+        registry = broker.registry._served.registry
+        await broker.registry.aregister("x", R1)
+        await registry.state()
+        begins, turn, held = registry._topic._begins, broker.running.cluster.turn, []
+        turn.bind(held.append)
+        registering = asyncio.create_task(broker.registry.aregister("x", R2))
+        while not held:
+            await asyncio.sleep(0)
+        assert [sorted((await registry.state()).versions["x"]) for _ in range(3)] == [[1]] * 3
+        assert not registering.done()
+        turn.bind(asyncio.get_running_loop().call_soon)
+        for end_turn in held:
+            end_turn()
+        assert await registering == 2
+        assert sorted((await registry.state()).versions["x"]) == [1, 2]
+        assert registry._topic._begins == begins
+
+
+async def test_what_others_are_about_to_write_is_seen_before_a_version_is_registered() -> None:
+    async with Broker(registry=True) as broker:
+        await broker.registry.aregister("x", R1)
+        key = '{"keytype":"SCHEMA","subject":"x","version":2,"magic":1}'
+        value = json.dumps({"subject": "x", "version": 2, "id": 7, "schema": json.dumps(R2), "deleted": False})
+        turn, held = broker.running.cluster.turn, []
+        turn.bind(held.append)
+        writing = asyncio.create_task(broker.aproduce("_schemas", value, key=key))
+        while not held:
+            await asyncio.sleep(0)
+        registering = asyncio.create_task(broker.registry.aregister("x", R3))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        turn.bind(asyncio.get_running_loop().call_soon)
+        for end_turn in held:
+            end_turn()
+        await writing
+        assert await registering == 8
+        assert sorted((await broker.registry._served.registry.state()).versions["x"]) == [1, 2, 3]
+
+
+def test_records_that_retention_removed_are_not_waited_for(broker: Broker, registry: Asking) -> None:
+    registry.register("x", R1)
+    broker.restart()  # which forgets what was read
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    settings = {"cleanup.policy": "delete"}
+    resource = ConfigResource(
+        ConfigResource.Type.TOPIC,
+        "_schemas",
+        incremental_configs=[
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()
+        ],
+    )
+    admin.incremental_alter_configs([resource])[resource].result()
+    admin.delete_records([TopicPartition("_schemas", 0, 1)])[TopicPartition("_schemas", 0, 1)].result()
+    assert registry.get("/subjects").body == []

@@ -270,3 +270,19 @@ def test_a_password_that_is_set_is_not_kept(incremental: bool) -> None:
         kept = {config.name: config.value for config in exchange.request.resources[0].configs}
         assert kept == {**changes, "listener.name.ssl.ssl.keystore.password": "[hidden]"}
         assert broker.on_loop(lambda: broker.running.cluster.settings["log.cleaner.threads"]) == 2
+
+
+def test_requests_are_found_by_who_logged_in_and_how() -> None:
+    with Broker(security="SASL_PLAINTEXT", users={"alice": "secret"}) as broker:
+        broker.journal.on()
+        client = {"sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "alice", "sasl.password": "secret"}
+        admin = AdminClient(
+            {"bootstrap.servers": broker.bootstrap_servers, "security.protocol": "SASL_PLAINTEXT"} | client
+        )
+        admin.list_topics(timeout=30)
+        (seen, *_) = broker.wait_for_requests("Metadata", user="alice", mechanism="SCRAM-SHA-256")
+        assert (seen.user, seen.mechanism) == ("alice", "SCRAM-SHA-256")
+        assert seen.as_json()["user"] == "alice"
+        before = broker.requests("ApiVersions", user="ANONYMOUS")
+        assert before and before[0].user is None
+        assert not broker.requests(user="bob") and not broker.requests("Metadata", mechanism="PLAIN")

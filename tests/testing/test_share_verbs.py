@@ -386,8 +386,9 @@ def test_an_acknowledgement_fails(broker: Broker, consumer: ShareConsumer, when:
 
 def test_a_batch_of_a_share_fetch_is_corrupt(broker: Broker, consumer: ShareConsumer) -> None:
     broker.faults.add(api="ShareFetch", corrupt="crc", once=True)
-    consumer.poll(0.5)  # librdkafka does not check it here
-    (seen,) = broker.requests("ShareFetch", where=lambda each: each.faults)
+    while not (spoilt := broker.requests("ShareFetch", where=lambda each: each.faults)):
+        consumer.poll(0.5)  # librdkafka does not check it here
+    (seen,) = spoilt
     (topic,) = seen.answer.responses
     (partition,) = topic.partitions
     stored = broker.directory.joinpath("t-0", "00000000000000000000.log").read_bytes()

@@ -23,12 +23,11 @@ from minibroker.broker.configs.settings_table import (
     Setting,
 )
 from minibroker.broker.configs.settings_values import InvalidValue, canonical_text, parse_value
-from minibroker.broker.metadata.image import GROUP_RESOURCE
 from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.metadata_records import GROUP_RESOURCE
 
 if TYPE_CHECKING:
     from minibroker.broker.configs.settings import Settings
-    from minibroker.broker.metadata.image import Image
 
 
 class GroupSetting(NamedTuple):
@@ -202,11 +201,20 @@ GROUP_SETTINGS: Final = {
 }
 
 
+class Configs(Protocol):
+    """The configs of all resources, by type and name."""
+
+    configs: dict[tuple[int, str], dict[str, str]]
+
+
 class Configured(Protocol):
     """The part of a cluster that has configs."""
 
-    image: Image
     settings: Settings
+
+    @property
+    def image(self) -> Configs:
+        """Return the configs."""
 
 
 def group_value(cluster: Configured, group_id: str, name: str) -> Any:

@@ -13,7 +13,12 @@ from minibroker.broker.configs.group_settings import GROUP_SETTINGS
 from minibroker.broker.configs.settings import broker_setting
 from minibroker.broker.configs.settings_table import BROKER_SETTINGS, TOPIC_SETTINGS, Scope, Setting
 from minibroker.broker.configs.settings_values import InvalidValue, parse_value
-from minibroker.broker.metadata.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from minibroker.protocol.messages.metadata_records import (
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+)
 
 log = logging.getLogger("minibroker.configs")
 

@@ -10,9 +10,8 @@ from enum import Enum, IntEnum
 from typing import Any, Final, NamedTuple, Protocol
 
 from minibroker.broker.configs.format_versions import format_of_version
-from minibroker.broker.security.authorizer import STANDARD_AUTHORIZER
-from minibroker.broker.security.principals import super_users
 
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 # The typed value of a setting: bool, int, float, str, a tuple of str, or None where a setting has no default.
 Value = bool | int | float | str | tuple[str, ...] | None
 
@@ -158,6 +157,11 @@ class AuthorizerClass(NamedTuple):
     def objection(self, value: Any) -> str | None:
         """Return an objection to the value, or None."""
         return None if value in ("", STANDARD_AUTHORIZER) else f"The only authorizer is {STANDARD_AUTHORIZER}"
+
+
+def super_users(text: str) -> frozenset[str]:
+    """Return the principals in a value of `super.users`, such as "User:a;User:b". Names may contain commas."""
+    return frozenset(filter(None, map(str.strip, text.split(";"))))
 
 
 class Principals(NamedTuple):

@@ -29,12 +29,13 @@ from minibroker.broker.metadata.features import (
     Update,
     check_updates,
 )
-from minibroker.broker.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, Image
+from minibroker.broker.metadata.image import Image
 from minibroker.broker.metadata.partition_changes import UNKNOWN_DIRECTORY
 from minibroker.broker.metadata.partitions import METADATA_TOPIC, NO_LEADER, Topic, check_name, colliding_name
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import metadata_records as records
+from minibroker.protocol.messages.metadata_records import BROKER_RESOURCE, TOPIC_RESOURCE
 from minibroker.protocol.primitives import ZERO_UUID, uuid_from_text
 from minibroker.protocol.steps import Steps, at_once, chunks, each
 

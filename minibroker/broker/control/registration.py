@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from minibroker.broker.configs.listeners import broker_listeners
 from minibroker.broker.configs.settings_table import PROTOCOLS
 from minibroker.broker.control.elections import keep_led
 from minibroker.broker.metadata.features import SUPPORTED
-from minibroker.broker.network.listeners import broker_listeners
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import (
@@ -23,7 +23,8 @@ from minibroker.protocol.primitives import uuid_from_text
 from minibroker.protocol.steps import Steps
 
 if TYPE_CHECKING:
-    from minibroker.broker.cluster import Cluster, Node
+    from minibroker.broker.cluster import Cluster
+    from minibroker.broker.metadata.nodes import Node
 
 FENCED = 1  # `fenced` in BrokerRegistrationChangeRecord: 1 to fence, -1 to unfence, 0 for no change
 

@@ -20,9 +20,10 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.steps import Steps
 
 if TYPE_CHECKING:
-    from minibroker.broker.cluster import Cluster, Node
+    from minibroker.broker.cluster import Cluster
     from minibroker.broker.control.controller import Controller
     from minibroker.broker.coordination.runtime import CoordinatorRuntime
+    from minibroker.broker.metadata.nodes import Node
 
 log = logging.getLogger("minibroker.coordinators")
 
@@ -37,9 +38,9 @@ class Kind(NamedTuple):
 
 
 KINDS = (
-    Kind(GROUPS_TOPIC, 0, "minibroker.broker.groups.coordinator", "GroupCoordinator"),
-    Kind(TRANSACTIONS_TOPIC, 1, "minibroker.broker.transactions.coordinator", "TransactionCoordinator"),
-    Kind(SHARE_STATE_TOPIC, 2, "minibroker.broker.share.coordinator", "ShareCoordinator"),
+    Kind(GROUPS_TOPIC, 0, "minibroker.broker.groups.group_coordinator", "GroupCoordinator"),
+    Kind(TRANSACTIONS_TOPIC, 1, "minibroker.broker.transactions.transaction_coordinator", "TransactionCoordinator"),
+    Kind(SHARE_STATE_TOPIC, 2, "minibroker.broker.share.share_coordinator", "ShareCoordinator"),
 )
 
 

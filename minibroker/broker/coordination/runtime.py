@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from itertools import chain
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from minibroker.broker.clock import in_slices
 from minibroker.broker.coordination.coordinator_logs import (
     COORDINATOR_CODES,
     CoordinatorLog,
@@ -28,14 +29,14 @@ from minibroker.broker.coordination.coordinator_logs import (
     Entry,
     Shard,
 )
-from minibroker.broker.requests.slices import in_slices
-from minibroker.broker.requests.turn import Wait, failure_of_pending, wait_for
+from minibroker.broker.turn import Wait, failure_of_pending, wait_for
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.steps import Steps, at_once
 
 if TYPE_CHECKING:
-    from minibroker.broker.cluster import Cluster, Node
+    from minibroker.broker.cluster import Cluster
     from minibroker.broker.control.controller import Controller
+    from minibroker.broker.metadata.nodes import Node
     from minibroker.broker.metadata.partitions import Partition, Topic
     from minibroker.storage.pending import Pending
 
@@ -86,7 +87,7 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
             topic = self.log.topic
             partition = topic.partition(index) if topic is not None and topic.topic_id == topic_id else None
             if partition is not None and index not in self._shards and partition.is_here and partition.log.in_use:
-                in_slices(self.cluster, lambda _: None, self._load(partition), lambda: None)
+                in_slices(self.cluster.clock, lambda _: None, self._load(partition), lambda: None)
 
         self.cluster.clock.call_later(delay_ms, load)
 

@@ -21,8 +21,8 @@ from minibroker.protocol.steps import FEW_ITEMS, Steps, at_once, chunks
 
 if TYPE_CHECKING:
     from minibroker.broker.coordination.coordinator_logs import Entry
-    from minibroker.broker.groups.coordinator import GroupCoordinator
     from minibroker.broker.groups.group import Group
+    from minibroker.broker.groups.group_coordinator import GroupCoordinator
     from minibroker.broker.metadata.partitions import Topic
 
 Committed = tuple[str, int, CommittedOffset]  # topic, partition, what is committed for it

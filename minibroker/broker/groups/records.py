@@ -1,6 +1,6 @@
 """The records of `__consumer_offsets`: messages to bytes, in the versions that Kafka 4.3 writes.
 
-From bytes to messages is `protocol.records.internal`; how records are folded in is in `coordinator` and the groups.
+From bytes to messages is `protocol.records.internal`; `group_coordinator` and the groups fold records in.
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ from minibroker.broker.metadata.partitions import Topic
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.namings import Namings
 from minibroker.broker.requests.served import handles
-from minibroker.broker.requests.turn import Refuse
 from minibroker.broker.security.operations import DESCRIBE_GROUP, DESCRIBE_TOPIC, READ_GROUP, READ_TOPIC
+from minibroker.broker.turn import Refuse
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.offsets import (
@@ -46,8 +46,8 @@ from minibroker.protocol.steps import Steps, are_few, chunks, each, each_in_step
 
 if TYPE_CHECKING:
     from minibroker.broker.groups.commits import Committed
-    from minibroker.broker.groups.coordinator import GroupCoordinator
     from minibroker.broker.groups.group import CheckPartition
+    from minibroker.broker.groups.group_coordinator import GroupCoordinator
 
 CommitTopic = OffsetCommitRequest.OffsetCommitRequestTopic
 CommitPartition = CommitTopic.OffsetCommitRequestPartition

@@ -24,7 +24,7 @@ from minibroker.broker.requests.namings import Namings
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import (
     CLUSTER_NAME,
-    DENIALS,
+    DENIAL_MESSAGES,
     DESCRIBE_CLUSTER_CONFIGS,
     DESCRIBE_GROUP_CONFIGS,
     DESCRIBE_TOPIC_CONFIGS,
@@ -92,9 +92,9 @@ def _described(
 def authorize(context: RequestContext, rights: Mapping[int, Right], kind: int, name: str) -> None:
     """Check the right for resources of this type, if the type is known. Raises KafkaError."""
     right = rights.get(kind)
-    if right is not None and not context.allows(right, name if kind in NAMED else CLUSTER_NAME, is_needed=True):
-        message = f"{right.resource_type.name.capitalize()} authorization failed."
-        raise KafkaError(DENIALS[right.resource_type], message)
+    if right is not None:
+        message = DENIAL_MESSAGES[right.resource_type]
+        context.authorize(right, name if kind in NAMED else CLUSTER_NAME, message=message)
 
 
 def _entries(context: RequestContext, resource_type: int, name: str) -> list[ConfigEntry]:

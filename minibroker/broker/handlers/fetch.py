@@ -25,18 +25,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
+from minibroker.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchedPartition, FetchSession
 from minibroker.broker.handlers.fetch_reading import FIRST_WITH_FORMAT_2, FIRST_WITH_TOPIC_IDS, LongReading, Reading
 from minibroker.broker.handlers.waiting_fetches import WaitingFetch, WaitingInSteps
+from minibroker.broker.network.parked import Parked
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.down_conversion import Conversion
-from minibroker.broker.requests.fetch_sessions import (
-    FINAL_EPOCH,
-    INITIAL_EPOCH,
-    NO_SESSION,
-    FetchedPartition,
-    FetchSession,
-)
-from minibroker.broker.requests.parked import Parked
 from minibroker.broker.requests.served import handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse

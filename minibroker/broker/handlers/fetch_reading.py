@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from minibroker.broker.metadata.followers import preferred_replica, serves_as_follower
-from minibroker.broker.metadata.leaders import current_leader, leader_endpoints
+from minibroker.broker.configs.settings_table import RACK_AWARE
+from minibroker.broker.fetch_sessions import INITIAL_EPOCH, NO_SESSION, FetchedPartition, FetchSession
+from minibroker.broker.metadata.leaders import current_leader, leader_endpoints, preferred_replica, serves_as_follower
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.quotas.quota_manager import FETCHED
 from minibroker.broker.requests.context import RequestContext
@@ -21,7 +22,6 @@ from minibroker.broker.requests.down_conversion import (
     Wanted,
     read_for_client_in_steps,
 )
-from minibroker.broker.requests.fetch_sessions import INITIAL_EPOCH, NO_SESSION, FetchedPartition, FetchSession
 from minibroker.broker.security.operations import READ_TOPIC
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -130,7 +130,9 @@ class Reading:
         partition = context.find_partition(fetched.topic, fetched.index)
         if partition is None or not serves_as_follower(context.node, partition, context.version):
             partition = context.partition(fetched.topic, fetched.index)
-        other = preferred_replica(context.cluster, context.node, partition, self.request.rack_id)
+        other = None
+        if context.cluster.settings["replica.selector.class"] == RACK_AWARE:
+            other = preferred_replica(context.cluster.nodes, context.node, partition, self.request.rack_id)
         if other is None:
             return self._led(fetched, partition, left)
         answer, _ = self._led(fetched, partition, left and 0)

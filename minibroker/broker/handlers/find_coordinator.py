@@ -17,7 +17,13 @@ import contextlib
 from minibroker.broker.coordination.coordinators import coordinator_of
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
-from minibroker.broker.security.operations import CLUSTER_ACTION, DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID
+from minibroker.broker.security.operations import (
+    CLUSTER_ACTION,
+    DENIAL_MESSAGES,
+    DESCRIBE_GROUP,
+    DESCRIBE_TRANSACTIONAL_ID,
+    ResourceType,
+)
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
@@ -32,8 +38,8 @@ FIRST_WITH_SEVERAL_KEYS = 4
 TEXTS = {  # Kafka's error messages in versions with one key
     ErrorCode.NONE: "NONE",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
-    ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
-    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional Id authorization failed.",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: DENIAL_MESSAGES[ResourceType.GROUP],
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: DENIAL_MESSAGES[ResourceType.TRANSACTIONAL_ID],
 }
 
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 from functools import partial
 
 from minibroker.broker.groups.share.share_group import ShareGroup
+from minibroker.broker.network.parked import Parked
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.parked import Parked
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import DELETE_GROUP, DESCRIBE_CLUSTER, DESCRIBE_GROUP, ResourceType
 from minibroker.protocol.apis import ApiKey

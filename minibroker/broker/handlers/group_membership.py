@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from minibroker.broker.groups.classic.group import ClassicGroup
+from minibroker.broker.groups.classic.classic_group import ClassicGroup
 from minibroker.broker.groups.group import Caller
+from minibroker.broker.network.parked import Parked
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.parked import Parked
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import READ_GROUP
 from minibroker.protocol.apis import ApiKey

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from minibroker.broker.coordination.coordinator_logs import COORDINATOR_CODES
 from minibroker.broker.groups.commits import MARK, CommitTemplate
 from minibroker.broker.requests.answers import SIZE, SIZE_AND_CORRELATION_ID, answer_start, encoded
-from minibroker.broker.requests.turn import Wait, failure_of
+from minibroker.broker.turn import Wait, failure_of
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.headers import response_header_version

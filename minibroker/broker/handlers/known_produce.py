@@ -2,20 +2,26 @@
 
 The bytes between the correlation id and the records of a Produce (client id, acks, timeout, topic, partition) are
 mostly the same in one request after the other. If they are, and the cluster's metadata, configs and rights have not
-changed since, only the records are new. This path refuses nothing: it leaves everything unusual to `produce`, which
-decodes.
+changed since, only the records are new, and whoever had no right to write to the topic has none now. This path decides
+nothing else: it leaves everything unusual to `produce`, which decodes.
 
     size  key  version  correlation id | head: client id ... partition | length  records | tail: empty tags
 """
 
 from __future__ import annotations
 
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.metadata.partitions import Partition
-from minibroker.broker.requests.answers import answer_start, encoded
-from minibroker.broker.requests.turn import failure_of_pending
+from minibroker.broker.requests.answers import SIZE, SIZE_AND_CORRELATION_ID, answer_start, encoded
+from minibroker.broker.requests.refusals import Reason, log_reason
+from minibroker.broker.security import audit
+from minibroker.broker.security.operations import WRITE_TOPIC
+from minibroker.broker.turn import failure_of_pending
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.headers import response_header_version
@@ -35,6 +41,8 @@ if TYPE_CHECKING:
     from minibroker.broker.requests.context import RequestContext
     from minibroker.storage.pending import Pending
 
+log = logging.getLogger("minibroker.produce")
+
 TopicAnswer = ProduceResponse.TopicProduceResponse
 PartitionAnswer = TopicAnswer.PartitionProduceResponse
 
@@ -44,53 +52,92 @@ FIRST_WITH_TIME = 2
 FIRST_WITH_START = 5
 TAIL = bytes(3)  # no tags of the partition, the topic and the request
 LENGTH = Struct(">i")
-SIZE = Struct(">i")
 MAX_KNOWN = 64  # partitions of a connection; each takes about 1 KB
 
 
-class KnownProduce:
+class Known(ABC):
     """A Produce with one batch for one partition, and what the next one will have in common with it.
 
     It is valid for one state of the cluster's metadata, configs and rights: `commits` counts their changes. `others`
     has those of all partitions of the connection by their heads, itself included.
     """
 
-    __slots__ = (
-        "_around",
-        "_cluster",
-        "_commits",
-        "_head",
-        "_layout",
-        "_partition",
-        "_size",
-        "_tail",
-        "_topic",
-        "_transactional_id",
-        "_values",
-        "others",
-        "version",
-    )
+    __slots__ = ("_cluster", "_commits", "_head", "_tail", "others", "version")
 
     key = ApiKey.PRODUCE
+
+    def __init__(self, context: RequestContext, head: bytes, others: dict[bytes, Known]) -> None:
+        self.version = version = context.version
+        self.others = others
+        self._cluster = context.cluster
+        self._commits = context.cluster.commits
+        self._tail = TAIL if version >= FIRST_FLEXIBLE else b""
+        self._head = head
+
+    def run(self, cluster: Broker, correlation_id: int, frame: memoryview) -> Any:
+        """Do what the Produce in `frame` asks for, and return the answer. Return None if `produce` must handle it."""
+        head_end = START_BYTES + len(self._head)
+        if frame[START_BYTES:head_end] != self._head:
+            other = self.others.get(bytes(frame[START_BYTES:head_end]))
+            if other is None or other.version != self.version:
+                return None
+            return other.run(cluster, correlation_id, frame)
+        if len(frame) < head_end + HEADER_BYTES or cluster.commits != self._commits or cluster is not self._cluster:
+            return None
+        records = self._records(frame, head_end)
+        if records is None or not is_plain(records):
+            return None
+        return self._answered(cluster, correlation_id, records)
+
+    @abstractmethod
+    def _answered(self, cluster: Broker, correlation_id: int, records: memoryview) -> Any:
+        """Return the answer to a Produce of these records, which are plain, or None if `produce` must handle it."""
+
+    def is_like(self, frame: memoryview) -> bool:
+        """Return whether a frame differs from the last one only in its records."""
+        head_end = START_BYTES + len(self._head)
+        return frame[START_BYTES:head_end] == self._head and self._records(frame, head_end) is not None
+
+    def _records(self, frame: memoryview, position: int) -> memoryview | None:
+        """Return the records whose length is at `position`, or None unless the known bytes follow, and nothing else."""
+        if not self._tail:
+            (length,) = LENGTH.unpack_from(frame, position)
+            return frame[position + LENGTH.size :] if length == len(frame) - position - LENGTH.size else None
+        length = shift = 0
+        for at in range(position, position + 3):
+            byte = frame[at]
+            length |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                end = at + length  # the length is counted from 1
+                return frame[at + 1 : end] if end + len(TAIL) == len(frame) and frame[end:] == TAIL else None
+        return None
+
+    def _encoded(self, correlation_id: int, topic: TopicAnswer) -> Any:
+        """Return the frame of an answer."""
+        start = answer_start(response_header_version(self.key, self.version))
+        return encoded(ProduceResponse(responses=[topic]), self.version, start, correlation_id)[0]
+
+
+class KnownProduce(Known):
+    """A Produce to a partition that the client may write to."""
+
+    __slots__ = ("_around", "_layout", "_partition", "_size", "_topic", "_transactional_id", "_values")
 
     def __init__(
         self,
         context: RequestContext,
         head: bytes,
+        others: dict[bytes, Known],
         partition: Partition,
         transactional_id: str | None,
         topic: TopicAnswer,
-        others: dict[bytes, KnownProduce],
     ) -> None:
         """Remember a request. `topic` has the topic's name or id, as in the request."""
-        self.version = version = context.version
-        self.others = others
-        self._cluster = context.cluster
-        self._commits = context.cluster.commits
+        super().__init__(context, head, others)
+        version = self.version
         self._partition = partition
         self._transactional_id = transactional_id
-        self._tail = TAIL if version >= FIRST_FLEXIBLE else b""
-        self._head = head
         self._topic = topic
         self._values = 1 + (version >= FIRST_WITH_TIME) + (version >= FIRST_WITH_START)
         before, after = self._around = self._answer_around()
@@ -104,14 +151,12 @@ class KnownProduce:
         answer = PartitionAnswer(
             index=self._partition.index, base_offset=first, log_append_time_ms=time, log_start_offset=start
         )
-        encoded = bytes(self._encoded(0, answer))[SIZE.size + SIZE.size :]
-        before, after = encoded.split(marks[: 8 * self._values])
+        frame = bytes(self._encoded(0, self._of_topic(answer)))
+        before, after = frame[SIZE_AND_CORRELATION_ID.size :].split(marks[: 8 * self._values])
         return before, after
 
-    def _encoded(self, correlation_id: int, answer: PartitionAnswer) -> Any:
-        topic = TopicAnswer(name=self._topic.name, topic_id=self._topic.topic_id, partition_responses=[answer])
-        start = answer_start(response_header_version(self.key, self.version))
-        return encoded(ProduceResponse(responses=[topic]), self.version, start, correlation_id)[0]
+    def _of_topic(self, answer: PartitionAnswer) -> TopicAnswer:
+        return TopicAnswer(name=self._topic.name, topic_id=self._topic.topic_id, partition_responses=[answer])
 
     def answer(self, correlation_id: int, values: tuple[int, ...]) -> bytes:
         """Return the frame of an answer. `values` are offset, append time and log start, or those its version has."""
@@ -122,21 +167,10 @@ class KnownProduce:
         """Return the frame of the answer to a batch that could not be written."""
         answer = PartitionAnswer(index=self._partition.index)
         lost(answer, failure)
-        return self._encoded(correlation_id, answer)
+        return self._encoded(correlation_id, self._of_topic(answer))
 
-    def run(self, cluster: Broker, correlation_id: int, frame: memoryview) -> Any:
-        """Append the records in `frame`, and return the answer. Return None if `produce` must handle it."""
-        head_end = START_BYTES + len(self._head)
-        if frame[START_BYTES:head_end] != self._head:
-            other = self.others.get(bytes(frame[START_BYTES:head_end]))
-            if other is None or other.version != self.version:
-                return None
-            return other.run(cluster, correlation_id, frame)
-        if len(frame) < head_end + HEADER_BYTES or cluster.commits != self._commits or cluster is not self._cluster:
-            return None
-        records = self._records(frame, head_end)
-        if records is None or not is_plain(records):
-            return None
+    def _answered(self, cluster: Broker, correlation_id: int, records: memoryview) -> Any:
+        """Append the records."""
         partition = self._partition
         log = partition.log
         settings = log.settings
@@ -174,25 +208,30 @@ class KnownProduce:
         joined = check_produce(cluster.transactions, self._partition, header, transactional_id, self.version)
         return joined is None or joined.is_over
 
-    def is_like(self, frame: memoryview) -> bool:
-        """Return whether a frame differs from the last one only in its records."""
-        head_end = START_BYTES + len(self._head)
-        return frame[START_BYTES:head_end] == self._head and self._records(frame, head_end) is not None
 
-    def _records(self, frame: memoryview, position: int) -> memoryview | None:
-        """Return the records whose length is at `position`, or None unless the known bytes follow, and nothing else."""
-        if not self._tail:
-            (length,) = LENGTH.unpack_from(frame, position)
-            return frame[position + LENGTH.size :] if length == len(frame) - position - LENGTH.size else None
-        length = shift = 0
-        for at in range(position, position + 3):
-            byte = frame[at]
-            length |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                end = at + length  # the length is counted from 1
-                return frame[at + 1 : end] if end + len(TAIL) == len(frame) and frame[end:] == TAIL else None
-        return None
+class KnownRefusal(Known):
+    """A Produce to a topic that the client may not write to. Each one is logged, as by `produce`."""
+
+    __slots__ = ("_answer", "_client_id", "_denied", "_reason")
+
+    def __init__(
+        self, context: RequestContext, head: bytes, others: dict[bytes, Known], topic: TopicAnswer, reason: Reason
+    ) -> None:
+        """Remember a request whose whole answer is `topic`."""
+        super().__init__(context, head, others)
+        self._answer = bytes(self._encoded(0, topic))[SIZE_AND_CORRELATION_ID.size :]
+        self._client_id = context.client_id
+        self._denied = context.principal, context.connection.host, WRITE_TOPIC, reason.topic
+        self._reason = reason
+        reason.error.__traceback__ = None  # its frames have the request
+
+    def _answered(self, cluster: Broker, correlation_id: int, records: memoryview) -> Any:
+        """Refuse the records. The right to a transactional id comes first, and is left to `produce`."""
+        if records[LOW_ATTRIBUTES_POSITION] & TRANSACTIONAL_BIT:
+            return None
+        audit.log_verdict(*self._denied, is_allowed=False)
+        log_reason(self._client_id, log, self.key, self._reason)
+        return [SIZE_AND_CORRELATION_ID.pack(SIZE.size + len(self._answer), correlation_id) + self._answer]
 
 
 def remember(
@@ -206,6 +245,15 @@ def remember(
 
     `records_bytes` is the size of the records in the present request.
     """
+    _remember(context, records_bytes, KnownProduce, partition, transactional_id, topic)
+
+
+def remember_refusal(context: RequestContext, records_bytes: int, topic: TopicAnswer, reason: Reason) -> None:
+    """Do the same for a topic that the client may not write to; `topic` is the whole answer."""
+    _remember(context, records_bytes, KnownRefusal, topic, reason)
+
+
+def _remember(context: RequestContext, records_bytes: int, kind: Callable[..., Known], *about: Any) -> None:
     connection, frame = context.connection, context.frame
     if frame is None or context.usage is not None:
         return
@@ -217,8 +265,8 @@ def remember(
         seen.add(head)
         return
     last = connection.known
-    others = last.others if isinstance(last, KnownProduce) and len(last.others) < MAX_KNOWN else {}
-    known = KnownProduce(context, head, partition, transactional_id, topic, others)
+    others = last.others if isinstance(last, Known) and len(last.others) < MAX_KNOWN else {}
+    known = kind(context, head, others, *about)
     if known.is_like(frame):
         connection.known = others[head] = known
 

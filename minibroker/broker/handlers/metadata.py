@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 from functools import partial
 
-from minibroker.broker.handlers.cluster import cluster_operations
+from minibroker.broker.handlers.cluster_description import cluster_operations
 from minibroker.broker.metadata.leaders import described
 from minibroker.broker.metadata.partitions import (
     GROUPS_TOPIC,

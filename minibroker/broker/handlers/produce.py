@@ -23,15 +23,15 @@ from __future__ import annotations
 import logging
 from functools import partial
 
-from minibroker.broker.handlers.known_produce import lost, remember
+from minibroker.broker.handlers.known_produce import lost, remember, remember_refusal
 from minibroker.broker.metadata.leaders import current_leader, leader_endpoints
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.refusals import log_refusals, refused
 from minibroker.broker.requests.routes import Unanswerable
 from minibroker.broker.requests.served import handles
-from minibroker.broker.requests.turn import Wait
 from minibroker.broker.security.operations import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
+from minibroker.broker.turn import Wait
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
 from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -88,11 +88,14 @@ def produce(context: RequestContext, request: ProduceRequest) -> ProduceResponse
     except KafkaError as error:
         appended = _refused(context, key, asked.index, error)
         failed.append(appended)
-        log_refusals(context, log, ApiKey.PRODUCE)
     answer = TopicAnswer(name=data.name, topic_id=data.topic_id, partition_responses=[appended])
     if not failed and request.acks:
         remember(context, partition, len(asked.records), answer, request.transactional_id)
         return ProduceResponse(responses=[answer])
+    denied = (context.refusals or {}).get(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    if denied is not None and request.acks:
+        remember_refusal(context, len(asked.records), answer, denied)
+    log_refusals(context, log, ApiKey.PRODUCE)
     return _answered(context, request, [answer], failed)
 
 

@@ -21,8 +21,7 @@ from minibroker.broker.security.operations import (
     WRITE_TOPIC,
     WRITE_TRANSACTIONAL_ID,
 )
-from minibroker.broker.transactions.answers import code_for
-from minibroker.broker.transactions.transaction import NEVER_MS
+from minibroker.broker.transactions.transaction import NEVER_MS, code_for
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse

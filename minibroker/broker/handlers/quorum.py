@@ -17,7 +17,7 @@ from minibroker.broker.metadata.leaders import NOT_HOSTED
 from minibroker.broker.metadata.partitions import METADATA_TOPIC
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
-from minibroker.broker.security.operations import ALTER_CLUSTER, DESCRIBE_CLUSTER
+from minibroker.broker.security.operations import ALTER_CLUSTER, DENIAL_MESSAGES, DESCRIBE_CLUSTER, ResourceType
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.cluster import (
@@ -39,7 +39,7 @@ UNKNOWN_TIME = -1
 
 @handles(ApiKey.DESCRIBE_QUORUM)
 def describe_quorum(context: RequestContext, request: DescribeQuorumRequest) -> Steps[DescribeQuorumResponse]:
-    context.authorize(DESCRIBE_CLUSTER)
+    context.authorize(DESCRIBE_CLUSTER, message=DENIAL_MESSAGES[ResourceType.CLUSTER])
     asked = yield from each(
         lambda topic: (topic.topic_name, [one.partition_index for one in topic.partitions]), request.topics
     )
@@ -118,7 +118,7 @@ def remove_raft_voter(context: RequestContext, request: RemoveRaftVoterRequest) 
 def _refusal(
     context: RequestContext, request: AddRaftVoterRequest | RemoveRaftVoterRequest, what: str, doing: str
 ) -> KafkaError:
-    context.authorize(ALTER_CLUSTER)
+    context.authorize(ALTER_CLUSTER, message=DENIAL_MESSAGES[ResourceType.CLUSTER])
     cluster_id = context.cluster.cluster_id
     if request.cluster_id not in (None, cluster_id):
         message = f'The given id "{request.cluster_id}" doesn\'t match the cluster id "{cluster_id}"'

@@ -13,7 +13,7 @@ from collections import Counter
 
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
-from minibroker.broker.security.operations import ALTER_CLUSTER, DESCRIBE_CLUSTER
+from minibroker.broker.security.operations import ALTER_CLUSTER, DESCRIBE_CLUSTER, denied_to
 from minibroker.broker.security.scram import MAX_ITERATIONS, MIN_ITERATIONS, ScramMechanism, credential
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
@@ -88,7 +88,7 @@ def _altered(context: RequestContext, name: str, changes: list[Upsertion | Delet
     result = Altered(user=name, error_message=None)
     change = changes[0]
     try:
-        context.authorize(ALTER_CLUSTER)
+        context.authorize(ALTER_CLUSTER, message=denied_to(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ALTER_CLUSTER))
         _check(context, change)
         if len(changes) > 1:
             message = "A user credential cannot be altered twice in the same request"

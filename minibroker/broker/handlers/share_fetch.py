@@ -21,16 +21,16 @@ from minibroker.broker.handlers.waiting_share_fetches import WaitingShareFetch
 from minibroker.broker.metadata.features import SHARE_VERSION
 from minibroker.broker.metadata.leaders import current_leader, leader_endpoints
 from minibroker.broker.metadata.partitions import Partition
+from minibroker.broker.network.parked import Parked
 from minibroker.broker.quotas.quota_manager import FETCHED
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.parked import Parked
 from minibroker.broker.requests.served import handles
-from minibroker.broker.requests.turn import Wait
 from minibroker.broker.security.operations import READ_GROUP, READ_TOPIC
 from minibroker.broker.share.deliveries import NOT_ACQUIRED
 from minibroker.broker.share.runs import Acknowledgement, AcknowledgeType
 from minibroker.broker.share.share_partition import Delivered, SharePartition, refused
 from minibroker.broker.share.share_partitions import FINAL_EPOCH, FIRST_EPOCH, SessionKey, ShareSession, Wanted
+from minibroker.broker.turn import Wait
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.share_fetch import (

@@ -22,6 +22,7 @@ from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import (
     DELETE_GROUP,
+    DENIAL_MESSAGES,
     DESCRIBE_GROUP,
     DESCRIBE_TOPIC,
     READ_GROUP,
@@ -156,41 +157,45 @@ def describe_share_group_offsets(
             _check_served(context)
             context.authorize(DESCRIBE_GROUP, asked.group_id)
             context.cluster.groups.check_named(context.node, asked.group_id)
-            group = context.cluster.groups.share_group(asked.group_id)
+            if asked.topics is not None:  # of a group that need not exist, as in Kafka
+                yield from context.cluster.share_states.log.create_in_steps()
+                wanted = [(topic.topic_name, topic.partitions) for topic in asked.topics]
+            else:
+                group = context.cluster.groups.share_group(asked.group_id)
+                wanted = [
+                    (name, sorted(indexes))
+                    for name, indexes in group.initialized.values()
+                    if context.allows(DESCRIBE_TOPIC, name)
+                ]
         except KafkaError as error:
             return GroupOffsets(group_id=asked.group_id, error_code=error.code, error_message=error.message)
-        if asked.topics is None:
-            wanted = [
-                (name, sorted(indexes))
-                for name, indexes in group.initialized.values()
-                if context.allows(DESCRIBE_TOPIC, name)
-            ]
-        else:
-            wanted = [(topic.topic_name, topic.partitions) for topic in asked.topics]
-        topics = yield from each(lambda one: _topic_offsets(context, group, *one), wanted)
+        topics = yield from each(lambda one: _topic_offsets(context, asked.group_id, *one), wanted)
         return GroupOffsets(group_id=asked.group_id, topics=topics)
 
     return DescribeShareGroupOffsetsResponse(groups=(yield from each_in_steps(answer, request.groups)))
 
 
-def _topic_offsets(context: RequestContext, group: ShareGroup, name: str, indexes: Iterable[int]) -> TopicOffsets:
-    answer = TopicOffsets(topic_name=name)
+def _topic_offsets(context: RequestContext, group_id: str, name: str, indexes: Iterable[int]) -> TopicOffsets:
     try:
-        context.authorize_topic(DESCRIBE_TOPIC, name)
-        topic = context.topic(name)
+        context.authorize(DESCRIBE_TOPIC, name, message=DENIAL_MESSAGES[ResourceType.TOPIC])
     except KafkaError as error:
-        answer.partitions = [
-            PartitionOffset(partition_index=index, error_code=error.code, error_message=error.message)
+        refused = [
+            PartitionOffset(
+                partition_index=index, start_offset=UNSET, error_code=error.code, error_message=error.message
+            )
             for index in indexes
         ]
-        return answer
-    answer.topic_id = topic.topic_id
-    answer.partitions = [_partition_offset(context, group, topic, index) for index in indexes]
-    return answer
+        return TopicOffsets(topic_name=name, partitions=refused)
+    topic = context.find_topic(name)
+    if topic is None:
+        unknown = [PartitionOffset(partition_index=index, start_offset=UNSET) for index in indexes]
+        return TopicOffsets(topic_name=name, partitions=unknown)
+    partitions = [_partition_offset(context, group_id, topic, index) for index in indexes]
+    return TopicOffsets(topic_name=name, topic_id=topic.topic_id, partitions=partitions)
 
 
-def _partition_offset(context: RequestContext, group: ShareGroup, topic: Topic, index: int) -> PartitionOffset:
-    key = ShareKey(group.group_id, topic.topic_id, index)
+def _partition_offset(context: RequestContext, group_id: str, topic: Topic, index: int) -> PartitionOffset:
+    key = ShareKey(group_id, topic.topic_id, index)
     try:
         state = context.cluster.share_states.find(key)
     except KafkaError as error:
@@ -220,7 +225,7 @@ def alter_share_group_offsets(
     context: RequestContext, request: AlterShareGroupOffsetsRequest
 ) -> Steps[AlterShareGroupOffsetsResponse]:
     _check_served(context)
-    context.authorize(READ_GROUP, request.group_id)
+    context.authorize(READ_GROUP, request.group_id, message=DENIAL_MESSAGES[ResourceType.GROUP])
     context.cluster.groups.check_named(context.node, request.group_id)
     yield from context.cluster.share_states.log.create_in_steps()
     groups = context.cluster.groups
@@ -241,7 +246,7 @@ def _altered(
 ) -> Altered:
     answer = Altered(topic_name=asked.topic_name)
     try:
-        context.authorize_topic(READ_TOPIC, asked.topic_name)
+        context.authorize(READ_TOPIC, asked.topic_name, message=DENIAL_MESSAGES[ResourceType.TOPIC])
         topic = context.topic(asked.topic_name)
     except KafkaError as error:
         answer.partitions = [
@@ -284,8 +289,9 @@ def delete_share_group_offsets(
     context: RequestContext, request: DeleteShareGroupOffsetsRequest
 ) -> Steps[DeleteShareGroupOffsetsResponse]:
     _check_served(context)
-    context.authorize(DELETE_GROUP, request.group_id)
+    context.authorize(DELETE_GROUP, request.group_id, message=DENIAL_MESSAGES[ResourceType.GROUP])
     context.cluster.groups.check_named(context.node, request.group_id)
+    context.cluster.groups.found(request.group_id)  # with other words than elsewhere
     group = context.cluster.groups.share_group(request.group_id)
     group.check_deletion()
     responses = yield from each(lambda asked: _deleted(context, group, asked.topic_name), request.topics)
@@ -295,7 +301,7 @@ def delete_share_group_offsets(
 def _deleted(context: RequestContext, group: ShareGroup, name: str) -> Deleted:
     answer = Deleted(topic_name=name)
     try:
-        context.authorize_topic(READ_TOPIC, name)
+        context.authorize(READ_TOPIC, name, message=DENIAL_MESSAGES[ResourceType.TOPIC])
         answer.topic_id = topic_id = context.topic(name).topic_id
         if topic_id not in group.initialized:
             return answer

@@ -10,7 +10,7 @@ from typing import Any
 
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
-from minibroker.broker.security.operations import CLUSTER_ACTION
+from minibroker.broker.security.operations import CLUSTER_ACTION, DENIAL_MESSAGES, ResourceType
 from minibroker.broker.share.runs import StateBatch
 from minibroker.broker.share.states import ShareKey, ShareState, batches_of
 from minibroker.protocol.apis import ApiKey
@@ -58,7 +58,7 @@ def _each_partition(
 
 def _checked(context: RequestContext, group_id: str, topic_id: bytes, index: int) -> ShareKey:
     """Return the key of a partition that exists and whose state this node keeps. Raises KafkaError."""
-    context.authorize(CLUSTER_ACTION)
+    context.authorize(CLUSTER_ACTION, message=DENIAL_MESSAGES[ResourceType.CLUSTER])
     if index < 0:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "The partition id cannot be a negative number.")
     key = ShareKey(group_id, topic_id, index)

@@ -27,9 +27,12 @@ from minibroker.broker.security.operations import (
     ALTER_TOPIC,
     CREATE_CLUSTER,
     CREATE_TOPIC,
+    DELETE_CLUSTER,
     DELETE_TOPIC,
+    DENIAL_MESSAGES,
     DESCRIBE_TOPIC,
     DESCRIBE_TOPIC_CONFIGS,
+    ResourceType,
 )
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -95,7 +98,7 @@ def _created(
 ) -> Steps[Created]:
     try:
         if topic.name != METADATA_TOPIC and not context.allows(CREATE_CLUSTER):  # nobody may create that one
-            context.authorize(CREATE_TOPIC, topic.name)
+            context.authorize(CREATE_TOPIC, topic.name, message="Authorization failed.")
         overrides = {config.name: config.value for config in topic.configs}
         topic_id, replicas = yield from context.cluster.controller.create_topic_in_steps(
             topic.name,
@@ -194,13 +197,16 @@ def _visible_name_and_id(context: RequestContext, name: str | None, topic_id: by
 
 def _existing(context: RequestContext, name: str | None, topic_id: bytes) -> Topic:
     """Return the topic. Raises KafkaError if it does not exist or may not be deleted."""
-    if name is not None:
-        context.authorize(DESCRIBE_TOPIC, name)
+    may_delete_all = context.allows(DELETE_CLUSTER)
+    denied = DENIAL_MESSAGES[ResourceType.TOPIC]
+    if name is None:
+        topic = context.topic(topic_id, "This server does not host this topic ID.")
+    else:
+        if not may_delete_all:
+            context.authorize(DESCRIBE_TOPIC, name, message=denied)
         topic = context.topic(name, NOT_HOSTED)
-        context.authorize(DELETE_TOPIC, name)
-        return topic
-    topic = context.topic(topic_id, "This server does not host this topic ID.")
-    context.authorize(DELETE_TOPIC, topic.name)
+    if not may_delete_all:
+        context.authorize(DELETE_TOPIC, topic.name, message=denied)
     return topic
 
 

@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.namings import Namings
 from minibroker.broker.requests.served import handles
-from minibroker.broker.security.operations import DESCRIBE_TOPIC, DESCRIBE_TRANSACTIONAL_ID, READ_TOPIC
+from minibroker.broker.security.operations import (
+    DENIAL_MESSAGES,
+    DESCRIBE_TOPIC,
+    DESCRIBE_TRANSACTIONAL_ID,
+    READ_TOPIC,
+    ResourceType,
+)
 from minibroker.broker.transactions.transaction import LABELS, State, Transaction
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -155,7 +161,7 @@ def describe_producers(context: RequestContext, request: DescribeProducersReques
 def _partition(context: RequestContext, topic: str, index: int, namings: Namings) -> Steps[PartitionAnswer]:
     try:
         namings.add((topic, index))
-        context.authorize(READ_TOPIC, topic)
+        context.authorize(READ_TOPIC, topic, message=DENIAL_MESSAGES[ResourceType.TOPIC])
         partition = context.partition(topic, index)
     except KafkaError as error:
         return PartitionAnswer(partition_index=index, error_code=error.code, error_message=error.message)

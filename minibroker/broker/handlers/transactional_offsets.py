@@ -20,9 +20,9 @@ from minibroker.broker.handlers.committed_offsets import check_topics, java_leng
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, Topic
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
-from minibroker.broker.requests.turn import Wait
 from minibroker.broker.security.operations import READ_GROUP, READ_TOPIC, WRITE_TRANSACTIONAL_ID
 from minibroker.broker.transactions.verification import join_or_verify
+from minibroker.broker.turn import Wait
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.transactions import TxnOffsetCommitRequest, TxnOffsetCommitResponse

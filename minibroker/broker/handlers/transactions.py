@@ -26,9 +26,8 @@ from minibroker.broker.security.operations import (
     WRITE_TOPIC,
     WRITE_TRANSACTIONAL_ID,
 )
-from minibroker.broker.transactions.answers import code_for
 from minibroker.broker.transactions.marking import write_markers
-from minibroker.broker.transactions.transaction import OWN_EPOCHS, TopicPartition
+from minibroker.broker.transactions.transaction import OWN_EPOCHS, TopicPartition, code_for
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.transactions import (

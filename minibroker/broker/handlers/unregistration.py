@@ -14,7 +14,7 @@ from minibroker.broker.control.registration import unregister
 from minibroker.broker.metadata.features import METADATA_VERSION
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
-from minibroker.broker.security.operations import ALTER_CLUSTER
+from minibroker.broker.security.operations import ALTER_CLUSTER, denied_to
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.cluster import (
@@ -30,7 +30,7 @@ FIRST_WITH_CONTROLLERS = 32  # 4.4-IV1, the first with a record for it
 
 @handles(ApiKey.UNREGISTER_BROKER, durable=True)
 def unregister_broker(context: RequestContext, request: UnregisterBrokerRequest) -> Steps[UnregisterBrokerResponse]:
-    context.authorize(ALTER_CLUSTER)
+    context.authorize(ALTER_CLUSTER, message=denied_to(ApiKey.UNREGISTER_BROKER, ALTER_CLUSTER))
     yield from unregister(context.cluster, request.broker_id)
     return UnregisterBrokerResponse()
 
@@ -39,7 +39,7 @@ def unregister_broker(context: RequestContext, request: UnregisterBrokerRequest)
 def unregister_controller(
     context: RequestContext, request: UnregisterControllerRequest
 ) -> UnregisterControllerResponse:
-    context.authorize(ALTER_CLUSTER)
+    context.authorize(ALTER_CLUSTER, message=denied_to(ApiKey.UNREGISTER_CONTROLLER, ALTER_CLUSTER))
     if context.cluster.image.features.get(METADATA_VERSION, 0) < FIRST_WITH_CONTROLLERS:
         message = "The current MetadataVersion is too old to support controller unregistration."
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)

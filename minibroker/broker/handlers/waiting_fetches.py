@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from minibroker.broker.clock import Timer
 from minibroker.broker.metadata.partitions import Partition
+from minibroker.broker.network.parked import Parked
 from minibroker.broker.requests.down_conversion import Conversion
-from minibroker.broker.requests.parked import Parked
 from minibroker.broker.requests.slices import Sliced
 from minibroker.protocol.steps import Steps
 
 if TYPE_CHECKING:
+    from minibroker.broker.fetch_sessions import FetchedPartition
     from minibroker.broker.handlers.fetch_reading import LongReading, Reading
-    from minibroker.broker.requests.fetch_sessions import FetchedPartition
 
 WAITED_FOR_MAX = 500_000  # partitions for which the `WaitingInSteps` of a node may wait: 100 to 200 MB
 

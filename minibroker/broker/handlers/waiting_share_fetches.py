@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.clock import Timer
 from minibroker.broker.metadata.partitions import Partition
-from minibroker.broker.requests.parked import Parked
+from minibroker.broker.network.parked import Parked
 from minibroker.broker.requests.slices import Sliced
 from minibroker.protocol.steps import Steps
 

@@ -13,12 +13,9 @@ from minibroker.broker.security.acls import Acl, Acls
 from minibroker.broker.security.delegation import DelegationTokens
 from minibroker.protocol.declare import Message
 from minibroker.protocol.messages import metadata_records as records
+from minibroker.protocol.messages.metadata_records import TOPIC_RESOURCE
 from minibroker.protocol.primitives import uuid_text
 
-TOPIC_RESOURCE = 2  # config resource types, as in ConfigRecord and in the requests (org.apache.kafka...ConfigResource)
-BROKER_RESOURCE = 4
-CLIENT_METRICS_RESOURCE = 16
-GROUP_RESOURCE = 32
 # The entity of a quota: (type, name) of each part, such as {("user", "a"), ("client-id", None)}; None is the default.
 QuotaEntity = frozenset[tuple[str, str | None]]
 LEADER_UNCHANGED = -2  # PartitionChangeRecord's default

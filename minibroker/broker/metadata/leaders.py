@@ -1,6 +1,6 @@
-"""The current leader: check whether it is a node, and report it to clients of another node (KIP-951).
+"""The nodes that serve a partition: its leader, reported to clients of another node (KIP-951), and followers (KIP-392).
 
-The controller elects leaders.
+The controller elects leaders. All nodes share one log of each partition, so a follower has the leader's records.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from minibroker.broker.metadata.partitions import NO_LEADER, Partition, Topic
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from minibroker.broker.cluster import Node
+    from minibroker.broker.metadata.nodes import Node
 
 NOT_HOSTED = "This server does not host this topic-partition."
+FIRST_WITH_RACKS = 11  # of Fetch; older clients only read from leaders
 
 
 def led_partition(node_id: int, topic: Topic | None, index: int) -> Partition:
@@ -64,3 +65,24 @@ def leader_endpoints(nodes: Mapping[int, Node], listener: str, leaders: Iterable
             endpoint = node.endpoints[listener]
             found[node.node_id] = shape(node_id=node.node_id, host=endpoint.host, port=endpoint.port, rack=node.rack)
     return list(found.values())
+
+
+def serves_as_follower(node: Node, partition: Partition, version: int) -> bool:
+    """Return whether `node` serves a Fetch of this version without leading the partition.
+
+    As in Kafka, any node with a replica serves it, in sync or not, even without a leader.
+    """
+    return (
+        version >= FIRST_WITH_RACKS
+        and partition.leader_id != node.node_id
+        and node.node_id in partition.replicas
+        and not partition.is_offline
+    )
+
+
+def preferred_replica(nodes: Mapping[int, Node], node: Node, partition: Partition, rack_id: str) -> int | None:
+    """Return the follower in the consumer's rack from which to read, or None; only the leader chooses one."""
+    if not rack_id or partition.leader_id != node.node_id or node.rack == rack_id:
+        return None
+    followers = (replica for replica in partition.isr if replica in nodes)
+    return next((replica for replica in followers if nodes[replica].rack == rack_id), None)

@@ -41,12 +41,15 @@ from minibroker.protocol.records.control import control_record
 from minibroker.protocol.records.metadata_values import UnknownMetadata, decode_metadata, encode_metadata
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.steps import Steps, each
+from minibroker.storage.log_settings import LogSettings
 
 if TYPE_CHECKING:
     from minibroker.storage.files import Disk
     from minibroker.storage.log import Log
 
 log = logging.getLogger("minibroker.metadata")
+
+METADATA_SETTINGS = LogSettings(retention_ms=-1)  # without snapshots of ours, nothing of it may ever go
 
 READ_BYTES = 8 << 20
 NO_EPOCH = -1

@@ -13,17 +13,16 @@ from contextlib import suppress
 from random import SystemRandom
 from typing import NamedTuple
 
-from minibroker.broker.cluster import METADATA_SETTINGS, new_uuid
 from minibroker.broker.metadata import features
-from minibroker.broker.metadata.image import TOPIC_RESOURCE
+from minibroker.broker.metadata.metadata_log import METADATA_SETTINGS
 from minibroker.broker.metadata.metadata_salvage import Salvage
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, INTERNAL_TOPICS, METADATA_TOPIC
 from minibroker.broker.metadata.quorum_state import QUORUM_STATE
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.messages import metadata_records as records
-from minibroker.protocol.messages.metadata_records import METADATA_TOPIC_ID
-from minibroker.protocol.primitives import uuid_from_text, uuid_text
+from minibroker.protocol.messages.metadata_records import METADATA_TOPIC_ID, TOPIC_RESOURCE
+from minibroker.protocol.primitives import new_uuid, uuid_from_text, uuid_text
 from minibroker.protocol.records.batch import read_header
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.metadata_values import encode_metadata

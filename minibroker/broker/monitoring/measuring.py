@@ -8,25 +8,35 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from minibroker.broker.configs.listeners import Listener, broker_listeners
 from minibroker.broker.configs.settings import Settings
-from minibroker.broker.lifecycle import BrokerLifecycle, StartError
-from minibroker.broker.network.listeners import Listener, broker_listeners
-from minibroker.broker.network.server import BindError, BoundListener, bind
+from minibroker.broker.server import BoundListener, Server, bind
 from minibroker.broker.upkeep.cleaner_statistics import CleanerStatistics
 
 if TYPE_CHECKING:
+    import ssl
+
+    from minibroker.broker.assembly import Broker
     from minibroker.broker.monitoring.measured_disk import SyncStatistics
     from minibroker.broker.monitoring.request_statistics import RequestStatistics
 
 DOWN = "The broker is not running."
 
 
+class Measured(Protocol):
+    """The parts of a broker that the metrics read."""
+
+    cluster: Broker
+    server: Server
+
+
 class Measurements(NamedTuple):
     """The counters, and the address that serves them.
 
-    `started_s` is when the process started, in seconds since 1970. `accepted` is passed to `Server`.
+    `over_tls` is whether they are served with the TLS of a listener. `started_s` is when the process started, in
+    seconds since 1970. `accepted` is passed to `Server`.
     """
 
     bound: BoundListener
@@ -35,13 +45,16 @@ class Measurements(NamedTuple):
     syncs: SyncStatistics
     cleaner: CleanerStatistics
     accepted: Counter[tuple[int, str]]
+    over_tls: bool = False
 
 
 @contextlib.contextmanager
-def bound_metrics(settings: Settings, port: int | None, wall_ms: Callable[[], int]) -> Iterator[Measurements | None]:
+def bound_metrics(
+    settings: Settings, port: int | None, wall_ms: Callable[[], int], *, over_tls: bool = False
+) -> Iterator[Measurements | None]:
     """Bind the metrics' address, on the host of the first listener, for the duration of the block.
 
-    With port 0 the operating system chooses a port; with None there are no metrics. Raises StartError.
+    With port 0 the operating system chooses a port; with None there are no metrics. Raises BindError.
     """
     if port is None:
         yield None
@@ -50,19 +63,16 @@ def bound_metrics(settings: Settings, port: int | None, wall_ms: Callable[[], in
     from minibroker.broker.monitoring.request_statistics import RequestStatistics
 
     host = broker_listeners(settings)[0].host
-    try:
-        bound = bind(Listener("METRICS", "HTTP", host, port, "", 0), settings)
-    except BindError as error:
-        raise StartError(str(error)) from None
+    bound = bind(Listener("METRICS", "HTTP", host, port, "", 0), settings)
     with bound.socket:
         yield Measurements(
-            bound, wall_ms() / 1000, RequestStatistics(), SyncStatistics(), CleanerStatistics(), Counter()
+            bound, wall_ms() / 1000, RequestStatistics(), SyncStatistics(), CleanerStatistics(), Counter(), over_tls
         )
 
 
 @contextlib.asynccontextmanager
 async def metrics_served(
-    measured: Measurements | None, present: Callable[[], BrokerLifecycle | None]
+    measured: Measurements | None, present: Callable[[], Measured | None]
 ) -> AsyncIterator[None]:
     """Serve the metrics, if any, for the duration of the block; `present` returns the broker, or None if it is down."""
     if measured is None:
@@ -76,12 +86,18 @@ async def metrics_served(
         running = present()
         if running is None:
             raise Unavailable(DOWN)
-        cluster, server, (_, started_s, requests, syncs, cleaner, _) = running.cluster, running.server, measured
+        cluster, server, (_, started_s, requests, syncs, cleaner, *_) = running.cluster, running.server, measured
         return await exposition(Observed(cluster, server, requests, syncs, cleaner, started_s))
 
     server = MetricsServer(metrics)
-    await server.serve(measured.bound)
+    await server.serve(measured.bound, (lambda: _tls_of(present())) if measured.over_tls else None)
     try:
         yield
     finally:
         await server.close()
+
+
+def _tls_of(running: Measured | None) -> ssl.SSLContext | None:
+    """Return the present TLS of the first listener that has it, or None."""
+    nodes = () if running is None else running.cluster.nodes.values()
+    return next((tls.current.context for node in nodes for tls in node.tls.values()), None)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from minibroker.broker.metadata.partitions import Partition
     from minibroker.broker.monitoring.measured_disk import SyncStatistics
     from minibroker.broker.monitoring.request_statistics import RequestStatistics
-    from minibroker.broker.network.server import Server
+    from minibroker.broker.server import Server
     from minibroker.broker.upkeep.cleaner_statistics import CleanerStatistics
     from minibroker.storage.log import Log
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Awaitable, Callable
 
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from minibroker.broker.network.http_server import HttpRequest, HttpServer, http_response
-from minibroker.broker.network.server import BoundListener
+from minibroker.broker.server import BoundListener
 
 log = logging.getLogger("minibroker.metrics")
 
@@ -31,11 +32,15 @@ class MetricsServer:
         self._one_at_a_time = asyncio.Lock()
         self._server = HttpServer(self._answer, log)
 
-    async def serve(self, bound: BoundListener) -> None:
-        """Start to accept scrapers."""
-        await self._server.serve(bound.socket)
+    async def serve(self, bound: BoundListener, tls: Callable[[], ssl.SSLContext | None] | None = None) -> None:
+        """Start to accept scrapers. `tls` returns the present TLS, if it is wanted."""
+        if tls is None:
+            await self._server.serve(bound.socket)
+        else:
+            self._server.serve_over_tls(bound.socket, tls)
+        scheme = "http" if tls is None else "https"
         host, port = bound.endpoint
-        log.info("metrics are at http://%s:%d%s", f"[{host}]" if ":" in host else host, port, PATH)
+        log.info("metrics are at %s://%s:%d%s", scheme, f"[{host}]" if ":" in host else host, port, PATH)
 
     async def close(self) -> None:
         """Stop accepting scrapers, and disconnect them all."""

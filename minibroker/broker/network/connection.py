@@ -23,12 +23,12 @@ from minibroker.broker.network.framing import (
     PartialFrame,
     frame_size,
 )
-from minibroker.broker.requests.parked import Parked
+from minibroker.broker.network.parked import Parked
 from minibroker.broker.security.principals import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
-    from minibroker.broker.cluster import Node
-    from minibroker.broker.security.authenticator import Authenticator
+    from minibroker.broker.metadata.nodes import Node
+    from minibroker.broker.network.authenticator import Authenticator
 
 log = logging.getLogger("minibroker.connections")
 

@@ -6,8 +6,8 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, Final, NamedTuple
 
 HEAD_BYTES: Final = 8 << 10
 BODY_BYTES: Final = 64 << 10
@@ -32,28 +32,60 @@ class HttpServer:
         self._log = log
         self._clients: set[asyncio.Task[None]] = set()
         self._servers: list[asyncio.Server] = []
+        self._accepting: list[asyncio.Task[None]] = []
 
     async def serve(self, bound: socket.socket, tls: ssl.SSLContext | None = None) -> None:
         """Accept clients on this socket, too."""
         self._servers.append(await asyncio.start_server(self._accept, sock=bound, limit=HEAD_BYTES, ssl=tls))
 
+    def serve_over_tls(self, bound: socket.socket, present: Callable[[], ssl.SSLContext | None]) -> None:
+        """Accept clients on this socket, too, each with the present TLS; None drops the client."""
+        bound.listen()
+        bound.setblocking(False)
+        self._accepting.append(asyncio.ensure_future(self._accept_over_tls(bound, present)))
+
     def stop(self) -> None:
         """Accept no more clients, and disconnect them all soon."""
         for server in self._servers:
             server.close()
-        for client in self._clients:
-            client.cancel()
+        for task in (*self._accepting, *self._clients):
+            task.cancel()
 
     async def close(self) -> None:
         """Accept no more clients, and disconnect them all."""
         self.stop()
-        await asyncio.gather(*self._clients, return_exceptions=True)
+        await asyncio.gather(*self._accepting, *self._clients, return_exceptions=True)
+
+    async def _accept_over_tls(self, bound: socket.socket, present: Callable[[], ssl.SSLContext | None]) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            client, _ = await loop.sock_accept(bound)
+            context = present()
+            if context is None or len(self._clients) >= CLIENTS_MAX:
+                client.close()
+            else:
+                self._keep(self._secure(client, context))
+
+    async def _secure(self, client: socket.socket, context: ssl.SSLContext) -> None:
+        """Do the handshake with a client; the connection is accepted then."""
+        protocol = asyncio.StreamReaderProtocol(asyncio.StreamReader(limit=HEAD_BYTES), self._accept)
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: protocol, client, ssl=context, ssl_handshake_timeout=PATIENCE_SECONDS
+            )
+        except OSError as error:
+            self._log.debug("an HTTP client made no TLS handshake: %r", error)
+            client.close()
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._clients) >= CLIENTS_MAX:
             writer.close()
             return
-        client = asyncio.ensure_future(self._converse(reader, writer))
+        self._keep(self._converse(reader, writer))
+
+    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run what is done for a client."""
+        client = asyncio.ensure_future(work)
         self._clients.add(client)
         client.add_done_callback(self._clients.discard)
 

@@ -27,7 +27,7 @@ from minibroker.broker.security.principals import ANONYMOUS, USER, Principal
 
 if TYPE_CHECKING:
     from minibroker.broker.clock import Timer
-    from minibroker.broker.monitoring.authentication_statistics import AuthenticationStatistics
+    from minibroker.broker.network.authentication_statistics import AuthenticationStatistics
     from minibroker.broker.security.tls import TlsSettings
 
 log = logging.getLogger("minibroker.connections")

@@ -20,8 +20,9 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.steps import Steps
 
 if TYPE_CHECKING:
-    from minibroker.broker.cluster import Cluster, Node
+    from minibroker.broker.cluster import Cluster
     from minibroker.broker.metadata.image import QuotaEntity
+    from minibroker.broker.metadata.nodes import Node
     from minibroker.broker.security.principals import Principal
 
 PRODUCED, FETCHED = "producer_byte_rate", "consumer_byte_rate"

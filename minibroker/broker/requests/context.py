@@ -13,15 +13,15 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker
-    from minibroker.broker.cluster import Node
+    from minibroker.broker.metadata.nodes import Node
     from minibroker.broker.metadata.partitions import Partition, Topic
     from minibroker.broker.network.connection import Connection
     from minibroker.broker.network.framing import PartialFrame
     from minibroker.broker.quotas.quota_manager import Usage
     from minibroker.broker.requests.refusals import Refusals
     from minibroker.broker.requests.slices import Slicer
-    from minibroker.broker.requests.turn import Refuse, Wait
     from minibroker.broker.security.principals import Principal
+    from minibroker.broker.turn import Refuse, Wait
 
 
 class RequestContext:
@@ -103,18 +103,20 @@ class RequestContext:
             return True
         return authorizer.allows_some(connection.principal, connection.host, right)
 
-    def authorize(self, right: Right, name: str = CLUSTER_NAME) -> None:
-        """Check a right. Raises KafkaError with the resource type's code, such as TOPIC_AUTHORIZATION_FAILED."""
+    def authorize(self, right: Right, name: str = CLUSTER_NAME, *, message: str | None = None) -> None:
+        """Check a right.
+
+        Raises KafkaError with `message` and the resource type's code, such as TOPIC_AUTHORIZATION_FAILED.
+        """
         if not self.allows(right, name, is_needed=True):
-            raise KafkaError(DENIALS[right.resource_type])
+            raise KafkaError(DENIALS[right.resource_type], message)
 
     def authorize_topic(self, right: Right, key: str | bytes) -> None:
         """Check a right on the topic of this name or id.
 
         Raises KafkaError: TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID.
         """
-        if not self.allows(right, key if isinstance(key, str) else self.topic(key).name, is_needed=True):
-            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        self.authorize(right, key if isinstance(key, str) else self.topic(key).name)
 
     def allowed_operations(self, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
         """Return the principal's allowed operations on a resource, as an int32 with a bit for each (KIP-430)."""

@@ -15,6 +15,7 @@ from struct import Struct
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
+from minibroker.broker.network.parked import Parked
 from minibroker.broker.quotas.quota_manager import Usage
 from minibroker.broker.requests.answers import (
     LastingAnswers,
@@ -25,7 +26,6 @@ from minibroker.broker.requests.answers import (
     throttled,
 )
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.parked import Parked
 from minibroker.broker.requests.routes import LARGE_FRAME_BYTES, Due, Route, Unanswerable
 from minibroker.broker.requests.served import SERVED, Served
 from minibroker.broker.requests.slices import Sliced, Slicer
@@ -40,10 +40,10 @@ from minibroker.protocol.steps import Steps, released
 
 if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker
+    from minibroker.broker.network.authenticator import Authenticator
     from minibroker.broker.network.connection import Connection
     from minibroker.broker.network.framing import PartialFrame
     from minibroker.broker.requests.interceptors import Call, Interceptor
-    from minibroker.broker.security.authenticator import Authenticator
 
 log = logging.getLogger("minibroker.requests")
 closing = logging.getLogger("minibroker.connections")

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from minibroker.broker.requests.parked import Parked
+from minibroker.broker.network.parked import Parked
 from minibroker.broker.security.logins import Login, Verdict
 from minibroker.protocol.apis import ApiKey, api_name
 from minibroker.protocol.declare import Message

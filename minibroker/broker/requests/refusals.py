@@ -46,8 +46,17 @@ def refused(context: RequestContext, error: KafkaError, topic: str, partition: i
 def log_refusals(context: RequestContext, logger: logging.Logger, key: ApiKey, level: int = logging.INFO) -> None:
     """Log a line for each reason why parts of the request were rejected."""
     refusals, context.refusals = context.refusals, None
-    client, api = context.client_id, api_name(key)
-    for code, reason in (refusals or {}).items():
-        fields = {"api": api, "client": client, "topic": reason.topic, "partition": reason.partition}
-        fields |= {"code": code.name, "count": reason.count}
-        logger.log(level, f"{api} from %s refused for %s: %s", client, reason, reason.error, extra=fields)
+    for reason in (refusals or {}).values():
+        log_reason(context.client_id, logger, key, reason, level)
+
+
+def log_reason(
+    client_id: str | None, logger: logging.Logger, key: ApiKey, reason: Reason, level: int = logging.INFO
+) -> None:
+    """Log why parts of a request of this client were rejected."""
+    if not logger.isEnabledFor(level):
+        return
+    api = api_name(key)
+    fields = {"api": api, "client": client_id, "topic": reason.topic, "partition": reason.partition}
+    fields |= {"code": reason.error.code.name, "count": reason.count}
+    logger.log(level, f"{api} from %s refused for %s: %s", client_id, reason, reason.error, extra=fields)

@@ -10,11 +10,11 @@ from functools import partial
 from types import GeneratorType
 from typing import Any
 
+from minibroker.broker.network.parked import Parked
 from minibroker.broker.requests.answers import answer_start, encoded, throttled
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.parked import Parked
 from minibroker.broker.requests.served import Served
-from minibroker.broker.requests.turn import Wait, failure_of
+from minibroker.broker.turn import Wait, failure_of
 from minibroker.protocol import apis, headers
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message

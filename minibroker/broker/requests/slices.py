@@ -1,7 +1,7 @@
 """Long work on the event loop in slices, between which other requests run.
 
 `Slicer` runs steps (`protocol.steps`) of handlers and of the decoding and encoding of long messages. `each_partition`
-and `in_slices` run a function for each of many items.
+runs a function for each partition, and `in_slices` of the clock for each of other items.
 
     request --> Slicer.start --- one slice is enough ---> result
                      |
@@ -14,19 +14,16 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any
 
+from minibroker.broker.clock import SLICE_MS, Then, in_slices
 from minibroker.broker.cluster import Cluster
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.protocol.steps import WAITING, Steps
 
 log = logging.getLogger("minibroker.slices")
 
-SLICE_MS = 2
 SLICE_SECONDS = SLICE_MS / 1000  # of the processor's time, so it is not the passed-in clock's
-
-Item = TypeVar("Item")
-Then = Callable[[], None]
 
 
 class Sliced:
@@ -171,21 +168,9 @@ def each_partition(cluster: Cluster, chore: Callable[[Partition], None], then: T
 
     Topics that are created or deleted meanwhile may or may not be included.
     """
-    in_slices(cluster, chore, _partitions(cluster), then)
+    in_slices(cluster.clock, chore, _partitions(cluster), then)
 
 
 def _partitions(cluster: Cluster) -> Iterator[Partition]:
     for topic in list(cluster.image.topics.values()):
         yield from (each for each in topic.partitions if each.is_here and each.log.in_use)
-
-
-def in_slices(cluster: Cluster, chore: Callable[[Item], None], items: Iterator[Item], then: Then) -> None:
-    """Call `chore` for each item, and then `then`; other work runs in between."""
-    clock = cluster.clock
-    until_ms = clock.monotonic_ms() + SLICE_MS
-    for item in items:
-        chore(item)
-        if clock.monotonic_ms() >= until_ms:
-            clock.call_later(0, lambda: in_slices(cluster, chore, items, then))
-            return
-    then()

@@ -23,7 +23,6 @@ from minibroker.broker.security.acls import ANY_NAME, ANY_PRINCIPAL, Acls, Patte
 from minibroker.broker.security.operations import Operation, Right
 from minibroker.broker.security.principals import Principal
 
-STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 MAX_VERDICTS = 10_000  # in the cache
 MAX_NAME_LENGTH = 249  # of resources in the cache: the longest name of a topic
 SOME_NAME = "hardcode"  # the resource that Kafka's authorizeByResourceType tries

@@ -107,11 +107,17 @@ def _keys_at(url: str) -> list[PyJWK]:
 
 def _content(url: str) -> bytes:
     """Return the content of a URL. Raises OSError after SECONDS_MAX, ValueError if it is too large."""
-    from urllib.request import urlopen  # imported late, as it imports TLS
+    from urllib.error import HTTPError  # imported late, as it imports TLS
+    from urllib.request import urlopen
 
     until = time.monotonic() + SECONDS_MAX  # real time, not the passed-in clock's: it limits a real server
     content = b""
-    with urlopen(url, timeout=SECONDS_MAX) as answer:
+    try:
+        answer = urlopen(url, timeout=SECONDS_MAX)
+    except HTTPError as refusal:
+        refusal.close()  # it is the answer, too
+        raise
+    with answer:
         while chunk := answer.read1(CHUNK_BYTES) if hasattr(answer, "read1") else answer.read(CHUNK_BYTES):
             content += chunk
             if len(content) > BYTES_MAX:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
-from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.apis import ApiKey, api_name
 from minibroker.protocol.errors import ErrorCode
 
 NOT_ASKED = -(1 << 31)  # instead of a bit field, if the request does not ask for one
@@ -70,6 +70,12 @@ DENIALS = {
     ResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
     ResourceType.USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 }
+DENIAL_MESSAGES = {  # which Kafka has in some answers
+    ResourceType.TOPIC: "Topic authorization failed.",
+    ResourceType.GROUP: "Group authorization failed.",
+    ResourceType.CLUSTER: "Cluster authorization failed.",
+    ResourceType.TRANSACTIONAL_ID: "Transactional Id authorization failed.",
+}
 
 READ_TOPIC = Right(Operation.READ, ResourceType.TOPIC)
 WRITE_TOPIC = Right(Operation.WRITE, ResourceType.TOPIC)
@@ -85,6 +91,7 @@ DESCRIBE_GROUP = Right(Operation.DESCRIBE, ResourceType.GROUP)
 DESCRIBE_GROUP_CONFIGS = Right(Operation.DESCRIBE_CONFIGS, ResourceType.GROUP)
 ALTER_GROUP_CONFIGS = Right(Operation.ALTER_CONFIGS, ResourceType.GROUP)
 CREATE_CLUSTER = Right(Operation.CREATE, ResourceType.CLUSTER)  # a topic of any name
+DELETE_CLUSTER = Right(Operation.DELETE, ResourceType.CLUSTER)  # a topic of any name
 ALTER_CLUSTER = Right(Operation.ALTER, ResourceType.CLUSTER)
 DESCRIBE_CLUSTER = Right(Operation.DESCRIBE, ResourceType.CLUSTER)
 CLUSTER_ACTION = Right(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
@@ -97,6 +104,12 @@ DESCRIBE_TRANSACTIONAL_ID = Right(Operation.DESCRIBE, ResourceType.TRANSACTIONAL
 DESCRIBE_TOKEN = Right(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN)
 CREATE_TOKENS = Right(Operation.CREATE_TOKENS, ResourceType.USER)  # the name includes the type, as in User:alice
 DESCRIBE_TOKENS = Right(Operation.DESCRIBE_TOKENS, ResourceType.USER)
+
+
+def denied_to(key: ApiKey, right: Right) -> str:
+    """Return Kafka's message to a client that may not do this to the cluster. Kafka's has a dump of the request."""
+    return f"Request {api_name(key)} needs {right.operation.name} permission."
+
 
 DESCRIBING_CONFIGS = (DESCRIBE_TOPIC_CONFIGS, DESCRIBE_CLUSTER_CONFIGS, DESCRIBE_GROUP_CONFIGS)
 ALTERING_CONFIGS = (ALTER_TOPIC_CONFIGS, ALTER_CLUSTER_CONFIGS, ALTER_GROUP_CONFIGS)
@@ -118,7 +131,7 @@ REQUIRED: Mapping[ApiKey, tuple[Right, ...]] = {
     ApiKey.SASL_HANDSHAKE: (),
     ApiKey.API_VERSIONS: (),
     ApiKey.CREATE_TOPICS: (CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC_CONFIGS),
-    ApiKey.DELETE_TOPICS: (DESCRIBE_TOPIC, DELETE_TOPIC),
+    ApiKey.DELETE_TOPICS: (DELETE_CLUSTER, DESCRIBE_TOPIC, DELETE_TOPIC),
     ApiKey.DELETE_RECORDS: (DELETE_TOPIC,),
     ApiKey.INIT_PRODUCER_ID: (
         WRITE_TRANSACTIONAL_ID,

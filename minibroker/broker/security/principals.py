@@ -19,8 +19,3 @@ class Principal(NamedTuple):
 
 
 ANONYMOUS = Principal(USER, "ANONYMOUS")  # clients that have not authenticated
-
-
-def super_users(text: str) -> frozenset[str]:
-    """Return the principals in a value of `super.users`, such as "User:a;User:b". Names may contain commas."""
-    return frozenset(filter(None, map(str.strip, text.split(";"))))

@@ -17,10 +17,10 @@ from minibroker.broker.clock import Timer
 from minibroker.broker.configs.group_settings import DEAD_LETTER_TOPIC, group_value
 from minibroker.broker.metadata.features import SHARE_VERSION
 from minibroker.broker.metadata.partitions import Partition
-from minibroker.broker.requests.turn import Wait
 from minibroker.broker.share.deliveries import Deliveries
 from minibroker.broker.share.runs import Acknowledgement, Acquired, DeliveryState, GivenUp, Limits, StateBatch
 from minibroker.broker.share.states import ShareKey, ShareState
+from minibroker.broker.turn import Wait
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import BatchHeader
 from minibroker.storage.batch_scanning import headers

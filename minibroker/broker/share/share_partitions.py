@@ -10,9 +10,9 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from minibroker.broker.clock import in_slices
 from minibroker.broker.configs.group_settings import OFFSET_RESET, duration_ms, group_value
 from minibroker.broker.metadata.partitions import Partition, Topic
-from minibroker.broker.requests.slices import in_slices
 from minibroker.broker.share.dead_letters import DeadLetters
 from minibroker.broker.share.share_partition import SharePartition
 from minibroker.broker.share.states import UNSET, ShareKey
@@ -20,9 +20,10 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.steps import Steps
 
 if TYPE_CHECKING:
-    from minibroker.broker.assembly import Broker
+    from minibroker.broker.cluster import Cluster
+    from minibroker.broker.control.controller import Controller
     from minibroker.broker.network.connection import Connection
-    from minibroker.broker.share.coordinator import ShareCoordinator
+    from minibroker.broker.share.share_coordinator import ShareCoordinator
 
 log = logging.getLogger("minibroker.share")
 
@@ -62,16 +63,12 @@ class ShareSession:
 class SharePartitions:
     """The share partitions whose leaders are in this process, and the sessions."""
 
-    def __init__(self, cluster: Broker) -> None:
+    def __init__(self, cluster: Cluster, controller: Controller, coordinator: ShareCoordinator) -> None:
         self.cluster = cluster
+        self.coordinator = coordinator
         self._open: dict[Wanted, dict[str, SharePartition]] = {}  # by partition, and then by group
         self.sessions: dict[SessionKey, ShareSession] = {}
-        self.dead_letters = DeadLetters(cluster, cluster.controller)
-
-    @property
-    def coordinator(self) -> ShareCoordinator:
-        """Return the coordinator of all share partitions."""
-        return self.cluster.share_states
+        self.dead_letters = DeadLetters(cluster, controller)
 
     # --- share partitions -------------------------------------------------------------------------
 
@@ -183,7 +180,7 @@ class SharePartitions:
 
     def _lost(self, key: SessionKey, session: ShareSession) -> None:
         if self.sessions.get(key) is session:
-            in_slices(self.cluster, lambda _: None, self.end(key), lambda: None)
+            in_slices(self.cluster.clock, lambda _: None, self.end(key), lambda: None)
 
     # --- changes of partitions ----------------------------------------------------------------------
 

@@ -11,17 +11,17 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from minibroker.broker.requests.slices import in_slices
-from minibroker.broker.requests.turn import Wait, wait_for
+from minibroker.broker.clock import in_slices
 from minibroker.broker.transactions.marking import Ending, write_marker
 from minibroker.broker.transactions.transaction import ENDING, State, TopicPartition, Transaction
+from minibroker.broker.turn import Wait, wait_for
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.steps import chunks
 from minibroker.storage.producers.transaction_markers import Marker
 
 if TYPE_CHECKING:
     from minibroker.broker.clock import Timer
-    from minibroker.broker.transactions.coordinator import TransactionCoordinator
+    from minibroker.broker.transactions.transaction_coordinator import TransactionCoordinator
 
 log = logging.getLogger("minibroker.transactions")
 
@@ -104,7 +104,7 @@ class MarkerSender:
             if not failed and self._missing.get(transactional_id) is missing:
                 self._end_when_flushed(transaction)
 
-        in_slices(self._coordinator.cluster, write, chunks(sorted(missing)), end)
+        in_slices(self._coordinator.cluster.clock, write, chunks(sorted(missing)), end)
 
     def _end_when_flushed(self, transaction: Transaction) -> None:
         """Complete the transaction, unless markers are missing; markers that need a flush count as missing until it."""

@@ -16,7 +16,8 @@ from minibroker.protocol.steps import Steps, each
 from minibroker.storage.producers.transaction_markers import Marker, marker_batch
 
 if TYPE_CHECKING:
-    from minibroker.broker.cluster import Cluster, Node
+    from minibroker.broker.cluster import Cluster
+    from minibroker.broker.metadata.nodes import Node
     from minibroker.broker.metadata.partitions import Partition
 
 Wanted = WriteTxnMarkersRequest.WritableTxnMarker

@@ -8,6 +8,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from minibroker.protocol.errors import ErrorCode, KafkaError
+
 NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
 NO_TIME: Final = -1
@@ -90,3 +92,10 @@ class Transaction(NamedTuple):
         if self.state not in REACHED_FROM[state]:
             raise ValueError(f"{self.transactional_id} cannot go from {self.state.label} to {state.label}")
         return self._replace(state=state, last_update_ms=now_ms, **changes)  # type: ignore[arg-type]
+
+
+def code_for(error: KafkaError, knows_producer_fenced: bool) -> ErrorCode:
+    """Return the error code for a client, which may be older than PRODUCER_FENCED (KIP-588)."""
+    if error.code == ErrorCode.PRODUCER_FENCED and not knows_producer_fenced:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return error.code

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from minibroker.broker.requests.turn import write_now
 from minibroker.broker.transactions.transaction import OWN_EPOCHS, TopicPartition
+from minibroker.broker.turn import write_now
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from minibroker.broker.metadata.partitions import Partition
-    from minibroker.broker.requests.turn import Wait
-    from minibroker.broker.transactions.coordinator import TransactionCoordinator
+    from minibroker.broker.transactions.transaction_coordinator import TransactionCoordinator
+    from minibroker.broker.turn import Wait
     from minibroker.protocol.records.batch import BatchHeader
 
 FIRST_PRODUCE_WITH_ABORTABLE = 11

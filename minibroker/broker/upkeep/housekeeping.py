@@ -10,9 +10,10 @@ import logging
 from collections.abc import Callable
 
 from minibroker.broker.assembly import Broker
+from minibroker.broker.clock import Then, in_slices
 from minibroker.broker.control.elections import balance
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, SHARE_STATE_TOPIC, Partition
-from minibroker.broker.requests.slices import Then, each_partition, in_slices
+from minibroker.broker.requests.slices import each_partition
 from minibroker.protocol.errors import KafkaError
 from minibroker.storage.checkpoints.checkpoint_texts import (
     LOG_START_OFFSET_CHECKPOINT,
@@ -90,7 +91,7 @@ class Housekeeping:
         if GROUPS_TOPIC not in self._cluster.image.topics:
             then()
             return
-        from minibroker.broker.groups.expiry import expire_all
+        from minibroker.broker.groups.group_expiry import expire_all
 
         expire_all(self._cluster.groups, then)
 
@@ -100,7 +101,7 @@ class Housekeeping:
             then()
             return
         partitions = self._cluster.share_states.log.partitions_here()
-        in_slices(self._cluster, self._prune, partitions, then)
+        in_slices(self._cluster.clock, self._prune, partitions, then)
 
     def _prune(self, partition: Partition) -> None:
         try:
@@ -111,7 +112,7 @@ class Housekeeping:
     def _balance_leaders(self, then: Then) -> None:
         """Return leadership to preferred replicas."""
         if self._cluster.settings["auto.leader.rebalance.enable"]:
-            in_slices(self._cluster, self._balance, self._cluster.portions(), then)
+            in_slices(self._cluster.clock, self._balance, self._cluster.portions(), then)
         else:
             then()
 
@@ -124,7 +125,7 @@ class Housekeeping:
     def _remove_expired_tokens(self, then: Then) -> None:
         """Remove the delegation tokens that are past their expiry."""
         tokens = iter(list(self._cluster.image.tokens.by_id))
-        in_slices(self._cluster, self._remove_token, tokens, then)
+        in_slices(self._cluster.clock, self._remove_token, tokens, then)
 
     def _remove_token(self, token_id: str) -> None:
         from minibroker.broker.control.token_changes import remove_if_expired  # most clusters have no tokens

@@ -128,8 +128,8 @@ def consume(
     bootstrap, read_committed = _isolation(bootstrap)
     asked = [(name, indexes or partitions) for name, indexes in topics]
     with connected(bootstrap) as client:
-        source = _source(client, group, Selection(asked, start, end, last, follow, read_committed))
-        _print(source, line, Ending(source, follow=follow, count=count, timeout_s=timeout_s))
+        source = source_of(client, group, Selection(asked, start, end, last, follow, read_committed))
+        print_records(source, line, Ending(source, follow=follow, count=count, timeout_s=timeout_s))
 
 
 # Options that cannot be used together, and why.
@@ -186,11 +186,12 @@ def _isolation(bootstrap: Bootstrap) -> tuple[Bootstrap, bool]:
     return bootstrap._replace(settings=tuple(settings.items())), level == ISOLATION_LEVELS[0]
 
 
-def _source(client: Client, group: str | None, selection: Selection) -> Source:
+def source_of(client: Client, group: str | None, selection: Selection) -> Source:
+    """Return what reads the selected records, as a member of the group if there is one."""
     return ChosenSource(client, selection) if group is None else GroupSource(client, group, selection)
 
 
-def _print(source: Source, line: Formatter, ending: Ending) -> None:
+def print_records(source: Source, line: Formatter, ending: Ending) -> None:
     """Print records until the end, or Ctrl-C. Then what was surely printed is committed, if there is a group."""
     output = sys.stdout.buffer
     try:

@@ -1,4 +1,7 @@
-"""Find out what speaks on a port: Kafka, Kafka behind TLS, HTTP, or nothing that answers."""
+"""Find out what speaks on a port: Kafka, Kafka behind TLS, HTTP, or nothing that answers.
+
+The client encodes the request, but its answer may be anything, so that the socket is a plain one.
+"""
 
 from __future__ import annotations
 

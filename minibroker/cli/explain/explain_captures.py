@@ -1,4 +1,6 @@
-"""Explains captures for `minibroker explain`: pcap and pcapng files, what tshark has followed, and two files."""
+"""Explains captures for `minibroker explain`: pcap and pcapng files, what tshark has followed, two files, and what a
+proxy or a journal has saved.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +9,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from minibroker.cli.explain.explain_input import Given, is_saved
+
 if TYPE_CHECKING:
     from minibroker.captures.explained_capture import NumberedPair
     from minibroker.captures.kafka_streams import Conversations
+    from minibroker.captures.packets import Address
     from minibroker.captures.tcp_streams import Connection
     from minibroker.protocol.explaining.parts import Explained
+    from minibroker.testing.exchange import Exchange
 
+NOTHING = "there are no requests of Kafka"
 TLS_HELP = "docs/explain.md says how tshark reads them with the keys of the client"
 
 
@@ -23,21 +30,64 @@ class Selected(NamedTuple):
     only: int | None = None
 
 
-def pairs_in(data: bytes, answers: bytes | None, selected: Selected) -> list[NumberedPair]:
+def pairs_in(given: Given, answers: bytes | None, selected: Selected) -> list[NumberedPair]:
     """Return the requests of a capture, or of one file with the `answers` of another, each with its answer.
 
     Raises click.UsageError if there are none. What is to be said about the capture goes to standard error.
     """
+    if answers is None and is_saved(given.data):
+        pairs = _saved(given, selected)
+    else:
+        pairs = _heard(_captured(given.data) if answers is None else [_of_two_files(given.data, answers)], selected)
+    if selected.only is not None and all(each.number != selected.only for each in pairs):
+        raise click.UsageError(f"there is no request {selected.only}, the last one is {pairs[-1].number}")
+    return pairs
+
+
+def _heard(connections: list[Connection], selected: Selected) -> list[NumberedPair]:
     from minibroker.captures.explained_capture import numbered
     from minibroker.captures.kafka_streams import conversations_in
 
-    connections = _captured(data) if answers is None else [_of_two_files(data, answers)]
     conversations = conversations_in(connections, selected.port)
-    pairs = numbered(conversations.found)
     _say(conversations)
-    if selected.only is not None and selected.only > len(pairs):
-        raise click.UsageError(f"there is no request {selected.only}, the last one is {len(pairs)}")
-    return pairs
+    return numbered(conversations.found)
+
+
+def _saved(given: Given, selected: Selected) -> list[NumberedPair]:
+    """Return what a proxy or a journal has saved, by its numbers there."""
+    from minibroker.proxy.flows import FlowError, exchanges_of
+
+    if selected.port is not None:
+        raise click.UsageError("--port is for packets; here --only selects")
+    try:
+        found = list(exchanges_of(given.data.splitlines(), given.path or "standard input"))
+    except FlowError as error:
+        raise click.UsageError(str(error)) from None
+    if not found:
+        raise click.UsageError(NOTHING)
+    return sorted((_pair_of(*each) for each in found), key=lambda pair: pair.number)
+
+
+def _pair_of(exchange: Exchange, server: str) -> NumberedPair:
+    from minibroker.captures.explained_capture import NumberedPair
+    from minibroker.captures.kafka_streams import SIZE_BYTES, Frame, Pair
+    from minibroker.captures.tcp_streams import Connection, stream_of
+
+    def frame(data: bytes, time_ms: float) -> Frame:
+        return Frame(0, len(data).to_bytes(SIZE_BYTES, "big") + data, time=time_ms / 1000)
+
+    begin_ms = exchange.started_ms
+    answer = frame(exchange.answer_bytes, begin_ms + (exchange.duration_ms or 0)) if exchange.answer_bytes else None
+    ends = _address(exchange.connection, "client"), _address(server, "server")
+    connection = Connection(*ends, stream_of(b""), stream_of(b""), has_begin=True)
+    return NumberedPair(exchange.number, connection, Pair(frame(exchange.request_bytes, begin_ms), answer))
+
+
+def _address(text: str, otherwise: str) -> Address:
+    from minibroker.captures.packets import Address
+
+    host, _, port = text.rpartition(":")
+    return Address(host.strip("[]"), int(port)) if host and port.isdecimal() else Address(otherwise, 0)
 
 
 def explained_pairs(pairs: list[NumberedPair], only: int | None) -> Iterator[Explained]:
@@ -110,4 +160,4 @@ def _say(conversations: Conversations) -> None:
     if conversations.others:
         _note(f"connections that are not with Kafka: {conversations.others:,}")
     if not conversations.found:
-        raise click.UsageError("there are no requests of Kafka")
+        raise click.UsageError(NOTHING)

@@ -44,6 +44,8 @@ UNREADABLE = 1
 def explain(source: str, **options: Any) -> None:
     """Explain each byte of a request, a response, record batches, a file of a log, or a capture of packets.
 
+    A file that `minibroker proxy --save` or a journal has written is read as a capture.
+
     A frame begins with its size, as on the wire. Whatever cannot be read ends the part it is in, with the reason, and
     the exit status is 1.
 
@@ -53,6 +55,7 @@ def explain(source: str, **options: Any) -> None:
         minibroker explain minibroker-data/orders-0/00000000000000000000.log
         minibroker explain --api Metadata --version 12 answer.bin
         minibroker explain --list session.pcapng
+        minibroker explain --only 3 session.flows
     """
     given = read(source, options["notation"])
     wanted = Wanted(options["kind"], options["api"], options["version"], options["topic"])
@@ -91,7 +94,7 @@ def _capture(given: Given, options: dict[str, Any]) -> None:
     from minibroker.cli.explain.explain_captures import Selected, explained_pairs, line_of, pairs_in
 
     answers = None if options["answers"] is None else read(options["answers"], options["notation"]).data
-    pairs = pairs_in(given.data, answers, Selected(options["port"], options["only"]))
+    pairs = pairs_in(given, answers, Selected(options["port"], options["only"]))
     if options["as_list"]:
         for each in pairs:
             click.echo(line_of(each))

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 def differences(first: list[Part], second: list[Part]) -> list[str]:
     """Return a line for each difference, "-" of the first and "+" of the second; in wire order of both."""
-    left, right = _fields(first), _fields(second)
+    is_single = len(first) == len(second) == 1
+    left, right = _fields(first, is_single), _fields(second, is_single)
     lines: list[str] = []
     for path in dict.fromkeys([*left, *right]):
         before, after = left.get(path), right.get(path)
@@ -22,10 +23,10 @@ def differences(first: list[Part], second: list[Part]) -> list[str]:
     return lines
 
 
-def _fields(parts: list[Part]) -> dict[str, str]:
+def _fields(parts: list[Part], is_single: bool) -> dict[str, str]:
     found: dict[str, str] = {}
     for index, part in enumerate(parts):
-        found.update(_below(part, f"{part.name} {index + 1}" if len(parts) > 1 else part.name))
+        found.update(_below(part, part.name if is_single else f"{part.name} {index + 1}"))
     return found
 
 

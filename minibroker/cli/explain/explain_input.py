@@ -162,7 +162,7 @@ def kind_of(data: bytes, is_file: bool, api: str | None) -> str:
         return "file"
     if api is not None:
         return "response"
-    if is_capture(data) or is_tshark_text(data[:_LOOKED_AT].decode("ascii", errors="replace")):
+    if is_capture(data) or is_saved(data) or is_tshark_text(data[:_LOOKED_AT].decode("ascii", errors="replace")):
         return "capture"
     if len(data) >= _LEAST_REQUEST_BYTES:
         size = int.from_bytes(data[:4], "big")
@@ -174,6 +174,11 @@ def kind_of(data: bytes, is_file: bool, api: str | None) -> str:
     raise click.UsageError(
         "these are neither a request nor records; --as says what they are, and --api what a response answers"
     )
+
+
+def is_saved(data: bytes) -> bool:
+    """Return whether bytes begin as the files of a proxy and a journal do. No frame does: it would have 2 GB."""
+    return data.startswith(b'{"')
 
 
 _LOOKED_AT = 1000  # bytes of what tshark prints, which begins with a line of "="

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import click
 
+from minibroker.broker.configs.settings_table import STANDARD_AUTHORIZER
 from minibroker.broker.metadata.metadata_snapshots import BOOTSTRAP
-from minibroker.broker.security.authorizer import STANDARD_AUTHORIZER
 from minibroker.storage.checkpoints.checkpoint_texts import META_PROPERTIES
 from minibroker.storage.names import topic_partition_of
 

@@ -44,7 +44,7 @@ REMEDY: Final = "the pipeline needs Spark: python3 -m pip install 'pyspark>=4.2,
 SHIPPING: Final = "`minibroker pipeline package` makes an archive with what they need, and says how to ship it"
 MISSING: Final = re.compile(r"No module named '(minibroker|pyarrow|numpy|pandas)")
 ALL_TOPICS: Final = ".*"
-MASTER: Final = re.compile(r"local(\[[^\]]+\]|-cluster\[[^\]]+\])?|yarn|(spark|k8s)://.+")
+MASTER: Final = re.compile(r"local(\[[^\]]+\]|-cluster\[[^\]]+\])?|yarn|(spark|k8s|sc)://.+")
 
 
 class Cannot(click.ClickException):
@@ -163,7 +163,7 @@ def spark_options(command: Command) -> Command:
 def master_of(text: str) -> str:
     """Validate a Spark master. Raises click.BadParameter, as the JVM would only print a page and end."""
     if MASTER.fullmatch(text) is None:
-        raise click.BadParameter(f"{text!r} is not like local[2], yarn, spark://HOST:PORT or k8s://URL")
+        raise click.BadParameter(f"{text!r} is not like local[2], yarn, spark://HOST:PORT, k8s://URL or sc://HOST:PORT")
     return text
 
 
@@ -176,16 +176,19 @@ def spark_session(
     Raises click.ClickException with status 2 if Spark or Java is missing.
     """
     session = _imported_session()
+    is_connect = master.startswith("sc://")
     # It would print the stack of each call that Ctrl-C interrupts.
     logging.getLogger("py4j").addHandler(logging.NullHandler())
     with TemporaryDirectory(prefix="minibroker-spark-") as scratch:
-        settings = {"spark.sql.warehouse.dir": str(Path(scratch, "warehouse")), **dict(conf)}
+        settings = dict(conf)
+        if not is_connect:
+            settings.setdefault("spark.sql.warehouse.dir", str(Path(scratch, "warehouse")))
         if master.startswith("local"):
             settings.setdefault("spark.local.dir", scratch)
         with _starting():
             spark = session(master, log_level="off", **settings)
         try:
-            if progress and sys.stderr.isatty():
+            if progress and sys.stderr.isatty() and not is_connect:  # which tells no tasks
                 from minibroker.cli.pipeline.pipeline_progress import progress_of
 
                 with progress_of(spark, title):

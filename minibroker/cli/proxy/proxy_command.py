@@ -11,11 +11,12 @@ import click
 
 from minibroker.cli.connecting import client_setting_options
 from minibroker.cli.log_format import FORMATS, formatter
-from minibroker.cli.shared import assignments_option, completed_by, print_table
+from minibroker.cli.shared import TOKEN_VARIABLE, assignments_option, completed_by, is_on_the_command_line, print_table
 
 if TYPE_CHECKING:
     from minibroker.proxy.proxy import Proxy
 
+LOG = logging.getLogger("minibroker.proxy")
 LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -38,6 +39,13 @@ LEVELS = ("debug", "info", "warning", "error")
 @click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Write all exchanges to this file.")
 @click.option("--pcap", type=click.Path(dir_okay=False, path_type=Path), help="Write all exchanges as packets.")
 @click.option("--explorer", metavar="[HOST:]PORT", help="Show what passes in a browser on this machine.")
+@click.option("--control", metavar="[HOST:]PORT", help="Serve faults and the journal over HTTP here.")
+@click.option(
+    "--control-token",
+    metavar="TOKEN",
+    envvar=TOKEN_VARIABLE,
+    help="The token that clients of --control must send; needed if other machines may connect.",
+)
 @click.option("--api", metavar="NAME", help="Print only requests of this API, such as Fetch.")
 @click.option("--client-id", metavar="ID", help="Print only requests of the clients with this id.")
 @click.option("--group", metavar="GROUP", help="Print only requests that name this group.")
@@ -58,6 +66,8 @@ def proxy(
     save: Path | None,
     pcap: Path | None,
     explorer: str | None,
+    control: str | None,
+    control_token: str | None,
     quiet: bool,
     log_level: str,
     log_format: str,
@@ -90,6 +100,8 @@ def proxy(
     given = {name: value for name, value in which.items() if value is not None}
     if quiet and given:
         raise click.UsageError(f"--quiet prints no requests, so there is nothing for --{min(given).replace('_', '-')}")
+    if control is None and is_on_the_command_line("control_token"):
+        raise click.UsageError("--control-token needs --control")
     try:
         shows = None if quiet else condition(**given)
         made = Proxy(
@@ -99,8 +111,11 @@ def proxy(
             listener_config=dict(listener),
             advertised_host=advertised_host,
         )
+        if made.lends_its_login:
+            LOG.warning("other machines reach the proxy without authentication, and the cluster with its login")
         page = None if explorer is None else address_of(explorer, None, "--explorer")
-        run(made, Wishes(click.echo, shows, faults, save, pcap, page))
+        steered = None if control is None else address_of(control, control_token)
+        run(made, Wishes(click.echo, shows, faults, save, pcap, page, steered, control_token))
     except (SettingsError, StartError, SettingError, ValueError) as error:
         raise click.UsageError(str(error)) from None
     _print_statistics(made)

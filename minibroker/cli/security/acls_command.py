@@ -164,6 +164,9 @@ def add(user: str, operation: str, bootstrap: Bootstrap, **options: Any) -> None
     from minibroker.client.client_errors import check
     from minibroker.protocol.messages.security import CreateAclsRequest
 
+    topic = options["topic"] or "*"
+    if topic != "*" and topic.endswith("*"):  # no topic has such a name
+        raise click.UsageError(f"no topic is named {topic}; for a prefix, give --topic {topic.rstrip('*')} --prefixed")
     creation = CreateAclsRequest.AclCreation(
         **_parts(user, operation, options), resource_pattern_type=_pattern_type(options)
     )

@@ -42,7 +42,8 @@ function App() {
     return () => removeEventListener("keydown", pressed);
   }, []);
   if (needsToken.value) return html`<${Token}/>`;
-  if (!about.value) return failed.value ? html`<p class="notice bad">${failed.value}</p>` : null;
+  if (failed.value && !about.value) return html`<p class="notice bad">${failed.value}</p>`;
+  if (!about.value) return html`<header><${Brand}/></header>`; // the browser loads its fonts meanwhile
   const found = shown().find((view) => view.id === place.value.view) || shown()[0];
   return html`<${Bar}/><nav aria-label="Views">${shown().map((view, at) => html`
       <a href=${address(view.id)} aria-current=${view.id === found.id ? "page" : undefined} title=${`${view.title} (${at + 1})`}>
@@ -52,10 +53,12 @@ function App() {
 
 const shown = () => VIEWS.filter((view) => about.value.views.includes(view.needs || view.id));
 
+const Brand = () => html`<a class="brand" href="#/"><img src="icon.svg" alt="" width="20" height="20"/>minibroker</a>`;
+
 function Bar() {
   const now = state.value;
   return html`<header>
-    <a class="brand" href="#/"><img src="icon.svg" alt="" width="20" height="20"/>minibroker</a>
+    <${Brand}/>
     <span class="servers mono">${about.value.bootstrap_servers || about.value.path}</span>
     ${now && html`<span class="now mono" title="The broker's time">${moment(now.now_ms)}${now.frozen ? html` <b class="chip">frozen</b>` : ""}</span>`}
     ${now && now.faults > 0 && html`<b class="chip fault">${now.faults} ${now.faults === 1 ? "fault" : "faults"}</b>`}

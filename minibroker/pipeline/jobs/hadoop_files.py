@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from minibroker.pipeline.log_source import PipelineError
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -22,6 +24,12 @@ class HadoopFiles:
     """The files below one directory. Paths are relative to it. Errors are py4j's, with Hadoop's message."""
 
     def __init__(self, spark: SparkSession, root: str) -> None:
+        """Find the file system. Raises `PipelineError` over Spark Connect."""
+        if not hasattr(spark, "_jvm"):
+            raise PipelineError(
+                f"{root}: files are moved by the JVM of Spark's driver, and over Spark Connect none is here: "
+                "give the cluster's own master, such as spark://HOST:PORT"
+            )
         jvm: Any = spark.sparkContext._jvm
         self._jvm = jvm
         path = jvm.org.apache.hadoop.fs.Path(root)

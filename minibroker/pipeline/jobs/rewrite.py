@@ -5,24 +5,34 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from minibroker.pipeline.jobs.spark_tasks import rows_of_tasks
 from minibroker.pipeline.rewriting.directory import Rewriting, rewrite_segment, survey_segment
 from minibroker.pipeline.rewriting.report import Report
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteSettings
 from minibroker.pipeline.rewriting.segment_rewriting import NewSegment, SegmentTask
+from minibroker.pipeline.rewriting.transaction_rewriting import Survey
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 # One row for each segment to rewrite. `openTransactions` (producer id, first offset) of its log is null unless only
 # committed records are kept.
-SEGMENTS: Final = (
-    "topic string, partition int, baseOffset long, sizeInBytes long, isLast boolean, isTorn boolean, "
-    "openTransactions map<long, long>"
+SEGMENTS: Final = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("baseOffset", pa.int64()),
+        ("sizeInBytes", pa.int64()),
+        ("isLast", pa.bool_()),
+        ("isTorn", pa.bool_()),
+        ("openTransactions", pa.map_(pa.int64(), pa.int64())),
+    ]
 )
 # One row for each written segment. A segment becomes several if one would be too large; then only the first has
 # `sourceSizeInBytes`, `droppedBatches` and `lostBytes`. `records` is null if a wrapper was copied unread.
@@ -41,7 +51,7 @@ WRITTEN: Final = pa.schema(
     ]
 )
 TASK_COLUMNS: Final = ("topic", "partition", "baseOffset", "sizeInBytes", "isLast", "isTorn")
-MAX_TASKS: Final = 10_000
+SURVEYS: Final = pa.schema([("survey", pa.binary())])
 
 
 def rewrite(segments: DataFrame, source: str, target: str, settings: RewriteSettings) -> DataFrame:
@@ -81,9 +91,7 @@ def run_begun(spark: SparkSession, rewriting: Rewriting) -> Report:
     settings = rewriting.settings
     open: dict[str, dict[int, int]] | None = None
     if settings.is_old:
-        where, tasks = rewriting.source, rewriting.plan.tasks
-        surveys = spark.sparkContext.parallelize(tasks, _slices(tasks)).map(lambda task: survey_segment(task, where))
-        open = rewriting.open_transactions(surveys.collect())
+        open = rewriting.open_transactions(_surveys(spark, rewriting.plan.tasks, rewriting.source))
     left = rewriting.left()
     if left:
         segments = segments_of(spark, left, open if settings.committed_only else None)
@@ -96,22 +104,27 @@ def segments_of(
 ) -> DataFrame:
     """Return the segments as rows (`SEGMENTS`), each in a Spark partition, and so a task, of its own."""
     rows = [
-        (
-            task.topic,
-            task.partition,
-            task.base_offset,
-            task.size_bytes,
-            task.is_last,
-            task.is_torn,
-            None if open is None else dict(open.get(task.log, {})),
-        )
+        {
+            "topic": task.topic,
+            "partition": task.partition,
+            "baseOffset": task.base_offset,
+            "sizeInBytes": task.size_bytes,
+            "isLast": task.is_last,
+            "isTorn": task.is_torn,
+            "openTransactions": None if open is None else list(open.get(task.log, {}).items()),
+        }
         for task in tasks
     ]
-    return spark.createDataFrame(spark.sparkContext.parallelize(rows, _slices(rows)), SEGMENTS)
+    return rows_of_tasks(spark, rows, lambda row: [pa.RecordBatch.from_pylist([row], SEGMENTS)], SEGMENTS)
 
 
-def _slices(rows: Sequence[object]) -> int:
-    return max(1, min(len(rows), MAX_TASKS))
+def _surveys(spark: SparkSession, tasks: Sequence[SegmentTask], source: str) -> list[tuple[str, Survey]]:
+    """Return what `survey_segment` returns for each segment."""
+
+    def row(task: SegmentTask) -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pydict({"survey": [pickle.dumps(survey_segment(task, source))]}, SURVEYS)
+
+    return [pickle.loads(found.survey) for found in rows_of_tasks(spark, tasks, row, SURVEYS).collect()]
 
 
 def _rows(task: SegmentTask, segments: Iterable[NewSegment]) -> pa.RecordBatch:

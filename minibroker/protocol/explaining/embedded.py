@@ -23,6 +23,7 @@ _CONSUMERS: dict[tuple[str, str], type[Message]] = {
     ("DescribeGroupsResponse", "member_assignment"): ConsumerProtocolAssignment,
 }
 _SASL_FIELDS = {("SaslAuthenticateRequest", "auth_bytes"), ("SaslAuthenticateResponse", "auth_bytes")}
+_GS2_HEADERS = (b"n,", b"y,", b"p=")  # begin a client's first message (RFC 5801), as in "n,,"
 # The attributes of SCRAM's messages (RFC 5802), and whether they prove the password.
 _SCRAM = {
     "n": ("user", False),
@@ -76,7 +77,7 @@ def explain_sasl(cursor: Cursor, part: Part, size_bytes: int) -> bool:
     data = cursor.bytes(size_bytes)
     if data.count(b"\0") == 2 and not data.startswith(b"n,"):
         _plain(part, data, start)
-    elif data[:2] in (b"n,", b"y,", b"p=", b"r=", b"c=", b"v=", b"e=") and b"auth=" not in data:
+    elif data[:2] in (*_GS2_HEADERS, b"r=", b"c=", b"v=", b"e=") and b"\1auth=" not in data:
         _scram(part, data, start)
     else:
         part.is_secret, part.meaning = bool(data), HIDDEN if data else ""
@@ -92,9 +93,14 @@ def _plain(part: Part, data: bytes, start: int) -> None:
 
 def _scram(part: Part, data: bytes, start: int) -> None:
     part.meaning = "SCRAM (RFC 5802)"
-    for each in data.split(b","):
+    has_header = data[:2] in _GS2_HEADERS
+    for index, each in enumerate(data.split(b",")):
         letter, _, value = each.partition(b"=")
-        name, is_secret = _SCRAM.get(letter.decode(errors="replace"), ("channel binding", False))
+        name, is_secret = _SCRAM.get(letter.decode(errors="replace"), ("extension", False))
+        if has_header and index == 0:
+            name, value, is_secret = "channel binding flag", each, False
+        elif has_header and not each:
+            name = "authorization id"
         part.parts.append(_text(name, value, start, len(each), is_secret=is_secret))
         start += len(each) + 1
 

@@ -35,7 +35,7 @@ STYLE = """
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e6e9ef; --soft: #9aa3b2; --paper: #14171d; --line: #2d333f; --lit: #6b5410; --bad: #ff8a80; } }
 body { margin: 0; font: 14px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); }
-main { display: grid; grid-template-columns: max-content 1fr; gap: 2rem; padding: 1rem 1.5rem; }
+.frame { display: grid; grid-template-columns: max-content 1fr; gap: 2rem; padding: 1rem 1.5rem; }
 h1 { font-size: 1rem; margin: 1rem 1.5rem 0; }
 .hex { position: sticky; top: 1rem; align-self: start; max-height: calc(100vh - 2rem); overflow: auto; margin: 0; }
 .hex, .value, .type { font-family: ui-monospace, monospace; font-size: 12px; }
@@ -52,7 +52,7 @@ _LINE_END = "\n"
 SCRIPT = """<script>
 const light = (event, on) => {
   const part = event.target.closest("[data-p]");
-  if (part) for (const each of part.closest("main").querySelectorAll(`[data-p="${part.dataset.p}"]`))
+  if (part) for (const each of part.closest(".frame").querySelectorAll(`[data-p="${part.dataset.p}"]`))
     each.classList.toggle("lit", on);
 };
 addEventListener("mouseover", (event) => light(event, true));
@@ -65,13 +65,13 @@ addEventListener("focusout", (event) => light(event, false));
 
 def page(items: Iterable[Explained]) -> Iterator[str]:
     """Yield a page of its own in pieces."""
-    yield HEAD.format(title="minibroker explain", style=STYLE)
+    yield HEAD.format(title="minibroker explain", style=STYLE) + "<main>\n"
     for item in items:
         part = item.part
         heading = f"{item.heading}: " if item.heading else ""
         yield f"<h1>{escape(heading + (part.meaning or part.name))}, {part.end - part.start:,} bytes</h1>\n"
         yield side_by_side(item)
-    yield SCRIPT
+    yield "</main>\n" + SCRIPT
 
 
 def side_by_side(item: Explained) -> str:
@@ -80,7 +80,7 @@ def side_by_side(item: Explained) -> str:
     blocks: list[str] = []
     tree = "".join(_tree(item.part, item.data, count(), leaves, blocks))
     shown = f'<div class="hex">{_hex(item.data, leaves, item.part.start)}{"".join(blocks)}</div>'
-    return f'<main>{shown}<div class="tree"><ul>{tree}</ul></div></main>\n'
+    return f'<div class="frame">{shown}<div class="tree"><ul>{tree}</ul></div></div>\n'
 
 
 def _tree(

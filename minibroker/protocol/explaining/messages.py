@@ -14,7 +14,6 @@ from struct import Struct as Packing
 from minibroker.protocol.apis import ApiKey, api_name, request_class, response_class
 from minibroker.protocol.declare import Message
 from minibroker.protocol.describing import background, type_text
-from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.explaining.batches import explain_batches
 from minibroker.protocol.explaining.embedded import explain_embedded
 from minibroker.protocol.explaining.internal_records import record_explainer
@@ -22,7 +21,13 @@ from minibroker.protocol.explaining.meanings import meaning_of
 from minibroker.protocol.explaining.parts import HIDDEN, NO_TOPICS, Cursor, Part, Topics, Unreadable
 from minibroker.protocol.explaining.secret_fields import SECRET_MESSAGES, is_secret
 from minibroker.protocol.fields import Kind
-from minibroker.protocol.headers import RequestHeader, ResponseHeader, request_header_version, response_header_version
+from minibroker.protocol.headers import (
+    RequestHeader,
+    ResponseHeader,
+    answer_version,
+    request_header_version,
+    response_header_version,
+)
 from minibroker.protocol.layout import Place, layout, least_item_bytes
 from minibroker.protocol.primitives import MAX_TAGS
 from minibroker.protocol.records.varints import Bytes
@@ -100,8 +105,7 @@ def _request(cursor: Cursor) -> str:
 
 
 def _response(cursor: Cursor, api_key: int, version: int) -> str:
-    if api_key == ApiKey.API_VERSIONS and _is_refusal(cursor):
-        version = 0  # brokers that do not know the version of the request use the one that all clients can read
+    version = answer_version(api_key, version, cursor.data, cursor.position + CORRELATION_ID_BYTES)
     is_known = api_key in ApiKey._value2member_map_
     header_version = response_header_version(api_key, version) if is_known else 0
     with cursor.part("header", f"ResponseHeader version {header_version}"):
@@ -118,12 +122,6 @@ def _body(cursor: Cursor, message: type[Message], version: int) -> str:
     with cursor.part("body", message.__name__):
         read_message(cursor, message, version)
     return f"{api_name(message.api_key)} version {version}"
-
-
-def _is_refusal(cursor: Cursor) -> bool:
-    """Return whether an answer to ApiVersions has the error UNSUPPORTED_VERSION behind its header."""
-    code = cursor.data[cursor.position + CORRELATION_ID_BYTES :][:2]
-    return bytes(code) == ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 
 
 # --- structs and their fields ---

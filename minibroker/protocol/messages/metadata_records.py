@@ -9,6 +9,10 @@ from minibroker.protocol.declare import Message, Struct, Uuid, field, float64, i
 
 METADATA_TOPIC = "__cluster_metadata"
 METADATA_TOPIC_ID = bytes(15) + b"\x01"  # the same in every cluster
+TOPIC_RESOURCE = 2  # config resource types, as in ConfigRecord and in the requests (org.apache.kafka...ConfigResource)
+BROKER_RESOURCE = 4
+CLIENT_METRICS_RESOURCE = 16
+GROUP_RESOURCE = 32
 
 
 class RegisterBrokerRecord(Message, api_key=0, versions="0-4", flexible="0+"):

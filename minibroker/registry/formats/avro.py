@@ -41,17 +41,17 @@ class AvroSchema:
         return canonical_text(self.type) if format == "resolved" else self.canonical
 
 
-def parse(text: str, references: Mapping[str, str]) -> AvroSchema:
+def parse(text: str, references: Mapping[str, str], *, check_defaults: bool = True) -> AvroSchema:
     """Parse a schema; the defaults of its fields must be valid. Raises InvalidSchema."""
     try:
-        return AvroSchema(text, references)
+        return AvroSchema(text, references, check_defaults)
     except RecursionError:
         raise InvalidSchema("The types are nested too deep") from None
 
 
 def parse_stored(text: str, references: Mapping[str, str]) -> AvroSchema:
     """Parse a schema as `parse` does; defaults may be invalid, as older registries let them be."""
-    return AvroSchema(text, references, check_defaults=False)
+    return parse(text, references, check_defaults=False)
 
 
 def incompatibilities(reader: ParsedSchema, writer: ParsedSchema) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Final
 
 from minibroker.patterns.program import MAXIMUM_EFFORT, Pattern
@@ -14,10 +13,14 @@ EFFORT_OF_A_CHARACTER: Final = 10  # of a pattern, to compile it
 
 
 class Finder:
-    """Searches as long as that is not too much."""
+    """Searches for one answer, as long as that is not too much.
+
+    Its patterns are its own: threads search at the same time, and a pattern counts its effort and keeps what it found.
+    """
 
     def __init__(self) -> None:
         self._effort = EFFORT
+        self._patterns: dict[str, Pattern | None] = {}
 
     def found(self, pattern: str, name: str) -> bool:
         """Return whether a pattern matches a part of a name. Raises InvalidSchema if that is too much.
@@ -25,8 +28,11 @@ class Finder:
         Patterns are read as RE2's. One that is none, such as one that looks ahead, is never found. Characters that are
         not ASCII are matched by a dot, but by nothing else.
         """
-        self._effort -= len(pattern) * EFFORT_OF_A_CHARACTER
-        compiled = _compiled(pattern) if self._effort > 0 else None
+        if pattern not in self._patterns:
+            self._effort -= len(pattern) * EFFORT_OF_A_CHARACTER
+            self._patterns[pattern] = _compiled(pattern) if self._effort > 0 else None
+        self._effort -= 1 + len(name)
+        compiled = self._patterns[pattern] if self._effort > 0 else None
         if compiled is not None:
             before = compiled.effort = MAXIMUM_EFFORT - self._effort
             try:
@@ -40,7 +46,6 @@ class Finder:
         return False
 
 
-@lru_cache(maxsize=256)
 def _compiled(pattern: str) -> Pattern | None:
     """Return a pattern that matches names as a whole, or None if it is none."""
     try:

@@ -15,7 +15,7 @@ from minibroker.protocol.explaining.parts import Cursor, Part
 from minibroker.protocol.records.crc import crc32c
 from minibroker.storage.inspection.index_inspection import SNAPSHOT_CRC_START, ProducerStateEntry, TransactionEntry
 from minibroker.storage.inspection.inspected_files import InspectedFile, Kind
-from minibroker.storage.inspection.text_inspection import EPOCH_COLUMNS, OFFSET_COLUMNS
+from minibroker.storage.inspection.text_inspection import ABORTED_COLUMNS, EPOCH_COLUMNS, OFFSET_COLUMNS
 from minibroker.storage.producers.aborted_transactions import TRANSACTION_ENTRY
 from minibroker.storage.producers.producer_state import SNAPSHOT_ENTRY
 from minibroker.storage.segment_indexes import OffsetIndex, TimeIndex
@@ -24,20 +24,24 @@ _TYPES: Final = {"b": "int8", "h": "int16", "i": "int32", "I": "uint32", "q": "i
 _SNAPSHOT_HEAD: Final = (("version", "h"), ("crc", "I"), ("entries", "i"))
 
 
-def explain_file(data: bytes, inspected: InspectedFile, topic: str | None = None) -> Part:
-    """Explain the content of a file, which its name says the kind of. The topic is by default that of its directory."""
+def explain_file(data: bytes, inspected: InspectedFile, topic: str | None = None, start: int = 0) -> Part:
+    """Explain the content of a file, which its name says the kind of. The topic is by default that of its directory.
+
+    `start` is where the data begins in the file: with a batch, or with an entry of an index.
+    """
     if inspected.kind in (Kind.LOG, Kind.METADATA_SNAPSHOT):
         whole = explain_records(data, topic=topic or inspected.topic)
         whole.name, whole.type = inspected.kind.value, "file"
         return whole
     cursor = Cursor(data)
     with cursor.part(inspected.kind.value, "file") as whole, cursor.contained(whole):
-        _EXPLAINED[inspected.kind](cursor, inspected.base_offset or 0)
+        _EXPLAINED[inspected.kind](cursor, inspected.base_offset or 0, start)
     return whole
 
 
-def _entries(cursor: Cursor, packing: Struct, names: Sequence[str]) -> list[list[Part]]:
+def _entries(cursor: Cursor, packing: Struct, names: Sequence[str], start: int = 0) -> list[list[Part]]:
     """Explain all entries of one size up to the end, or to the zeros that Kafka reserves for later ones."""
+    first = start // packing.size
     codes = packing.format.lstrip(">")
     entries: list[list[Part]] = []
     while cursor.left_bytes:
@@ -46,7 +50,7 @@ def _entries(cursor: Cursor, packing: Struct, names: Sequence[str]) -> list[list
                 part.meaning = "zeros, for later entries"
                 cursor.position = cursor.end
             return entries
-        with cursor.part(f"entry [{len(entries)}]", "entry"):
+        with cursor.part(f"entry [{first + len(entries)}]", "entry"):
             entries.append([_number(cursor, name, code) for name, code in zip(names, codes, strict=True)])
     return entries
 
@@ -57,23 +61,23 @@ def _number(cursor: Cursor, name: str, code: str) -> Part:
     return part
 
 
-def _offset_index(cursor: Cursor, base_offset: int) -> None:
-    for offset, position in _entries(cursor, OffsetIndex.ENTRY, ("relative_offset", "position")):
+def _offset_index(cursor: Cursor, base_offset: int, start: int) -> None:
+    for offset, position in _entries(cursor, OffsetIndex.ENTRY, ("relative_offset", "position"), start):
         offset.meaning = f"offset {base_offset + offset.value}, with which a batch ends"
         position.meaning = "of that batch in the .log file"
 
 
-def _time_index(cursor: Cursor, base_offset: int) -> None:
-    for timestamp, offset in _entries(cursor, TimeIndex.ENTRY, ("timestamp", "relative_offset")):
+def _time_index(cursor: Cursor, base_offset: int, start: int) -> None:
+    for timestamp, offset in _entries(cursor, TimeIndex.ENTRY, ("timestamp", "relative_offset"), start):
         timestamp.meaning = moment(timestamp.value)
         offset.meaning = f"offset {base_offset + offset.value}: none up to it has a larger timestamp"
 
 
-def _transaction_index(cursor: Cursor, base_offset: int) -> None:
-    _entries(cursor, TRANSACTION_ENTRY, TransactionEntry._fields[1:])
+def _transaction_index(cursor: Cursor, base_offset: int, start: int) -> None:
+    _entries(cursor, TRANSACTION_ENTRY, TransactionEntry._fields[1:], start)
 
 
-def _producer_snapshot(cursor: Cursor, base_offset: int) -> None:
+def _producer_snapshot(cursor: Cursor, base_offset: int, start: int) -> None:
     _, crc, _ = (_number(cursor, name, code) for name, code in _SNAPSHOT_HEAD)
     computed = crc32c(memoryview(cursor.data)[SNAPSHOT_CRC_START : cursor.end])
     crc.meaning = "right" if crc.value == computed else f"WRONG: the bytes have {computed}"
@@ -84,37 +88,47 @@ def _producer_snapshot(cursor: Cursor, base_offset: int) -> None:
 
 def _lines(cursor: Cursor, columns: Sequence[str]) -> None:
     """Explain a checkpoint: a version, the number of rows, and the rows."""
-    names = iter(("version", "rows"))
+    names, data = iter(("version", "rows")), bytes(cursor.data)
     while cursor.left_bytes:
         with cursor.part(next(names, "row"), "line") as part:
-            part.value = _line(cursor)
+            part.value = _line(cursor, data)
             if part.name == "row":
                 words = zip(columns, part.value.split(), strict=False)
                 part.meaning = ", ".join(f"{column} {word}" for column, word in words)
 
 
-def _line(cursor: Cursor) -> str:
-    """Read a line, with its end."""
-    data, _, _ = bytes(memoryview(cursor.data)[cursor.position : cursor.end]).partition(b"\n")
-    cursor.position = min(cursor.position + len(data) + 1, cursor.end)
-    return data.decode(errors="replace")
+def _line(cursor: Cursor, data: bytes) -> str:
+    """Read a line of the cursor's data, with its end."""
+    found = data.find(b"\n", cursor.position, cursor.end)
+    start, end = cursor.position, cursor.end if found < 0 else found
+    cursor.position = min(end + 1, cursor.end)
+    return data[start:end].decode(errors="replace")
 
 
-def _properties(cursor: Cursor, base_offset: int) -> None:
+def _properties(cursor: Cursor, base_offset: int, start: int) -> None:
+    data = bytes(cursor.data)
     while cursor.left_bytes:
         with cursor.part("property", "line") as part:
-            part.value = _line(cursor)
+            part.value = _line(cursor, data)
             if part.value.startswith("#"):
                 part.name = "comment"
 
 
-_EXPLAINED: Final[dict[Kind, Callable[[Cursor, int], None]]] = {
+ENTRY_BYTES: Final = {
+    Kind.OFFSET_INDEX: OffsetIndex.ENTRY.size,
+    Kind.TIME_INDEX: TimeIndex.ENTRY.size,
+    Kind.TRANSACTION_INDEX: TRANSACTION_ENTRY.size,
+}
+"""The size of an entry of each index, in which a file may be read from any entry on."""
+
+_EXPLAINED: Final[dict[Kind, Callable[[Cursor, int, int], None]]] = {
     Kind.OFFSET_INDEX: _offset_index,
     Kind.TIME_INDEX: _time_index,
     Kind.TRANSACTION_INDEX: _transaction_index,
     Kind.PRODUCER_SNAPSHOT: _producer_snapshot,
-    Kind.LEADER_EPOCHS: lambda cursor, _: _lines(cursor, EPOCH_COLUMNS),
-    Kind.OFFSETS: lambda cursor, _: _lines(cursor, OFFSET_COLUMNS),
+    Kind.LEADER_EPOCHS: lambda cursor, *_: _lines(cursor, EPOCH_COLUMNS),
+    Kind.OFFSETS: lambda cursor, *_: _lines(cursor, OFFSET_COLUMNS),
+    Kind.ABORTED_COUNTS: lambda cursor, *_: _lines(cursor, ABORTED_COLUMNS),
     Kind.PARTITION_METADATA: _properties,
     Kind.META_PROPERTIES: _properties,
 }

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from minibroker.protocol.records.walking import FoundBatch
 from minibroker.storage.checkpoints.checkpoint_texts import (
+    ABORTED_TRANSACTIONS_CHECKPOINT,
     CLEANER_OFFSET_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -41,6 +42,7 @@ from minibroker.storage.inspection.index_verification import (
 from minibroker.storage.inspection.inspected_records import FoundRecord, records_in
 from minibroker.storage.inspection.log_inspection import Damage, LogInspection, Note
 from minibroker.storage.inspection.text_inspection import (
+    ABORTED_COLUMNS,
     EPOCH_COLUMNS,
     OFFSET_COLUMNS,
     Line,
@@ -80,6 +82,7 @@ class Kind(Enum):
     METADATA_SNAPSHOT = "snapshot of the metadata log"
     LEADER_EPOCHS = "leader epochs"
     OFFSETS = "offsets of partitions"
+    ABORTED_COUNTS = "sizes of the indexes of aborted transactions"
     PARTITION_METADATA = "partition's topic id"
     META_PROPERTIES = "identity of the log directory"
 
@@ -98,6 +101,7 @@ _BY_NAME = {
     LOG_START_OFFSET_CHECKPOINT: Kind.OFFSETS,
     REPLICATION_OFFSET_CHECKPOINT: Kind.OFFSETS,
     CLEANER_OFFSET_CHECKPOINT: Kind.OFFSETS,
+    ABORTED_TRANSACTIONS_CHECKPOINT: Kind.ABORTED_COUNTS,
     PARTITION_METADATA: Kind.PARTITION_METADATA,
     META_PROPERTIES: Kind.META_PROPERTIES,
 }
@@ -207,6 +211,8 @@ def _entries(file: File, inspected: InspectedFile) -> Iterator[Entry | Line | No
         yield from checkpoint_lines(file, EPOCH_COLUMNS)
     elif inspected.kind is Kind.OFFSETS:
         yield from checkpoint_lines(file, OFFSET_COLUMNS)
+    elif inspected.kind is Kind.ABORTED_COUNTS:
+        yield from checkpoint_lines(file, ABORTED_COLUMNS)
     elif inspected.kind is Kind.PARTITION_METADATA:
         yield from property_lines(file, ": ", ("version", "topic_id"))
     else:

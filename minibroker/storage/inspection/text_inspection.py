@@ -13,10 +13,11 @@ from minibroker.storage.inspection.log_inspection import Damage
 
 MAX_LINE_BYTES = 4096  # a topic's name has 249 bytes at most
 SHOWN_CHARACTERS = 80
-NUMBERS = frozenset(("epoch", "start_offset", "partition", "offset"))
+NUMBERS = frozenset(("epoch", "start_offset", "partition", "offset", "base_offset", "entries", "crc"))
 
 EPOCH_COLUMNS = ("epoch", "start_offset")
 OFFSET_COLUMNS = ("topic", "partition", "offset")
+ABORTED_COLUMNS = ("base_offset", "entries", "crc")
 
 
 class Line(NamedTuple):

@@ -209,6 +209,8 @@ class SeenRequest(BaseModel):
     client_id: str | None
     node: int
     connection: str
+    user: str | None
+    mechanism: str | None
     outcome: str
     duration_ms: float | None
     errors: list[str]

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from minibroker.addresses import HostPort, bound, bracketed, host_port, is_loopback
 from minibroker.broker.lifecycle import StartError
 from minibroker.testing.broker import Broker
 
 if TYPE_CHECKING:
+    import uvicorn
     from fastapi import FastAPI
 
+NOWHERE = {"type": "http", "method": "GET", "path": "/v1/-", "root_path": "", "query_string": b"", "headers": []}
 REMEDY = "the HTTP control needs FastAPI and uvicorn: python3 -m pip install fastapi uvicorn pyyaml"
 
 
@@ -65,10 +68,28 @@ async def served(made: Callable[[], FastAPI], address: HostPort, closing: asynci
         raise StartError(str(error)) from None
     config = uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
-    serving = asyncio.ensure_future(server._serve([listening]))  # `serve` would take the process's signals
+    serving = asyncio.ensure_future(_serve(server, app, listening))
     try:
         yield f"http://{bracketed(address.host)}:{listening.getsockname()[1]}"
     finally:
         closing.set()
         server.should_exit = True
         await serving
+
+
+async def _serve(server: uvicorn.Server, app: FastAPI, listening: socket.socket) -> None:
+    """Serve once a thread has prepared all paths. Meanwhile clients can connect, and wait."""
+    await asyncio.to_thread(_prepare, app)
+    await server._serve([listening])  # `serve` would take the process's signals
+
+
+def _prepare(app: FastAPI) -> None:
+    """Ask for a path that there is not: FastAPI prepares a path when a request is compared with it first."""
+
+    async def nothing() -> dict[str, Any]:
+        return {"type": "http.disconnect"}
+
+    async def ignored(message: Any) -> None:
+        pass
+
+    asyncio.run(app(dict(NOWHERE), nothing, ignored))

@@ -1,12 +1,20 @@
-"""Who may ask an HTTP server of ours: whoever sends the token, or else this machine alone."""
+"""Who may ask an HTTP server of ours, and how much: whoever sends the token, or else this machine alone.
+
+FastAPI reads the bodies of requests whole, and before it asks a `Guard` who may send them; `LimitedBodies` bounds them.
+"""
 
 from __future__ import annotations
 
 import secrets
+from typing import Final
 
 from fastapi import HTTPException, Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from minibroker.addresses import is_loopback
+
+STRANGERS_BYTES: Final = 64 << 10  # what is read of anybody
+MOST_BYTES: Final = 64 << 20
 
 
 class Guard:
@@ -35,3 +43,29 @@ class Guard:
         given = request.headers.get("authorization", "").encode("latin-1")  # the bytes that came
         if not secrets.compare_digest(given, self._wanted):
             raise HTTPException(401, "a bearer token is needed", {"WWW-Authenticate": "Bearer"})
+
+
+class LimitedBodies:
+    """The middleware. What is large is read only for those whom the guard lets in."""
+
+    def __init__(self, app: ASGIApp, guard: Guard) -> None:
+        self._app = app
+        self._guard = guard
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        read_bytes = 0
+
+        async def limited() -> Message:
+            nonlocal read_bytes
+            message = await receive()
+            read_bytes += len(message.get("body", b""))
+            if read_bytes > MOST_BYTES:
+                raise HTTPException(413, f"a request has no more than {MOST_BYTES:,} bytes")
+            if read_bytes > STRANGERS_BYTES:
+                self._guard(Request(scope))
+            return message
+
+        await self._app(scope, limited, send)

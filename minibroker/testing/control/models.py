@@ -88,6 +88,8 @@ class RequestsAsked(Query):
 
     api: str | None = None
     client_id: str | None = None
+    user: str | None = None
+    mechanism: str | None = None
     group: str | None = None
     node: int | None = None
     error: str | None = None
@@ -184,6 +186,8 @@ class RequestWait(Wait):
     api: str | None = None
     count: int = Field(default=1, ge=0)
     client_id: str | None = None
+    user: str | None = None
+    mechanism: str | None = None
     group: str | None = None
     node: int | None = None
     error: str | None = None

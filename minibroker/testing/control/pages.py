@@ -29,11 +29,11 @@ HEADERS: Final = {
 }
 
 
-def add_pages(app: Starlette, bootstrap_servers: Callable[[], str]) -> None:
-    """Add the pages to an application."""
+def add_pages(app: Starlette, bootstrap_servers: Callable[[], str], first: str = "landing.html") -> None:
+    """Add the pages to an application. `first` is the file of the one at `/`."""
 
     def landing(request: Request) -> Response:
-        text = (FOLDER / "landing.html").read_text(encoding="utf-8")
+        text = (FOLDER / first).read_text(encoding="utf-8")
         values = {"servers": bootstrap_servers(), "control": request.url.netloc, "version": __version__}
         for name, value in values.items():
             text = text.replace(f"{{{name}}}", escape(value))

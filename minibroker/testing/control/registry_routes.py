@@ -91,6 +91,7 @@ class SeenRegistryRequest(BaseModel):
     answer: str
     duration_ms: float
     user: str | None
+    after: int = Field(description="The number of the last request in the journal before it.")
 
 
 class NewRegistryFault(Asked):

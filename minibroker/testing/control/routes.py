@@ -5,8 +5,10 @@ A wait answers as soon as its condition holds, or after its timeout with 408 and
 
 from __future__ import annotations
 
+import asyncio
+import shutil
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query
 
@@ -16,21 +18,17 @@ from minibroker.testing.control.answers import (
     ClockState,
     Coordinator,
     FaultNumber,
-    FaultState,
-    JournalState,
     Leader,
     LeaderEpoch,
     Members,
     Metric,
     Offset,
     Record,
-    SeenRequest,
     SnapshotNumber,
     StreamsGroup,
     TopicName,
     TransactionState,
     record_model,
-    request_model,
 )
 from minibroker.testing.control.delegation_routes import delegation_routes
 from minibroker.testing.control.http_errors import MISSING, WAITED
@@ -42,29 +40,25 @@ from minibroker.testing.control.models import (
     Eviction,
     Expectation,
     GroupWait,
-    HitWait,
     JoinDelay,
-    JournalSwitch,
     LeaderMove,
     MetricsAsked,
-    NewFault,
     NewRecords,
     NewTopic,
     RecordsAsked,
-    RequestsAsked,
-    RequestWait,
     Silence,
     TransactionHold,
     Truncation,
     WatermarkWait,
 )
 from minibroker.testing.control.registry_routes import registry_fault_routes, registry_routes
+from minibroker.testing.control.request_routes import fault_routes, journal_routes
 from minibroker.testing.control.security_routes import rights_routes, security_routes, token_routes, user_routes
 from minibroker.testing.control.share_routes import dead_letter_routes, share_routes
 from minibroker.testing.directories import Snapshot
 from minibroker.testing.failure_report import state_of
-from minibroker.testing.faults.engine import Fault
-from minibroker.testing.journal import Which
+
+MOST_SNAPSHOTS: Final = 100  # each is a copy of all logs
 
 
 class NodeVerb(StrEnum):
@@ -84,9 +78,9 @@ def control_routes(broker: Broker) -> APIRouter:
     all_routes = APIRouter()
     for tag, parts in {
         "life": (_life, _clock),
-        "records": (_records, _expectations, _journal),
+        "records": (_records, _expectations, journal_routes),
         "waits": (_waits,),
-        "faults": (_faults,),
+        "faults": (fault_routes,),
         "nodes": (_nodes, _leaders, _coordinators),
         "groups": (_groups, share_routes, dead_letter_routes, _transactions),
         "security": (security_routes, user_routes, rights_routes, token_routes, delegation_routes),
@@ -102,6 +96,7 @@ def control_routes(broker: Broker) -> APIRouter:
 
 def _life(broker: Broker, routes: APIRouter) -> None:
     snapshots: dict[int, Snapshot] = {}
+    taken = 0
 
     @routes.get("/broker", response_model_exclude_unset=True)
     async def get_broker() -> BrokerState:
@@ -116,18 +111,26 @@ def _life(broker: Broker, routes: APIRouter) -> None:
 
     @routes.post("/snapshots")
     async def take_snapshot() -> SnapshotNumber:
-        """Copy the current contents of the logs; return the snapshot's number."""
-        number = len(snapshots) + 1
+        """Copy the current contents of the logs; return the snapshot's number. The newest 100 snapshots are kept."""
+        nonlocal taken
+        taken += 1
+        number = taken
         snapshots[number] = broker.snapshot()
+        while len(snapshots) > MOST_SNAPSHOTS:
+            await asyncio.to_thread(shutil.rmtree, snapshots.pop(min(snapshots)).directory)
         return SnapshotNumber(snapshot=number)
 
     @routes.post("/snapshots/{number}/restore", status_code=204, responses=MISSING)
     async def restore_snapshot(number: int) -> None:
         """Restore the logs of the snapshot."""
         if number not in snapshots:
-            raise LookupError(f"there is no snapshot {number}")
+            raise LookupError(f"there is no snapshot {number}{' any more' if 0 < number <= taken else ''}")
         broker.restore(snapshots[number])
 
+    _restarts(broker, routes)
+
+
+def _restarts(broker: Broker, routes: APIRouter) -> None:
     @routes.post("/restart", status_code=204)
     async def restart_broker() -> None:
         """Stop cleanly, if the broker is up, and start again with the same ports and data."""
@@ -209,39 +212,6 @@ def _expectations(broker: Broker, routes: APIRouter) -> None:
         await broker.aassert_nothing_produced(topic, (asked or Silence()).during)
 
 
-def _journal(broker: Broker, routes: APIRouter) -> None:
-    @routes.get("/requests")
-    async def list_requests(asked: Annotated[RequestsAsked, Query()]) -> list[SeenRequest]:
-        """Return the requests that the journal has, oldest first."""
-        found = broker.requests(asked.api, **_which(asked))
-        return [request_model(exchange, asked.raw) for exchange in found]
-
-    @routes.delete("/requests", status_code=204)
-    async def clear_requests() -> None:
-        """Drop all requests."""
-        broker.journal.clear()
-
-    @routes.get("/journal")
-    async def get_journal() -> JournalState:
-        """Return whether the journal is on, and how many requests it has."""
-        kept = broker.on_loop(broker.journal.found)
-        return JournalState(on=broker.journal.is_on, kept=len(kept), dropped=broker.journal.dropped)
-
-    @routes.post("/journal")
-    async def switch_journal(asked: JournalSwitch) -> JournalState:
-        """Turn the journal on or off."""
-        if asked.on:
-            broker.journal.on()
-        else:
-            broker.journal.off()
-        return await get_journal()
-
-
-def _which(asked: RequestsAsked | RequestWait) -> Which:
-    """Return the conditions for requests."""
-    return {"client_id": asked.client_id, "group": asked.group, "node": asked.node, "error": asked.error}
-
-
 def _waits(broker: Broker, routes: APIRouter) -> None:
     @routes.post("/groups/{group}/wait", responses=WAITED)
     async def wait_for_group(group: str, asked: GroupWait | None = None) -> Members:
@@ -265,58 +235,6 @@ def _waits(broker: Broker, routes: APIRouter) -> None:
         """Wait until the high watermark is at least this offset; return it."""
         reached = await broker.await_for_high_watermark(topic, asked.offset, asked.partition, asked.timeout)
         return Offset(offset=reached)
-
-    @routes.post("/requests/wait", responses=WAITED)
-    async def wait_for_requests(asked: RequestWait) -> list[SeenRequest]:
-        """Wait until the journal has this many requests; return them."""
-        found = await broker.await_for_requests(asked.api, asked.count, asked.timeout, **_which(asked))
-        return [request_model(exchange, False) for exchange in found]
-
-
-def _faults(broker: Broker, routes: APIRouter) -> None:
-    @routes.get("/faults")
-    async def list_faults() -> list[FaultState]:
-        """Return all faults."""
-        return [_state(fault) for fault in broker.faults.all()]
-
-    @routes.post("/faults", status_code=201)
-    async def add_faults(asked: NewFault | list[NewFault]) -> list[FaultState]:
-        """Add a fault: {"api": "Produce", "topic": "t", "error": "NOT_LEADER_OR_FOLLOWER", "times": 2}, or a list."""
-        words = [each.words for each in (asked if isinstance(asked, list) else [asked])]
-        return [_state(fault) for fault in broker.faults.add_all(words)]
-
-    @routes.delete("/faults", status_code=204)
-    async def clear_faults() -> None:
-        """Remove all faults."""
-        broker.faults.clear()
-
-    @routes.get("/faults/{number}", responses=MISSING)
-    async def get_fault(number: int) -> FaultState:
-        """Return how often the fault has struck."""
-        return _state(_found(broker, number))
-
-    @routes.delete("/faults/{number}", status_code=204, responses=MISSING)
-    async def remove_fault(number: int) -> None:
-        """Remove the fault."""
-        _found(broker, number).remove()
-
-    @routes.post("/faults/{number}/wait", responses=MISSING | WAITED)
-    async def wait_for_hits(number: int, asked: HitWait | None = None) -> FaultState:
-        """Wait until the fault has this many hits."""
-        asked, found = asked or HitWait(), _found(broker, number)
-        await found.await_for_hits(asked.hits, asked.timeout)
-        return _state(found)
-
-
-def _found(broker: Broker, number: int) -> Fault:
-    for fault in broker.faults.all():
-        if fault.number == number:
-            return fault
-    raise LookupError(f"there is no fault {number}")
-
-
-def _state(fault: Fault) -> FaultState:
-    return FaultState(number=fault.number, rule=str(fault.rule), matches=fault.matches, hits=fault.hits)
 
 
 def _nodes(broker: Broker, routes: APIRouter) -> None:

@@ -10,13 +10,13 @@ from typing import Any, Final, NamedTuple
 
 from minibroker.broker.configs.settings import ELIDE
 from minibroker.broker.configs.settings_table import TOPIC_SETTINGS
-from minibroker.broker.metadata.image import TOPIC_RESOURCE
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from minibroker.broker.requests.interceptors import Call
 from minibroker.broker.requests.routes import Unanswerable
 from minibroker.protocol.apis import ApiKey, response_class
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.metadata_records import TOPIC_RESOURCE
 from minibroker.protocol.messages.produce import ProduceResponse
 from minibroker.protocol.records.batch import HEADER_BYTES, MAGIC, read_header
 from minibroker.storage.log import Log

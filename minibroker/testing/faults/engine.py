@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 from minibroker.broker.monitoring.request_statistics import RequestStatistics
 from minibroker.broker.network.output_items import BYTES, CLOSE
+from minibroker.broker.network.parked import Parked
 from minibroker.broker.requests.interceptors import Call, Interceptor
-from minibroker.broker.requests.parked import Parked
 from minibroker.broker.requests.routes import Unanswerable
 from minibroker.broker.security.logins import Login, Verdict
 from minibroker.protocol.apis import ApiKey

@@ -14,6 +14,7 @@ from minibroker.protocol.apis import ApiKey, response_class
 from minibroker.testing.faults.places import Place, levels_of
 from minibroker.testing.faults.rules import Rule
 from minibroker.testing.faults.subjects import NameOf, Subjects, subjects_of
+from minibroker.testing.journal import mechanism_of
 
 
 def names_by(call: Call) -> NameOf:
@@ -51,7 +52,7 @@ class Asked:
             and (rule.node is None or context.node.node_id == rule.node)
             and (rule.client_id is None or context.client_id == rule.client_id)
             and (rule.user is None or context.connection.principal == Principal(USER, rule.user))
-            and (rule.mechanism is None or _mechanism(self.call) == rule.mechanism)
+            and (rule.mechanism is None or mechanism_of(self.call) == rule.mechanism)
             and self._names(rule)
             and (rule.level is None or rule.level in levels_of(response_class(self.call.api_key)))
         )
@@ -68,12 +69,6 @@ class Asked:
         return (rule.group is None or rule.group in self.subjects.groups) and (
             rule.transactional_id is None or rule.transactional_id in self.subjects.transactional_ids
         )
-
-
-def _mechanism(call: Call) -> str | None:
-    """Return the SASL mechanism of the client, or None without SASL."""
-    authenticator = call.context.connection.authenticator
-    return None if authenticator is None else authenticator.mechanism
 
 
 def concerns_login(rule: Rule, login: Login) -> bool:

@@ -6,7 +6,7 @@ import pytest
 
 from minibroker.broker.configs.group_settings import group_value
 from minibroker.broker.configs.settings import Settings, SettingsError
-from minibroker.broker.metadata.image import GROUP_RESOURCE
+from minibroker.protocol.messages.metadata_records import GROUP_RESOURCE
 from tests.broker.groups.consumer.driving import BEAT_MS, GROUP, Player, describe
 from tests.broker.harness import Harness
 

@@ -7,7 +7,12 @@ import logging
 import pytest
 
 from minibroker.broker.configs.recorded_configs import drop_unusable
-from minibroker.broker.metadata.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from minibroker.protocol.messages.metadata_records import (
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+)
 
 
 def test_unknown_and_wrong_configs_are_passed_over_and_the_others_stay(caplog: pytest.LogCaptureFixture) -> None:

@@ -14,11 +14,11 @@ import pytest
 
 from minibroker.broker.control.controller import DELETED_AT_ONCE
 from minibroker.broker.control.registration import leave, unregister
-from minibroker.broker.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from minibroker.broker.metadata.partitions import NO_LEADER
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import metadata_records as records
+from minibroker.protocol.messages.metadata_records import BROKER_RESOURCE, TOPIC_RESOURCE
 from minibroker.protocol.primitives import ZERO_UUID, uuid_from_text
 from minibroker.protocol.steps import at_once
 from tests.broker.harness import Harness

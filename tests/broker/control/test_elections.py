@@ -9,12 +9,12 @@ import pytest
 
 from minibroker.broker.control.elections import bring_up
 from minibroker.broker.metadata.features import ELIGIBLE_LEADER_REPLICAS
-from minibroker.broker.metadata.image import TOPIC_RESOURCE
 from minibroker.broker.metadata.partitions import NO_LEADER
 from minibroker.broker.upkeep.housekeeping import Housekeeping
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages import metadata_records as records
+from minibroker.protocol.messages.metadata_records import TOPIC_RESOURCE
 from tests.broker.harness import Harness, batch
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.broker.coordination.coordinator_logs import CoordinatorLog, Entry, java_hash
-from minibroker.broker.groups.coordinator import SETTINGS
+from minibroker.broker.groups.group_coordinator import SETTINGS
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import read_header
 from minibroker.protocol.records.building import build_batch

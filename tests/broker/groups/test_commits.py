@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from minibroker.broker.groups.commits import Committed, commit_offsets, delete_offsets, forget_offsets
-from minibroker.broker.groups.coordinator import GroupCoordinator
+from minibroker.broker.groups.group_coordinator import GroupCoordinator
 from minibroker.broker.groups.offsets import CommittedOffset
-from minibroker.broker.metadata.image import TOPIC_RESOURCE
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.messages.groups import DeleteGroupsRequest
+from minibroker.protocol.messages.metadata_records import TOPIC_RESOURCE
 from minibroker.protocol.messages.topics import DeleteTopicsRequest
 from minibroker.protocol.records.batch import batches
 from minibroker.protocol.steps import at_once

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from minibroker.broker.metadata.image import TOPIC_RESOURCE
 from minibroker.broker.requests.interceptors import Interceptor
 from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
+from minibroker.protocol.messages.metadata_records import TOPIC_RESOURCE
 from minibroker.protocol.messages.topics import DeleteTopicsRequest
 from tests.broker.harness import Client, Harness
 

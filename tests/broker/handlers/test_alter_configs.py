@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.configs import AlterConfigsRequest
+from minibroker.protocol.messages.metadata_records import BROKER_RESOURCE, TOPIC_RESOURCE
 from tests.broker.harness import Harness, served_versions
 
 ALTERED = served_versions(AlterConfigsRequest)

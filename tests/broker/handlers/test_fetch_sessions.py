@@ -1,6 +1,6 @@
 """Fetch in sessions (KIP-227): full and incremental, what is forgotten, and each way in which a session does not fit.
 
-Which session is evicted is tested in `requests/test_fetch_sessions.py`; the answers are those of Apache Kafka 4.3.
+Which session is evicted is tested in `broker/test_fetch_sessions.py`; the answers are those of Apache Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from minibroker.broker.fetch_sessions import PARTITION_BYTES
 from minibroker.broker.handlers.fetch import fetch
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.fetch_sessions import PARTITION_BYTES
 from minibroker.broker.requests.slices import Slicer
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.topics import CreatePartitionsRequest, DeleteTopicsRequest

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.groups.classic.group import ClassicGroup
+from minibroker.broker.groups.classic.classic_group import ClassicGroup
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.groups import (
     HeartbeatRequest,

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from minibroker.broker.configs.group_settings import group_value
-from minibroker.broker.metadata.image import TOPIC_RESOURCE
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.configs import AlterConfigsRequest
+from minibroker.protocol.messages.metadata_records import TOPIC_RESOURCE
 from tests.broker.handlers.config_requests import DELETE, SET, alter, describe, entry, value
 from tests.broker.harness import Harness
 

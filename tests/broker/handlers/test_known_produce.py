@@ -11,9 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.broker.handlers.known_produce import KnownProduce
+from minibroker.broker.handlers.known_produce import KnownProduce, KnownRefusal
+from minibroker.broker.security.acls import Permission
+from minibroker.broker.security.operations import WRITE_TOPIC
+from minibroker.broker.security.principals import Principal
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.produce import ProduceRequest
+from minibroker.protocol.messages.security import DeleteAclsRequest
 from minibroker.protocol.records.batch import batches
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.payload import records_of
@@ -58,6 +62,45 @@ def test_the_third_of_the_same_kind_is_known_whatever_its_size(harness: Harness,
         assert answer(client).base_offset == number
         assert isinstance(client.connection.known, KnownProduce) == (number > 0)
     assert [value for _, value in records(harness)] == [number * 70 * b"v" for number in range(6)]
+
+
+ALICE = Principal("User", "alice")
+AUTHORIZER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS;User:admin",
+    "allow.everyone.if.no.acl.found": "true",
+}
+
+
+@pytest.mark.parametrize("version", [version for version in VERSIONS if version >= 3])
+def test_the_third_that_is_refused_is_known_until_it_is_allowed(
+    tmp_path: Path, version: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    with Harness(tmp_path, settings=AUTHORIZER) as harness:
+        harness.create_topic("t")
+        harness.add_acl(WRITE_TOPIC, "t", user="bob")
+        client = harness.client()
+        client.connection.principal, client.connection.host = ALICE, "127.0.0.1"
+        told = []
+        for number in range(4):
+            caplog.clear()
+            client.send(produce(harness, batch(number * 70 * "v")), version)
+            refused = answer(client)
+            assert (refused.error_code, refused.base_offset) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1)
+            assert isinstance(client.connection.known, KnownRefusal) == (number > 0)
+            told.append([record.getMessage() for record in caplog.records])
+        assert told == [
+            [
+                "User:alice from 127.0.0.1 is denied WRITE on TOPIC t",
+                "Produce from test refused for t-0: TOPIC_AUTHORIZATION_FAILED",
+            ]
+        ] * len(told)
+        harness.add_acl(WRITE_TOPIC, "t", user="alice")
+        for number in range(3):
+            client.send(produce(harness, batch("v")), version)
+            assert (answer(client).error_code, harness.partition("t").log.log_end_offset) == (0, number + 1)
+        assert isinstance(client.connection.known, KnownProduce)
 
 
 def test_several_partitions_in_turn_are_all_known(harness: Harness) -> None:
@@ -129,7 +172,7 @@ def test_a_failed_write_fails_all_answers_that_waited_for_it(harness: Harness) -
     assert answer(client).base_offset == 2
 
 
-CHANGES = (*cluster_changes.CHANGES, "add", "add", "end")
+CHANGES = (*cluster_changes.CHANGES, "add", "add", "end", "deny", "deny", "permit")
 CONFIGS = (
     ("message.timestamp.type", "LogAppendTime"),
     ("message.timestamp.type", "CreateTime"),
@@ -177,9 +220,10 @@ class Side(cluster_changes.Side):
     """A side with producers."""
 
     def __init__(self, directory: str, version: int, *, knows: bool) -> None:
-        harness = Harness(Path(directory), settings={"transaction.state.log.num.partitions": "1"})
+        harness = Harness(Path(directory), settings={"transaction.state.log.num.partitions": "1", **AUTHORIZER})
         harness.create_topic("t", 2)
         super().__init__(harness, version, "t", knows=knows)
+        self.clients = [self.new_client(), self.new_client()]
         self.transactions = TransactionalProducer(self.harness, versions=CLASSIC)
         self.transactions.init()
         self.sequence = 0
@@ -201,8 +245,13 @@ class Side(cluster_changes.Side):
         asked.send_bytes(frame_of(made_request, self.version))
         told = asked.sent_bytes()[before:]
         if asked.closed:
-            self.clients[client] = self.harness.client()
+            self.clients[client] = self.new_client()
         return told
+
+    def new_client(self) -> Client:
+        client = self.harness.client()
+        client.connection.principal = ALICE
+        return client
 
     def batch(self, count: int, size: int, keyed: bool, kind: str, partition: int) -> bytes:
         made = [Record(0, NOW + index, b"k" if keyed else None, bytes(size), ()) for index in range(count)]
@@ -225,6 +274,15 @@ class Side(cluster_changes.Side):
 
     def add(self, _: object) -> None:
         self.transactions.add(("t", 0), ("t", 1))
+
+    def deny(self, _: object) -> None:
+        self.harness.add_acl(WRITE_TOPIC, "t", permission=Permission.DENY)
+
+    def permit(self, _: object) -> None:
+        every = DeleteAclsRequest.DeleteAclsFilter(
+            resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1
+        )
+        self.harness.request(DeleteAclsRequest(filters=[every]))
 
     def end(self, _: object) -> None:
         self.transactions.end()

@@ -8,12 +8,12 @@ import pytest
 
 from minibroker.broker.groups.offsets import NO_EXPIRY, CommittedOffset
 from minibroker.broker.handlers.committed_offsets import offset_commit
-from minibroker.broker.metadata.image import TOPIC_RESOURCE
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.slices import Slicer
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
+from minibroker.protocol.messages.metadata_records import TOPIC_RESOURCE
 from minibroker.protocol.messages.offsets import OffsetCommitRequest
 from minibroker.protocol.steps import at_once
 from tests.broker.handlers.offset_requests import BY_ID, codes_of, commit, commit_request, committed_in

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from minibroker.broker.security.operations import CLUSTER_NAME, DELETE_CLUSTER
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.topics import CreatePartitionsRequest, DeleteTopicsRequest
 from minibroker.protocol.primitives import ZERO_UUID
-from tests.broker.harness import Harness, served_versions
+from tests.broker.harness import AUTHORIZED, Harness, served_versions
 
 DELETE, GROW = served_versions(DeleteTopicsRequest), served_versions(CreatePartitionsRequest)
 BY_ID, WITH_DELETION_MESSAGE, WITH_DELETION_DISABLED = 6, 5, 3
@@ -158,6 +159,21 @@ def test_a_broker_may_delete_nothing(tmp_path: Path, version: int) -> None:
         disabled = version >= WITH_DELETION_DISABLED
         assert result.error_code == (ErrorCode.TOPIC_DELETION_DISABLED if disabled else ErrorCode.INVALID_REQUEST)
         assert names(harness) == ["t"]
+
+
+def test_who_may_delete_on_the_cluster_may_delete_each_topic(tmp_path: Path) -> None:
+    def deleted(name: str) -> tuple[int, str | None]:
+        request = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=name)])
+        (answer,) = harness.request(request, user="alice").responses
+        return answer.error_code, answer.error_message
+
+    with Harness(tmp_path, settings=AUTHORIZED) as harness:
+        harness.create_topic("t", user="admin")
+        denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed."
+        assert [deleted("t"), deleted("absent")] == [denied, denied]
+        harness.add_acl(DELETE_CLUSTER, CLUSTER_NAME)
+        assert deleted("absent")[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert deleted("t") == (0, None)
 
 
 def test_no_deletions_are_answered_with_none(harness: Harness) -> None:

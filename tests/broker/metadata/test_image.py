@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, Image, InconsistentMetadata
+from minibroker.broker.metadata.image import Image, InconsistentMetadata
 from minibroker.protocol.declare import Message
 from minibroker.protocol.messages import metadata_records as records
+from minibroker.protocol.messages.metadata_records import BROKER_RESOURCE, TOPIC_RESOURCE
 
 ID, OTHER_ID = bytes(15) + b"\x07", bytes(15) + b"\x08"
 

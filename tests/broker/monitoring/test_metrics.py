@@ -13,13 +13,13 @@ from minibroker import __version__
 from minibroker.broker.groups.group import GroupType
 from minibroker.broker.groups.share.share_group import ShareGroup, ShareMember
 from minibroker.broker.monitoring import metrics
-from minibroker.broker.monitoring.authentication_statistics import AuthenticationStatistics
 from minibroker.broker.monitoring.measured_disk import SyncStatistics
 from minibroker.broker.monitoring.metrics import ROWS, Observed, exposition
 from minibroker.broker.monitoring.request_statistics import RequestStatistics
+from minibroker.broker.network.authentication_statistics import AuthenticationStatistics
 from minibroker.broker.network.connection import Connection
-from minibroker.broker.network.server import Server
 from minibroker.broker.requests.interceptors import Call, Interceptor
+from minibroker.broker.server import Server
 from minibroker.broker.upkeep.cleaner_statistics import CleanerStatistics
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.messages.metadata import MetadataRequest

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http.client
 import logging
+import ssl
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
 
-from minibroker.broker.cluster import Endpoint
+from minibroker.broker.configs.listeners import Listener
 from minibroker.broker.configs.settings import Settings
+from minibroker.broker.metadata.nodes import Endpoint
 from minibroker.broker.monitoring.metrics_server import MetricsServer
 from minibroker.broker.network import http_server
-from minibroker.broker.network.listeners import Listener
-from minibroker.broker.network.server import bind
+from minibroker.broker.server import bind
+from minibroker.testing.certificates import Authority
 from tests.loops import LOOPS
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -98,6 +101,42 @@ def test_an_invalid_request_closes_only_its_connection(run: Run, request_: bytes
         return answer
 
     assert run(talk()).endswith(b"\r\n\r\nminibroker_info 1\n")
+
+
+def test_each_client_gets_the_tls_of_the_moment(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "minibroker.metrics")
+    authority = Authority()
+    names = ("first", "second")
+    contexts = [authority.issue(name, ("127.0.0.1",)).server_context() for name in names]
+    trusting = ssl.create_default_context(cadata=authority.certificate)
+
+    async def name_of_the_other(address: tuple[str, int]) -> str:
+        reader, writer = await asyncio.open_connection(*address, ssl=trusting)
+        writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
+        (((_, name),),) = writer.get_extra_info("peercert")["subject"]
+        assert (await reader.read()).endswith(b"\r\n\r\nminibroker_info 1\n")
+        writer.close()
+        return str(name)
+
+    async def talk() -> list[str]:
+        present: list[ssl.SSLContext] = []
+        bound = bind(Listener("METRICS", "HTTP", "127.0.0.1", 0, "", 0), Settings({}))
+        server, address = MetricsServer(metrics), (bound.endpoint.host, bound.endpoint.port)
+        await server.serve(bound, lambda: present[-1] if present else None)
+        with pytest.raises(OSError):
+            await name_of_the_other(address)
+        seen: list[str] = []
+        for context in contexts:
+            present.append(context)
+            with contextlib.suppress(ConnectionError):
+                assert b"HTTP" not in await asked(address, b"GET /metrics HTTP/1.1\r\n\r\n")
+            seen.append(await name_of_the_other(address))
+        await server.close()
+        bound.socket.close()
+        return seen
+
+    assert run(talk()) == list(names)
+    assert caplog.messages[0].startswith("metrics are at https://127.0.0.1:")
 
 
 def test_an_idle_client_is_disconnected(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from minibroker.broker.network import connection as module
 from minibroker.broker.network.connection import BACKLOG_LIMIT_BYTES, Connection
 from minibroker.broker.network.framing import OWN_BYTES, FrameBudget
-from minibroker.broker.requests.parked import Parked
+from minibroker.broker.network.parked import Parked
 
 SCRATCH_BYTES = 4096
 

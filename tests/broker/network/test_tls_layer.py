@@ -14,8 +14,8 @@ import pytest
 
 from minibroker.broker.network import tls_layer
 from minibroker.broker.network.connection import BACKLOG_LIMIT_BYTES, Connection
+from minibroker.broker.network.parked import Parked
 from minibroker.broker.network.tls_layer import READ_BYTES
-from minibroker.broker.requests.parked import Parked
 from minibroker.storage.files import Disk
 from tests.broker.network.test_sockets import FILE_BYTES, Piece, frame
 from tests.broker.network.tls_served import (

@@ -12,7 +12,7 @@ from struct import pack
 from typing import Any, NamedTuple
 
 from minibroker.broker.configs.settings import Settings
-from minibroker.broker.monitoring.authentication_statistics import AuthenticationStatistics
+from minibroker.broker.network.authentication_statistics import AuthenticationStatistics
 from minibroker.broker.network.connection import Connection
 from minibroker.broker.network.sockets import Shared, SocketProtocol
 from minibroker.broker.network.tls_layer import TlsLayer

@@ -9,8 +9,8 @@ from struct import pack
 import pytest
 
 from minibroker.broker.monitoring.request_statistics import RequestStatistics
+from minibroker.broker.network.parked import Parked
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.parked import Parked
 from minibroker.broker.requests.served import SERVED, handles
 from minibroker.broker.requests.slices import Slicer
 from minibroker.protocol.apis import ApiKey, request_class

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.metadata.image import TOPIC_RESOURCE
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.dispatch import Dispatcher
 from minibroker.broker.requests.routes import Unanswerable
@@ -18,6 +17,7 @@ from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
+from minibroker.protocol.messages.metadata_records import TOPIC_RESOURCE
 from minibroker.protocol.messages.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from minibroker.protocol.messages.transactions import InitProducerIdRequest
 from minibroker.protocol.steps import Steps

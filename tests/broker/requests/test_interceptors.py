@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from minibroker.broker.configs.listeners import Listener
 from minibroker.broker.network.framing import PREFIX
-from minibroker.broker.network.listeners import Listener
-from minibroker.broker.network.server import Server, bind
+from minibroker.broker.network.parked import Parked
 from minibroker.broker.requests.interceptors import Call, Interceptor
-from minibroker.broker.requests.parked import Parked
+from minibroker.broker.server import Server, bind
 from minibroker.operating_system import new_event_loop
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from minibroker.broker.monitoring.authentication_statistics import AuthenticationStatistics
+from minibroker.broker.network.authentication_statistics import AuthenticationStatistics
+from minibroker.broker.network.authenticator import Authenticator, SaslListener
 from minibroker.broker.network.framing import PREFIX
-from minibroker.broker.security.authenticator import Authenticator, SaslListener
 from minibroker.broker.security.logins import Judge
 from minibroker.protocol.declare import Message
 from minibroker.protocol.messages.metadata import MetadataRequest

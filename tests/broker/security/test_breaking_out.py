@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.metadata.image import GROUP_RESOURCE
 from minibroker.broker.requests.routes import Unanswerable
 from minibroker.broker.requests.served import SERVED
 from minibroker.broker.security.acls import Acl, PatternType, Permission
@@ -34,6 +33,7 @@ from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message, Struct
 from minibroker.protocol.messages import consumer_groups, groups, metadata, offsets, share_groups, transactions
 from minibroker.protocol.messages.fetch import FetchRequest
+from minibroker.protocol.messages.metadata_records import GROUP_RESOURCE
 from tests.broker.harness import AUTHORIZED, Harness, Waiting, batch
 from tests.broker.security.test_authorizer import slow_verdict
 from tests.broker.security.test_operations import GROUP, ID, REQUESTS, TOPIC, streams_heartbeat_request

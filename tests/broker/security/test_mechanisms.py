@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.broker.configs.configuration import load_settings
 from minibroker.broker.configs.settings import Settings, SettingsError
+from minibroker.broker.configuration import load_settings
 from minibroker.broker.security.mechanisms import enabled_mechanisms
 from tests.broker.security.sasl import LISTENER, PLAIN, USERS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from minibroker.broker.metadata.image import GROUP_RESOURCE
+from minibroker.protocol.messages.metadata_records import GROUP_RESOURCE
 from minibroker.protocol.messages.share_groups import (
     DescribeShareGroupOffsetsRequest,
     ShareGroupDescribeRequest,

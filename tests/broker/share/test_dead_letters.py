@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from minibroker.broker.metadata.features import SHARE_VERSION
-from minibroker.broker.metadata.image import GROUP_RESOURCE
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.share import dead_letters
 from minibroker.broker.share.dead_letters import DeadLetters
 from minibroker.broker.share.runs import GivenUp
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import metadata_records as records
+from minibroker.protocol.messages.metadata_records import GROUP_RESOURCE
 from minibroker.protocol.records.batch import batches
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression

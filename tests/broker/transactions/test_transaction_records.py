@@ -7,8 +7,13 @@ from hypothesis import strategies as st
 
 from minibroker.broker.coordination.coordinator_logs import entry
 from minibroker.broker.metadata.partitions import TRANSACTIONS_TOPIC
-from minibroker.broker.transactions.records import PARTITIONS_KEPT, transaction_entry, transaction_of, value_of
 from minibroker.broker.transactions.transaction import State, Transaction
+from minibroker.broker.transactions.transaction_records import (
+    PARTITIONS_KEPT,
+    transaction_entry,
+    transaction_of,
+    value_of,
+)
 from minibroker.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
 from minibroker.protocol.records.internal import decode_internal
 

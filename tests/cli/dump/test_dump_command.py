@@ -54,6 +54,9 @@ producer 7 epoch 1, transactional, control, crc 0x00a17979 ok
   entry at 10: producer 7 epoch 1, last batch up to offset 3 with sequences 5 to 6, 2023-11-14T22:13:20.000Z, \
 coordinator epoch 3
 1 entry, no damage
+{0}/aborted-transactions-checkpoint: sizes of the indexes of aborted transactions, 19 bytes
+  line at 4: base offset 0, entries 1, crc 1195615733
+1 line, no damage
 {0}/leader-epoch-checkpoint: leader epochs, 12 bytes
   line at 4: epoch 0, start offset 0
   line at 8: epoch 1, start offset 4

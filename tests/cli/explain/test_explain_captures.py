@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from minibroker.protocol.apis import ApiKey
+from minibroker.proxy.flows import first_line, line_of
+from minibroker.testing.exchange import Exchange
 from tests.captures.capturing import Wire, pcap, pcapng
 from tests.captures.frames import HELLO, WELCOME, heartbeat, heartbeat_answer
 from tests.cli.conftest import Run
@@ -57,7 +60,7 @@ def test_one_request_is_selected_by_its_number(run: Run, capture: str) -> None:
 
 def test_a_page_has_the_frames(run: Run, capture: str) -> None:
     page = run("explain", "--html", capture).stdout
-    assert page.count("<main>") == 4
+    assert (page.count('<div class="frame">'), page.count("<main>")) == (4, 1)
     assert "#2 request, 22:13:20.005000Z, 127.0.0.1:50000 &gt; 127.0.0.1:9092: Heartbeat version 4" in page
 
 
@@ -117,3 +120,24 @@ def test_without_the_extra_the_command_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "dpkt", None)
     assert "pip install 'minibroker[capture]'" in run("explain", capture).stderr
+
+
+def test_what_a_proxy_has_saved_is_read_as_a_capture(run: Run, tmp_path: Path) -> None:
+    saved = [Exchange(number, ApiKey.HEARTBEAT, 4, number, heartbeat(number)[4:]) for number in (7, 3)]
+    for each in saved:
+        each.answer_bytes, each.outcome = heartbeat_answer(each.number, 27)[4:], "answered"
+        each.connection, each.started_ms, each.duration_ms = "127.0.0.1:50000", 1_700_000_000_005, 1.0
+    path = tmp_path / "session.flows"
+    path.write_bytes(first_line("k:9092") + b"".join(line_of(each, "[::1]:9092") for each in saved))
+    assert run("explain", "--list", str(path)).stdout.splitlines() == [
+        f"#{number}  22:13:20.005000Z  127.0.0.1:50000  Heartbeat 4  28 > 16 bytes  1.0 ms  REBALANCE_IN_PROGRESS"
+        for number in (3, 7)
+    ]
+    shown = run("explain", "--only", "7", str(path)).stdout
+    assert shown.startswith("#7 request, 22:13:20.005000Z, 127.0.0.1:50000 > [::1]:9092\n")
+    assert run("explain", "--only", "4", str(path)).stderr == "minibroker: there is no request 4, the last one is 7\n"
+    assert "--port is for packets" in run("explain", "--port", "9092", str(path)).stderr
+    path.write_bytes(first_line("k:9092"))
+    assert "there are no requests" in run("explain", str(path)).stderr
+    path.write_bytes(b'{"number": 1}')
+    assert "line 1: it has no request_hex" in run("explain", str(path)).stderr

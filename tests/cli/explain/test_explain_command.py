@@ -121,6 +121,12 @@ def test_a_file_that_is_too_large_is_told_how_else_it_is_shown(run: Run, tmp_pat
     assert "minibroker dump shows large files of a log, editcap -c splits captures" in run("explain", str(path)).stderr
 
 
+def test_the_frame_that_only_one_side_has_differs(run: Run) -> None:
+    lines = run("explain", API_VERSIONS * 2, "--diff", API_VERSIONS).stdout.splitlines()
+    assert lines[0] == "- request 2: frame ApiVersions version 0"
+    assert all(line.startswith("- request 2") for line in lines)
+
+
 def test_two_frames_differ_in_fields(run: Run) -> None:
     first, second = (request(HeartbeatRequest(group_id="g", member_id=member), 4).hex() for member in ("a", "b"))
     result = run("explain", first, "--diff", second)

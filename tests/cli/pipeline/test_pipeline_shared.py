@@ -80,7 +80,7 @@ def test_what_is_to_be_read_has_to_be_said(arguments: list[str], complaint: str)
     assert complaint in result.stderr
 
 
-@pytest.mark.parametrize("master", ["local", "local[*,3]", "yarn", "spark://a:1,b:2", "k8s://https://h:1"])
+@pytest.mark.parametrize("master", ["local", "local[*,3]", "yarn", "spark://a:1,b:2", "k8s://https://h:1", "sc://h"])
 def test_spark_runs_where_it_is_told(master: str) -> None:
     assert master_of(master) == master
 
@@ -164,7 +164,7 @@ def test_without_java_the_remedy_is_one_line() -> None:
 def test_a_broker_imports_nothing_of_the_extra() -> None:
     program = (
         "import sys, minibroker.cli.main, minibroker.cli.serve_command, minibroker.cli.pipeline.pipeline_command\n"
-        "import minibroker.broker.process, minibroker.broker.configs.configuration\n"
+        "import minibroker.broker.process, minibroker.broker.configuration\n"
         "print(sorted({'pyspark', 'pyarrow', 'numpy', 'pandas', 'kafka'} & set(sys.modules)))"
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -181,7 +181,10 @@ def test_a_session_is_where_and_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(pipeline_shared, "_imported_session", lambda: session)
     with spark_session("local[3]", (("spark.driver.memory", "4g"), ("spark.local.dir", "/there"))):
         pass
-    ((master, settings),) = asked
+    with spark_session("sc://h", (("spark.sql.shuffle.partitions", "3"),)):  # its server has a warehouse of its own
+        pass
+    ((master, settings), connected) = asked
+    assert connected == ("sc://h", {"spark.sql.shuffle.partitions": "3"})
     assert master == "local[3]"
     assert (settings["spark.driver.memory"], settings["spark.local.dir"]) == ("4g", "/there")
 

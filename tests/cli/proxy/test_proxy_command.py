@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -19,6 +22,7 @@ from minibroker.client.client_errors import ClientError
 from minibroker.client.connection_settings import ClientSettings
 from minibroker.protocol.messages.cluster import DescribeClusterRequest
 from minibroker.testing import Broker
+from tests.certificates import Authority
 from tests.running import PATIENCE_S
 
 
@@ -75,6 +79,27 @@ def test_it_loads_faults(broker: Broker, tmp_path: Path) -> None:
     assert "DescribeCluster 2 lost, api DescribeCluster, close before, times 1" in said
 
 
+def test_it_is_controlled_over_http(broker: Broker) -> None:
+    with running(broker, "--control", "0", "--control-token", "secret", "--quiet") as (address, process):
+        assert process.stdout is not None
+        url = process.stdout.readline().removeprefix("minibroker is controlled at ").strip()
+        assert url.startswith("http://127.0.0.1:")
+
+        def ask(path: str, body: object = None) -> Any:
+            data = None if body is None else json.dumps(body).encode()
+            headers = {"content-type": "application/json", "authorization": "Bearer secret"}
+            with urllib.request.urlopen(urllib.request.Request(url + path, data, headers), timeout=30) as answer:
+                return json.load(answer)
+
+        (fault,) = ask("/v1/faults", {"api": "DescribeCluster", "close": "before", "times": 1})
+        with Client(ClientSettings({"bootstrap.servers": address})) as client, pytest.raises(ClientError):
+            client.request(DescribeClusterRequest())
+        assert ask(f"/v1/faults/{fault['number']}/wait", {})["hits"] == 1
+        (seen,) = ask("/v1/requests?api=DescribeCluster")
+        assert (seen["outcome"], seen["faults"]) == ("lost", [fault["rule"]])
+        ended(process)
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
@@ -85,9 +110,36 @@ def test_it_loads_faults(broker: Broker, tmp_path: Path) -> None:
         (["--upstream", "a:1", "--set", "ssl.keystore.location=/nowhere"], "ssl.keystore.password is not"),
         (["--upstream", "a:1", "--client", "security.protocol=NONE"], "security.protocol must be one of"),
         (["--upstream", "a:1", "--faults", "/nowhere.yaml"], "/nowhere.yaml"),
+        (["--upstream", "a:1", "--control", "0.0.0.0:0"], "needs a token: --control-token"),
+        (["--upstream", "a:1", "--control-token", "t"], "needs --control"),
     ],
 )
 def test_mistakes_are_one_line(options: list[str], reason: str) -> None:
     run = CliRunner().invoke(main, ["proxy", "--listen", "127.0.0.1:0", *options])
     assert run.exit_code in (1, 2) and reason in run.stderr
     assert len(run.stderr.splitlines()) == 1
+
+
+def options_of(name: str, **settings: str) -> list[str]:
+    return [word for key, value in settings.items() for word in (name, f"{key.replace('_', '.')}={value}")]
+
+
+LOGIN = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", "sasl_username": "u", "sasl_password": "p"}
+
+
+@pytest.mark.parametrize(
+    ("listen", "client_auth", "warns"),
+    [(":0", "", True), ("0.0.0.0:0", "requested", True), (":0", "required", False), ("[::1]:0", "", False)],
+)
+def test_it_warns_if_strangers_get_its_login(
+    listen: str, client_auth: str, warns: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = options_of("--client", **LOGIN)
+    if client_auth:
+        store = str(Authority().sign().write(tmp_path, "server"))
+        options += options_of("--set", ssl_keystore_type="PEM", ssl_keystore_location=store)
+        options += options_of("--set", ssl_client_auth=client_auth)
+    arguments = ["--upstream", "a:1", "--listen", listen, "--faults", str(tmp_path / "missing.yaml"), *options]
+    run = CliRunner().invoke(main, ["proxy", *arguments])
+    assert "missing.yaml" in run.stderr
+    assert ("other machines reach the proxy without authentication" in caplog.text) is warns

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.security.authorizer import STANDARD_AUTHORIZER
+from minibroker.broker.configs.settings_table import STANDARD_AUTHORIZER
 from minibroker.testing import Broker
 from minibroker.testing.security import MECHANISMS
 from tests.cli.conftest import Run
@@ -49,6 +49,7 @@ def test_users_are_added_listed_and_removed(run_client: Run) -> None:
         (("acls", "add", "alice", "read"), "choose one of --topic, --group, --transactional-id, --cluster, "),
         (("acls", "add", "alice", "read", "--topic", "t", "--cluster"), "choose one of --topic"),
         (("acls", "add", "alice", "fly", "--topic", "t"), "'fly' is not one of"),
+        (("acls", "add", "alice", "read", "--topic", "t-*"), "no topic is named t-*; for a prefix, give --topic t- "),
         (("quotas", "set", "producer_byte_rate=1"), "choose one of --user, --client-id, --ip, or the first two"),
         (("quotas", "set", "--user", "alice", "producer_byte_rate=many"), "is a number, and cannot be 'many'"),
     ],

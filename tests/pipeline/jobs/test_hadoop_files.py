@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from minibroker.pipeline.jobs.hadoop_files import HadoopFiles, Journal
+from minibroker.pipeline.log_source import PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,3 +47,9 @@ def test_of_a_journal_the_newest_text_counts(spark: SparkSession, tmp_path: Path
     assert [name for name in files.names("j") if not name.startswith(".")] == ["000000000009", "000000000010"]
     (tmp_path / "j" / ".000000000011.unfinished").write_text("a crash left this")
     assert journal.newest() == (10, "text 10")
+
+
+def test_a_session_without_a_jvm_is_refused_in_one_line() -> None:
+    connected = cast("SparkSession", SimpleNamespace())  # over Spark Connect
+    with pytest.raises(PipelineError, match="^s3a://a/b: .* over Spark Connect none is here: give the cluster's own"):
+        HadoopFiles(connected, "s3a://a/b")

@@ -29,7 +29,24 @@ def test_bytes_behind_a_message_are_told() -> None:
 
 
 @pytest.mark.parametrize(
-    "said", [b"\0alice\0open sesame", b"n,,n=alice,r=x", b"c=biws,r=x,p=open sesame", b"\x60sesame"]
+    ("said", "fields"),
+    [
+        (b"n,,n=alice,r=x,tokenauth=true", ["n", "", "alice", "x", "true"]),
+        (b"p=tls-unique,a=bob,n=alice,r=x", ["p=tls-unique", "bob", "alice", "x"]),
+    ],
+)
+def test_the_first_message_of_scram_begins_with_a_header(said: bytes, fields: list[str]) -> None:
+    parts = explain_fragment(said, SASL).parts
+    assert [each.value for each in parts] == fields
+    assert [each.name for each in parts[:4]] == ["channel binding flag", "authorization id", "user", "nonce"]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *(b"\0alice\0open sesame", b"n,,n=alice,r=x", b"c=biws,r=x,p=open sesame", b"\x60sesame"),
+        b"n,,\1auth=Bearer sesame\1\1",
+    ],
 )
 def test_sasl_hides_what_proves_the_password(said: bytes) -> None:
     part = explain_fragment(said, SASL)

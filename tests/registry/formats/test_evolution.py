@@ -20,7 +20,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as some
 
 from minibroker.registry.formats import avro, json_schema, protobuf
-from minibroker.registry.formats.protobuf.decoding import message_of
+from minibroker.registry.formats.protobuf.protobuf_decoding import message_of
 
 # JSON Schema: all values of a small world are tried
 

@@ -74,6 +74,7 @@ def said_in(found: list[Item]) -> list[Damage | Note]:
         ("copy.log", Kind.LOG, None),
         ("leader-epoch-checkpoint", Kind.LEADER_EPOCHS, None),
         ("cleaner-offset-checkpoint", Kind.OFFSETS, None),
+        ("aborted-transactions-checkpoint", Kind.ABORTED_COUNTS, None),
         ("partition.metadata", Kind.PARTITION_METADATA, None),
         ("meta.properties", Kind.META_PROPERTIES, None),
     ],

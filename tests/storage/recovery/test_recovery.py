@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from minibroker.operating_system import remove_tree
 from minibroker.protocol.records.batch import check_batch
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
@@ -190,7 +191,7 @@ def test_a_log_cut_off_at_any_byte_keeps_all_whole_batches_and_goes_on(
             assert append(log, batch(1)) == 2 * left
             log.close()
             assert len(read_batches(open_at(directory))) == left + 1
-            shutil.rmtree(directory)
+            remove_tree(str(directory))  # with files of the log that are still open
 
 
 def test_a_damage_at_any_byte_ends_the_log_before_the_damaged_batch(
@@ -212,7 +213,7 @@ def test_a_damage_at_any_byte_ends_the_log_before_the_damaged_batch(
         left = base_offset // 2 + at // size
         assert_holds(log, batches[:left], states[left])
         assert log.segments[-1].file.size_bytes() == log.segments[-1].size_bytes
-        shutil.rmtree(directory)
+        remove_tree(str(directory))  # with files of the log that are still open
 
 
 def test_a_base_offset_that_goes_back_or_beyond_the_index_is_a_damage(
@@ -228,7 +229,7 @@ def test_a_base_offset_that_goes_back_or_beyond_the_index_is_a_damage(
         path.write_bytes(data[:size] + wrong.to_bytes(8, "big") + data[size + 8 :])
         left = base_offset // 2 + 1
         assert_holds(crashed(tmp_path / "log"), batches[:left], states[left])
-        shutil.rmtree(tmp_path / "log")
+        remove_tree(str(tmp_path / "log"))
 
 
 def test_a_cut_is_logged_once_with_everything_that_is_lost(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

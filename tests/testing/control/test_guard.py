@@ -1,11 +1,16 @@
-"""Who may ask an HTTP server: the decision for one request. Whole servers are asked in `test_control`."""
+"""Who may ask an HTTP server, and how much of a request is read. Whole servers are asked in `test_control`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from fastapi import HTTPException, Request
+from fastapi.testclient import TestClient
 
-from minibroker.testing.control.guard import Guard
+from minibroker.testing import Broker
+from minibroker.testing.control.app import control_app
+from minibroker.testing.control.guard import STRANGERS_BYTES, Guard
 
 
 def asked(**headers: str) -> Request:
@@ -42,3 +47,26 @@ def test_without_a_token_names_of_this_machine_are_let_in(host: str) -> None:
 def test_pages_of_other_sites_are_not(host: str, origin: str) -> None:
     with pytest.raises(HTTPException, match="403"):
         Guard(None)(asked(host=host, origin=origin))
+
+
+@pytest.fixture
+def client() -> Iterator[TestClient]:
+    with Broker() as broker:
+        yield TestClient(control_app(broker, "secret"), base_url="http://127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("authorization", "size_bytes", "status", "code"),
+    [
+        ("Bearer secret", STRANGERS_BYTES + 1, 422, "NOT_UNDERSTOOD"),
+        ("Bearer secret", STRANGERS_BYTES * 3, 413, "REQUEST_ENTITY_TOO_LARGE"),
+        ("Bearer other", STRANGERS_BYTES + 1, 401, "UNAUTHORIZED"),
+    ],
+)
+def test_a_large_body_is_read_only_for_those_who_have_the_token(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, authorization: str, size_bytes: int, status: int, code: str
+) -> None:
+    monkeypatch.setattr("minibroker.testing.control.guard.MOST_BYTES", STRANGERS_BYTES * 2)
+    headers = {"authorization": authorization, "content-type": "application/json"}
+    answer = client.post("/v1/fill", content=b"?" * size_bytes, headers=headers)
+    assert (answer.status_code, answer.json()["error"]) == (status, code)

@@ -5,7 +5,7 @@ of their rebalance timeouts. Then the next generation begins without those who h
 leader has the same time to send the assignment. The first rebalance of an empty group waits for
 `group.initial.rebalance.delay.ms` instead, and again whenever a member has joined meanwhile.
 
-Which state may follow which is in `states`, what the members ask for in `group`.
+Which state may follow which is in `classic_states`, what the members ask for in `classic_group`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 
 from minibroker.broker.clock import Timer
 from minibroker.broker.coordination.coordinator_logs import Entry
+from minibroker.broker.groups.classic.classic_states import CAN_REBALANCE, FOLLOWING, State
 from minibroker.broker.groups.classic.members import CONSUMER_PROTOCOL, NOT_SET, Member, Membership
-from minibroker.broker.groups.classic.states import CAN_REBALANCE, FOLLOWING, State
 from minibroker.broker.groups.group import Group, GroupContext
 from minibroker.broker.groups.offsets import CommittedOffsets
 from minibroker.broker.groups.records import group_metadata_entry

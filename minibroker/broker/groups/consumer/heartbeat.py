@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from minibroker.broker.configs.group_settings import group_value
-from minibroker.broker.groups.classic.group import ClassicGroup
+from minibroker.broker.groups.classic.classic_group import ClassicGroup
 from minibroker.broker.groups.consumer import migration, recording
 from minibroker.broker.groups.consumer.assignors.specification import Partitions
-from minibroker.broker.groups.consumer.group import ConsumerGroup
+from minibroker.broker.groups.consumer.consumer_group import ConsumerGroup
 from minibroker.broker.groups.consumer.member import (
     JOINING_EPOCH,
     LEAVING_FOR_A_WHILE_EPOCH,
@@ -29,7 +29,7 @@ from minibroker.protocol.messages.consumer_groups import ConsumerGroupHeartbeatR
 from minibroker.protocol.primitives import uuid_text
 
 if TYPE_CHECKING:
-    from minibroker.broker.groups.coordinator import GroupCoordinator
+    from minibroker.broker.groups.group_coordinator import GroupCoordinator
 
 TopicPartitions = ConsumerGroupHeartbeatResponse.TopicPartitions
 

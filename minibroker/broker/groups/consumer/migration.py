@@ -10,9 +10,9 @@ import logging
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from minibroker.broker.groups.classic.group import ClassicGroup
+from minibroker.broker.groups.classic.classic_group import ClassicGroup
+from minibroker.broker.groups.classic.classic_states import State
 from minibroker.broker.groups.classic.members import CONSUMER_PROTOCOL, Member, Protocol
-from minibroker.broker.groups.classic.states import State
 from minibroker.broker.groups.consumer import embedded, recording
 from minibroker.broker.groups.consumer.assignors.specification import Partitions
 from minibroker.broker.groups.consumer.member import (

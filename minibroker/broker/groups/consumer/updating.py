@@ -11,6 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from minibroker.broker.clock import in_slices
 from minibroker.broker.configs.group_settings import group_value
 from minibroker.broker.groups.consumer import recording
 from minibroker.broker.groups.consumer.assignors import ASSIGNORS
@@ -27,7 +28,6 @@ from minibroker.broker.groups.consumer.subscriptions import (
 )
 from minibroker.broker.groups.group import Group
 from minibroker.broker.groups.records import Change
-from minibroker.broker.requests.slices import in_slices
 from minibroker.broker.security.operations import DESCRIBE_TOPIC
 from minibroker.patterns.program import Pattern
 from minibroker.patterns.syntax import InvalidPattern
@@ -241,7 +241,7 @@ def resolve_soon(group: ConsumerGroupState) -> None:
         group.resolved_commit = cluster.commits
     elif not group.is_resolving and (group.last_caller is not None or cluster.authorizer is None):
         group.is_resolving = True
-        cluster.clock.call_later(0, lambda: in_slices(cluster, _nothing, _resolve(group), _nothing))
+        cluster.clock.call_later(0, lambda: in_slices(cluster.clock, _nothing, _resolve(group), _nothing))
 
 
 def _nothing(*_: None) -> None:

@@ -360,7 +360,7 @@ class ShareGroup(Group):
 
     def check_deletion(self) -> None:
         if self.members:
-            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")
 
     def tombstones(self) -> list[Entry]:
         kinds = (

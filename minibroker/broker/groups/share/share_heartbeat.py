@@ -14,8 +14,8 @@ from minibroker.protocol.messages.share_groups import ShareGroupHeartbeatRequest
 from minibroker.protocol.steps import WAITING, Steps
 
 if TYPE_CHECKING:
-    from minibroker.broker.groups.coordinator import GroupCoordinator
-    from minibroker.broker.share.coordinator import ShareCoordinator
+    from minibroker.broker.groups.group_coordinator import GroupCoordinator
+    from minibroker.broker.share.share_coordinator import ShareCoordinator
 
 log = logging.getLogger("minibroker.groups")
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from minibroker.broker.configs.group_settings import RACK_TAGS
-from minibroker.broker.groups.classic.group import ClassicGroup
+from minibroker.broker.groups.classic.classic_group import ClassicGroup
 from minibroker.broker.groups.group import Caller, Group
 from minibroker.broker.groups.offsets import CommittedOffsets
 from minibroker.broker.groups.streams.streams_group import StreamsGroup
@@ -29,7 +29,7 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.streams_groups import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 
 if TYPE_CHECKING:
-    from minibroker.broker.groups.coordinator import GroupCoordinator
+    from minibroker.broker.groups.group_coordinator import GroupCoordinator
 
 TaskIds = StreamsGroupHeartbeatResponse.TaskIds
 EndpointToPartitions = StreamsGroupHeartbeatResponse.EndpointToPartitions

@@ -19,11 +19,11 @@ export function Frame({ number, views, side, part, show, close, copyLink }) {
   }, [number, outcome]);
   if (failed) return html`<section class="detail"><div class="head"><span class="bad">${failed}</span><span class="grow"></span><${Close} close=${close}/></div></section>`;
   if (!frame) return html`<section class="detail" aria-busy="true"></section>`;
-  const [, api, version, client, node, connection, started, took, ended, errors, faults, asked, answered, , , , software] = frame.row;
+  const [, api, version, client, node, connection, started, took, ended, errors, faults, asked, answered, , , , software, user, mechanism] = frame.row;
   const tree = side === "answer" ? frame.answer : frame.request;
   return html`<section class="detail" aria-label=${`Frame ${number}`}>
     <div class="head"><h2><span class="soft">#${number}</span> <i class=${`api ${family(api)}`}>${api}</i> version ${version}</h2>
-      <span class="soft">${client ?? "no client id"}${software ? ` (${software})` : ""}, ${connection}, to node ${node} at <span class="mono">${clock(started)}</span></span>
+      <span class="soft">${client ?? "no client id"}${software ? ` (${software})` : ""}${user ? `, user ${user}${mechanism ? ` by ${mechanism}` : ""}` : ""}, ${connection}, to node ${node} at <span class="mono">${clock(started)}</span></span>
       <span class="grow"></span>${views.includes("try") && html`<a href=${address("try", ["frame", String(number)])}>try it</a>`}<${Copies} copies=${frame.copies} link=${copyLink}/><${Close} close=${close}/></div>
     ${(faults.length > 0 || errors.length > 0 || frame.effects.length > 0) && html`<div class="effects">
       ${faults.map((text) => html`<span class="tagged fault">${text}</span>`)}

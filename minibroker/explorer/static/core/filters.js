@@ -26,7 +26,9 @@ const TESTS = {
   },
   node: (wanted) => (row) => is(wanted, row.node),
   client_id: (wanted) => (row) => is(wanted, row.client_id),
-  topic: (wanted) => (row) => wanted.some((each) => each in row.topics),
+  user: (wanted) => (row) => is(wanted, row.user ?? "ANONYMOUS"),
+  mechanism: (wanted) => (row) => is(wanted, row.mechanism),
+  topic: (wanted) => (row) => wanted.some((each) => Object.hasOwn(row.topics, each)),
   partition: (wanted, given) => {
     const partitions = wanted.map(Number);
     return (row) => inPartitions(row, partitions, given.topic);
@@ -42,7 +44,7 @@ const TESTS = {
 export const WORDS = Object.keys(TESTS);
 
 function text(row) {
-  return [row.number, row.api, row.client_id, row.connection, row.outcome, ...row.errors, ...row.faults,
+  return [row.number, row.api, row.client_id, row.user, row.mechanism, row.connection, row.outcome, ...row.errors, ...row.faults,
     ...Object.keys(row.topics), ...row.groups, ...row.transactional_ids].join(" ").toLowerCase();
 }
 
@@ -55,7 +57,7 @@ export function filter(source) {
   }
   for (const [, word, sign, quoted, bare] of source.matchAll(PART)) {
     const value = quoted ?? bare;
-    if (word && TESTS[word]) {
+    if (word && Object.hasOwn(TESTS, word)) {
       const test = TESTS[word](quoted === undefined ? value.split("|") : [value], given);
       tests.push(sign === "!=" ? (row) => !test(row) : test);
     } else if (word) {

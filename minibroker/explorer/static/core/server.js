@@ -52,6 +52,16 @@ export const remove = (path) => sent("DELETE", `api/${path}`);
 // The verbs of the test kit, by the paths of the HTTP control.
 export const control = (method, path, body) => sent(method, `../v1/${path}`, body);
 
+// Have the browser save what the server has. A plain link could not carry the token.
+export async function save(path, name) {
+  const response = await asked(`api/${path}`, { headers: headers() });
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(await response.blob());
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), RETRY_MS);
+}
+
 // Call `handlers[name]` for each event until the returned function is called. `parameters` is asked again after a break.
 export function follow(path, parameters, handlers) {
   const stop = new AbortController();

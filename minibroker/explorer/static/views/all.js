@@ -2,10 +2,11 @@
 
 import * as frames from "./frames.js";
 import * as topics from "./topics.js";
+import * as schemas from "./schemas.js";
 import * as groups from "./groups.js";
 import * as files from "./files.js";
 import * as trying from "./try.js";
 import * as hands from "./hands.js";
 import * as lessons from "./lessons.js";
 
-export const VIEWS = [frames, topics, groups, files, trying, hands, lessons];
+export const VIEWS = [frames, topics, schemas, groups, files, trying, hands, lessons];

@@ -49,7 +49,8 @@ function File({ path, at }) {
   const { start, size, next } = found;
   const chosen = part >= 0 ? part : at ? Math.max(tree.rows.findIndex((row) => row.depth === 1 && start + row.end > at), 0) : -1;
   const folder = path.includes("/") ? path.slice(0, path.lastIndexOf("/") + 1) : "";
-  const to = (position) => { setPart(-1); go("files", [folder + segment.log], { at: position }); };
+  const to = (position, name = segment && folder + segment.log) => { setPart(-1); go("files", [name], { at: position }); };
+  const unit = path.endsWith("index") ? "entries" : "batches";
   const row = tree.rows[chosen];
   const target = segment && path.endsWith(".index") ? [row, tree.rows[chosen + 1], tree.rows[chosen + 2]].find((each) => each?.name === "position") : undefined;
   return html`<section class="stack file"><div class="head"><h2>${path}</h2><span class="soft">${tree.rows[0]?.name}, ${bytes(size)}</span>
@@ -57,7 +58,7 @@ function File({ path, at }) {
       ${retention?.length > 0 && html`<b class="tagged fault" title=${retention.join("\n")}>retention would take ${counted(retention.length, "segment")}</b>`}
       ${compaction && html`<${Compaction} found=${compaction}/>`}<span class="grow"></span>
       ${target && html`<button onClick=${() => to(Number(target.value))}>go to the batch at ${target.value}</button>`}
-      ${start > 0 && html`<button onClick=${() => to(0)}>first batch</button>`}${next !== null && html`<button onClick=${() => to(next)}>next batches</button>`}</div>
+      ${start > 0 && html`<button onClick=${() => to(0, path)}>first ${unit}</button>`}${next !== null && html`<button onClick=${() => to(next, path)}>next ${unit}</button>`}</div>
     <div class="above">${segment && segment.batches.length > 0 && html`<${Segment} segment=${segment} lit=${row} start=${start} isLog=${path.endsWith(".log")} to=${to}/>`}
       ${damage?.map((each) => html`<p class="bad">${each.path}, byte ${each.position}${each.offset === null ? "" : `, offset ${each.offset}`}: ${each.found}; expected ${each.expected}</p>`)}</div>
     <${Bytes} key=${`${path} ${start}`} tree=${tree} name="file" selected=${chosen} select=${setPart}/>

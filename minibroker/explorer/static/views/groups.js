@@ -5,6 +5,7 @@ import { useLive } from "../core/live.js";
 import { address, go } from "../core/places.js";
 import { control, get } from "../core/server.js";
 import { clock, counted, family, moment, span } from "../core/text.js";
+import { Batches } from "../components/batches.js";
 import { Course, Machine } from "../components/machine.js";
 import { Rows } from "../components/rows.js";
 
@@ -84,7 +85,7 @@ function Transaction({ id: name, machine }) {
     <${Machine} arrows=${machine} state=${found.state} name="transaction"/>
     <h3>${counted(found.partitions.length, "partition")} in the transaction</h3>
     ${found.partitions.length > 0 && html`<table><thead><tr><th>partition</th><th>open since offset</th><th class="wide">its producer's last five batches: sequences and offsets</th></tr></thead><tbody>${found.partitions.map((each) => html`<tr><td><a href=${address("topics", [each.topic, String(each.partition)])}>${each.topic}-${each.partition}</a></td><td>${each.first_offset >= 0 ? each.first_offset : "marker is written"}</td>
-      <td>${each.batches.map((batch) => html`<i class="tagged">${batch.first_sequence}–${batch.last_sequence} at ${batch.last_offset - batch.offset_delta}–${batch.last_offset}</i>`)}</td></tr>`)}</tbody></table>`}
+      <td><${Batches} batches=${each.batches}/></td></tr>`)}</tbody></table>`}
     <${History} parameters=${{ transactional_id: name }}/>
   </section>`;
 }

@@ -41,7 +41,7 @@ export function View({ about }) {
       <div class="verbs">${SPANS.map((by) => html`<button onClick=${() => run("POST", "clock/advance", { by })}>+ ${by}</button>`)}
         <button onClick=${() => run("POST", now?.frozen ? "clock/unfreeze" : "clock/freeze")}>${now?.frozen ? "unfreeze" : "freeze"}</button></div></section>
     <section><h2>Faults</h2><${NewFault} add=${(fault) => run("POST", "faults", fault)}/>
-      ${faults.length > 0 && html`<table><thead><tr><th>fault</th><th class="wide">what it does</th><th>matches</th><th>hits</th><th></th></tr></thead><tbody>${faults.map((each) => html`<tr key=${each.number}><td>${each.number}</td><td>${each.rule}</td><td>${each.matches}</td><td>${each.hits}</td><td><button onClick=${() => run("DELETE", `faults/${each.number}`)}>remove</button></td></tr>`)}</tbody></table>
+      ${faults.length > 0 && html`<table><thead><tr><th>fault</th><th class="wide">what it does</th><th>matches</th><th>hits</th><td></td></tr></thead><tbody>${faults.map((each) => html`<tr key=${each.number}><td>${each.number}</td><td>${each.rule}</td><td>${each.matches}</td><td>${each.hits}</td><td><button onClick=${() => run("DELETE", `faults/${each.number}`)}>remove</button></td></tr>`)}</tbody></table>
         <p><button onClick=${() => run("DELETE", "faults")}>remove all</button></p>`}</section>
     <section><h2>Nodes</h2><table><tbody>${about.nodes.map((node) => html`<tr key=${node}><th>node ${node}</th><td class="verbs">${VERBS.map((verb) => html`<button onClick=${() => run("POST", `nodes/${node}/${verb}`)}>${verb}</button>`)}</td></tr>`)}</tbody></table>
       <p><button onClick=${() => run("POST", "elect-leaders")}>elect leaders</button></p></section>

@@ -3,10 +3,11 @@
 import { html, useEffect, useState } from "../core/lib.js";
 import { useLive } from "../core/live.js";
 import { address, go } from "../core/places.js";
-import { control, get, Refused, remove as removed } from "../core/server.js";
+import { control, get, Refused, remove as removed, save } from "../core/server.js";
 import { bytes, counted, moment } from "../core/text.js";
 import { Bytes } from "../components/bytes.js";
-import { Contents, formsOf, preview } from "../components/contents.js";
+import { Batches } from "../components/batches.js";
+import { Contents, FORMS, formsOf, preview } from "../components/contents.js";
 import { Rows } from "../components/rows.js";
 
 export const id = "topics";
@@ -81,11 +82,20 @@ function Topic({ name, rest, query }) {
 }
 
 function Partitions({ topic }) {
+  const [shown, setShown] = useState(-1); // the partition whose producers are shown
   return html`<div class="scroll" tabindex="0" role="region" aria-label="Partitions"><table><thead><tr><th>partition</th><th>leader</th><th>epoch</th><th>replicas</th><th>in sync</th><th>start</th><th>LSO</th><th>high watermark</th><th>end</th><th class="wide">log</th><th>bytes</th><th>producers</th></tr></thead>
     <tbody>${topic.partitions.map((each) => html`<tr><td><a href=${address("topics", [topic.name, String(each.index)])}>${each.index}</a></td>
       <td>${each.leader < 0 ? html`<b class="bad">none</b>` : each.leader}</td><td>${each.leader_epoch}</td><td>${each.replicas.join(" ")}</td><td class=${each.isr.length < each.replicas.length ? "bad" : ""}>${each.isr.join(" ")}</td>
-      <td>${each.start}</td><td>${each.stable}</td><td>${each.high_watermark}</td><td>${each.end}</td><td><${Span} partition=${each}/></td><td>${each.bytes === undefined ? "" : bytes(each.bytes)}</td><td>${each.producers}</td></tr>`)}</tbody></table>
+      <td>${each.start}</td><td>${each.stable}</td><td>${each.high_watermark}</td><td>${each.end}</td><td><${Span} partition=${each}/></td><td>${each.bytes === undefined ? "" : bytes(each.bytes)}</td><td>${each.producers > 0 ? html`<button class="plain" aria-expanded=${each.index === shown} onClick=${() => setShown(each.index === shown ? -1 : each.index)}>${each.producers}</button>` : 0}</td></tr>`)}</tbody></table>
+    ${shown >= 0 && html`<${Producers} key=${shown} topic=${topic.name} partition=${shown}/>`}
     ${topic.more > 0 && html`<p class="soft">${counted(topic.more, "more partition")}</p>`}</div>`;
+}
+
+function Producers({ topic, partition }) {
+  const [producers, error] = useLive(`topics/${encodeURIComponent(topic)}/${partition}/producers`);
+  if (error && !producers) return html`<p class="bad">${error}</p>`;
+  return html`<h3 class="apart">producers of ${topic}-${partition}</h3><table><thead><tr><th>producer</th><th>epoch</th><th>open since offset</th><th class="wide">last five batches: sequences and offsets</th></tr></thead>
+    <tbody>${producers?.map((each) => html`<tr key=${each.producer_id}><td>${each.producer_id}</td><td>${each.epoch}</td><td>${each.first_offset >= 0 ? each.first_offset : ""}</td><td><${Batches} batches=${each.batches}/></td></tr>`)}</tbody></table>`;
 }
 
 // The log as a bar: what is deleted, what everyone may read, what waits for a transaction to end.
@@ -156,7 +166,7 @@ function Records({ topic, partition, offset, query }) {
   </div>`;
 }
 
-const named = (content) => (content?.schema ? ` by schema ${content.schema}` : "");
+const named = (content, subject) => (content?.schema ? html` by schema <a href=${address("schemas", [], { schema: content.schema, subject })}>${content.schema}</a>` : "");
 const KINDS = { open: "fault", aborted: "bad", committed: "good" };
 
 function Line({ record }) {
@@ -174,7 +184,9 @@ function Record({ path, offset, topic, close }) {
   const { record, batch } = found;
   const at = part >= 0 ? part : Math.max(batch.rows.findIndex((row) => row.name.startsWith("record [") && row.meaning === `offset ${offset}`), 0);
   if (!record) return html`<section class="detail"><div class="head"><h2>offset ${offset}</h2><span class="soft">has no record: it is a marker, or was compacted</span><span class="grow"></span><button class="plain" onClick=${close} aria-label="Close">✕</button></div><${Bytes} tree=${batch} name="batch" selected=${at} select=${setPart}/></section>`;
-  const forms = [...new Set([...formsOf(record.key), ...formsOf(record.value), "bytes"])];
+  const there = new Set([...formsOf(record.key), ...formsOf(record.value), "bytes"]);
+  const forms = FORMS.filter((each) => there.has(each));
+  const whole = (part) => () => save(`${path}/records/${offset}/${part}`, `${topic}-${offset}-${part}`);
   const facts = { time: `${moment(record.timestamp_ms)} (${record.timestamp_type})`, "leader epoch": record.leader_epoch, format: record.magic,
     ...(record.producer_id >= 0 ? { producer: `${record.producer_id}, epoch ${record.producer_epoch}, sequence ${record.sequence}` } : {}), ...(record.transaction ? { transaction: record.transaction } : {}) };
   return html`<section class="detail record"><div class="head"><h2>${topic} <span class="soft">offset</span> ${offset}</h2>
@@ -182,7 +194,7 @@ function Record({ path, offset, topic, close }) {
       <span class="grow"></span><button class="plain" onClick=${close} aria-label="Close">✕</button></div>
     <div class="tabs" role="tablist">${forms.map((each) => html`<button role="tab" aria-selected=${each === form || (!forms.includes(form) && each === forms[0])} onClick=${() => setForm(each)}>${each}</button>`)}</div>
     ${form === "bytes" ? html`<${Bytes} tree=${batch} name="batch" selected=${at} select=${setPart}/>` : html`<div class="scroll parts">
-      <h3>key${named(record.key)}</h3><${Contents} content=${record.key} form=${form}/><h3>value${named(record.value)}</h3><${Contents} content=${record.value} form=${form}/>
+      <h3>key${named(record.key, `${topic}-key`)}</h3><${Contents} content=${record.key} form=${form} save=${whole("key")}/><h3>value${named(record.value, `${topic}-value`)}</h3><${Contents} content=${record.value} form=${form} save=${whole("value")}/>
       ${record.headers.map(([name, value]) => html`<h3>header ${name}</h3><${Contents} content=${value} form=${form}/>`)}</div>`}
   </section>`;
 }

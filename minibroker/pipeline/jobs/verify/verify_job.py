@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from minibroker.pipeline.jobs.spark_tasks import rows_of_tasks
 from minibroker.pipeline.jobs.verify.compaction_checks import KEYS, duplicate_key
 from minibroker.pipeline.jobs.verify.findings import CHECKS, MAX_OF_A_KIND, Finding
 from minibroker.pipeline.jobs.verify.log_files import DirectoryPlan, PartitionPlan, SegmentPlan, plan_directory
@@ -75,15 +76,14 @@ def verify_plan(spark: SparkSession, plan: DirectoryPlan) -> DataFrame:
     result = spark.createDataFrame([tuple(row_of(finding).values()) for finding in found], schema)
     if not plan.segments:
         return result
-    tasks = _tasks(spark, plan.segments)
-    checked = tasks.mapInArrow(shipped(_checked_segments), _spark_schema(_CHECKED))
+    checked = rows_of_tasks(spark, _tasks(plan.segments), _checked_segments, _CHECKED)
     by_partition = {(each.topic, each.partition): each for each in plan.partitions}
     result = result.union(
         checked.groupBy("topic", "partition").applyInArrow(shipped(_partition_checks(by_partition)), schema)
     )
     cleaned = [each for each in plan.segments if each.is_cleaned]
     if cleaned:
-        result = result.union(_duplicate_keys(_tasks(spark, cleaned).mapInArrow(shipped(_keys), _spark_schema(KEYS))))
+        result = result.union(_duplicate_keys(rows_of_tasks(spark, _tasks(cleaned), _keys, KEYS)))
     return result
 
 
@@ -114,8 +114,8 @@ def _spark_schema(schema: pa.Schema) -> Any:
     return from_arrow_schema(schema)
 
 
-def _tasks(spark: SparkSession, segments: Sequence[SegmentPlan]) -> DataFrame:
-    """Return a row for each task, in a Spark partition of its own."""
+def _tasks(segments: Sequence[SegmentPlan]) -> list[list[SegmentPlan]]:
+    """Return the segments of each task."""
     tasks: list[list[SegmentPlan]] = [[]]
     size = 0
     for segment in segments:
@@ -124,19 +124,12 @@ def _tasks(spark: SparkSession, segments: Sequence[SegmentPlan]) -> DataFrame:
             size = 0
         tasks[-1].append(segment)
         size += segment.size_bytes
-    rows = spark.sparkContext.parallelize([(pickle.dumps(task),) for task in tasks], len(tasks))
-    return spark.createDataFrame(rows, "task binary")
+    return tasks
 
 
-def _segments_in(batches: Iterable[pa.RecordBatch]) -> Iterator[SegmentPlan]:
-    for batch in batches:
-        for task in batch.column(0).to_pylist():
-            yield from pickle.loads(task)
-
-
-def _checked_segments(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Run in a task: from tasks of segments to findings and summaries."""
-    for segment in _segments_in(batches):
+def _checked_segments(segments: Iterable[SegmentPlan]) -> Iterator[pa.RecordBatch]:
+    """Run in a task: from segments to findings and summaries."""
+    for segment in segments:
         found, summary = check_segment(segment)
         partition = segment.partition
         rows = [row_of(finding) for finding in found]
@@ -160,8 +153,8 @@ def _partition_checks(plans: dict[tuple[str, int], PartitionPlan]) -> Callable[[
     return fold
 
 
-def _keys(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for segment in _segments_in(batches):
+def _keys(segments: Iterable[SegmentPlan]) -> Iterator[pa.RecordBatch]:
+    for segment in segments:
         yield from keys_of_segment(segment)
 
 

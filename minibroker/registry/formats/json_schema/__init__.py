@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from minibroker.registry.formats.json_schema.comparing import changes_between
+from minibroker.registry.formats.json_schema.json_comparing import changes_between
+from minibroker.registry.formats.json_schema.json_model import Schema
 from minibroker.registry.formats.json_schema.loading import load
-from minibroker.registry.formats.json_schema.model import Schema
 from minibroker.registry.formats.json_schema.text import read_json, write_json
 from minibroker.registry.formats.schema import InvalidSchema
 

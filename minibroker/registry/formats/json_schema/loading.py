@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from minibroker.registry.formats.json_schema.documents import Documents
 from minibroker.registry.formats.json_schema.drafts import METASCHEMAS, Draft, draft_of
-from minibroker.registry.formats.json_schema.model import (
+from minibroker.registry.formats.json_schema.json_model import (
     Always,
     Array,
     Boolean,

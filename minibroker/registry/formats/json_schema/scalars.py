@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from decimal import Decimal, DecimalException
 
-from minibroker.registry.formats.json_schema.changes import Change
-from minibroker.registry.formats.json_schema.model import Limit, Number, String
+from minibroker.registry.formats.json_schema.json_changes import Change
+from minibroker.registry.formats.json_schema.json_model import Limit, Number, String
 
 
 def string_changes(original: String, update: String) -> list[Change]:

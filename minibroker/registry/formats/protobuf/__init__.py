@@ -12,10 +12,10 @@ from functools import cached_property
 from google.protobuf.descriptor import FileDescriptor
 from google.protobuf.descriptor_pool import DescriptorPool
 
-from minibroker.registry.formats.protobuf.comparing import changes_between
 from minibroker.registry.formats.protobuf.descriptors import base64_of, descriptor_of, file_of_base64, well_known
-from minibroker.registry.formats.protobuf.model import File
 from minibroker.registry.formats.protobuf.names import Names
+from minibroker.registry.formats.protobuf.protobuf_comparing import changes_between
+from minibroker.registry.formats.protobuf.protobuf_model import File
 from minibroker.registry.formats.protobuf.reading import read_file
 from minibroker.registry.formats.protobuf.writing import write_file
 from minibroker.registry.formats.schema import InvalidSchema

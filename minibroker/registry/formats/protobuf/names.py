@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from minibroker.registry.formats.protobuf.model import SCALARS, EnumType, Extend, Field, File, Message, Type, map_types
+from minibroker.registry.formats.protobuf.protobuf_model import (
+    SCALARS,
+    EnumType,
+    Extend,
+    Field,
+    File,
+    Message,
+    Type,
+    map_types,
+)
 
 
 class Found(NamedTuple):

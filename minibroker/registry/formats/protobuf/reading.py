@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from minibroker.registry.formats.protobuf.model import (
+from minibroker.registry.formats.protobuf.protobuf_model import (
     MAXIMUM_NUMBER,
     EnumType,
     EnumValue,

@@ -7,7 +7,8 @@ from decimal import ROUND_HALF_EVEN, Decimal, DecimalException
 from functools import reduce
 from typing import Any, Final, TypeVar
 
-from minibroker.registry.formats.protobuf.model import (
+from minibroker.registry.formats.protobuf.names import Names, Scope
+from minibroker.registry.formats.protobuf.protobuf_model import (
     MAXIMUM_NUMBER,
     SCALARS,
     EnumType,
@@ -26,7 +27,6 @@ from minibroker.registry.formats.protobuf.model import (
     Type,
     Word,
 )
-from minibroker.registry.formats.protobuf.names import Names, Scope
 from minibroker.registry.formats.schema import InvalidSchema
 
 _ESCAPES: Final = str.maketrans(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minibroker.broker.groups.classic.group import ClassicGroup
+from minibroker.broker.groups.classic.classic_group import ClassicGroup
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from minibroker.protocol.messages.groups import (

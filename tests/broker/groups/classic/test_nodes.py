@@ -9,7 +9,7 @@ import pytest
 
 from minibroker.protocol.errors import ErrorCode
 from tests.broker.groups.classic.driving import Driver, answered
-from tests.broker.handlers.test_reassignments import move
+from tests.broker.handlers.test_partition_reassignments import move
 from tests.broker.harness import Harness
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.broker.groups.classic.states import FOLLOWING, State
+from minibroker.broker.groups.classic.classic_states import FOLLOWING, State
 from minibroker.protocol.errors import ErrorCode
 from tests.broker.groups.classic.driving import RANGE, REBALANCE_MS, SESSION_MS, Driver, answered, subscription
 from tests.broker.harness import Harness

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from minibroker.broker.groups.consumer.group import ConsumerGroup
+from minibroker.broker.groups.consumer.consumer_group import ConsumerGroup
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.consumer_groups import (
     ConsumerGroupDescribeRequest,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.groups.classic.group import ClassicGroup
+from minibroker.broker.groups.classic.classic_group import ClassicGroup
 from minibroker.broker.groups.consumer import embedded
 from minibroker.broker.groups.group import GroupType
 from minibroker.protocol.errors import ErrorCode

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from minibroker.broker.groups.consumer import recording
-from minibroker.broker.groups.consumer.group import ConsumerGroup
+from minibroker.broker.groups.consumer.consumer_group import ConsumerGroup
 from minibroker.broker.groups.consumer.member import (
     ClassicMember,
     ClassicProtocol,
@@ -16,8 +16,8 @@ from minibroker.broker.groups.consumer.member import (
     given_in,
 )
 from minibroker.broker.groups.consumer.subscriptions import ResolvedPattern
-from minibroker.broker.groups.coordinator import REPLAYED, GroupCoordinator
 from minibroker.broker.groups.group import GroupType
+from minibroker.broker.groups.group_coordinator import REPLAYED, GroupCoordinator
 from minibroker.broker.groups.offsets import CommittedOffset
 from minibroker.broker.groups.records import Change, entries
 from minibroker.protocol.errors import ErrorCode, KafkaError

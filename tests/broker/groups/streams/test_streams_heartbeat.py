@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.broker.groups.classic.group import ClassicGroup
+from minibroker.broker.groups.classic.classic_group import ClassicGroup
 from minibroker.broker.groups.streams.streams_updating import SMALL, assigning
 from minibroker.broker.groups.streams.topology import MAXIMUM_NAMES, MAXIMUM_TASKS, Status
 from minibroker.broker.requests.context import RequestContext

@@ -1,0 +1,188 @@
+"""The listeners that a broker opens and advertises, from `listeners` and related settings.
+
+This parses texts to `Listener`s. `server` opens the sockets, and replaces port 0 with the port that was chosen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import NamedTuple
+
+from minibroker.broker.configs.listener_settings import listener_setting
+from minibroker.broker.configs.settings import Settings, SettingsError
+from minibroker.broker.configs.settings_table import PROTOCOLS
+
+# NAME://host:port, the host empty for all addresses, an IPv6 address in brackets or not, as in Kafka's Endpoint.
+LISTENER = re.compile(r"(?P<name>[^:/]+)://\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>-?[0-9]{1,10})")
+LOOPBACK = re.compile(r"localhost|127(\.[0-9]+){3}|::1")
+SASL_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
+META_ADDRESSES = ("0.0.0.0", "::")
+PORT_MAX = 65_535
+
+
+class Listener(NamedTuple):
+    """An address to listen on.
+
+    `host` is empty for all addresses, `port` 0 for any free one. `advertised_host` is empty for this machine's own
+    name, `advertised_port` 0 for the port that was bound.
+    """
+
+    name: str
+    security_protocol: str
+    host: str
+    port: int
+    advertised_host: str
+    advertised_port: int
+
+    @property
+    def has_tls(self) -> bool:
+        """Return whether its clients use TLS."""
+        return self.security_protocol in ("SSL", "SASL_SSL")
+
+    @property
+    def authenticates(self) -> bool:
+        """Return whether its clients must first authenticate with SASL."""
+        return self.security_protocol in SASL_PROTOCOLS
+
+
+def broker_listeners(settings: Settings) -> tuple[Listener, ...]:
+    """Return the listeners to open, in the order in which they are given. Raises SettingsError."""
+    protocols = _protocol_map(settings["listener.security.protocol.map"])
+    controllers = {name.upper() for name in settings["controller.listener.names"] or ()}
+    opened = _endpoints("listeners", settings["listeners"])
+    advertised = _endpoints("advertised.listeners", settings["advertised.listeners"] or ())
+    _check_ports(opened)
+    clients = {name: endpoint for name, endpoint in opened.items() if name not in controllers}
+    if not clients:
+        raise SettingsError("listeners has no listener for clients")
+    _check_advertised(opened, clients, advertised)
+    return tuple(_listener(name, clients[name], advertised, protocols) for name in clients)
+
+
+def controller_listeners(settings: Settings) -> tuple[str, ...]:
+    """Return the names in `listeners` that belong to a KRaft controller, and are not opened."""
+    controllers = {name.upper() for name in settings["controller.listener.names"] or ()}
+    return tuple(name for name in _endpoints("listeners", settings["listeners"]) if name in controllers)
+
+
+def open_to_all(settings: Settings) -> tuple[Listener, ...]:
+    """Return the listeners that other machines can reach without authentication."""
+    return tuple(
+        listener
+        for listener in broker_listeners(settings)
+        if not (LOOPBACK.fullmatch(listener.host) or listener.authenticates)
+        and not (listener.has_tls and listener_setting(settings, "ssl.client.auth", listener.name) == "required")
+    )
+
+
+def listeners_of_node(listeners: tuple[Listener, ...], index: int) -> tuple[Listener, ...]:
+    """Return the listeners of the node with this index: `index` is added to every port that is not 0.
+
+    Raises SettingsError for a port above 65535.
+    """
+    return tuple(
+        listener._replace(
+            port=_shifted(listener.port, index), advertised_port=_shifted(listener.advertised_port, index)
+        )
+        for listener in listeners
+    )
+
+
+def settings_of_node(settings: Settings, node_id: int, rack: str | None) -> Settings:
+    """Return the static settings as one of several nodes has them: with its own id, rack and ports."""
+    texts = settings.given
+    index = node_id - settings["node.id"]
+    if index:
+        texts["node.id"] = texts["broker.id"] = str(node_id)
+        for name in ("listeners", "advertised.listeners"):
+            if settings[name]:
+                controllers = controller_listeners(settings)
+                texts[name] = ",".join(_shifted_text(text, index, controllers) for text in settings[name])
+    if rack is not None:
+        texts["broker.rack"] = rack
+    return settings if texts == settings.given else Settings(texts)
+
+
+def _shifted_text(text: str, by: int, controllers: Collection[str]) -> str:
+    """Return the address as a further node has it; that of a controller is not opened, and stays."""
+    match = LISTENER.fullmatch(text)
+    if match is None or match["name"].upper() in controllers:
+        return text
+    return f"{text[: match.start('port')]}{_shifted(int(match['port']), by)}"
+
+
+def _shifted(port: int, by: int) -> int:
+    if port == 0:
+        return 0
+    if port + by > PORT_MAX:
+        raise SettingsError(f"there is no port {port + by} for a further node: the highest is {PORT_MAX}")
+    return port + by
+
+
+class _Endpoint(NamedTuple):
+    text: str
+    host: str
+    port: int
+
+
+def _endpoints(setting: str, texts: tuple[str, ...]) -> dict[str, _Endpoint]:
+    """Return the endpoints of a setting by listener name, in capitals as Kafka compares them."""
+    endpoints: dict[str, _Endpoint] = {}
+    for text in texts:
+        match = LISTENER.fullmatch(text)
+        if match is None:
+            raise SettingsError(f"{setting}: {text!r} is not of the form NAME://host:port")
+        name, port = match["name"].upper(), int(match["port"])
+        if not 0 <= port <= PORT_MAX:
+            raise SettingsError(f"{setting}: {text!r} has no port between 0 and {PORT_MAX}")
+        if name in endpoints:
+            raise SettingsError(f"{setting}: each listener must have a different name, and {name} is there twice")
+        endpoints[name] = _Endpoint(text, match["host"], port)
+    return endpoints
+
+
+def _protocol_map(text: str) -> dict[str, str]:
+    """Return `NAME:PROTOCOL,...` as a dict, names in capitals."""
+    protocols: dict[str, str] = {}
+    for pair in filter(None, (part.strip() for part in text.split(","))):
+        name, separator, protocol = (part.strip().upper() for part in pair.rpartition(":"))
+        if not separator or protocol not in PROTOCOLS:
+            raise SettingsError(f"listener.security.protocol.map: {pair!r} is not of the form NAME:PROTOCOL")
+        protocols[name] = protocol
+    return protocols
+
+
+def _check_advertised(
+    opened: dict[str, _Endpoint], clients: dict[str, _Endpoint], advertised: dict[str, _Endpoint]
+) -> None:
+    """Check that what is advertised is opened, as Kafka does, and also that each listener for clients is advertised."""
+    strangers = [name for name in advertised if name not in opened]
+    if strangers:
+        raise SettingsError(f"advertised.listeners: {', '.join(strangers)} is not among listeners")
+    missing = [name for name in clients if name not in advertised]
+    if advertised and missing:
+        raise SettingsError(f"advertised.listeners: without {', '.join(missing)} no client could use that listener")
+
+
+def _check_ports(opened: dict[str, _Endpoint]) -> None:
+    """Check that two listeners share a port only if one is IPv4 and the other IPv6 (KIP-797)."""
+    taken: dict[int, list[_Endpoint]] = {}
+    for endpoint in opened.values():
+        taken.setdefault(endpoint.port, []).append(endpoint)
+    for port, sharing in taken.items():
+        families = {":" in endpoint.host for endpoint in sharing if endpoint.host}
+        if port and len(sharing) > 1 and not (len(sharing) == len(families) == 2):
+            raise SettingsError(f"listeners: {' and '.join(endpoint.text for endpoint in sharing)} have the same port")
+
+
+def _listener(name: str, endpoint: _Endpoint, advertised: dict[str, _Endpoint], protocols: dict[str, str]) -> Listener:
+    protocol = protocols.get(name)
+    if protocol is None:
+        raise SettingsError(f"listeners: {name} has no protocol in listener.security.protocol.map")
+    address = advertised.get(name, endpoint)
+    if address.host in META_ADDRESSES:
+        raise SettingsError(
+            f"{address.text} cannot be advertised, as no client can connect to {address.host}: set advertised.listeners"
+        )
+    return Listener(name, protocol, endpoint.host, endpoint.port, address.host, address.port)

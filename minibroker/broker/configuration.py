@@ -1,0 +1,226 @@
+"""The sources of settings: `server.properties`, the environment, the command line; later ones override earlier ones.
+
+Names are checked here, so that an error can name the source; `settings` interprets the values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from os import PathLike
+from typing import NamedTuple
+
+from minibroker.broker.configs.listeners import Listener, broker_listeners, controller_listeners
+from minibroker.broker.configs.settings import Settings, SettingsError, broker_setting
+from minibroker.broker.configs.settings_table import BROKER_SETTINGS, LEADER_ONLY, RACK_AWARE, TOPIC_SETTINGS
+from minibroker.broker.configs.settings_values import InvalidValue, parse_value
+
+ENVIRONMENT_PREFIX = "MINIBROKER_"
+KAFKA_PREFIX = "KAFKA_"
+# Variables of Kafka's images that are no settings, but options of a JVM, end or begin like this.
+FOR_JAVA = ("OPTS", "KAFKA_JMX_", "KAFKA_LOG4J_", "KAFKA_TOOLS_LOG4J_")
+# A properties file has a few KiB; a larger file, such as a log, was named by mistake.
+FILE_SIZE_MAX = 1 << 20
+
+
+# Settings that Kafka had before 3.0, and what replaced them.
+RENAMED = {
+    "port": "listeners",
+    "host.name": "listeners",
+    "advertised.port": "advertised.listeners",
+    "advertised.host.name": "advertised.listeners",
+}
+
+
+class Loaded(NamedTuple):
+    """The settings of a start, and a warning for each setting without the expected effect."""
+
+    settings: Settings
+    warnings: tuple[str, ...]
+
+
+class _Given(NamedTuple):
+    """A text and its source, for error messages."""
+
+    text: str
+    origin: str
+
+
+def load_settings(
+    file: str | PathLike[str] | None,
+    environment: Mapping[str, str],
+    assignments: Iterable[str],
+    *,
+    kafka_variables: bool = False,
+) -> Loaded:
+    """Read settings from a properties file (or None), environment variables and `key=value` texts; later ones override.
+
+    With `kafka_variables`, variables such as KAFKA_LOG_RETENTION_MS count, too; in them, as in Kafka's images, unknown
+    names are no mistake. Raises SettingsError with one line that names the source of the mistake. Only the file is
+    accessed.
+    """
+    given: dict[str, _Given] = {}
+    unknown: list[str] = []
+    if file is not None:
+        given.update(_from_file(file))
+    if kafka_variables:
+        others = _from_environment(environment, KAFKA_PREFIX)
+        unknown = [_without_effect(others.pop(name), name) for name in sorted(others) if not _is_known(name)]
+        given.update(others)
+    given.update(_from_environment(environment, ENVIRONMENT_PREFIX))
+    given.update(_from_assignments(assignments))
+    inert = [name for name in sorted(given) if _is_inert(name, given[name].origin)]
+    texts = {name: _checked(name, *given[name]) for name in given}
+    settings = Settings(texts)
+    listeners = broker_listeners(settings)
+    _check_security(listeners, settings)
+    more = (
+        _listener_warnings(given, settings),
+        _controller_warnings(settings),
+        _state_topic_warnings(settings),
+        _selector_warnings(settings),
+    )
+    warnings = (*unknown, *map(_warning, inert), *chain.from_iterable(more))
+    return Loaded(settings, warnings)
+
+
+def _check_security(listeners: Iterable[Listener], settings: Settings) -> None:
+    """Raise SettingsError for keys, certificates and SASL mechanisms with which a listener cannot be opened."""
+    for listener in listeners:
+        if listener.authenticates:
+            from minibroker.broker.security.mechanisms import enabled_mechanisms  # as below
+
+            enabled_mechanisms(settings, listener.name)
+        if listener.has_tls:
+            from minibroker.broker.security.tls import tls_settings  # a plain start does without it
+
+            tls_settings(listener.name, listener.security_protocol, settings)
+
+
+def _from_file(file: str | PathLike[str]) -> dict[str, _Given]:
+    from minibroker.broker.configs.properties import MalformedProperties, parse_properties  # most starts have no file
+
+    try:
+        with open(file, "rb") as stream:
+            content = stream.read(FILE_SIZE_MAX + 1)
+    except OSError as error:
+        raise SettingsError(f"{file}: {error.strerror or error}") from None
+    if len(content) > FILE_SIZE_MAX:
+        raise SettingsError(f"{file}: larger than {FILE_SIZE_MAX} bytes, so it is not a properties file")
+    try:
+        # Java reads properties as ISO-8859-1, and so does Kafka: other characters are written \uXXXX.
+        pairs = list(parse_properties(content.decode("iso-8859-1")))
+    except MalformedProperties as error:
+        raise SettingsError(f"{file}: {error}") from None
+    return {pair.key: _Given(pair.value, f"{file} line {pair.line}") for pair in pairs}
+
+
+def _from_environment(environment: Mapping[str, str], prefix: str) -> dict[str, _Given]:
+    given = {}
+    for variable, text in environment.items():
+        if variable.startswith(prefix):
+            given[setting_of_variable(variable)] = _Given(text, f"environment variable {variable}")
+    return given
+
+
+def setting_of_variable(variable: str) -> str:
+    """Return `log.retention.ms` for MINIBROKER_LOG_RETENTION_MS or KAFKA_LOG_RETENTION_MS.
+
+    As in the image apache/kafka, two _ are a _, and three are a dash.
+    """
+    name = variable.partition("_")[2].lower()
+    return name.replace("___", "-").replace("__", "\0").replace("_", ".").replace("\0", "_")
+
+
+def _without_effect(given: _Given, name: str) -> str:
+    variable = given.origin.rpartition(" ")[2]
+    is_for_java = variable.startswith(FOR_JAVA) or variable.endswith(FOR_JAVA)
+    return f"{given.origin} has no effect: {'there is no JVM' if is_for_java else f'unknown setting {name}'}"
+
+
+def _from_assignments(assignments: Iterable[str]) -> dict[str, _Given]:
+    given = {}
+    for assignment in assignments:
+        name, separator, text = assignment.partition("=")
+        if not separator:
+            raise SettingsError(f"--set {assignment}: not of the form key=value")
+        name = name.strip()
+        shown = name if broker_setting(name).sensitive else assignment
+        given[name] = _Given(text, f"--set {shown}")
+    return given
+
+
+def _checked(name: str, text: str, origin: str) -> str:
+    try:
+        parse_value(broker_setting(name), name, text)
+    except InvalidValue as error:
+        raise SettingsError(f"{origin}: {error}") from None
+    return text
+
+
+def _is_inert(name: str, origin: str) -> bool:
+    """Return whether the setting is Kafka's and has no effect here. Raises SettingsError for an unknown name."""
+    if _is_known(name):
+        return not broker_setting(name).acts
+    from minibroker.broker.configs.settings_without_effect import KNOWN_WITHOUT_EFFECT
+
+    raise SettingsError(f"{origin}: unknown setting {name}{_suggestion(name, KNOWN_WITHOUT_EFFECT)}")
+
+
+def _is_known(name: str) -> bool:
+    if name in BROKER_SETTINGS:
+        return True
+    # Needed only for settings that are not in the table; a plain start does without it.
+    from minibroker.broker.configs.settings_without_effect import KNOWN_WITHOUT_EFFECT, LISTENER_PREFIX
+
+    return name in KNOWN_WITHOUT_EFFECT or name.startswith(LISTENER_PREFIX)
+
+
+def _suggestion(name: str, others: Iterable[str]) -> str:
+    if name in TOPIC_SETTINGS:
+        return f" (a topic's; the broker's is {TOPIC_SETTINGS[name].name})" if TOPIC_SETTINGS[name].name != name else ""
+    if name in RENAMED:
+        return f"; did you mean {RENAMED[name]}?"
+    from minibroker.suggestions import did_you_mean  # here: most names are known
+
+    return did_you_mean(name, [*BROKER_SETTINGS, *others])
+
+
+def _warning(name: str) -> str:
+    return f"{name} is accepted by Kafka but has no effect here yet"
+
+
+def _listener_warnings(given: Iterable[str], settings: Settings) -> Iterator[str]:
+    """Warn of settings for listeners that do not exist."""
+    if any(name.startswith("listener.name.") for name in given):
+        from minibroker.broker.configs.settings_without_effect import listener_of
+
+        names = {listener.name.lower() for listener in broker_listeners(settings)}
+        names |= {name.lower() for name in controller_listeners(settings)}
+        for name in sorted(given):
+            if listener_of(name) not in (None, *names):
+                yield f"{name} has no effect: listeners has no {(listener_of(name) or '').upper()}"
+
+
+def _controller_warnings(settings: Settings) -> list[str]:
+    return [
+        f"listener {name} is not opened: it is a controller's, and the controller is part of this process"
+        for name in controller_listeners(settings)
+    ]
+
+
+def _state_topic_warnings(settings: Settings) -> Iterator[str]:
+    """Warn of settings with which no topic of the coordinators can be created. As in Kafka, existing ones are used."""
+    row = TOPIC_SETTINGS["segment.bytes"]
+    for name in ("offsets.topic.segment.bytes", "transaction.state.log.segment.bytes"):
+        try:
+            parse_value(row, "segment.bytes", str(settings[name]))
+        except InvalidValue as error:
+            yield f"{name} is too small for its topic to be created: {error}"
+
+
+def _selector_warnings(settings: Settings) -> Iterator[str]:
+    """Warn of a class of one's own that selects replicas, as there is no JVM to run it."""
+    name = "replica.selector.class"
+    if settings[name] not in (None, "", LEADER_ONLY, RACK_AWARE):
+        yield f"{name}={settings[name]} is not known: consumers read from the leader"

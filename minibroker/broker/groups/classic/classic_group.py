@@ -1,0 +1,406 @@
+"""A classic group: the requests of its members, and what may be done to it from outside.
+
+How it gets from one generation to the next is in `rebalance`, who belongs to it in `members`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from minibroker.broker.coordination.coordinator_logs import Entry
+from minibroker.broker.groups.classic.classic_states import State
+from minibroker.broker.groups.classic.members import CONSUMER_PROTOCOL, Member, join_error, protocols_of, size_of
+from minibroker.broker.groups.classic.rebalance import RebalancingGroup
+from minibroker.broker.groups.group import Caller, CheckPartition, GroupType, Respond
+from minibroker.broker.groups.offsets import CommittedOffset
+from minibroker.broker.groups.records import group_metadata_entry
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.legible import few
+from minibroker.protocol.messages.groups import (
+    DescribeGroupsResponse,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from minibroker.protocol.primitives import MAX_STRING_BYTES
+
+log = logging.getLogger("minibroker.groups")
+
+KEPT_ALIVE_BY_COMMITS = (State.STABLE, State.PREPARING_REBALANCE)
+MAX_SIZE = "group.max.size"
+RECORDS_OF_PROTOCOLS = 4  # as large as the largest records, may be what the members of a group bring
+UNKNOWN_MEMBER = ""
+FIRST_WITH_MEMBER_ID_REQUIRED = 4  # KIP-394
+FIRST_WITH_SKIPPED_ASSIGNMENT = 9  # KIP-814
+# A new member cannot send heartbeats while its first JoinGroup waits; its first session is longer.
+NEW_MEMBER_TIMEOUT_MS = 5 * 60 * 1000
+
+Identity = LeaveGroupRequest.MemberIdentity
+Left = LeaveGroupResponse.MemberResponse
+
+
+class ClassicGroup(RebalancingGroup):
+    """One classic group. One without a `kind` has never had members, and only commits offsets."""
+
+    type = GroupType.CLASSIC
+
+    @property
+    def state_name(self) -> str:
+        return self.state.value
+
+    @property
+    def protocol_type(self) -> str:
+        return self.kind or ""
+
+    @property
+    def is_empty(self) -> bool:
+        return self.state is State.EMPTY
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        return self.kind == CONSUMER_PROTOCOL if self.topics is None else topic in self.topics
+
+    # --- JoinGroup --------------------------------------------------------------------------------
+
+    def join(self, caller: Caller, request: JoinGroupRequest, respond: Respond) -> None:
+        """Add a member, or let it join again.
+
+        Raises KafkaError: the client gets its code, with the member id that it sent.
+        """
+        names = [protocol.name for protocol in request.protocols]
+        instance_id = request.group_instance_id
+        if not self._has_room(request.member_id) or not self._has_memory(request):
+            self.remove(request.member_id)
+            respond(join_error(ErrorCode.GROUP_MAX_SIZE_REACHED))
+            self.complete_if_all_joined()
+        elif not self._supports(request.protocol_type, names):
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        elif request.member_id != UNKNOWN_MEMBER:
+            self._join_with_id(caller, request, respond)
+        elif instance_id is not None and instance_id in self.static:
+            self._replace_static(self.members[self.static[instance_id]], caller, request, respond)
+        elif instance_id is not None or caller.version < FIRST_WITH_MEMBER_ID_REQUIRED:
+            self._add_new(caller, request, self._new_member_id(caller, request), respond)
+        else:
+            self._require_member_id(caller, request, respond)
+
+    def _has_room(self, member_id: str) -> bool:
+        """Return whether one more member fits in.
+
+        During a rebalance those who have joined count, so that the last to come are left out if the limit was lowered.
+        """
+        limit: int = self.context.cluster.settings[MAX_SIZE]
+        if self.state is State.EMPTY:
+            return True
+        if self.state is State.PREPARING_REBALANCE:
+            return member_id in self.joining or len(self.joining) < limit
+        return member_id in self.members or len(self.members) < limit
+
+    def _has_memory(self, request: JoinGroupRequest) -> bool:
+        """Return whether the protocols of all members still fit in, with those that a member brings now.
+
+        The record of a group has the metadata of one protocol, so members with several may bring more than it holds.
+        """
+        limit_bytes = RECORDS_OF_PROTOCOLS * self.context.cluster.settings["message.max.bytes"]
+        known = self.members.get(self.static.get(request.group_instance_id or "", request.member_id))
+        before_bytes = 0 if known is None else size_of(known.protocols)
+        added_bytes = size_of(request.protocols) - before_bytes
+        return added_bytes <= 0 or self.protocol_bytes + added_bytes <= limit_bytes
+
+    def _supports(self, protocol_type: str, names: list[str]) -> bool:
+        if self.state is State.EMPTY:
+            return bool(protocol_type and names)
+        return self.kind == protocol_type and self.have_in_common(names)
+
+    def _require_member_id(self, caller: Caller, request: JoinGroupRequest, respond: Respond) -> None:
+        """Give out an id, with which the client must join again: if it never gets the answer, no member is left."""
+        member_id = self._new_member_id(caller, request)
+        self.expect(member_id, request.session_timeout_ms)
+        respond(join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+
+    def _new_member_id(self, caller: Caller, request: JoinGroupRequest) -> str:
+        """Return a new id, made as in Kafka: the instance id or the client id, and a UUID.
+
+        Raises KafkaError(UNKNOWN_SERVER_ERROR), as Kafka answers, for an id that is too long for an answer.
+        """
+        name = caller.client_id if request.group_instance_id is None else request.group_instance_id
+        member_id = f"{name}-{self.new_uuid()}"
+        if len(member_id.encode()) > MAX_STRING_BYTES:
+            message = f"A member id begins with the name {name}, which leaves no room for a UUID."
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, message)
+        return member_id
+
+    def _add_new(self, caller: Caller, request: JoinGroupRequest, member_id: str, respond: Respond) -> None:
+        """Add a new member, and rebalance."""
+        member = Member(
+            member_id,
+            request.group_instance_id,
+            caller.client_id,
+            caller.client_host,
+            request.rebalance_timeout_ms,
+            request.session_timeout_ms,
+            protocols_of(request),
+        )
+        member.is_new = True
+        if not self.members:
+            self.kind = request.protocol_type
+        self.has_new_member = self.state is State.PREPARING_REBALANCE and self.is_first_rebalance
+        self.add(member)
+        self.joining[member_id] = respond
+        self.keep_alive(member, NEW_MEMBER_TIMEOUT_MS)
+        self.rebalance(f"{member_id} joins ({_reason(request)})")
+
+    def _join_with_id(self, caller: Caller, request: JoinGroupRequest, respond: Respond) -> None:
+        """Let a client join with an id that was given out, or a member join again."""
+        if request.member_id in self.pending:
+            if request.group_instance_id is not None:
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "A static member is not given an id to join with.")
+            self._add_new(caller, request, request.member_id, respond)
+            return
+        try:
+            member = self.check_member(request.member_id, request.group_instance_id)
+        except KafkaError as error:
+            respond(join_error(error.code, request.member_id))
+            return
+        self._join_again(member, request, respond)
+
+    def _join_again(self, member: Member, request: JoinGroupRequest, respond: Respond) -> None:
+        """Let a member join again: it follows a rebalance, it forces one, or it has missed an answer."""
+        unchanged = member.protocols == protocols_of(request)
+        is_leader = member.member_id == self.leader_id
+        missed_answer = self.state is State.COMPLETING_REBALANCE or (self.state is State.STABLE and not is_leader)
+        if unchanged and missed_answer:
+            respond(self.join_answer(member.member_id))
+            return
+        # The leader of a stable group may always force a rebalance: it may have found other partitions, say.
+        self._update(member, request)
+        self.answer_join(member.member_id, join_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+        self.joining[member.member_id] = respond
+        self.rebalance(f"{member.member_id} joins again ({_reason(request)})")
+
+    def _update(self, member: Member, request: JoinGroupRequest) -> None:
+        self.update(member, protocols_of(request), request.rebalance_timeout_ms, request.session_timeout_ms)
+
+    # --- JoinGroup of a static member that is back (KIP-345) --------------------------------------
+
+    def _replace_static(self, old: Member, caller: Caller, request: JoinGroupRequest, respond: Respond) -> None:
+        """Let a restarted static member take its place again, under a new id.
+
+        A stable group stays in its generation if nothing else has changed, so that a quick restart disturbs nobody.
+        """
+        leader_id = self.leader_id
+        member = self.replace(old, self._new_member_id(caller, request))
+        log.info("group %s: %s takes the place of %s", self.group_id, member.member_id, old.member_id)
+        self._update(member, request)
+        self.keep_alive(member)
+        self.joining[member.member_id] = respond
+        reason = f"static member {member.instance_id} is back ({_reason(request)})"
+        if self.state is not State.STABLE:
+            # The leader of an incomplete generation knows the old id, and would assign nothing to the new one.
+            self.rebalance(reason)
+        elif self.select_protocol() == self.protocol:
+            self._stay_in_generation(caller, member, old, leader_id)
+        else:
+            self.begin_rebalance(reason)
+
+    def _stay_in_generation(self, caller: Caller, member: Member, old: Member, leader_id: str | None) -> None:
+        """Answer a static member that is back once its new id is recorded; `leader_id` is the leader's until now."""
+
+        def recorded(failure: KafkaError | None) -> None:
+            if self.state is State.DEAD:
+                return  # The write failed and the group was loaded again; its waiting requests were answered.
+            if failure is not None:
+                self._take_back(member, old, leader_id, failure)
+                return
+            if caller.version >= FIRST_WITH_SKIPPED_ASSIGNMENT:
+                answer = self.join_answer(member.member_id, skip_assignment=member.member_id == self.leader_id)
+            else:
+                # It may not assign anything, and does not if the answer names another leader.
+                answer = self.join_answer(member.member_id)
+                answer.leader, answer.members = leader_id or "", []
+            self.answer_join(member.member_id, answer)
+
+        self.record_durably(recorded)
+
+    def _take_back(self, member: Member, old: Member, leader_id: str | None, failure: KafkaError) -> None:
+        """Let the member be again what it was, as its new id could not be recorded, and refuse its JoinGroup."""
+        respond = self.joining.pop(member.member_id, None)
+        if member.member_id in self.members:
+            self.update(member, old.protocols, old.rebalance_timeout_ms, old.session_timeout_ms)
+            self.keep_alive(self.replace(member, old.member_id))
+        if respond is not None:
+            respond(
+                JoinGroupResponse(
+                    generation_id=self.generation,
+                    protocol_type=self.kind,
+                    protocol_name=self.protocol,
+                    leader=leader_id or "",
+                    error_code=failure.code,
+                )
+            )
+
+    # --- SyncGroup, Heartbeat, LeaveGroup ---------------------------------------------------------
+
+    def sync(self, request: SyncGroupRequest, respond: Respond) -> None:
+        """Answer a member with its assignment, at once or when the leader has sent it. Raises KafkaError."""
+        member = self._member_of(request.generation_id, request.member_id, request.group_instance_id)
+        if _differs(request.protocol_type, self.kind) or _differs(request.protocol_name, self.protocol):
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        if self.state is State.PREPARING_REBALANCE:
+            raise self._rebalancing()
+        self.has_synced(member.member_id)
+        if self.state is State.STABLE:
+            respond(self.sync_answer(member))
+            return
+        self.answer_sync(member.member_id, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+        self.syncing[member.member_id] = respond
+        if member.member_id == self.leader_id:
+            self.assign({given.member_id: given.assignment for given in request.assignments})
+
+    def heartbeat(self, request: HeartbeatRequest) -> None:
+        """Keep a member's session alive. Raises KafkaError; REBALANCE_IN_PROGRESS tells it to join again."""
+        self.keep_alive(self._member_of(request.generation_id, request.member_id, request.group_instance_id))
+        if self.state is State.PREPARING_REBALANCE:
+            raise self._rebalancing()
+
+    def _member_of(self, generation: int, member_id: str, instance_id: str | None) -> Member:
+        """Return the member. Raises KafkaError as `check_member`, and ILLEGAL_GENERATION for another generation."""
+        member = self.check_member(member_id, instance_id)
+        if generation != self.generation:
+            message = f"generation {generation}, and the group's is {self.generation}"
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION, message)
+        return member
+
+    def _rebalancing(self) -> KafkaError:
+        return KafkaError(ErrorCode.REBALANCE_IN_PROGRESS, f"the group is {self.state}")
+
+    def leave(self, members: Sequence[Identity]) -> list[Left]:
+        """Remove members; there is one answer for each, and one rebalance for all."""
+        answers = [self._leave(member) for member in members]
+        gone = [answer.member_id for answer in answers if answer.error_code == ErrorCode.NONE]
+        if gone:
+            self.after_removal(f"{few(gone)} left")
+        return answers
+
+    def remove_joining(self, respond: Respond) -> None:
+        """Remove the member whose JoinGroup waits to be answered by `respond`: it takes too much memory."""
+        for member_id, waiting in self.joining.items():
+            if waiting is respond:
+                self.remove(member_id)
+                self.after_removal(f"{member_id} is given up")
+                return
+
+    def _leave(self, member: Identity) -> Left:
+        answer = Left(member_id=member.member_id, group_instance_id=member.group_instance_id)
+        try:
+            self.remove(self._leaving_id(member))
+            log.info("group %s: %s leaves: %s", self.group_id, member.member_id, member.reason or "reason not provided")
+        except KafkaError as error:
+            answer.error_code = error.code
+        return answer
+
+    def _leaving_id(self, member: Identity) -> str:
+        """Return the id of the member. An administrator who removes a static member may know its instance id only."""
+        if member.member_id == UNKNOWN_MEMBER:
+            member_id = self.static.get(member.group_instance_id or "")
+            if member.group_instance_id is None or member_id is None:
+                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+            return member_id
+        if member.member_id not in self.pending:
+            self.check_member(member.member_id, member.group_instance_id)
+        return member.member_id
+
+    # --- its offsets ------------------------------------------------------------------------------
+
+    def check_commit(
+        self, member_id: str, instance_id: str | None, epoch: int, *, transactional: bool, version: int
+    ) -> CheckPartition | None:
+        if epoch < 0 and self.state is State.EMPTY:
+            return None
+        if epoch >= 0 or member_id or instance_id is not None:
+            member = self._member_of(epoch, member_id, instance_id)
+            if not transactional and self.state in KEPT_ALIVE_BY_COMMITS:
+                self.keep_alive(member)
+        elif not transactional and self.state is not State.EMPTY:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"the group has members, and is {self.state_name}")
+        if not transactional and self.state is State.COMPLETING_REBALANCE:
+            raise self._rebalancing()
+        return None
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> None:
+        """Allow it to every client."""
+
+    def check_offset_deletion(self) -> None:
+        if self.state is not State.EMPTY and self.kind != CONSUMER_PROTOCOL:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+
+    def expires_since(self, committed: CommittedOffset) -> int | None:
+        if self.kind is None:
+            return committed.commit_timestamp_ms
+        if self.state is State.EMPTY:
+            return committed.commit_timestamp_ms if self.state_since_ms is None else self.state_since_ms
+        known = self.kind == CONSUMER_PROTOCOL and self.topics is not None
+        return committed.commit_timestamp_ms if known and self.state is State.STABLE else None
+
+    # --- administration ---------------------------------------------------------------------------
+
+    def described(self) -> DescribeGroupsResponse.DescribedGroup:
+        """Return the group as DescribeGroups shows it; the members' metadata only while it is stable."""
+        stable = self.state is State.STABLE
+        return DescribeGroupsResponse.DescribedGroup(
+            group_id=self.group_id,
+            group_state=self.state_name,
+            protocol_type=self.protocol_type,
+            protocol_data=(self.protocol or "") if stable else "",
+            members=[
+                DescribeGroupsResponse.DescribedGroup.DescribedGroupMember(
+                    member_id=member.member_id,
+                    group_instance_id=member.instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    member_metadata=member.metadata(self.protocol) if stable else b"",
+                    member_assignment=member.assignment,
+                )
+                for member in self.members.values()
+            ],
+        )
+
+    def check_deletion(self) -> None:
+        if self.state is not State.EMPTY:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+
+    def tombstones(self) -> list[Entry]:
+        return [group_metadata_entry(self.group_id, None)]
+
+    # --- its beginning and end --------------------------------------------------------------------
+
+    def loaded(self) -> None:
+        for member in self.members.values():
+            self.keep_alive(member)
+        limit: int = self.context.cluster.settings[MAX_SIZE]
+        if len(self.members) > limit:
+            reason = f"it has {len(self.members)} members, and {limit} are allowed"
+            self.clock.call_later(0, lambda: self.rebalance(reason))
+
+    def close(self, code: ErrorCode) -> None:
+        self.stop_waiting()
+        for member_id in list(self.pending):
+            self.forget_pending(member_id)
+        for member in self.members.values():
+            member.end_session()
+            self.answer_join(member.member_id, join_error(code, member.member_id))
+            self.answer_sync(member.member_id, SyncGroupResponse(error_code=code))
+        self.become(State.DEAD)
+
+
+def _reason(request: JoinGroupRequest) -> str:
+    """Return why the client joins, if it says so (KIP-800)."""
+    return request.reason or "not provided"
+
+
+def _differs(told: str | None, known: str | None) -> bool:
+    return told is not None and known is not None and told != known

@@ -1,0 +1,323 @@
+"""The coordinator: finds and makes groups by id, and folds the records of `__consumer_offsets` into them.
+
+What the members of a group ask for is in `classic/` and `consumer/`, what they commit in `offsets`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from minibroker.broker.coordination.coordinator_logs import NO_PRODUCER, CoordinatorLogSettings
+from minibroker.broker.coordination.runtime import ByPartition, CoordinatorRuntime
+from minibroker.broker.groups import records
+from minibroker.broker.groups.classic.classic_group import ClassicGroup
+from minibroker.broker.groups.commits import forget_missing_topics, forget_offsets, forget_topic
+from minibroker.broker.groups.consumer.consumer_group import ConsumerGroup
+from minibroker.broker.groups.consumer.state import APPLIED
+from minibroker.broker.groups.group import Group, GroupType
+from minibroker.broker.groups.offsets import CommittedOffset, CommittedOffsets
+from minibroker.broker.groups.share.share_group import APPLIED as SHARE_APPLIED
+from minibroker.broker.groups.share.share_group import ShareGroup
+from minibroker.broker.groups.streams.creation_failures import CreationFailures
+from minibroker.broker.groups.streams.streams_group import APPLIED as STREAMS_APPLIED
+from minibroker.broker.groups.streams.streams_group import StreamsGroup
+from minibroker.broker.metadata.partitions import GROUPS_TOPIC, Topic
+from minibroker.protocol.declare import Message
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages import group_records, share_group_records, streams_group_records
+from minibroker.protocol.records.internal import decode_internal
+from minibroker.protocol.records.record import Record
+from minibroker.protocol.steps import Steps
+
+if TYPE_CHECKING:
+    from minibroker.broker.cluster import Cluster
+    from minibroker.broker.control.controller import Controller
+    from minibroker.broker.metadata.nodes import Node
+
+log = logging.getLogger("minibroker.groups")
+
+AnyGroup = TypeVar("AnyGroup", bound=Group)
+Replay = Callable[["GroupCoordinator", Any, Any], None]
+
+SETTINGS = CoordinatorLogSettings(
+    "offsets.topic.num.partitions",
+    "offsets.topic.replication.factor",
+    "offsets.topic.segment.bytes",
+    "offsets.load.buffer.size",
+    "offsets.topic.compression.codec",
+)
+
+
+# The bytes that keys of these records begin with.
+OFFSET_COMMIT_TYPE = group_records.OffsetCommitKey.api_key.to_bytes(2, "big")
+GROUP_TYPES = tuple(
+    key.api_key.to_bytes(2, "big")
+    for key in (
+        group_records.GroupMetadataKey,
+        group_records.ConsumerGroupMetadataKey,
+        streams_group_records.StreamsGroupMetadataKey,
+    )
+)  # those whose groups have offsets
+
+
+class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
+    """All groups of the cluster. Their state is in `__consumer_offsets`."""
+
+    def __init__(self, cluster: Cluster, controller: Controller) -> None:
+        super().__init__(cluster, controller, GROUPS_TOPIC, SETTINGS)
+        self.groups: ByPartition[Group] = ByPartition(self.log)
+        self.rebalances: Counter[GroupType] = Counter()
+        self.creation_failures = CreationFailures(cluster.clock)
+
+    def new_shard(self, index: int) -> GroupShard:
+        return GroupShard(self, index)
+
+    def topic_deleted(self, topic: Topic) -> Steps[None]:
+        yield from super().topic_deleted(topic)
+        yield from forget_topic(self, topic)
+
+    # --- which node, which group ------------------------------------------------------------------
+
+    def check_named(self, node: Node, group_id: str) -> None:
+        """Check the node as `check` does, and the id, which may be empty only in requests for offsets.
+
+        Raises KafkaError: INVALID_GROUP_ID, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        self.check_id(group_id)
+        self.check(node, group_id)
+
+    def check_id(self, group_id: str) -> None:
+        """Check that the id is not empty. Raises KafkaError(INVALID_GROUP_ID)."""
+        if not group_id:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "A group id is not empty.")
+
+    def of_members(self, node: Node, group_id: str) -> Group:
+        """Return the group that a member names.
+
+        Raises KafkaError: INVALID_GROUP_ID, NOT_COORDINATOR, UNKNOWN_MEMBER_ID if there is no group.
+        """
+        self.check_named(node, group_id)
+        if group_id not in self.groups:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return self.groups[group_id]
+
+    def found(self, group_id: str, missing: str = "Group") -> Group:
+        """Return the group of this id, of any type. Raises KafkaError(GROUP_ID_NOT_FOUND)."""
+        if group_id not in self.groups:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"{missing} {group_id} not found.")
+        return self.groups[group_id]
+
+    def classic_group(self, group_id: str) -> ClassicGroup:
+        """Return the classic group of this id. Raises KafkaError(GROUP_ID_NOT_FOUND)."""
+        return self._of_type(ClassicGroup, group_id)
+
+    def consumer_group(self, group_id: str) -> ConsumerGroup:
+        """Return the consumer group of this id (KIP-848). Raises KafkaError(GROUP_ID_NOT_FOUND)."""
+        return self._of_type(ConsumerGroup, group_id)
+
+    def share_group(self, group_id: str) -> ShareGroup:
+        """Return the share group of this id (KIP-932). Raises KafkaError(GROUP_ID_NOT_FOUND)."""
+        return self._of_type(ShareGroup, group_id, "Share group")
+
+    def streams_group(self, group_id: str) -> StreamsGroup:
+        """Return the streams group of this id (KIP-1071). Raises KafkaError(GROUP_ID_NOT_FOUND)."""
+        return self._of_type(StreamsGroup, group_id, "Streams group")
+
+    def _of_type(self, wanted: type[AnyGroup], group_id: str, missing: str = "Group") -> AnyGroup:
+        """Return the group; `missing` is what Kafka calls one that does not exist."""
+        group = self.found(group_id, missing)
+        if not isinstance(group, wanted):
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a {wanted.type} group.")
+        return group
+
+    def classic_group_or_new(self, group_id: str) -> ClassicGroup:
+        """Return the classic group of this id; if there is no group, make one without members and protocol type.
+
+        Raises KafkaError(GROUP_ID_NOT_FOUND) for a group of another type.
+        """
+        if group_id not in self.groups:
+            self.groups[group_id] = ClassicGroup(self, group_id, CommittedOffsets())
+        return self.classic_group(group_id)
+
+    def to_join(self, group_id: str, *, create: bool) -> Group:
+        """Return the group that a classic member joins; with `create`, make it, also in place of an empty one.
+
+        Raises KafkaError: UNKNOWN_MEMBER_ID if there is none, or as `append`.
+        """
+        group = self.groups.get(group_id)
+        if group is not None and (isinstance(group, ClassicGroup) or not group.is_empty):
+            return group
+        if not create:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        made = ClassicGroup(self, group_id, CommittedOffsets() if group is None else group.offsets)
+        self.append(group_id, [*(() if group is None else group.tombstones()), made.entry()])
+        if group is not None:
+            group.close(ErrorCode.NOT_COORDINATOR)
+        self.groups[group_id] = made
+        return made
+
+    # --- change ---------------------------------------------------------------------------------
+
+    def delete(self, group: Group) -> None:
+        """Delete a group with all its offsets. Raises KafkaError: NON_EMPTY_GROUP, or as `append`."""
+        group.check_deletion()
+        forget_offsets(self, group, group.offsets.partitions())
+        self.append(group.group_id, group.tombstones())
+        group.close(ErrorCode.NOT_COORDINATOR)
+        if group.group_id in self.groups:
+            del self.groups[group.group_id]
+
+
+class GroupShard:
+    """The groups of one partition of the topic.
+
+    `_transactional` has the groups in whose offsets an open transaction takes part, by producer id. Most records of a
+    log are commits that later ones supersede. `_offsets` keeps the last one of each key, and only that is decoded, when
+    a transaction or the end of a group depends on it, or at the end of the log.
+    """
+
+    def __init__(self, coordinator: GroupCoordinator, index: int) -> None:
+        self._coordinator = coordinator
+        self._index = index
+        self._offsets: dict[bytes, Record] = {}
+        self._transactional: dict[int, set[str]] = {}
+
+    def replay(self, record: Record, producer_id: int) -> None:
+        if producer_id != NO_PRODUCER:
+            self._replay_pending(record, producer_id)
+        elif record.key is not None and record.key.startswith(OFFSET_COMMIT_TYPE):
+            self._offsets[record.key] = record
+        else:
+            if record.value is None and record.key is not None and record.key.startswith(GROUP_TYPES):
+                self._apply_offsets()  # whether the group has any decides what is left of it
+            self._fold(record)
+
+    def _fold(self, record: Record) -> None:
+        key, value = decode_internal(GROUPS_TOPIC, record.key, record.value)
+        apply = REPLAYED.get(type(key.message))
+        if apply is not None:
+            apply(self._coordinator, key.message, None if value is None else value.message)
+
+    def _replay_pending(self, record: Record, producer_id: int) -> None:
+        self._apply_offsets()
+        key, value = decode_internal(GROUPS_TOPIC, record.key, record.value)
+        if (
+            isinstance(key.message, records.OffsetKey)
+            and value is not None
+            and isinstance(value.message, records.OffsetValue)
+        ):
+            where = key.message.group, key.message.topic, key.message.partition
+            self.pend(producer_id, *where, records.committed_offset(value.message))
+
+    def pend(self, producer_id: int, group_id: str, topic: str, partition: int, committed: CommittedOffset) -> None:
+        """Fold in an offset that an open transaction commits; it holds once the transaction has committed (KIP-98)."""
+        group = self._coordinator.groups.get(group_id) or self._coordinator.classic_group_or_new(group_id)
+        group.offsets.pending.setdefault(producer_id, {})[topic, partition] = committed
+        self._transactional.setdefault(producer_id, set()).add(group_id)
+
+    def transaction_ended(self, producer_id: int, *, committed: bool) -> None:
+        self._apply_offsets()
+        for group_id in self._transactional.pop(producer_id, ()):
+            group = self._coordinator.groups.get(group_id)
+            if group is not None:
+                group.offsets.settle(producer_id, committed=committed)
+
+    def _apply_offsets(self) -> None:
+        """Fold in the commits that were read since the last time."""
+        offsets, self._offsets = self._offsets, {}
+        for record in offsets.values():
+            try:
+                self._fold(record)
+            except ValueError as error:
+                where = record.offset, self._index
+                log.error("the commit at offset %d of partition %d is passed over: %s", *where, error)
+
+    def loaded(self) -> None:
+        self._apply_offsets()
+        groups = self._coordinator.groups
+        for group in groups.of(self._index):
+            group.loaded()
+        self._coordinator.cluster.clock.call_later(
+            0, lambda: forget_missing_topics(self._coordinator, groups.of(self._index))
+        )
+
+    def unload(self) -> None:
+        for group in self._coordinator.groups.take(self._index):
+            group.close(ErrorCode.NOT_COORDINATOR)
+
+
+def replay_offset(coordinator: GroupCoordinator, key: records.OffsetKey, value: records.OffsetValue | None) -> None:
+    """Fold in a committed offset, or its tombstone; a group that is not known yet becomes a classic one."""
+    if value is None:
+        if key.group in coordinator.groups:
+            coordinator.groups[key.group].offsets.apply(key.topic, key.partition, None)
+        return
+    group = coordinator.groups.get(key.group) or coordinator.classic_group_or_new(key.group)
+    group.offsets.apply(key.topic, key.partition, records.committed_offset(value))
+
+
+def replay_classic(
+    coordinator: GroupCoordinator, key: group_records.GroupMetadataKey, value: group_records.GroupMetadataValue | None
+) -> None:
+    """Fold in the record of a classic group. After a tombstone its offsets are left."""
+    present = coordinator.groups.get(key.group)
+    if value is not None:
+        offsets = CommittedOffsets() if present is None else present.offsets
+        group = coordinator.groups[key.group] = ClassicGroup(coordinator, key.group, offsets)
+        group.restore(value)
+    elif isinstance(present, ClassicGroup):
+        del coordinator.groups[key.group]
+        if not present.offsets.is_empty:
+            coordinator.groups[key.group] = ClassicGroup(coordinator, key.group, present.offsets)
+
+
+def replay_with_offsets(kind: type[ConsumerGroup] | type[StreamsGroup], deleted_by: type[Message]) -> Replay:
+    """Return what folds in a record of a group of this kind, made if there is none.
+
+    After its tombstone, a null value of a key `deleted_by`, its offsets are left.
+    """
+
+    def replay(coordinator: GroupCoordinator, key: Any, value: Message | None) -> None:
+        group = coordinator.groups.get(key.group_id)
+        if not isinstance(group, kind):
+            if value is None:
+                return
+            offsets = CommittedOffsets() if group is None else group.offsets
+            group = coordinator.groups[key.group_id] = kind(coordinator, key.group_id, offsets)
+        if value is not None or not isinstance(key, deleted_by):
+            group.apply(records.Change(key, value))
+            return
+        del coordinator.groups[group.group_id]
+        if not group.offsets.is_empty:
+            coordinator.groups[group.group_id] = ClassicGroup(coordinator, group.group_id, group.offsets)
+
+    return replay
+
+
+def replay_share(coordinator: GroupCoordinator, key: Any, value: Message | None) -> None:
+    """Fold in a record of a share group, made if there is none, and deleted with its tombstone."""
+    group = coordinator.groups.get(key.group_id)
+    if not isinstance(group, ShareGroup):
+        if value is None:
+            return
+        group = coordinator.groups[key.group_id] = ShareGroup(coordinator, key.group_id)
+    if value is None and isinstance(key, share_group_records.ShareGroupMetadataKey):
+        del coordinator.groups[group.group_id]
+    else:
+        group.apply(records.Change(key, value))
+
+
+# How each record is folded in, by the type of its key. Others are ignored.
+REPLAYED: dict[type[Message], Replay] = {
+    group_records.LegacyOffsetCommitKey: replay_offset,
+    group_records.OffsetCommitKey: replay_offset,
+    group_records.GroupMetadataKey: replay_classic,
+    **dict.fromkeys(APPLIED, replay_with_offsets(ConsumerGroup, group_records.ConsumerGroupMetadataKey)),
+    **dict.fromkeys(SHARE_APPLIED, replay_share),
+    **dict.fromkeys(
+        STREAMS_APPLIED, replay_with_offsets(StreamsGroup, streams_group_records.StreamsGroupMetadataKey)
+    ),
+}

@@ -1,0 +1,44 @@
+"""The expiry of committed offsets, and of groups without members and offsets (KIP-211).
+
+`upkeep.housekeeping` calls it every `offsets.retention.check.interval.ms`.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from minibroker.broker.clock import Then, in_slices
+from minibroker.broker.groups.commits import forget_offsets
+from minibroker.protocol.errors import KafkaError
+
+if TYPE_CHECKING:
+    from minibroker.broker.groups.group import Group
+    from minibroker.broker.groups.group_coordinator import GroupCoordinator
+
+log = logging.getLogger("minibroker.groups")
+
+MINUTE_MS = 60_000
+
+
+def expire_all(coordinator: GroupCoordinator, then: Then) -> None:
+    """Expire the offsets of all groups in slices, then call `then`."""
+    in_slices(coordinator.cluster.clock, lambda group: expire(coordinator, group), coordinator.groups.present(), then)
+
+
+def expire(coordinator: GroupCoordinator, group: Group) -> None:
+    """Delete the offsets of a group that are older than `offsets.retention.minutes`, or than their client wanted.
+
+    A group is deleted if it has no members, and no offset is left.
+    """
+    retention_ms = coordinator.cluster.settings["offsets.retention.minutes"] * MINUTE_MS
+    now_ms = coordinator.cluster.clock.wall_ms()
+    expired = group.offsets.expired(now_ms, retention_ms, group.expires_since, group.is_subscribed_to)
+    try:
+        if group.is_empty and group.may_expire and len(expired) == len(group.offsets.partitions()):
+            coordinator.delete(group)
+            log.info("%s is deleted: it has no members, and no offset is left", group)
+        else:
+            forget_offsets(coordinator, group, expired)
+    except KafkaError as error:
+        log.error("offsets of %s that have expired stay for now: %s", group, error)

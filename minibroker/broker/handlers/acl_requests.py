@@ -1,0 +1,212 @@
+"""DescribeAcls, CreateAcls and DeleteAcls: access rules (KIP-140).
+
+Behaviour: ACLs are records of the metadata log, each with a random id. An ACL that is created twice exists once. A
+request creates or deletes all of its ACLs in one commit; a request for more than 10,000 changes nothing. Without
+`authorizer.class.name` every request is answered with SECURITY_DISABLED. A type of 0 (UNKNOWN) closes the connection,
+as in Kafka. A host may be a range such as 10.0.0.0/8, which Kafka accepts from 4.4 on.
+
+Versions: 1 brought pattern types, 2 flexible fields, 3 the resource type for users.
+
+Not implemented: nothing.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import TypeVar
+
+from minibroker.broker.requests.context import RequestContext
+from minibroker.broker.requests.routes import Unanswerable
+from minibroker.broker.requests.served import handles
+from minibroker.broker.security.acls import Acl, AclFilter, check_new
+from minibroker.broker.security.operations import ALTER_CLUSTER, DESCRIBE_CLUSTER, denied_to
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.metadata_records import RemoveAccessControlEntryRecord
+from minibroker.protocol.messages.security import (
+    CreateAclsRequest,
+    CreateAclsResponse,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+    DescribeAclsRequest,
+    DescribeAclsResponse,
+)
+from minibroker.protocol.steps import WAITING, Steps, chunks, each
+
+UNKNOWN = 0  # in each enumeration: resource types, pattern types, operations and permission types
+MAX_CHANGES = 10_000  # in one request, as in Kafka
+MAX_MATCHES = 100_000  # in one answer; an ACL that matches several filters counts several times
+
+Created = CreateAclsResponse.AclCreationResult
+Deleted = DeleteAclsResponse.DeleteAclsFilterResult
+Described = DescribeAclsResponse.DescribeAclsResource
+AnyFilter = DescribeAclsRequest | DeleteAclsRequest.DeleteAclsFilter
+Result = TypeVar("Result", Created, Deleted)
+Results = Steps[list[Result]]
+
+
+@handles(ApiKey.DESCRIBE_ACLS)
+def describe_acls(context: RequestContext, request: DescribeAclsRequest) -> Steps[DescribeAclsResponse]:
+    wanted = _filter(request)
+    context.authorize(DESCRIBE_CLUSTER, message=denied_to(ApiKey.DESCRIBE_ACLS, DESCRIBE_CLUSTER))
+    if context.cluster.authorizer is None:
+        raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
+    resources: dict[tuple[int, str, int], Described] = {}
+    for _, acl in (yield from _matching(context, wanted)):
+        pattern = acl.resource_type, acl.name, acl.pattern_type
+        if pattern not in resources:
+            resource_type, name, pattern_type = pattern
+            resources[pattern] = Described(resource_type=resource_type, resource_name=name, pattern_type=pattern_type)
+        entry = Described.AclDescription(
+            principal=acl.principal, host=acl.host, operation=acl.operation, permission_type=acl.permission
+        )
+        resources[pattern].acls.append(entry)
+        yield
+    return DescribeAclsResponse(resources=list(resources.values()))
+
+
+@handles(ApiKey.CREATE_ACLS, durable=True)
+def create_acls(context: RequestContext, request: CreateAclsRequest) -> Steps[CreateAclsResponse]:
+    for creation in request.creations:
+        _check_known(
+            creation.resource_type, creation.resource_pattern_type, creation.operation, creation.permission_type
+        )
+        yield
+    change = _create(context, request.creations)
+    return CreateAclsResponse(results=(yield from _exclusively(context, change, Created, len(request.creations))))
+
+
+def _exclusively(context: RequestContext, change: Results[Result], shape: type[Result], asked: int) -> Results[Result]:
+    """Run a change of ACLs after those that have begun before it; if it is refused, return this many refusals.
+
+    Requests in between see a part of the change. So rules that deny are added first and removed last: what the whole
+    change denies is never allowed in between.
+    """
+    acls = context.cluster.image.acls
+    try:
+        key = ApiKey.CREATE_ACLS if shape is Created else ApiKey.DELETE_ACLS
+        context.authorize(ALTER_CLUSTER, message=denied_to(key, ALTER_CLUSTER))
+        if context.cluster.authorizer is None:
+            raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
+        while acls.is_changing:
+            yield WAITING
+        acls.is_changing = True
+        try:
+            return (yield from change)
+        finally:
+            acls.is_changing = False
+    except KafkaError as error:
+        refused = error
+    return (yield from each(lambda _: _refused(shape, refused), range(asked)))
+
+
+def _create(context: RequestContext, creations: list[CreateAclsRequest.AclCreation]) -> Steps[list[Created]]:
+    """Commit all valid ACLs that do not exist yet. Raises KafkaError(POLICY_VIOLATION) if there are too many."""
+    results: list[Created] = []
+    wanted: dict[Acl, None] = {}
+    for creation in creations:
+        acl = Acl(
+            creation.resource_type,
+            creation.resource_name,
+            creation.resource_pattern_type,
+            creation.principal,
+            creation.host,
+            creation.operation,
+            creation.permission_type,
+        )
+        try:
+            check_new(acl)
+            wanted[acl] = None
+            results.append(Created())
+        except KafkaError as error:
+            results.append(_refused(Created, error))
+        yield
+    if len(wanted) > MAX_CHANGES:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
+    known = context.cluster.image.acls.ids
+    new = [acl for acl in sorted(wanted, key=attrgetter("permission")) if acl not in known]
+    records = yield from each(lambda acl: acl.record(context.cluster.new_uuid()), new)
+    yield from context.cluster.commit_in_steps(records)
+    return results
+
+
+@handles(ApiKey.DELETE_ACLS, durable=True)
+def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> Steps[DeleteAclsResponse]:
+    wanted = yield from each(_filter, request.filters)
+    change = _delete(context, wanted)
+    return DeleteAclsResponse(filter_results=(yield from _exclusively(context, change, Deleted, len(wanted))))
+
+
+def _delete(context: RequestContext, wanted: list[AclFilter]) -> Steps[list[Deleted]]:
+    """Delete the ACLs that match. The result of each filter lists all that match it.
+
+    Raises KafkaError(INVALID_REQUEST) if there are too many.
+    """
+    found: dict[bytes, Acl] = {}
+    results: list[Deleted] = []
+    count = 0
+    for each_filter in wanted:
+        try:
+            each_filter.check()
+        except KafkaError as error:
+            results.append(_refused(Deleted, error))
+            continue
+        result = Deleted(error_message=None)
+        for id, acl in (yield from _matching(context, each_filter)):
+            found[id] = acl
+            count += 1
+            if len(found) > MAX_CHANGES or count > MAX_MATCHES:
+                message = f"Cannot remove more than {MAX_CHANGES} acls in a single delete operation."
+                raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+            result.matching_acls.append(_matching_acl(acl))
+            yield
+        results.append(result)
+    ordered = sorted(found, key=lambda id: -found[id].permission)
+    records = yield from each(lambda id: RemoveAccessControlEntryRecord(id=id), ordered)
+    yield from context.cluster.commit_in_steps(records)
+    return results
+
+
+def _matching_acl(acl: Acl) -> Deleted.DeleteAclsMatchingAcl:
+    return Deleted.DeleteAclsMatchingAcl(
+        error_message=None,
+        resource_type=acl.resource_type,
+        resource_name=acl.name,
+        pattern_type=acl.pattern_type,
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission_type=acl.permission,
+    )
+
+
+def _refused(shape: type[Result], error: KafkaError) -> Result:
+    return shape(error_code=error.code, error_message=error.message)
+
+
+def _matching(context: RequestContext, wanted: AclFilter) -> Steps[list[tuple[bytes, Acl]]]:
+    found = []
+    for portion in chunks(list(context.cluster.image.acls.by_id.items())):
+        found += [(id, acl) for id, acl in portion if wanted.matches(acl)]
+        yield
+    return found
+
+
+def _filter(asked: AnyFilter) -> AclFilter:
+    """Return the filter of a request. Raises Unanswerable if one of its types is UNKNOWN."""
+    _check_known(asked.resource_type_filter, asked.pattern_type_filter, asked.operation, asked.permission_type)
+    return AclFilter(
+        asked.resource_type_filter,
+        asked.resource_name_filter,
+        asked.pattern_type_filter,
+        asked.principal_filter,
+        asked.host_filter,
+        asked.operation,
+        asked.permission_type,
+    )
+
+
+def _check_known(*types: int) -> None:
+    """Raise Unanswerable if one of the types is UNKNOWN."""
+    if UNKNOWN in types:
+        raise Unanswerable("a request about ACLs with an UNKNOWN type")

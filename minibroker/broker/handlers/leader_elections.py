@@ -1,0 +1,116 @@
+"""ElectLeaders: elects preferred leaders, or any leader where no in-sync replica is alive (KIP-183, KIP-460).
+
+Behaviour: null partitions mean all, and the answer then lists only those that needed an election. A preferred replica
+is elected only if its node is alive and it is in sync. An unclean election takes any replica that is alive; it is
+needed only for partitions without a leader. In Kafka it may lose records that only the other replicas have; here all
+nodes share one log, and nothing is lost.
+
+Versions: 0 elects preferred leaders; 1 brought the type of election and an error for the whole request, 2 flexible
+fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from minibroker.broker.control.elections import apply_changes, catch_up, election
+from minibroker.broker.metadata.partition_changes import Election
+from minibroker.broker.metadata.partitions import Partition
+from minibroker.broker.requests.context import RequestContext
+from minibroker.broker.requests.served import handles
+from minibroker.broker.security.operations import ALTER_CLUSTER, denied_to
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.metadata_records import PartitionChangeRecord
+from minibroker.protocol.messages.replicas import ElectLeadersRequest, ElectLeadersResponse
+from minibroker.protocol.steps import Steps, chunks
+
+TopicResult = ElectLeadersResponse.ReplicaElectionResult
+PartitionResult = TopicResult.PartitionResult
+
+TYPES = {0: Election.PREFERRED, 1: Election.UNCLEAN}
+
+
+@handles(ApiKey.ELECT_LEADERS, durable=True)
+def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -> Steps[ElectLeadersResponse]:
+    kind = TYPES.get(request.election_type)
+    try:
+        context.authorize(ALTER_CLUSTER, message=denied_to(ApiKey.ELECT_LEADERS, ALTER_CLUSTER))
+        if kind is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
+    except KafkaError as error:
+        return _refused(request, error)
+    results = []
+    for name, indexes in _asked(context, request):
+        yield
+        result = TopicResult(topic=name)
+        for portion in chunks(indexes):
+            try:
+                result.partition_result += _elected(context, name, portion, kind)
+            except KafkaError as error:
+                return _refused(request, error)
+            yield
+        if request.topic_partitions is None:
+            needed = [one for one in result.partition_result if one.error_code != ErrorCode.ELECTION_NOT_NEEDED]
+            result.partition_result = needed
+        results.append(result)
+    return ElectLeadersResponse(replica_election_results=results)
+
+
+def _elected(context: RequestContext, name: str, indexes: Sequence[int], kind: Election) -> list[PartitionResult]:
+    """Elect leaders for some partitions of a topic, and return a result for each. Raises KafkaError if all fail."""
+    changes: list[PartitionChangeRecord] = []
+    results = [_result(context, name, index, kind, changes) for index in indexes]
+    apply_changes(context.cluster, changes)
+    catch_up(context.cluster, _changed(context, changes))
+    return results
+
+
+def _refused(request: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:
+    """Return the answer with this error for all partitions; without one if no partition is listed, as in Kafka."""
+    code, message = error.code, error.message
+    return ElectLeadersResponse(
+        error_code=ErrorCode.NONE if request.topic_partitions == [] else code,
+        replica_election_results=[
+            TopicResult(
+                topic=topic.topic,
+                partition_result=[
+                    PartitionResult(partition_id=index, error_code=code, error_message=message)
+                    for index in topic.partitions
+                ],
+            )
+            for topic in request.topic_partitions or ()
+        ],
+    )
+
+
+def _asked(context: RequestContext, request: ElectLeadersRequest) -> Iterator[tuple[str, Sequence[int]]]:
+    """Yield (topic, partition indexes) of the partitions that need leaders."""
+    if request.topic_partitions is None:
+        topics = list(context.cluster.image.topics.values())
+        yield from ((topic.name, range(len(topic.partitions))) for topic in topics)
+    else:
+        yield from ((topic.topic, topic.partitions) for topic in request.topic_partitions)
+
+
+def _result(
+    context: RequestContext, name: str, index: int, kind: Election, changes: list[PartitionChangeRecord]
+) -> PartitionResult:
+    """Return the result for a partition, and add its change to `changes`."""
+    result = PartitionResult(partition_id=index, error_message=None)
+    try:
+        changes.append(election(context.cluster, _existing(context, name, index), kind))
+    except KafkaError as error:
+        result.error_code, result.error_message = error.code, error.message
+    return result
+
+
+def _existing(context: RequestContext, name: str, index: int) -> Partition:
+    partition = context.topic(name, f"No such topic as {name}").partition(index)
+    if partition is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
+    return partition
+
+
+def _changed(context: RequestContext, changes: Iterable[PartitionChangeRecord]) -> list[Partition]:
+    return [context.topic(change.topic_id).partitions[change.partition_id] for change in changes]

@@ -1,0 +1,155 @@
+"""AlterPartitionReassignments and ListPartitionReassignments: move partitions to other nodes (KIP-455, KIP-860).
+
+Behaviour: if the nodes of all new replicas are alive, the move is complete before the answer: the nodes share one log,
+so there is nothing to copy. If the leader is no longer a replica, another one is elected in a new epoch. Otherwise the
+move goes on until all nodes are alive; until then it is listed, and null replicas cancel it. A broker that is not
+registered is refused with INVALID_REPLICA_ASSIGNMENT.
+
+Versions: AlterPartitionReassignments 1 brought allow_replication_factor_change.
+
+Not implemented: throttles of replication, as nothing is copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from minibroker.broker.control.elections import apply_changes, catch_up
+from minibroker.broker.control.reassignments import cancellation, reassignment
+from minibroker.broker.metadata.partitions import Partition, Topic
+from minibroker.broker.requests.context import RequestContext
+from minibroker.broker.requests.served import handles
+from minibroker.broker.security.operations import ALTER_CLUSTER, DESCRIBE_CLUSTER, denied_to
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.metadata_records import PartitionChangeRecord
+from minibroker.protocol.messages.replicas import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+from minibroker.protocol.steps import Steps, chunks
+
+AskedPartition = AlterPartitionReassignmentsRequest.ReassignableTopic.ReassignablePartition
+Altered = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
+AlteredPartition = Altered.ReassignablePartitionResponse
+Ongoing = ListPartitionReassignmentsResponse.OngoingTopicReassignment
+OngoingPartition = Ongoing.OngoingPartitionReassignment
+
+
+@handles(ApiKey.ALTER_PARTITION_REASSIGNMENTS, durable=True)
+def alter_partition_reassignments(
+    context: RequestContext, request: AlterPartitionReassignmentsRequest
+) -> Steps[AlterPartitionReassignmentsResponse]:
+    try:
+        context.authorize(ALTER_CLUSTER, message=denied_to(ApiKey.ALTER_PARTITION_REASSIGNMENTS, ALTER_CLUSTER))
+    except KafkaError as error:
+        return (yield from _all_refused(request, error))
+    if not request.topics:
+        return AlterPartitionReassignmentsResponse()
+    response = AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change, error_message=None
+    )
+    for topic in request.topics:
+        yield
+        answer = Altered(name=topic.name)
+        for portion in chunks(topic.partitions):
+            answer.partitions += _altered(context, request, topic.name, portion)
+            yield
+        response.responses.append(answer)
+    return response
+
+
+def _all_refused(
+    request: AlterPartitionReassignmentsRequest, error: KafkaError
+) -> Steps[AlterPartitionReassignmentsResponse]:
+    """Answer with the error for each partition too, as Kafka does."""
+    response = AlterPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
+    for topic in request.topics:
+        answer = Altered(name=topic.name)
+        for asked in topic.partitions:
+            refused = AlteredPartition(partition_index=asked.partition_index)
+            refused.error_code, refused.error_message = error.code, error.message
+            answer.partitions.append(refused)
+            yield
+        response.responses.append(answer)
+        yield
+    return response
+
+
+def _altered(
+    context: RequestContext, request: AlterPartitionReassignmentsRequest, name: str, portion: Sequence[AskedPartition]
+) -> list[AlteredPartition]:
+    """Begin or cancel the moves of some partitions, and return a result for each. Raises KafkaError if all fail."""
+    changes: list[PartitionChangeRecord | None] = []
+    moved: list[Partition] = []
+    results = []
+    for asked in portion:
+        result = AlteredPartition(partition_index=asked.partition_index, error_message=None)
+        try:
+            partition = _existing(context, name, asked.partition_index)
+            changes.append(_change(context, request, partition, asked))
+            moved.append(partition)
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, error.message
+        results.append(result)
+    apply_changes(context.cluster, changes)
+    catch_up(context.cluster, moved)
+    return results
+
+
+def _existing(context: RequestContext, name: str, index: int) -> Partition:
+    partition = context.topic(name, f"Unable to find a topic named {name}.").partition(index)
+    if partition is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{index}.")
+    return partition
+
+
+def _change(
+    context: RequestContext, request: AlterPartitionReassignmentsRequest, partition: Partition, asked: AskedPartition
+) -> PartitionChangeRecord | None:
+    if asked.replicas is None:
+        return cancellation(context.cluster, partition)
+    keep_factor = not request.allow_replication_factor_change
+    return reassignment(context.cluster, partition, asked.replicas, keep_factor=keep_factor)
+
+
+@handles(ApiKey.LIST_PARTITION_REASSIGNMENTS)
+def list_partition_reassignments(
+    context: RequestContext, request: ListPartitionReassignmentsRequest
+) -> Steps[ListPartitionReassignmentsResponse]:
+    context.authorize(DESCRIBE_CLUSTER, message=denied_to(ApiKey.LIST_PARTITION_REASSIGNMENTS, DESCRIBE_CLUSTER))
+    response = ListPartitionReassignmentsResponse(error_message=None)
+    for topic, indexes in _asked(context, request):
+        ongoing: list[OngoingPartition] = []
+        for portion in chunks(indexes):
+            found = map(topic.partition, portion)
+            ongoing += [_ongoing(each) for each in found if each is not None and each.is_reassigned]
+            yield
+        if ongoing:
+            response.topics.append(Ongoing(name=topic.name, partitions=ongoing))
+        yield
+    return response
+
+
+def _asked(
+    context: RequestContext, request: ListPartitionReassignmentsRequest
+) -> Iterator[tuple[Topic, Sequence[int]]]:
+    """Yield (topic, partition indexes) of the requested topics that exist."""
+    topics = context.cluster.image.topics
+    if request.topics is None:
+        yield from ((topic, range(len(topic.partitions))) for topic in list(topics.values()))
+        return
+    for asked in request.topics:  # perhaps a million without a topic, which no step ends: so not by `find_topic`
+        if asked.name in topics:
+            yield topics[asked.name], asked.partition_indexes
+
+
+def _ongoing(partition: Partition) -> OngoingPartition:
+    return OngoingPartition(
+        partition_index=partition.index,
+        replicas=partition.replicas,
+        adding_replicas=partition.adding_replicas,
+        removing_replicas=partition.removing_replicas,
+    )

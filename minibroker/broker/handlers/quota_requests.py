@@ -1,0 +1,121 @@
+"""DescribeClientQuotas and AlterClientQuotas: limits for users, client ids and addresses (KIP-546, KIP-612).
+
+Behaviour: quotas are checked and recorded in the metadata log, and found by filters. Each entity of a request succeeds
+or fails by itself. An entity that is listed twice, or has a key twice, is refused.
+
+Versions: 1 of both has flexible fields.
+
+Not implemented: host names for the entity type ip, which would need name resolution.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from minibroker.broker.metadata.image import QuotaEntity
+from minibroker.broker.quotas.client_quotas import Filter, check_value, checked_entity, quota_record
+from minibroker.broker.requests.context import RequestContext
+from minibroker.broker.requests.served import handles
+from minibroker.broker.security.operations import (
+    ALTER_CLUSTER_CONFIGS,
+    DENIAL_MESSAGES,
+    DESCRIBE_CLUSTER_CONFIGS,
+    ResourceType,
+)
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.metadata_records import ClientQuotaRecord
+from minibroker.protocol.messages.quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
+from minibroker.protocol.steps import Steps, counted, each
+
+Described = DescribeClientQuotasResponse.EntryData
+Asked = AlterClientQuotasRequest.EntryData
+Altered = AlterClientQuotasResponse.EntryData
+
+
+@handles(ApiKey.DESCRIBE_CLIENT_QUOTAS)
+def describe_client_quotas(
+    context: RequestContext, request: DescribeClientQuotasRequest
+) -> Steps[DescribeClientQuotasResponse]:
+    quotas = context.cluster.image.quotas
+    components = [(one.entity_type, one.match_type, one.match) for one in request.components]
+    try:
+        context.authorize(DESCRIBE_CLUSTER_CONFIGS)
+        found = Filter(components, strict=request.strict).find(quotas)
+    except KafkaError as error:
+        return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
+    entries = []
+    for entity in list(found):
+        if entity in quotas:  # another request may have removed it since the step before
+            entries.append(_described(entity, quotas[entity]))
+        yield
+    return DescribeClientQuotasResponse(entries=entries)
+
+
+def _described(entity: QuotaEntity, values: dict[str, float]) -> Described:
+    return Described(
+        entity=[Described.EntityData(entity_type=kind, entity_name=name) for kind, name in _sorted(entity)],
+        values=[Described.ValueData(key=key, value=value) for key, value in sorted(values.items())],
+    )
+
+
+def _sorted(entity: QuotaEntity) -> list[tuple[str, str | None]]:
+    return sorted(entity, key=lambda part: part[0])
+
+
+@handles(ApiKey.ALTER_CLIENT_QUOTAS, durable=True)
+def alter_client_quotas(context: RequestContext, request: AlterClientQuotasRequest) -> Steps[AlterClientQuotasResponse]:
+    named = yield from each(_parts, request.entries)
+    counts = yield from counted(named)
+    answers = {}
+    for parts, entry in zip(named, request.entries, strict=True):
+        yield
+        answer = answers[parts] = Altered(error_message=None)
+        answer.entity = yield from each(_named, _sorted(parts))
+        try:
+            context.authorize(ALTER_CLUSTER_CONFIGS, message=DENIAL_MESSAGES[ResourceType.CLUSTER])
+            if counts[parts] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Ignoring duplicate entity {_text(parts)}")
+            decided = _decided(context, entry)
+            if decided and not request.validate_only:
+                context.cluster.commit(decided)
+        except KafkaError as error:
+            answer.error_code, answer.error_message = error.code, error.message
+    return AlterClientQuotasResponse(entries=list(answers.values()))
+
+
+def _named(part: tuple[str, str | None]) -> Altered.EntityData:
+    return Altered.EntityData(entity_type=part[0], entity_name=part[1])
+
+
+def _parts(entry: Asked) -> QuotaEntity:
+    """Return the entity of an entry, which need not exist. If a type is listed twice, the last one counts."""
+    return frozenset({part.entity_type: part.entity_name for part in entry.entity}.items())
+
+
+def _text(entity: QuotaEntity) -> str:
+    return ", ".join(f"{kind} {'(default)' if name is None else name}" for kind, name in _sorted(entity))
+
+
+def _decided(context: RequestContext, entry: Asked) -> list[ClientQuotaRecord]:
+    """Return the records for the metadata log. Raises KafkaError(INVALID_REQUEST)."""
+    entity, limits = checked_entity((part.entity_type, part.entity_name) for part in entry.entity)
+    keys = Counter(change.key for change in entry.ops)
+    repeated = next((key for key, count in keys.items() if count > 1), None)
+    if repeated is not None:
+        message = f"Duplicate quota key {repeated} not updating quota for this entity {_text(entity)}"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+    current = context.cluster.image.quotas.get(entity, {})
+    decided = []
+    for change in entry.ops:
+        if not change.remove:
+            check_value(limits, change.key, change.value)
+        is_news = change.key in current if change.remove else current.get(change.key) != change.value
+        if is_news:
+            decided.append(quota_record(entity, change.key, None if change.remove else change.value))
+    return decided

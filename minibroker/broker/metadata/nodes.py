@@ -1,0 +1,37 @@
+"""The nodes of a cluster, which are brokers that share one process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from minibroker.broker.fetch_sessions import FetchSessions
+    from minibroker.broker.security.tls import ListenerTls
+
+
+class Endpoint(NamedTuple):
+    """The advertised address of a listener."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        """Return it in the form that clients take."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Node:
+    """One broker of the cluster: an id, and the advertised addresses of its listeners by name.
+
+    `broker_epoch` distinguishes this life of it from earlier ones; registering sets it. `waited_for` counts the
+    partitions of waiting fetches that have many.
+    """
+
+    def __init__(self, node_id: int, sessions: FetchSessions) -> None:
+        self.node_id = node_id
+        self.endpoints: dict[str, Endpoint] = {}
+        self.rack: str | None = None
+        self.broker_epoch = -1
+        self.sessions = sessions
+        self.waited_for = 0
+        self.tls: dict[str, ListenerTls] = {}  # of its listeners that have it, by their names

@@ -1,0 +1,455 @@
+"""The SASL authentication of a connection: the order of its requests, its session, and how that ends.
+
+    FIRST --ApiVersions--> VERSIONS_TOLD --SaslHandshake--> EXCHANGE --SaslAuthenticate...--> AUTHENTICATED
+      +------------------- SaslHandshake ---------------------^  ^           |                 |        |
+                                                                 |           v                 |    session over
+                                                                 |         FAILED              |        v
+                                                                 +------ SaslHandshake --------+---- EXPIRED
+
+A session ends when the client's token expires, or after `connections.max.reauth.ms`. Before and after that, the client
+may authenticate again (KIP-368), as the same principal and by the same mechanism. Any other request closes an expired
+connection. A failure is answered after `connection.failed.authentication.delay.ms`, and then the connection is closed.
+
+After a handshake of version 0, tokens are sent as frames without headers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, Final
+
+from minibroker.broker.configs.listener_settings import listener_setting
+from minibroker.broker.configs.settings import Settings, SettingsError
+from minibroker.broker.network.authentication_statistics import AuthenticationStatistics
+from minibroker.broker.network.framing import PREFIX
+from minibroker.broker.network.parked import Parked
+from minibroker.broker.security.exchanges import (
+    Authenticated,
+    AuthenticationFailed,
+    Exchange,
+    InvalidCredentials,
+    Reply,
+    Wait,
+)
+from minibroker.broker.security.logins import Judge, Login, Verdict
+from minibroker.broker.security.mechanisms import enabled_mechanisms
+from minibroker.broker.security.principals import USER, Principal
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.legible import MESSAGE_CHARACTERS, cut
+
+if TYPE_CHECKING:
+    from minibroker.broker.clock import Clock, Timer
+    from minibroker.broker.cluster import Cluster
+    from minibroker.broker.network.connection import Connection
+    from minibroker.broker.security.delegation import TokenLogin
+    from minibroker.broker.security.scram import ScramMechanism
+    from minibroker.protocol.messages.metadata_records import UserScramCredentialRecord
+
+log = logging.getLogger("minibroker.connections")
+
+LEAST_BETWEEN_REAUTHENTICATIONS_MS: Final = 1000
+LONGEST_TIMER_MS: Final = 10 * 365 * 86_400_000  # of a session; a longer lifetime is cut to this
+NOT_YET: Final = "before the client has authenticated"
+NONCE_BITS: Final = 160
+LONG_MAX: Final = (1 << 63) - 1
+
+
+class State(Enum):
+    """The state of a connection; see above."""
+
+    FIRST = auto()
+    VERSIONS_TOLD = auto()
+    EXCHANGE = auto()
+    AUTHENTICATED = auto()
+    EXPIRED = auto()
+    FAILED = auto()
+
+
+# The APIs that a client may use while it has not authenticated, or when its session is over.
+ADMITTED: Final = {
+    State.FIRST: (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE),
+    State.VERSIONS_TOLD: (ApiKey.SASL_HANDSHAKE,),
+    State.EXCHANGE: (ApiKey.SASL_AUTHENTICATE,),
+    State.AUTHENTICATED: (),
+    State.EXPIRED: (ApiKey.SASL_HANDSHAKE,),
+    State.FAILED: (),
+}
+
+
+Answer = Callable[[Reply], Any]
+ADMIT: Final = Verdict()
+
+
+class SaslListener:
+    """The mechanisms of one listener, by the current settings."""
+
+    def __init__(
+        self,
+        name: str,
+        cluster: Callable[[], Cluster],
+        clock: Clock,
+        statistics: AuthenticationStatistics | None = None,
+        judges: Sequence[Judge] = (),
+    ) -> None:
+        """Read the static settings, and then the current ones. Raises SettingsError if the static ones are invalid."""
+        self.judges = judges
+        self.clock = clock
+        self.statistics = statistics or AuthenticationStatistics()
+        self.run_detached = clock.run_detached
+        self._name = name
+        self._cluster = cluster
+        self._read_from = cluster().static_settings
+        self._read(self._read_from)
+        self.read_again()
+
+    def read_again(self) -> None:
+        """Read the settings if they have changed. If they are invalid, log that and keep the old ones."""
+        settings = self._cluster().settings
+        if self._read_from is settings:
+            return
+        self._read_from = settings
+        try:
+            self._read(settings)
+        except SettingsError as error:
+            log.error("clients authenticate as before: %s", error)
+
+    def credential(self, name: str, mechanism: int) -> UserScramCredentialRecord | None:
+        """Return the SCRAM credential of a user, or None."""
+        return self._cluster().image.scram_credentials.get((name, mechanism))
+
+    def token_login(self, token_id: str, mechanism: ScramMechanism) -> TokenLogin | None:
+        """Return what SCRAM needs to authenticate by a token, or None."""
+        return self._cluster().image.tokens.login(token_id, mechanism)
+
+    def nonce(self) -> str:
+        """Return a random text that nobody can predict."""
+        return f"{self._cluster().random.getrandbits(NONCE_BITS):x}"
+
+    def now_ms(self) -> int:
+        """Return ms since 1970."""
+        return self.clock.wall_ms()
+
+    def monotonic_ms(self) -> float:
+        """Return the time of a monotonic clock in ms."""
+        return self.clock.monotonic_ms()
+
+    def _read(self, settings: Settings) -> None:
+        self.mechanisms = enabled_mechanisms(settings, self._name)
+        self.limit_bytes: int = listener_setting(settings, "sasl.server.max.receive.size", self._name)
+        self.failure_delay_ms: int = settings["connection.failed.authentication.delay.ms"]
+
+
+class Authenticator:
+    """The authentication of one client, which may do it again when its session ends."""
+
+    __slots__ = (
+        "_connection",
+        "_exchange",
+        "_failure",
+        "_limit_bytes",
+        "_listener",
+        "_mechanism",
+        "_previous",
+        "_proven",
+        "_reauthenticated_ms",
+        "_state",
+        "_timer",
+        "_unwanted",
+        "client_id",
+    )
+
+    def __init__(self, listener: SaslListener, connection: Connection) -> None:
+        self._listener = listener
+        self._connection = connection
+        self._limit_bytes = connection.limit_bytes
+        self._state = State.FIRST
+        self.client_id: str | None = None  # as the client named itself with the mechanism
+        self._mechanism = ""
+        self._exchange: Exchange | None = None
+        self._previous: Principal | None = None  # while the client authenticates again, its principal before
+        self._unwanted: str | None = None  # why the mechanism of a further authentication is refused
+        self._proven: Authenticated | None = None  # while a judge delays the answer
+        self._failure: Reply | None = None
+        self._timer: Timer | None = None  # for the end of the session
+        self._reauthenticated_ms = -float("inf")
+        listener.read_again()
+        self._require_authentication()
+
+    # --- the order of requests ------------------------------------------------------------------
+
+    @property
+    def mechanism(self) -> str:
+        """Return the mechanism that the client has chosen, or an empty text."""
+        return self._mechanism
+
+    def objection(self, key: int) -> str | None:
+        """Return why a client that must authenticate may not send a request of this API now, or None if it may."""
+        if key in ADMITTED[self._state]:
+            return None
+        if self._state is not State.EXPIRED:
+            return NOT_YET
+        self._listener.statistics.expired += 1
+        return "after the session of the client has ended"
+
+    @property
+    def is_in_exchange(self) -> bool:
+        """Return whether the client has begun to authenticate, and must send its next token."""
+        return self._state is State.EXCHANGE
+
+    def refuse(self, reason: str, items: list[Any]) -> Any:
+        """Send these items after the delay for failures, and close the connection.
+
+        Return the items to send now, or a Parked.
+        """
+        return self._later(self._refuse(reason, lambda: items))
+
+    def versions_told(self) -> None:
+        """Note that the client has sent ApiVersions, which it may do once, as its first request."""
+        if self._state is State.FIRST:
+            self._state = State.VERSIONS_TOLD
+
+    def may_begin(self) -> bool:
+        """Return whether the client may send a SaslHandshake now.
+
+        After an authentication it may do so only if its session has a limited lifetime, and at most once a second.
+        """
+        if self._state in (State.FIRST, State.VERSIONS_TOLD, State.FAILED):
+            return True  # FAILED: the request that failed is run again
+        if self._timer is None and self._state is not State.EXPIRED:
+            return False
+        return self._now_ms() - self._reauthenticated_ms >= LEAST_BETWEEN_REAUTHENTICATIONS_MS
+
+    def begin(self, mechanism: str, version: int, answer: Callable[[ErrorCode, list[str]], Any]) -> Any:
+        """Begin the exchange of a mechanism. Return the result of `answer`, or a Parked of it."""
+        self._listener.read_again()
+        if self._state in (State.AUTHENTICATED, State.EXPIRED):
+            self._begin_anew(mechanism)
+        enabled = self._listener.mechanisms
+        if mechanism not in enabled or self._verdict(mechanism, None).is_refused:
+            others = [name for name in enabled if name != mechanism]
+            refused = answer(ErrorCode.UNSUPPORTED_SASL_MECHANISM, others)
+            return self._refuse("asked for a SASL mechanism that is not enabled", lambda: refused)
+        self._state = State.EXCHANGE
+        if self._unwanted is None:
+            self._mechanism = mechanism
+            self._exchange = enabled[mechanism].begin(self._listener)
+        if version == 0:
+            self._connection.divert(self._take_frame)
+        return answer(ErrorCode.NONE, list(enabled))
+
+    def _begin_anew(self, mechanism: str) -> None:
+        self._stop_timer()
+        self._previous = self._connection.principal
+        self._reauthenticated_ms = self._now_ms()
+        if mechanism != self._mechanism:
+            self._unwanted = (
+                f"SASL mechanism '{mechanism}' requested by client is not supported for re-authentication of "
+                f"mechanism '{self._mechanism}'"
+            )
+        self._require_authentication()
+
+    def _require_authentication(self) -> None:
+        """Allow the client only to authenticate, in small frames."""
+        self._connection.must_authenticate = True
+        self._connection.known = None
+        self._connection.limit_bytes = self._listener.limit_bytes
+
+    # --- the exchange ---------------------------------------------------------------------------
+
+    def evaluate(self, token: bytes, answer: Answer) -> Any:
+        """Handle the client's next token. Return the result of `answer` for the reply, or a Parked of it."""
+        if self._failure is not None:  # the request that failed is run again
+            return self._fail(self._failure, answer)
+        if self._proven is not None:  # so it does here
+            return self._authenticated(self._proven, answer)
+        if self._unwanted is not None:
+            return self._fail(_refusal(self._unwanted), answer)
+        if self._exchange is None:
+            raise ValueError("a SASL token without a handshake before it")
+        try:
+            challenge = self._exchange.send(token)
+        except StopIteration as end:
+            return self._authenticated(end.value, answer)
+        except AuthenticationFailed as error:
+            return self._fail(_refusal(str(error)), answer)
+        except InvalidCredentials as error:
+            return self._fail(self._invalid_credentials(), answer, str(error))
+        if not isinstance(challenge, bytes):
+            return self._after(challenge, lambda: self.evaluate(token, answer))
+        return answer(Reply(ErrorCode.NONE, "", challenge, 0))
+
+    def _after(self, wait: Wait, work: Callable[[], Any]) -> Parked:
+        """Return a request that waits, and then has the outcome of `work`."""
+        parked = Parked()
+
+        def go_on() -> None:
+            outcome = work()
+            if isinstance(outcome, Parked):
+                parked.follow(outcome)
+            else:
+                parked.complete(outcome)
+
+        wait(lambda: None if parked.done else parked.attempt(go_on))
+        return parked
+
+    def _authenticated(self, end: Authenticated, answer: Answer) -> Any:
+        principal = Principal(USER, end.name)
+        if self._previous not in (None, principal):
+            before = self._previous
+            return self._fail(
+                _refusal(
+                    f"Cannot change principals during re-authentication from {before.type}.{before.name}: "
+                    f"{principal.type}.{principal.name}"
+                ),
+                answer,
+            )
+        verdict = self._verdict(self._mechanism, end.name)
+        if not verdict.delay_ms:
+            return self._decide(end, verdict, answer)
+        self._proven = end
+
+        def wait(then: Callable[[], None]) -> None:
+            self._listener.clock.call_later(verdict.delay_ms, then)
+
+        return self._after(wait, lambda: self._decide(end, verdict, answer))
+
+    def _verdict(self, mechanism: str, user: str | None) -> Verdict:
+        """Return what the judges decide, all together."""
+        login = Login(self._connection, self._connection.node.node_id, self.client_id, mechanism, user)
+        found = [verdict for each in self._listener.judges if (verdict := each.authenticating(login)) is not None]
+        if not found:
+            return ADMIT
+        sessions = [verdict.session_ms for verdict in found if verdict.session_ms is not None]
+        return Verdict(
+            any(verdict.is_refused for verdict in found),
+            sum(verdict.delay_ms for verdict in found),
+            min(sessions, default=None),
+        )
+
+    def _decide(self, end: Authenticated, verdict: Verdict, answer: Answer) -> Any:
+        self._proven = None
+        if verdict.is_refused:
+            return self._fail(self._invalid_credentials(), answer, "they are refused all the same")
+        return self._let_in(end, verdict.session_ms, answer)
+
+    def _let_in(self, end: Authenticated, session_ms: int | None, answer: Answer) -> Any:
+        statistics = self._listener.statistics
+        if self._previous is None:
+            statistics.succeeded += 1
+        else:
+            statistics.reauthenticated += 1
+        self._state = State.AUTHENTICATED
+        self._exchange = None
+        connection = self._connection
+        connection.principal = Principal(USER, end.name)
+        connection.has_token = end.has_token
+        connection.known = None
+        connection.must_authenticate = False
+        connection.limit_bytes = self._limit_bytes
+        connection.divert(None)
+        return answer(Reply(ErrorCode.NONE, "", end.token, self._begin_session(end.expires_ms, session_ms)))
+
+    def _begin_session(self, expires_ms: int | None, session_ms: int | None) -> int:
+        """Start the timer of the session. Return its lifetime in ms; 0 means without a limit."""
+        limits = [] if session_ms is None else [session_ms]
+        if expires_ms is not None:
+            limits.append(expires_ms - self._listener.clock.wall_ms())
+        mechanism = self._listener.mechanisms.get(self._mechanism)
+        if mechanism is not None and mechanism.max_reauth_ms > 0:
+            limits.append(mechanism.max_reauth_ms)
+        if not limits:
+            return 0
+        lifetime_ms = min(max(0, min(limits)), LONG_MAX)
+        if lifetime_ms == 0:  # no further request is served, not even one that was sent with the last token
+            self._expire()
+            return 0
+        self._timer = self._listener.clock.call_later(min(lifetime_ms, LONGEST_TIMER_MS), self._expire)
+        return lifetime_ms
+
+    def _expire(self) -> None:
+        self._timer = None
+        self._state = State.EXPIRED
+        self._connection.must_authenticate = True
+        self._connection.known = None
+
+    # --- tokens without headers -----------------------------------------------------------------
+
+    def _take_frame(self, _: Connection, frame: memoryview) -> Any:
+        """Handle a token that was sent as a frame without a header. Return the items to send, a Parked, or None."""
+        try:
+            outcome = self.evaluate(bytes(frame), _bare)
+        except Exception:
+            log.exception("closing %s: a SASL token failed", self._connection.peer, extra=self._connection.log_fields)
+            self._connection.end()
+            return None
+        return self._later(outcome)
+
+    def _later(self, outcome: Any) -> Any:
+        """Send the items of a Parked when it completes."""
+        if isinstance(outcome, Parked):
+            outcome.attach(self._connection.answered, lambda error: self._connection.fail())
+            return None if outcome.done else outcome
+        return outcome
+
+    # --- failure --------------------------------------------------------------------------------
+
+    def _invalid_credentials(self) -> Reply:
+        if self._mechanism == "PLAIN":
+            return _refusal("Authentication failed: Invalid username or password")
+        doing = "authentication" if self._previous is None else "re-authentication"
+        told = f"Authentication failed during {doing} due to invalid credentials with SASL mechanism"
+        return _refusal(f"{told} {self._mechanism}")
+
+    def _fail(self, reply: Reply, answer: Answer, reason: str = "") -> Any:
+        """Refuse the client with `reply`. Only the log gets `reason`."""
+        self._failure = reply
+        return self._refuse(f"{reply.message}{reason and ': '}{reason}", lambda: answer(reply))
+
+    def _refuse(self, reason: str, answer: Callable[[], Any]) -> Any:
+        """Answer after the delay for failures, and close the connection."""
+        connection = self._connection
+        log.info("closing %s: %s", connection.peer, reason, extra=connection.log_fields)
+        if self._state is not State.FAILED:  # FAILED: the request that failed is run again
+            self._count_failure()
+        self._state = State.FAILED
+        if self._listener.failure_delay_ms == 0:
+            connection.end()
+            return answer()
+
+        def late() -> None:
+            parked.complete(answer())
+            connection.fail()
+
+        timer = self._listener.clock.call_later(self._listener.failure_delay_ms, late)
+        parked = Parked(timer.cancel)
+        return parked
+
+    def _count_failure(self) -> None:
+        if self._previous is None:
+            self._listener.statistics.failed += 1
+        else:
+            self._listener.statistics.reauthentication_failed += 1
+
+    def lost(self) -> None:
+        """Stop the timer of a closed connection."""
+        self._stop_timer()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _now_ms(self) -> float:
+        return self._listener.clock.monotonic_ms()
+
+
+def _refusal(message: str) -> Reply:
+    return Reply(ErrorCode.SASL_AUTHENTICATION_FAILED, cut(message, MESSAGE_CHARACTERS), b"", 0)
+
+
+def _bare(reply: Reply) -> list[Any]:
+    """Return the frame of a reply without a header; a failure has none."""
+    return [] if reply.error_code else [PREFIX.pack(len(reply.token)) + reply.token]

@@ -1,0 +1,324 @@
+"""The server: opens the listeners of all nodes, and ties each client's socket to a connection and the dispatcher.
+
+`sockets` moves bytes, `dispatch` runs requests, and `process` starts and stops the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from minibroker.broker.assembly import Broker
+from minibroker.broker.clock import Clock, in_slices
+from minibroker.broker.configs.listeners import Listener
+from minibroker.broker.metadata.nodes import Endpoint, Node
+from minibroker.broker.network.authentication_statistics import AuthenticationStatistics
+from minibroker.broker.network.connection import Connection
+from minibroker.broker.network.connection_limits import ConnectionLimits
+from minibroker.broker.network.sockets import Shared, SocketProtocol, host_name, peer_name
+from minibroker.broker.network.unread import Reader
+from minibroker.broker.requests.dispatch import Dispatcher, client_id_in, log_fields, report
+from minibroker.broker.requests.slices import Slicer
+from minibroker.broker.security.principals import ANONYMOUS
+from minibroker.operating_system import reuse_address
+
+if TYPE_CHECKING:
+    from minibroker.broker.requests.interceptors import Interceptor
+
+log = logging.getLogger("minibroker.connections")
+
+IDLE_SWEEP_MS = 10_000
+STALL_SWEEP_MS = 5_000
+BUSY_SWEEP_MS = 1_000  # while there are clients that may stall
+DRAIN_SECONDS = 5.0
+
+
+class BoundListener(NamedTuple):
+    """A listener whose port is bound, but does not accept clients yet."""
+
+    listener: Listener
+    socket: socket.socket
+    endpoint: Endpoint
+
+
+class StartError(Exception):
+    """The broker does not start; the message says why, in one line."""
+
+
+class BindError(StartError):
+    """An address on which the broker cannot listen."""
+
+
+def bind(listener: Listener, settings: Any, *, reserved: bool = False) -> BoundListener:
+    """Bind the address of the listener, which `reserved` says another socket reserves for us. Raises BindError."""
+    host = listener.host or "::"
+    try:
+        # A text would be encoded by a codec that takes a millisecond to import.
+        name = host.encode() if host.isascii() else host
+        family = socket.AF_INET6 if ":" in host else socket.getaddrinfo(name, listener.port)[0][0]
+        bound = socket.socket(family, socket.SOCK_STREAM)
+    except OSError as error:
+        if listener.host:
+            raise BindError(f"cannot listen on {listener.host}: {error.strerror}") from None
+        host, bound = "0.0.0.0", socket.socket(socket.AF_INET, socket.SOCK_STREAM)  # a machine without IPv6
+    try:
+        reuse_address(bound, shared=reserved)
+        _configure(bound, settings)
+        if not listener.host and bound.family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        bound.bind((host, listener.port))
+        # The backlog exists before the address is announced, so that no client is rejected meanwhile.
+        bound.listen(settings["socket.listen.backlog.size"])
+    except OSError as error:
+        bound.close()
+        raise BindError(f"cannot listen on {Endpoint(host, listener.port)}: {error.strerror}") from None
+    port = bound.getsockname()[1]
+    host_name = listener.advertised_host or listener.host or socket.getfqdn()
+    return BoundListener(listener, bound, Endpoint(host_name, listener.advertised_port or port))
+
+
+def _configure(bound: socket.socket, settings: Any) -> None:
+    bound.setblocking(False)
+    for option, name in (
+        (socket.SO_RCVBUF, "socket.receive.buffer.bytes"),
+        (socket.SO_SNDBUF, "socket.send.buffer.bytes"),
+    ):
+        if settings[name] > 0:
+            bound.setsockopt(socket.SOL_SOCKET, option, settings[name])
+
+
+class Server:
+    """All sockets of the process. `accepted` and `authentications` count since the start, by node id and listener."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        cluster: Broker,
+        interceptors: list[Interceptor] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """`clock` is by default the cluster's; a server that outlives its cluster needs its own."""
+        self._loop = loop
+        self._clock = clock = clock or cluster.clock
+        self._cluster = cluster
+        self._slicer = Slicer(loop.call_soon)
+        cluster.turn.bind(loop.call_soon)
+        self._dispatcher = Dispatcher(cluster, interceptors, self._slicer)
+        self._shared = Shared(clock)
+        if cluster.settings["queued.max.request.bytes"] > 0:
+            self._shared.budget.large.limit_bytes = cluster.settings["queued.max.request.bytes"]
+        self._servers: list[tuple[int, asyncio.Server]] = []  # each with its node's id
+        self.accepted: Counter[tuple[int, str]] = Counter()
+        self.authentications: dict[tuple[int, str], AuthenticationStatistics] = {}
+        self._limits: dict[int, ConnectionLimits] = {}  # by node
+        self._shared.lost = self._lost
+
+    async def serve(self, node: Node, bound: BoundListener) -> None:
+        """Accept clients for `node`. Raises SettingsError for keys that can no longer be used."""
+        listener = bound.listener
+        self.accepted[node.node_id, listener.name] += 0  # a node that returns goes on counting
+        if node.node_id not in self._limits:
+            self._limits[node.node_id] = ConnectionLimits(self._cluster, node.node_id, self._clock)
+        place = node.node_id, listener.name
+        if listener.has_tls or listener.authenticates:
+            self.authentications.setdefault(place, AuthenticationStatistics())
+        authenticate = self._authentication(listener, self.authentications.get(place))
+
+        def attach(outlet: SocketProtocol, transport: asyncio.BaseTransport) -> Connection:
+            connection = self._attach(node, listener.name, outlet, transport)
+            if authenticate is not None:
+                authenticate(connection)
+            elif listener.has_tls:
+                self.authentications[place].succeeded += 1
+            return connection
+
+        def protocol() -> SocketProtocol:
+            return SocketProtocol(self._loop, self._shared, attach)
+
+        backlog = self._cluster.settings["socket.listen.backlog.size"]
+        accepted = self._with_tls(node, listener, protocol) if listener.has_tls else protocol
+        server = await self._loop.create_server(accepted, sock=bound.socket, backlog=backlog)
+        self._servers.append((node.node_id, server))
+
+    def _with_tls(
+        self, node: Node, listener: Listener, protocol: Callable[[], SocketProtocol]
+    ) -> Callable[[], asyncio.BaseProtocol]:
+        """Return the factory of protocols for TLS clients. Raises SettingsError."""
+        # Needed only here; a plain start does without them and what they import.
+        from minibroker.broker.network.tls_layer import TlsLayer
+        from minibroker.broker.security.tls import listener_tls
+
+        static, settings = self._cluster.static_settings, self._cluster.settings_of(node.node_id)
+        tls = node.tls[listener.name] = listener_tls(listener.name, listener.security_protocol, static, settings)
+
+        def with_tls() -> asyncio.BaseProtocol:
+            limits, limit_ms = self._limits[node.node_id], self._cluster.settings["connections.max.stall.ms"]
+            statistics = self.authentications[node.node_id, listener.name]
+            return TlsLayer(self._loop, self._shared, tls.current, protocol, limits, limit_ms, node.node_id, statistics)
+
+        return with_tls
+
+    def _authentication(
+        self, listener: Listener, statistics: AuthenticationStatistics | None
+    ) -> Callable[[Connection], None] | None:
+        """Return the factory of SASL authenticators for the listener's connections, or None."""
+        if not listener.authenticates:
+            return None
+        from minibroker.broker.network.authenticator import Authenticator, SaslListener
+
+        judges = self._dispatcher.interceptors
+        sasl = SaslListener(listener.name, lambda: self._cluster, self._clock, statistics, judges)
+
+        def authenticate(connection: Connection) -> None:
+            connection.authenticator = Authenticator(sasl, connection)
+
+        return authenticate
+
+    def leave(self, node_id: int, *, cleanly: bool) -> None:
+        """Stop accepting clients for this node and close its connections; `cleanly` sends their answers first."""
+        for of_node, server in self._servers:
+            if of_node == node_id:
+                server.close()
+        self._servers = [(of_node, server) for of_node, server in self._servers if of_node != node_id]
+        for client in self._clients_of(node_id):
+            client.close() if cleanly else client.abort()
+        for handshake in [one for one in self._shared.handshakes if one.node_id == node_id]:
+            handshake.abort()
+
+    def hold(self, node_id: int) -> None:
+        """Hold back output to this node's current clients until `let_go`."""
+        for client in self._clients_of(node_id):
+            client.hold()
+
+    def let_go(self, node_id: int) -> None:
+        """Send the output that was held back for this node's clients."""
+        for client in self._clients_of(node_id):
+            client.let_go()
+
+    def _clients_of(self, node_id: int) -> list[SocketProtocol]:
+        return [client for client in self._shared.sockets if client.connection.node.node_id == node_id]
+
+    def _attach(
+        self, node: Node, listener: str, outlet: SocketProtocol, transport: asyncio.BaseTransport
+    ) -> Connection:
+        self.accepted[node.node_id, listener] += 1
+        connection = Connection(
+            node,
+            listener,
+            outlet,
+            self._execute,
+            self._tell_at_end,
+            self._shared.budget,
+            self._cluster.settings["socket.request.max.bytes"],
+            peer_name(transport),
+            host_name(transport),
+            transport.get_extra_info("principal", ANONYMOUS),
+        )
+        if listener not in node.tls:  # with TLS, connections are counted before the handshake
+            self._limits[node.node_id].came(connection, outlet.abort_soon)
+        return connection
+
+    def _lost(self, connection: Connection) -> None:
+        if connection.listener not in connection.node.tls:
+            self._limits[connection.node.node_id].gone(connection)
+
+    def _execute(self, connection: Connection, frame: memoryview) -> Any:
+        try:
+            return self._dispatcher.execute(connection, frame)
+        except Exception as error:
+            report(connection, client_id_in(frame), log_fields(frame), error)
+        connection.end()
+        return None
+
+    def _tell_at_end(self, connection: Connection) -> None:
+        self._cluster.turn.tell(connection)
+
+    def connections(self) -> list[Connection]:
+        """Return the open connections."""
+        return [client.connection for client in self._shared.sockets]
+
+    def sweep_idle(self) -> None:
+        """Close connections that were idle for connections.max.idle.ms, now and every ten seconds."""
+        limit_ms = self._cluster.settings["connections.max.idle.ms"]
+        now_ms = self._clock.monotonic_ms()
+        for client in list(self._shared.sockets):
+            if 0 <= limit_ms < now_ms - client.progress_ms and not client.connection.waiting:
+                connection = client.connection
+                log.info("closing %s: idle for %d ms", connection.peer, limit_ms, extra=connection.log_fields)
+                client.abort()
+        self._clock.call_later(IDLE_SWEEP_MS, self.sweep_idle)
+
+    def drop_work(self) -> None:
+        """Abandon the requests that run in slices."""
+        self._slicer.drop_all()
+
+    def sweep_stalled(self) -> None:
+        """Close stalled connections that hold memory, now and every one or five seconds.
+
+        These are connections that sent nothing more of a request, read nothing of their answers, or did not
+        authenticate for connections.max.stall.ms. `FrameBudget` closes those that hardly continue a request while
+        others wait for its memory.
+        """
+        limit_ms = self._cluster.settings["connections.max.stall.ms"]
+        since_ms = self._clock.monotonic_ms() - limit_ms
+        begun = [client for client in self._shared.sockets if client.connection.owes_bytes]
+        silent = [client for client in begun if client.progress_ms <= since_ms]
+        self._give_up(silent, f"sent nothing more of a request for {limit_ms} ms")
+        strangers = [
+            client
+            for client in self._shared.sockets
+            if client.connection.must_authenticate and client.connection.principal is ANONYMOUS
+        ]
+        late = [client for client in strangers if client.connected_ms <= since_ms]
+        self._give_up(late, f"did not authenticate within {limit_ms} ms")
+        self._give_up(self._shared.unread.stalled(limit_ms), f"took nothing of its answers for {limit_ms} ms")
+        for limits in self._limits.values():
+            limits.admit_waiting()  # more may be allowed now
+        pause_ms = BUSY_SWEEP_MS if begun or strangers or self._shared.unread.held_bytes else STALL_SWEEP_MS
+        self._clock.call_later(min(pause_ms, limit_ms), self.sweep_stalled)
+
+    def _give_up(self, clients: Sequence[Reader], reason: str) -> None:
+        """Close the clients' connections, with one log line for all."""
+        if clients:
+            others = f" and {len(clients) - 1} others" if len(clients) > 1 else ""
+            log.warning("closing %s%s: it %s", clients[0].peer, others, reason)
+            in_slices(self._cluster.clock, lambda client: client.abort(), iter(clients), lambda: None)
+
+    def go_on_with(self, cluster: Broker) -> None:
+        """Serve the same clients from another cluster, and run waiting requests again on it."""
+        self._cluster = self._dispatcher.cluster = cluster
+        for limits in self._limits.values():
+            limits.cluster = cluster
+        cluster.turn.bind(self._loop.call_soon)
+        for client in list(self._shared.sockets):
+            client.connection.ask_again()
+
+    async def close(self) -> None:
+        """Stop accepting clients, send the queued answers, and close all connections."""
+        for _, server in self._servers:
+            server.close()
+        for handshake in list(self._shared.handshakes):
+            handshake.abort()
+        for client in list(self._shared.sockets):
+            client.let_go()
+            client.close()
+        until = self._loop.time() + DRAIN_SECONDS
+        while self._shared.sockets and self._loop.time() < until:
+            await asyncio.sleep(0.005)
+        self.abort()
+        self.drop_work()
+        await asyncio.sleep(0)
+
+    def abort(self) -> None:
+        """Stop accepting clients, and close all connections at once."""
+        self._shared.closed = True
+        for _, server in self._servers:
+            server.close()
+        for handshake in list(self._shared.handshakes):
+            handshake.abort()
+        for client in list(self._shared.sockets):
+            client.abort()

@@ -1,0 +1,189 @@
+"""The transaction coordinator: all transactional ids; each change is written to `__transaction_state`, then applied.
+
+`transitions` decides how a request changes a transaction; `markers` writes the markers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from minibroker.broker.coordination.coordinator_logs import CoordinatorLogSettings
+from minibroker.broker.coordination.runtime import ByPartition, CoordinatorRuntime
+from minibroker.broker.metadata.features import TRANSACTION_VERSION
+from minibroker.broker.metadata.partitions import TRANSACTIONS_TOPIC
+from minibroker.broker.transactions import transitions
+from minibroker.broker.transactions.markers import MarkerSender
+from minibroker.broker.transactions.transaction import ENDING, State, TopicPartition, Transaction
+from minibroker.broker.transactions.transaction_expiry import TransactionExpiry
+from minibroker.broker.transactions.transaction_records import tombstone, transaction_entry, transaction_of
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
+from minibroker.protocol.records.internal import decode_internal
+from minibroker.protocol.records.record import Record
+
+if TYPE_CHECKING:
+    from minibroker.broker.cluster import Cluster
+    from minibroker.broker.control.controller import Controller
+    from minibroker.broker.metadata.nodes import Node
+
+log = logging.getLogger("minibroker.transactions")
+
+SETTINGS = CoordinatorLogSettings(
+    "transaction.state.log.num.partitions",
+    "transaction.state.log.replication.factor",
+    "transaction.state.log.segment.bytes",
+    "transaction.state.log.load.buffer.size",
+    min_isr="transaction.state.log.min.isr",
+    compression_type="uncompressed",
+)
+
+
+class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
+    """The coordinator of all transactional ids of the cluster, whose state is in `__transaction_state`."""
+
+    def __init__(self, cluster: Cluster, controller: Controller) -> None:
+        super().__init__(cluster, controller, TRANSACTIONS_TOPIC, SETTINGS)
+        self.transactions: ByPartition[Transaction] = ByPartition(self.log)
+        self.markers = MarkerSender(self)
+        self.expiry = TransactionExpiry(self)
+
+    def new_shard(self, index: int) -> TransactionShard:
+        return TransactionShard(self, index)
+
+    @property
+    def version(self) -> int:
+        """Return the finalized level of the feature transaction.version."""
+        return self.cluster.image.features.get(TRANSACTION_VERSION, 0)
+
+    # --- nodes and transactions -----------------------------------------------------------------
+
+    def check(self, node: Node, key: str | None) -> None:
+        """Check that `node` coordinates `key`. Raises KafkaError, INVALID_REQUEST for an empty transactional id."""
+        if not key:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "A transactional id must not be empty.")
+        super().check(node, key)
+
+    def coordinator_epoch(self, transactional_id: str) -> int:
+        """Return the epoch of markers: the leader epoch of the partition with the id's state. Raises KafkaError."""
+        return self.log.partition(self.log.partition_of(transactional_id)).leader_epoch
+
+    def find(self, transactional_id: str) -> Transaction:
+        """Return the transaction of an id. Raises KafkaError(INVALID_PRODUCER_ID_MAPPING) for an unknown id."""
+        transaction = self.transactions.get(transactional_id)
+        if transaction is None:
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"{transactional_id} has no producer id.")
+        return transaction
+
+    # --- requests -------------------------------------------------------------------------------
+
+    def initialize(
+        self, transactional_id: str, timeout_ms: int, expected: transitions.Expected = None
+    ) -> tuple[int, int]:
+        """Return a producer id and epoch for a producer with this id; its predecessor is fenced.
+
+        Raises KafkaError: PRODUCER_FENCED, the errors of `append`, and CONCURRENT_TRANSACTIONS while an ongoing
+        transaction is aborted, until which the client retries.
+        """
+        now_ms = self.cluster.clock.wall_ms()
+        new_id = self.controller.next_producer_id
+        transaction = self.transactions.get(transactional_id)
+        if transaction is None:
+            transaction = Transaction(transactional_id, new_id(), timeout_ms, now_ms)
+        if transaction.state is State.ONGOING:
+            transitions.check_expected(transaction, expected)
+            self.abort_and_fence(transaction)
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, "The ongoing transaction is aborted first.")
+        after = transitions.initialized(transaction, timeout_ms, expected, now_ms, new_id)
+        self._change(after)
+        return after.producer_id, after.producer_epoch
+
+    def add_partitions(
+        self, transactional_id: str, producer: tuple[int, int], partitions: Iterable[TopicPartition], version: int
+    ) -> None:
+        """Add partitions to the transaction; `version` is the client's transaction version.
+
+        Raises KafkaError as `transitions.with_partitions` and `append`.
+        """
+        transaction = self.find(transactional_id)
+        now_ms = self.cluster.clock.wall_ms()
+        after = transitions.with_partitions(transaction, producer, partitions, version, now_ms)
+        if after is not transaction:
+            self._change(after)
+
+    def check_partition(self, transactional_id: str, producer: tuple[int, int], partition: TopicPartition) -> None:
+        """Check that the partition is part of the producer's open transaction (KIP-890). Raises KafkaError."""
+        transitions.check_partition(self.find(transactional_id), producer, partition)
+
+    def end(self, transactional_id: str, producer: tuple[int, int], commit: bool, version: int) -> tuple[int, int]:
+        """Write the decision to end the transaction; markers follow. Return the next producer id and epoch.
+
+        Raises KafkaError as `transitions.ended` and `append`.
+        """
+        transaction = self.find(transactional_id)
+        now_ms = self.cluster.clock.wall_ms()
+        new_id = self.controller.next_producer_id
+        after = transitions.ended(transaction, producer, commit, version, now_ms, new_id)
+        if after is not transaction:
+            self._decide(after)
+        return transitions.producer_after(after)
+
+    # --- without a request ----------------------------------------------------------------------
+
+    def abort_and_fence(self, transaction: Transaction) -> None:
+        """Abort an ongoing transaction and fence its producer. Raises KafkaError."""
+        now_ms = self.cluster.clock.wall_ms()
+        after = transitions.fenced(transaction, self.version, now_ms, self.controller.next_producer_id)
+        self._decide(after)
+
+    def _decide(self, after: Transaction) -> None:
+        """Write the decision; its markers follow once it is durable, after a crash at the next start."""
+        self._change(after)
+        self.when_durable(after.transactional_id, lambda failure: None if failure else self.markers.send(after))
+
+    def complete(self, transactional_id: str) -> None:
+        """Record that all markers of a transaction are written. Raises KafkaError."""
+        transaction = self.transactions[transactional_id]
+        self._change(transitions.completed(transaction, self.cluster.clock.wall_ms()))
+
+    def forget(self, transactional_id: str) -> None:
+        """Delete an id, with a tombstone. Raises KafkaError."""
+        self.append(transactional_id, [tombstone(transactional_id)])
+        del self.transactions[transactional_id]
+
+    def _change(self, after: Transaction) -> None:
+        self.append(after.transactional_id, [transaction_entry(after, self.version)])
+        self.transactions[after.transactional_id] = after
+
+
+class TransactionShard:
+    """The transactional ids of one partition."""
+
+    def __init__(self, coordinator: TransactionCoordinator, index: int) -> None:
+        self._coordinator = coordinator
+        self._index = index
+
+    def replay(self, record: Record, producer_id: int) -> None:
+        key, value = decode_internal(TRANSACTIONS_TOPIC, record.key, record.value)
+        if not isinstance(key.message, TransactionLogKey):
+            return
+        transactions, transactional_id = self._coordinator.transactions, key.message.transactional_id
+        if value is not None and isinstance(value.message, TransactionLogValue):
+            transactions[transactional_id] = transaction_of(key.message, value.message)
+        elif value is None and transactional_id in transactions:
+            del transactions[transactional_id]
+
+    def transaction_ended(self, producer_id: int, *, committed: bool) -> None:
+        """Do nothing, as no record of this topic is part of a transaction."""
+
+    def loaded(self) -> None:
+        """Send the markers of decided transactions, and start to check timeouts."""
+        for transaction in self._coordinator.transactions.of(self._index):
+            if transaction.state in ENDING:
+                self._coordinator.markers.send_soon(transaction)
+        self._coordinator.expiry.start()
+
+    def unload(self) -> None:
+        for transaction in self._coordinator.transactions.take(self._index):
+            self._coordinator.markers.forget(transaction.transactional_id)

@@ -1,0 +1,130 @@
+"""`kafka-console-consumer`: prints records as they come, until `--max-messages`, `--timeout-ms` or Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from minibroker.cli.administration import connected, topic_configs
+from minibroker.cli.connecting import Bootstrap
+from minibroker.cli.consume.consume_command import Ending, print_records, source_of
+from minibroker.cli.consume.consume_sources import Selection
+from minibroker.cli.kafka_tools.tool_options import check_known, flag, properties_option, server_options
+from minibroker.cli.places import Where, topics_of, where_of
+
+if TYPE_CHECKING:
+    from minibroker.client.blocking import Client
+    from minibroker.client.reading import Found
+
+PARTS: Final = ("timestamp", "partition", "offset", "headers", "key", "value")
+PROPERTIES: Final = (*(f"print.{each}" for each in PARTS), "key.separator", "line.separator", "null.literal",
+                     "headers.separator")  # fmt: skip
+LEVELS: Final = ("read_committed", "read_uncommitted")
+
+
+def place_of(text: str) -> Where:
+    """Parse an offset, `earliest` or `latest`. Raises click.BadParameter."""
+    if not text.isdecimal() and text not in ("earliest", "latest"):
+        raise click.BadParameter(f"{text!r} is not an offset, earliest or latest")
+    return where_of(text)
+
+
+@click.command("kafka-console-consumer")
+@server_options("--consumer.config", "--consumer-property")
+@click.option("--topic")
+@click.option("--include", "--whitelist", "include", help="A regular expression of topics.")
+@click.option("--from-beginning", is_flag=True)
+@click.option("--offset", type=place_of, help="With --partition.")
+@click.option("--partition", type=click.IntRange(0))
+@click.option("--group")
+@click.option("--max-messages", type=click.IntRange(1))
+@click.option("--timeout-ms", type=click.IntRange(0))
+@click.option("--isolation-level", type=click.Choice(LEVELS), default="read_uncommitted")
+@properties_option("--property", "--formatter-property")
+def kafka_console_consumer(
+    bootstrap: Bootstrap,
+    topic: str | None,
+    include: str | None,
+    from_beginning: bool,
+    offset: Where | None,
+    partition: int | None,
+    group: str | None,
+    max_messages: int | None,
+    timeout_ms: int | None,
+    isolation_level: str,
+    properties: tuple[tuple[str, str], ...],
+) -> None:
+    """Print records. Without a group, none is made and nothing is committed."""
+    if (topic is None) == (include is None):
+        raise click.UsageError("needs one of --topic, --include")
+    if partition is None and offset is not None:
+        raise click.UsageError("--offset needs --partition")
+    if group is not None and partition is not None:
+        raise click.UsageError("--group cannot be used with --partition")
+    given = dict(properties)
+    check_known(given, PROPERTIES)
+    name, indexes = topics_of(f"^({include})$" if topic is None else topic)
+    start = offset or where_of("earliest" if from_beginning else "latest")
+    asked = [(name, indexes if partition is None else (partition,))]
+    with connected(bootstrap) as client:
+        lines = _Lines(given, cache(lambda topic: _kind_of_timestamps(client, topic)))
+        try:
+            selection = Selection(asked, (start,), (), None, True, isolation_level == LEVELS[0])
+            source = source_of(client, group, selection)
+            timeout_s = None if timeout_ms is None else timeout_ms / 1000
+            print_records(source, lines, Ending(source, follow=True, count=max_messages, timeout_s=timeout_s))
+        finally:
+            click.echo(f"Processed a total of {lines.printed} messages", err=True)
+
+
+def _kind_of_timestamps(client: Client, topic: str) -> bytes:
+    configs = {each.name: each.value for each in topic_configs(client, topic)}
+    return str(configs["message.timestamp.type"]).encode()
+
+
+class _Lines:
+    """Kafka's default formatter, with its properties; `printed` counts the records."""
+
+    def __init__(self, properties: dict[str, str], kind_of: Callable[[str], bytes]) -> None:
+        self.printed = 0
+        self._kind_of = kind_of  # which time the timestamps of a topic are
+        shown = {part for part in PARTS if flag(properties, f"print.{part}", part == "value")}
+        self._parts = [_PARTS[part] for part in PARTS if part in shown]
+        self._separator = os.fsencode(properties.get("key.separator", "\t"))
+        self._end = os.fsencode(properties.get("line.separator", "\n"))
+        self._null = os.fsencode(properties.get("null.literal", "null"))
+        self._headers = os.fsencode(properties.get("headers.separator", ","))
+
+    def __call__(self, found: Found) -> bytes:
+        self.printed += 1
+        return self._separator.join(part(self, found) for part in self._parts) + self._end
+
+    def timestamp(self, found: Found) -> bytes:
+        timestamp = found.record.timestamp
+        return b"NO_TIMESTAMP" if timestamp < 0 else b"%s:%d" % (self._kind_of(found.partition[0]), timestamp)
+
+    def partition(self, found: Found) -> bytes:
+        return b"Partition:%d" % found.partition[1]
+
+    def offset(self, found: Found) -> bytes:
+        return b"Offset:%d" % found.record.offset
+
+    def headers(self, found: Found) -> bytes:
+        pairs = [b"%s:%s" % (name.encode(), self._shown(value)) for name, value in found.record.headers]
+        return self._headers.join(pairs) or b"NO_HEADERS"
+
+    def key(self, found: Found) -> bytes:
+        return self._shown(found.record.key)
+
+    def value(self, found: Found) -> bytes:
+        return self._shown(found.record.value)
+
+    def _shown(self, data: bytes | None) -> bytes:
+        return self._null if data is None else bytes(data)
+
+
+_PARTS: Final = {part: getattr(_Lines, part) for part in PARTS}

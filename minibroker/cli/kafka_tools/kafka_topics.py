@@ -1,0 +1,121 @@
+"""`kafka-topics`: lists, creates, describes, changes and deletes topics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from minibroker.cli.administration import DEFAULT_CONFIG, all_topics, connected, topic_configs
+from minibroker.cli.connecting import Bootstrap
+from minibroker.cli.kafka_tools.tool_options import chosen_names, only_one, run_command, server_options
+from minibroker.cli.shared import failure
+from minibroker.cli.topics import topics_command
+from minibroker.cli.topics.topics_config import alter
+from minibroker.protocol.primitives import uuid_text
+
+if TYPE_CHECKING:
+    from minibroker.client.blocking import Client
+
+COLLIDING: Final = (
+    "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could collide. "
+    "To avoid issues it is best to use either, but not both."
+)
+
+
+@click.command("kafka-topics")
+@server_options()
+@click.option("--list", "lists", is_flag=True)
+@click.option("--create", is_flag=True)
+@click.option("--describe", is_flag=True)
+@click.option("--delete", is_flag=True)
+@click.option("--alter", "alters", is_flag=True)
+@click.option("--topic", help="A name; for --list, --describe and --delete a regular expression.")
+@click.option("--partitions", type=click.IntRange(1))
+@click.option("--replication-factor", type=click.IntRange(1))
+@click.option("--config", "configs", metavar="NAME=VALUE", multiple=True)
+@click.option("--if-exists", is_flag=True)
+@click.option("--if-not-exists", is_flag=True)
+@click.option("--exclude-internal", is_flag=True)
+def kafka_topics(
+    bootstrap: Bootstrap, lists: bool, create: bool, describe: bool, delete: bool, alters: bool, **options: Any
+) -> None:
+    """List, create, describe, change and delete topics."""
+    action = only_one({"list": lists, "create": create, "describe": describe, "delete": delete, "alter": alters})
+    if action in ("create", "delete", "alter") and options["topic"] is None:
+        raise click.UsageError(f"--{action} needs --topic")
+    if action == "create":
+        _create(bootstrap, **options)
+        return
+    with connected(bootstrap) as client:
+        topics = all_topics(client)
+        shown = (name for name, each in topics.items() if not (options["exclude_internal"] and each.is_internal))
+        names = chosen_names(options["topic"], shown)
+        if options["topic"] is not None and not names and action != "list" and not options["if_exists"]:
+            raise failure(f"Topic '{options['topic']}' does not exist as expected")
+        if action == "list":
+            for name in names:
+                click.echo(name)
+        elif action == "describe":
+            for name in names:
+                _describe(client, topics[name])
+    if action == "delete" and names:
+        run_command(topics_command.delete, names, bootstrap)
+    elif action == "alter":
+        _alter(bootstrap, names, options["partitions"])
+
+
+def _create(
+    bootstrap: Bootstrap,
+    topic: str,
+    partitions: int | None,
+    replication_factor: int | None,
+    configs: tuple[str, ...],
+    if_not_exists: bool,
+    **_: Any,
+) -> None:
+    if "." in topic or "_" in topic:
+        click.echo(COLLIDING)
+    with connected(bootstrap) as client:
+        if if_not_exists and topic in all_topics(client):
+            return
+    numbers = (("--partitions", partitions), ("--replication-factor", replication_factor))
+    arguments = [text for name, number in numbers if number is not None for text in (name, str(number))]
+    arguments += [text for each in configs for text in ("--config", each)]
+    run_command(topics_command.create, [*arguments, "--", topic], bootstrap)
+    click.echo(f"Created topic {topic}.")
+
+
+def _alter(bootstrap: Bootstrap, names: list[str], partitions: int | None) -> None:
+    if partitions is None:
+        raise click.UsageError("--alter needs --partitions; kafka-configs changes configs")
+    for name in names:
+        run_command(alter, ["--partitions", str(partitions), "--", name], bootstrap)
+
+
+def _describe(client: Client, topic: Any) -> None:
+    configs = [each for each in topic_configs(client, topic.name) if each.config_source != DEFAULT_CONFIG]
+    replicas = max((len(each.replica_nodes) for each in topic.partitions), default=0)
+    told = {
+        "Topic": topic.name,
+        "TopicId": uuid_text(topic.topic_id),
+        "PartitionCount": len(topic.partitions),
+        "ReplicationFactor": replicas,
+        "Configs": ",".join(f"{each.name}={each.value}" for each in configs),
+    }
+    click.echo(_line(told))
+    for each in sorted(topic.partitions, key=lambda each: each.partition_index):
+        told = {
+            "Topic": topic.name,
+            "Partition": each.partition_index,
+            "Leader": each.leader_id if each.leader_id >= 0 else "none",
+            "Replicas": ",".join(map(str, each.replica_nodes)),
+            "Isr": ",".join(map(str, each.isr_nodes)),
+            "Elr": "N/A",  # Metadata does not have them
+            "LastKnownElr": "N/A",
+        }
+        click.echo(f"\t{_line(told)}")
+
+
+def _line(told: dict[str, object]) -> str:
+    return "\t".join(f"{name}: {value}" for name, value in told.items())

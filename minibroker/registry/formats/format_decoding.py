@@ -1,0 +1,93 @@
+"""Decodes what Confluent's serializers write: where a record says which schema it has, and its values.
+
+A schema's id, of 4 bytes after a zero, or GUID, of 16 bytes after a one, stands before the data, or since Confluent 8
+alone in a header of the record. For Protobuf, indexes after it choose a message of the schema.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from minibroker.registry.formats.schema import InvalidData, ParsedSchema
+
+KEY_HEADER: Final = "__key_schema_id"
+VALUE_HEADER: Final = "__value_schema_id"
+ID_MAGIC, GUID_MAGIC = 0, 1
+
+Headers = Iterable[tuple[str, bytes | None]]
+
+
+class Framed(NamedTuple):
+    """Data, and which schema it has. `after_id` is what comes after an id in a header, or None if data does."""
+
+    schema: int | UUID
+    data: bytes
+    after_id: bytes | None = None
+
+
+def framed(data: bytes | None, headers: Headers = (), *, key: bool = False) -> Framed | None:
+    """Return the data of a record's key or value and its schema's id or GUID, or None if it says none.
+
+    A header counts before what the data begins with, as for Confluent's deserializers.
+    """
+    if data is None:
+        return None
+    wanted = KEY_HEADER if key else VALUE_HEADER
+    for name, value in headers:
+        if name == wanted and value is not None:
+            found = _identifier(value)
+            if found is not None:
+                return Framed(found[0], data, found[1])
+    found = _identifier(data)
+    return None if found is None else Framed(*found)
+
+
+def decode(kind: str, schema: ParsedSchema, record: Framed) -> Any:
+    """Return the value of a record's data as Python's own. Raises InvalidData.
+
+    `kind` is Confluent's name of the format: "AVRO", "JSON" or "PROTOBUF"; `schema` was parsed by that format.
+    """
+    if kind == "JSON":
+        return _json(record.data)
+    if kind == "AVRO":
+        return _avro(schema, record.data)
+    if kind == "PROTOBUF":
+        return _protobuf(schema, record)
+    raise InvalidData(f"there is no format {kind}")
+
+
+def _identifier(data: bytes) -> tuple[int | UUID, bytes] | None:
+    """Return the id or GUID that data begins with, and what comes after it, or None."""
+    if len(data) >= 5 and data[0] == ID_MAGIC:
+        return int.from_bytes(data[1:5], "big"), data[5:]
+    if len(data) >= 17 and data[0] == GUID_MAGIC:
+        return UUID(bytes=data[1:17]), data[17:]
+    return None
+
+
+def _json(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise InvalidData(f"the data is no JSON: {error}") from None
+
+
+def _avro(schema: ParsedSchema, data: bytes) -> Any:
+    from minibroker.registry.formats.avro import AvroSchema
+    from minibroker.registry.formats.avro_reading import read_avro
+
+    assert isinstance(schema, AvroSchema)
+    return read_avro(schema.type, data)
+
+
+def _protobuf(schema: ParsedSchema, record: Framed) -> Any:
+    # Late: the library protobuf takes 30 ms to import.
+    from minibroker.registry.formats.protobuf import ProtobufSchema
+    from minibroker.registry.formats.protobuf.protobuf_decoding import read_indexes, read_protobuf
+
+    assert isinstance(schema, ProtobufSchema)
+    indexes, data = read_indexes(record.data if record.after_id is None else record.after_id)
+    return read_protobuf(schema, indexes, data if record.after_id is None else record.data)

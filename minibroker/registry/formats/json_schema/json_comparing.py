@@ -1,0 +1,472 @@
+"""Compares two JSON Schemas as Confluent does: every change from what was written with to what is read with.
+
+Pairs of schemas that were compared are remembered, since schemas may refer to each other in circles. A pair that is
+met again while it is compared counts as compatible. Where it then turns out not to be, what was concluded from that
+is compared again: so the verdict is the greatest fixed point, whatever the order.
+
+How deeply schemas refer to each other has no bound, so a comparison does not call another one: it is a generator, and
+yields the pair of schemas whose changes it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from minibroker.registry.formats.java_order import union_in_java_order
+from minibroker.registry.formats.json_schema.json_changes import Change, compatible, under
+from minibroker.registry.formats.json_schema.json_model import (
+    Array,
+    Combined,
+    Const,
+    Empty,
+    Enum,
+    Never,
+    Not,
+    Number,
+    Object,
+    Reference,
+    Schema,
+    String,
+)
+from minibroker.registry.formats.json_schema.matching import most_pairs
+from minibroker.registry.formats.json_schema.scalars import (
+    limit_changes,
+    number_changes,
+    set_changes,
+    string_changes,
+)
+from minibroker.registry.formats.schema import InvalidSchema
+from minibroker.registry.formats.searching import Finder
+
+MAXIMUM_COMPARISONS: Final = 20_000  # of two schemas each: about half a second
+IN_A_CIRCLE: Final = Change("IN_A_CIRCLE")  # incompatible, as a pair that this one is part of
+
+Identity = tuple[int, int]
+Pair = tuple[Schema | None, Schema | None]  # of which either may be missing
+
+
+class Search(NamedTuple):
+    """Schemas by patterns, and a name that these may be found in."""
+
+    patterns: Mapping[str, Schema]
+    name: str
+
+
+Question = Pair | Search
+Comparing = Generator[Question, Any, list[Change]]  # a pair is answered by its changes, a search by a schema or None
+
+
+def changes_between(original: Schema, update: Schema) -> list[Change]:
+    """Return all changes. Raises InvalidSchema if there is too much to compare."""
+    comparison = _Comparison()
+    while True:
+        changes = comparison.compare(original, update)
+        if not comparison.refute():
+            return [change for change in changes if change.kind != IN_A_CIRCLE.kind]
+
+
+class _Comparison:
+    """What is known of the pairs of schemas that were compared; nodes are told apart by identity."""
+
+    def __init__(self) -> None:
+        self._known: dict[Identity, list[Change]] = {}
+        self._refuted: set[Identity] = set()  # were taken for compatible in a circle, and are not
+        self._assumed: set[Identity] = set()
+        self._open: set[Identity] = set()
+        self._comparisons = 0
+        self._finder = Finder()
+
+    def refute(self) -> bool:
+        """Return whether an assumption was wrong, after which all has to be compared again."""
+        wrong = {pair for pair in self._assumed if not compatible(self._known.get(pair, ()))}
+        self._refuted |= wrong
+        self._known.clear()
+        self._assumed.clear()
+        return bool(wrong)
+
+    def compare(self, original: Schema, update: Schema) -> list[Change]:
+        """Return the changes from one schema to the other. Raises InvalidSchema if there is too much to compare."""
+        running: list[tuple[Identity, Comparing]] = []
+        question: Question = (original, update)
+        while True:
+            begins = False
+            if isinstance(question, Search):
+                answer: Any = self._searched(question)
+            else:
+                answer = self._already(question)
+                begins = answer is None
+                if begins:
+                    running.append(self._begin(question))
+            while running:
+                identity, comparing = running[-1]
+                try:
+                    question = next(comparing) if begins else comparing.send(answer)
+                    break
+                except StopIteration as ended:
+                    answer = self._known[identity] = ended.value
+                    begins = False
+                    self._open.discard(identity)
+                    running.pop()
+            else:
+                changes: list[Change] = answer
+                return changes
+
+    def _searched(self, search: Search) -> Schema | None:
+        """Return the schema of the first pattern that is found in a name, or None."""
+        found = (schema for pattern, schema in search.patterns.items() if self._finder.found(pattern, search.name))
+        return next(found, None)
+
+    def _already(self, pair: Pair) -> list[Change] | None:
+        """Return the changes of a pair that need no comparison, or None."""
+        original, update = pair
+        if original is None or update is None:
+            if original is update:
+                return []
+            return [Change("SCHEMA_ADDED" if original is None else "SCHEMA_REMOVED")]
+        identity = id(_resolved(original)), id(_resolved(update))
+        if identity in self._known:
+            return self._known[identity]
+        if identity not in self._open:
+            return None
+        if identity in self._refuted:
+            return [IN_A_CIRCLE]
+        self._assumed.add(identity)
+        return []
+
+    def _begin(self, pair: Pair) -> tuple[Identity, Comparing]:
+        """Begin to compare a pair. Raises InvalidSchema if that would be too much."""
+        assert pair[0] is not None and pair[1] is not None
+        original, update = _resolved(pair[0]), _resolved(pair[1])
+        self._comparisons += 1
+        if self._comparisons > MAXIMUM_COMPARISONS:
+            raise InvalidSchema("the schemas are too large to be compared")
+        identity = id(original), id(update)
+        self._open.add(identity)
+        return identity, _compare(original, update)
+
+
+def _compare(original: Schema, update: Schema) -> Comparing:
+    """Return the changes of a pair that was not compared before."""
+    if isinstance(original, Combined) is not isinstance(update, Combined):
+        changes = yield from _compare_with_parts(original, update)
+        if changes is not None:
+            return changes
+    if type(original) is not type(update):
+        accepted = isinstance(original, Never) or isinstance(update, Empty)
+        if accepted or (original.connect_bytes and update.connect_bytes):
+            return []
+        return [Change("TYPE_CHANGED")]
+    return _described(original, update) + (yield from _compare_alike(original, update))
+
+
+def _compare_with_parts(original: Schema, update: Schema) -> Generator[Question, Any, list[Change] | None]:
+    """Return the changes if one of the two is combined, and one part of it is compatible with the other."""
+    if isinstance(update, Combined):
+        single, criterion, parts = len(update.parts) == 1, update.criterion, update.parts
+        pairs = [(original, part) for part in parts]
+        kind = "SUM_TYPE_EXTENDED" if criterion != "allOf" else ""
+    else:
+        assert isinstance(original, Combined)
+        single, criterion, parts = len(original.parts) == 1, original.criterion, original.parts
+        pairs = [(part, update) for part in parts]
+        kind = "PRODUCT_TYPE_NARROWED" if criterion == "allOf" else ""
+    if not single and not kind:
+        return None
+    for before, after in pairs:
+        changes = yield before, after
+        if compatible(changes):
+            return changes if single else [*changes, Change(kind)]
+    return None
+
+
+def _compare_alike(original: Schema, update: Schema) -> Comparing:
+    """Return the changes of what is particular to the kind of two schemas of the same kind."""
+    if isinstance(original, String) and isinstance(update, String):
+        return string_changes(original, update)
+    if isinstance(original, Number) and isinstance(update, Number):
+        return number_changes(original, update)
+    if isinstance(original, Enum) and isinstance(update, Enum):
+        return under("enum", set_changes("ENUM_ARRAY", original.values, update.values))
+    if isinstance(original, Const) and isinstance(update, Const):
+        return [] if original.value == update.value else [Change("ENUM_ARRAY_CHANGED", ("const",))]
+    if isinstance(original, Combined) and isinstance(update, Combined):
+        return (yield from _combined_changes(original, update))
+    if isinstance(original, Not) and isinstance(update, Not):
+        narrowed = compatible((yield (update.inner, original.inner)))
+        return [Change("NOT_TYPE_NARROWED" if narrowed else "NOT_TYPE_EXTENDED", ("not",))]
+    if isinstance(original, Object) and isinstance(update, Object):
+        return (yield from _object_changes(original, update))
+    if isinstance(original, Array) and isinstance(update, Array):
+        return (yield from _array_changes(original, update))
+    return []
+
+
+def _combined_changes(original: Combined, update: Combined) -> Comparing:
+    """Return the changes of "allOf", "anyOf" or "oneOf": each part of the shorter needs one of the longer."""
+    changes = _criterion_changes(original, update)
+    if changes == [Change("COMBINED_TYPE_CHANGED")]:
+        return changes
+    before, after = _distinct(original.parts), _distinct(update.parts)
+    kind = "PRODUCT_TYPE" if update.criterion == "allOf" else "SUM_TYPE"
+    if len(before) != len(after):
+        changes.append(Change(f"{kind}_{'EXTENDED' if len(before) < len(after) else 'NARROWED'}"))
+    edges: dict[tuple[int, int], list[Change]] = {}
+    for index, part in enumerate(before):
+        for other_index, other in enumerate(after):
+            between = yield part, other
+            if compatible(between):
+                edges[index, other_index] = between
+    pairs = most_pairs(edges, len(before))
+    for index, other_index in pairs:
+        changes += under(original.criterion, under(str(index), edges[index, other_index]))
+    if len(pairs) < min(len(before), len(after)):
+        changes.append(Change("COMBINED_TYPE_SUBSCHEMAS_CHANGED"))
+    return changes
+
+
+def _object_changes(original: Object, update: Object) -> Comparing:
+    """Return the changes of an object."""
+    return [
+        *under("required", _required_changes(original, update)),
+        *under("properties", (yield from _properties_changes(original, update))),
+        *under("dependencies", (yield from _dependency_changes(original, update))),
+        *under("additionalProperties", (yield from _additional_changes("ADDITIONAL_PROPERTIES", original, update))),
+        *under(
+            "unevaluatedProperties",
+            (yield from _unevaluated_changes("UNEVALUATED_PROPERTIES", original.unevaluated, update.unevaluated)),
+        ),
+        *limit_changes("maxProperties", "MAX_PROPERTIES", original.max_properties, update.max_properties),
+        *limit_changes("minProperties", "MIN_PROPERTIES", original.min_properties, update.min_properties),
+    ]
+
+
+def _properties_changes(original: Object, update: Object) -> Comparing:
+    """Return the changes of the properties."""
+    changes = []
+    for name in union_in_java_order(original.properties, update.properties):
+        before, after = original.properties.get(name), update.properties.get(name)
+        if before is not None and after is not None:
+            between = yield before, after
+        elif before is not None:
+            between = yield from _removed(name, before, update)
+        else:
+            assert after is not None
+            between = yield from _added(name, after, original, name in update.required)
+        changes += under(name, between)
+    return changes
+
+
+def _removed(name: str, before: Schema, update: Object) -> Comparing:
+    """Return the changes of a property that was removed: the content model of the update counts."""
+    if _open_object(update):
+        return [Change("PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL")]
+    covering = yield from _covering(update, name)
+    if covering is not None:
+        return (yield from _covered("PROPERTY_REMOVED", before, covering))
+    if isinstance(before, Never):
+        return [Change("PROPERTY_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
+    return [Change("PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
+
+
+def _added(name: str, after: Schema, original: Object, required: bool) -> Comparing:
+    """Return the changes of a property that was added: the content model of the original counts."""
+    if _open_object(original):
+        if isinstance(after, Empty):
+            return [Change("PROPERTY_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL")]
+        return [Change("PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL")]
+    covering = yield from _covering(original, name)
+    changes = [] if covering is None else (yield from _covered("PROPERTY_ADDED", covering, after))
+    if not required:
+        kind = "OPTIONAL_PROPERTY"
+    else:
+        kind = "REQUIRED_PROPERTY" if after.default is None else "REQUIRED_PROPERTY_WITH_DEFAULT"
+    return [*changes, Change(f"{kind}_ADDED_TO_UNOPEN_CONTENT_MODEL")]
+
+
+def _covered(kind: str, before: Schema, after: Schema) -> Comparing:
+    """Return the changes where a schema for all others takes the place of one for a property or item."""
+    changes = yield before, after
+    verdict = "IS" if compatible(changes) else "NOT"
+    return [*changes, Change(f"{kind}_{verdict}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL")]
+
+
+def _dependency_changes(original: Object, update: Object) -> Comparing:
+    """Return the changes of the dependencies."""
+    changes = []
+    for name in union_in_java_order(original.property_dependencies, update.property_dependencies):
+        before, after = original.property_dependencies.get(name), update.property_dependencies.get(name)
+        if before is None or after is None:
+            kind = "DEPENDENCY_ARRAY_ADDED" if before is None else "DEPENDENCY_ARRAY_REMOVED"
+            changes.append(Change(kind, (name,)))
+        else:
+            changes += under(name, set_changes("DEPENDENCY_ARRAY", before, after))
+    for name in union_in_java_order(original.schema_dependencies, update.schema_dependencies):
+        earlier, later = original.schema_dependencies.get(name), update.schema_dependencies.get(name)
+        if earlier is None or later is None:
+            kind = "DEPENDENCY_SCHEMA_ADDED" if earlier is None else "DEPENDENCY_SCHEMA_REMOVED"
+            changes.append(Change(kind, (name,)))
+        else:
+            changes += under(name, (yield (earlier, later)))
+    return changes
+
+
+def _additional_changes(kind: str, original: Object | Array, update: Object | Array) -> Comparing:
+    """Return the changes of what is allowed beyond the named properties, or the first items."""
+    if original.additional != update.additional:
+        return [Change(f"{kind}_{'ADDED' if update.additional else 'REMOVED'}")]
+    if original.additional_schema is None and update.additional_schema is not None:
+        return [Change(f"{kind}_NARROWED")]
+    if original.additional_schema is not None and update.additional_schema is None:
+        return [Change(f"{kind}_EXTENDED")]
+    changes: list[Change] = yield (original.additional_schema, update.additional_schema)
+    return changes
+
+
+def _unevaluated_changes(kind: str, before: Schema | None, after: Schema | None) -> Comparing:
+    """Return the changes of what is allowed where no other keyword looks."""
+    if (before is None or isinstance(before, Empty)) and (after is None or isinstance(after, Empty)):
+        return []
+    if isinstance(before, Never) is not isinstance(after, Never):
+        return [Change(f"{kind}_{'ADDED' if isinstance(before, Never) else 'REMOVED'}")]
+    if before is None or isinstance(before, Empty):
+        return [Change(f"{kind}_NARROWED")]
+    if after is None or isinstance(after, Empty):
+        return [Change(f"{kind}_EXTENDED")]
+    changes: list[Change] = yield (before, after)
+    return changes
+
+
+def _array_changes(original: Array, update: Array) -> Comparing:
+    """Return the changes of an array."""
+    changes = under("items", (yield (original.items, update.items)))
+    for index in range(max(len(original.first), len(update.first))):
+        changes += under("items", under(str(index), (yield from _item_changes(original, update, index))))
+    changes += under("additionalItems", (yield from _additional_changes("ADDITIONAL_ITEMS", original, update)))
+    changes += under(
+        "unevaluatedItems",
+        (yield from _unevaluated_changes("UNEVALUATED_ITEMS", original.unevaluated, update.unevaluated)),
+    )
+    changes += limit_changes("maxItems", "MAX_ITEMS", original.max_items, update.max_items)
+    changes += limit_changes("minItems", "MIN_ITEMS", original.min_items, update.min_items)
+    if original.unique != update.unique:
+        changes.append(Change(f"UNIQUE_ITEMS_{'ADDED' if update.unique else 'REMOVED'}", ("uniqueItems",)))
+    changes += limit_changes("maxContains", "MAX_CONTAINS", original.max_contains, update.max_contains)
+    changes += limit_changes("minContains", "MIN_CONTAINS", original.min_contains, update.min_contains)
+    return changes
+
+
+def _item_changes(original: Array, update: Array, index: int) -> Comparing:
+    """Return the changes of one of the first items."""
+    before = original.first[index] if index < len(original.first) else None
+    after = update.first[index] if index < len(update.first) else None
+    if before is not None and after is not None:
+        changes: list[Change] = yield (before, after)
+        return changes
+    if before is not None:
+        return (yield from _item_removed(before, update))
+    assert after is not None
+    return (yield from _item_added(after, original))
+
+
+def _item_removed(before: Schema, update: Array) -> Comparing:
+    """Return the changes of an item that was removed: the content model of the update counts."""
+    if _open_array(update):
+        return [Change("ITEM_REMOVED_FROM_OPEN_CONTENT_MODEL")]
+    covering = _rest_of(update)
+    if covering is not None:
+        return (yield from _covered("ITEM_REMOVED", before, covering))
+    if isinstance(before, Never):
+        return [Change("ITEM_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
+    return [Change("ITEM_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
+
+
+def _item_added(after: Schema, original: Array) -> Comparing:
+    """Return the changes of an item that was added: the content model of the original counts."""
+    if _open_array(original):
+        if isinstance(after, Empty):
+            return [Change("ITEM_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL")]
+        return [Change("ITEM_ADDED_TO_OPEN_CONTENT_MODEL")]
+    covering = _rest_of(original)
+    if covering is not None:
+        return (yield from _covered("ITEM_ADDED", covering, after))
+    return [Change("ITEM_ADDED_TO_CLOSED_CONTENT_MODEL")]
+
+
+def _resolved(schema: Schema) -> Schema:
+    """Return the schema that a reference refers to."""
+    return schema.resolved() if isinstance(schema, Reference) else schema
+
+
+def _described(original: Schema, update: Schema) -> list[Change]:
+    """Return the changes of what describes any schema."""
+    pairs = (
+        ("ID_CHANGED", original.id, update.id),
+        ("TITLE_CHANGED", original.title, update.title),
+        ("DESCRIPTION_CHANGED", original.description, update.description),
+        ("DEFAULT_CHANGED", original.default, update.default),
+    )
+    return [Change(kind) for kind, before, after in pairs if before != after]
+
+
+def _criterion_changes(original: Combined, update: Combined) -> list[Change]:
+    """Return the change between "allOf", "anyOf" and "oneOf", if there is one."""
+    if original.criterion == update.criterion:
+        return []
+    single = len(original.parts) == 1
+    extended = {"anyOf": True, "oneOf": single, "allOf": single and len(update.parts) == 1}[update.criterion]
+    return [Change("COMBINED_TYPE_EXTENDED" if extended else "COMBINED_TYPE_CHANGED")]
+
+
+def _distinct(parts: Iterable[Schema]) -> list[Schema]:
+    """Return parts without those that are equal to one before."""
+    return list({part.text: part for part in reversed(list(parts))}.values())[::-1]
+
+
+def _required_changes(original: Object, update: Object) -> list[Change]:
+    """Return the changes of which properties are required, of those that both schemas have."""
+    changes = []
+    for name in union_in_java_order(original.properties):
+        if name not in update.properties or (name in original.required) == (name in update.required):
+            continue
+        if name in original.required:
+            kind = "REQUIRED_ATTRIBUTE_REMOVED"
+        else:
+            has_default = update.properties[name].default is not None
+            kind = "REQUIRED_ATTRIBUTE_WITH_DEFAULT_ADDED" if has_default else "REQUIRED_ATTRIBUTE_ADDED"
+        changes.append(Change(kind, (name,)))
+    return changes
+
+
+def _open_object(schema: Object) -> bool:
+    """Return whether an object may have any other properties."""
+    return (
+        not schema.patterns
+        and schema.additional
+        and schema.additional_schema is None
+        and (schema.unevaluated is None or isinstance(schema.unevaluated, Empty))
+    )
+
+
+def _covering(schema: Object, name: str) -> Generator[Question, Any, Schema | None]:
+    """Return the schema of a property that is not named in the schema, or None."""
+    by_pattern: Schema | None = (yield Search(schema.patterns, name)) if schema.patterns else None
+    if by_pattern is not None or schema.additional_schema is not None or not schema.additional:
+        return by_pattern or schema.additional_schema
+    return None if isinstance(schema.unevaluated, Never) else schema.unevaluated
+
+
+def _open_array(schema: Array) -> bool:
+    """Return whether an array may have any other items."""
+    return (
+        schema.additional
+        and schema.additional_schema is None
+        and (schema.unevaluated is None or isinstance(schema.unevaluated, Empty))
+    )
+
+
+def _rest_of(schema: Array) -> Schema | None:
+    """Return the schema of all items but the first ones, or None."""
+    if schema.additional_schema is not None or not schema.additional:
+        return schema.additional_schema
+    return None if isinstance(schema.unevaluated, Never) else schema.unevaluated

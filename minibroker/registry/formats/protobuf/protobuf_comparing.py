@@ -1,0 +1,274 @@
+"""Compares two Protobuf schemas as Confluent does: every change from what was written with to what is read with.
+
+Messages are compared by their names, fields by their numbers. A type of another file is compared where it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from minibroker.registry.formats.java_order import union_in_java_order
+from minibroker.registry.formats.protobuf.names import Found, Names, Scope, is_enum
+from minibroker.registry.formats.protobuf.protobuf_changes import Change
+from minibroker.registry.formats.protobuf.protobuf_model import SCALARS, EnumType, Field, File, Message, OneOf, Type
+from minibroker.registry.formats.schema import InvalidSchema
+
+MAXIMUM_COMPARISONS: Final = 20_000  # of two messages each
+MAXIMUM_DEPTH: Final = 60
+
+_KINDS: Final = {
+    "int32": "number",
+    "int64": "number",
+    "uint32": "number",
+    "uint64": "number",
+    "bool": "number",
+    "sint32": "signed",
+    "sint64": "signed",
+    "string": "bytes",
+    "bytes": "bytes",
+    "fixed32": "fixed32",
+    "sfixed32": "fixed32",
+    "fixed64": "fixed64",
+    "sfixed64": "fixed64",
+    "float": "float",
+    "double": "double",
+}
+
+
+class Side(NamedTuple):
+    """One of the two schemas, and the place in it that is compared."""
+
+    names: Names
+    scope: Scope
+
+    def within(self, name: str) -> Side:
+        """Return the place within a type."""
+        return Side(self.names, self.scope.within(name))
+
+
+def changes_between(original: File, before: Names, update: File, after: Names) -> list[Change]:
+    """Return all changes. Raises InvalidSchema if there is too much to compare."""
+    comparison = _Comparison()
+    if original.package != update.package:
+        comparison.changes.append(Change("PACKAGE_CHANGED", ()))
+    sides = Side(before, Scope(original.package or "")), Side(after, Scope(update.package or ""))
+    comparison.compare_types(original.types, update.types, sides, ())
+    return comparison.changes
+
+
+class _Comparison:
+    """The changes found so far, and the messages that are being compared."""
+
+    def __init__(self) -> None:
+        self.changes: list[Change] = []
+        self._open: list[Message] = []
+        self._comparisons = 0
+
+    def _note(self, kind: str, path: tuple[str, ...]) -> None:
+        self.changes.append(Change(kind, path))
+
+    # Types
+
+    def compare_types(
+        self, original: Sequence[Type], update: Sequence[Type], sides: tuple[Side, Side], path: tuple[str, ...]
+    ) -> None:
+        """Compare the types of a file, or of a message."""
+        before, after = _messages(original), _messages(update)
+        for name in union_in_java_order(before, after):
+            here = (*path, name)
+            if name not in after:
+                if not before[name][1].is_map_entry:
+                    self._note("MESSAGE_REMOVED", here)
+            elif name not in before:
+                if not after[name][1].is_map_entry:
+                    self._note("MESSAGE_ADDED", here)
+            else:
+                inner = sides[0].within(name), sides[1].within(name)
+                self._compare_messages(before[name][1], after[name][1], inner, here)
+                if before[name][0] != after[name][0]:
+                    self._note("MESSAGE_MOVED", here)
+        self._compare_enums(_enums(original), _enums(update), path)
+
+    def _compare_enums(self, before: dict[str, EnumType], after: dict[str, EnumType], path: tuple[str, ...]) -> None:
+        """Compare enums, whose changes are all compatible."""
+        for name in union_in_java_order(before, after):
+            if name not in before or name not in after:
+                self._note("ENUM_ADDED" if name not in before else "ENUM_REMOVED", (*path, name))
+                continue
+            earlier = {value.number: value.name for value in before[name].values}
+            later = {value.number: value.name for value in after[name].values}
+            for number in union_in_java_order(earlier, later):
+                here = (*path, name, str(number))
+                if number not in earlier or number not in later:
+                    self._note("ENUM_CONST_ADDED" if number not in earlier else "ENUM_CONST_REMOVED", here)
+                elif earlier[number] != later[number]:
+                    self._note("ENUM_CONST_CHANGED", here)
+
+    # Messages
+
+    def _compare_messages(
+        self, original: Message, update: Message, sides: tuple[Side, Side], path: tuple[str, ...]
+    ) -> None:
+        """Compare two messages, but the fields of one that is being compared already."""
+        self._comparisons += 1
+        if self._comparisons > MAXIMUM_COMPARISONS or len(self._open) >= MAXIMUM_DEPTH:
+            raise InvalidSchema("the schemas are too large, or nested too deeply, to be compared")
+        compares_fields = not any(each is original for each in self._open)
+        self._open.append(original)
+        if compares_fields:
+            self._compare_one_ofs(original, update, sides, path)
+            self._compare_fields(original, update, sides, path)
+        self.compare_types(original.types, update.types, sides, path)
+        self._open.pop()
+
+    def _compare_one_ofs(
+        self, original: Message, update: Message, sides: tuple[Side, Side], path: tuple[str, ...]
+    ) -> None:
+        """Compare the oneofs: at most one field may have moved into one, and none may be gone."""
+        alone = {field.number for field in original.fields}
+        in_one_of = {field.number for one_of in original.one_ofs for field in one_of.fields}
+        for one_of in update.one_ofs:
+            numbers = {field.number for field in one_of.fields}
+            if len(numbers & alone) > 1:
+                self._note("MULTIPLE_FIELDS_MOVED_TO_ONEOF", (*path, one_of.name))
+            elif numbers & alone and numbers & (in_one_of - alone):
+                self._note("FIELD_MOVED_TO_EXISTING_ONEOF", (*path, one_of.name))
+        before = {one_of.name: one_of for one_of in original.one_ofs}
+        after = {one_of.name: one_of for one_of in update.one_ofs}
+        for name in union_in_java_order(before, after):
+            if name not in before or name not in after:
+                self._note("ONEOF_ADDED" if name not in before else "ONEOF_REMOVED", (*path, name))
+            else:
+                kept = {field.number for field in update.all_fields()}
+                self._compare_one_of(before[name], after[name], kept, sides, (*path, name))
+
+    def _compare_one_of(
+        self, original: OneOf, update: OneOf, kept: set[int], sides: tuple[Side, Side], path: tuple[str, ...]
+    ) -> None:
+        """Compare two oneofs; a field that is elsewhere in the message now is not gone."""
+        before = {field.number: field for field in original.fields}
+        after = {field.number: field for field in update.fields}
+        for number in sorted(before.keys() | after.keys()):
+            here = (*path, str(number))
+            if number not in after:
+                if number not in kept:
+                    self._note("ONEOF_FIELD_REMOVED", here)
+            elif number not in before:
+                self._note("ONEOF_FIELD_ADDED", here)
+            else:
+                self._compare_field(before[number], after[number], sides, here)
+
+    def _compare_fields(
+        self, original: Message, update: Message, sides: tuple[Side, Side], path: tuple[str, ...]
+    ) -> None:
+        """Compare the fields: first those in no oneof, then those that moved into, out of or between oneofs."""
+        homes = _homes(original), _homes(update)
+        before = {field.number: field for field in original.fields if homes[1].get(field.number, "") == ""}
+        after = {field.number: field for field in update.fields}
+        for number in union_in_java_order(before, after):
+            here = (*path, str(number))
+            if number not in after:
+                required = before[number].label == "required"
+                self._note("REQUIRED_FIELD_REMOVED" if required else "FIELD_REMOVED", here)
+            elif number not in before:
+                required = after[number].label == "required"
+                self._note("REQUIRED_FIELD_ADDED" if required else "FIELD_ADDED", here)
+            else:
+                self._compare_field(before[number], after[number], sides, here)
+        earlier = {field.number: field for field in original.all_fields()}
+        later = {field.number: field for field in update.all_fields()}
+        for number in sorted(earlier.keys() & later.keys()):
+            if homes[0][number] != homes[1][number]:
+                self._compare_field(earlier[number], later[number], sides, (*path, str(number)))
+
+    # Fields
+
+    def _compare_field(self, original: Field, update: Field, sides: tuple[Side, Side], path: tuple[str, ...]) -> None:
+        """Compare two fields of the same number."""
+        if original.name != update.name:
+            self._note("FIELD_NAME_CHANGED", path)
+        self._compare_typed((original.type, update.type), (original.label, update.label), sides, path)
+
+    def _compare_typed(
+        self, types: tuple[str, str], labels: tuple[str, str], sides: tuple[Side, Side], path: tuple[str, ...]
+    ) -> None:
+        """Compare the types and labels of fields, or of the keys or values of maps."""
+        entries = tuple(side.names.entry_of(name, side.scope) for side, name in zip(sides, types, strict=True))
+        found = tuple(
+            None if entry or name in SCALARS else side.names.find(name, side.scope)
+            for side, name, entry in zip(sides, types, entries, strict=True)
+        )
+        kinds = [
+            "map" if entry else "scalar" if name in SCALARS or is_enum(each) else "message"
+            for name, entry, each in zip(types, entries, found, strict=True)
+        ]
+        if kinds[0] != kinds[1]:
+            self._note("FIELD_KIND_CHANGED", path)
+        elif kinds[0] == "scalar":
+            self._compare_scalars(types, labels, path)
+        elif kinds[0] == "message":
+            self._compare_named(types, (found[0], found[1]), sides, path)
+        elif entries[0] and entries[1]:
+            for before, after in zip(entries[0], entries[1], strict=True):
+                self._compare_typed((before, after), ("", ""), sides, path)
+
+    def _compare_scalars(self, types: tuple[str, str], labels: tuple[str, str], path: tuple[str, ...]) -> None:
+        """Compare scalars and enums: those of one kind have the same form; labels count where both are given."""
+        before, after = (_KINDS.get(name, "number") for name in types)
+        if before != after:
+            self._note("FIELD_SCALAR_KIND_CHANGED", path)
+        elif all(labels) and labels[0] != labels[1]:
+            text = before == "bytes"
+            self._note("FIELD_STRING_OR_BYTES_LABEL_CHANGED" if text else "FIELD_NUMERIC_LABEL_CHANGED", path)
+
+    def _compare_named(
+        self,
+        types: tuple[str, str],
+        found: tuple[Found | None, Found | None],
+        sides: tuple[Side, Side],
+        path: tuple[str, ...],
+    ) -> None:
+        """Compare two messages by their names in their packages, and what is in them if they are declared elsewhere."""
+        before, after = found
+        if before is None or after is None:
+            if types[0] != types[1]:
+                self._note("FIELD_NAMED_TYPE_CHANGED", path)
+            return
+        local = [
+            _local_name(side.names.resolve(name, side.scope) or name, each.package)
+            for side, name, each in zip(sides, types, (before, after), strict=True)
+        ]
+        if local[0] != local[1]:
+            self._note("FIELD_NAMED_TYPE_CHANGED", path)
+            return
+        if before.local and after.local or not isinstance(before.type, Message) or not isinstance(after.type, Message):
+            return
+        parts = tuple(local[0].split("."))
+        inner = Side(sides[0].names, Scope(before.package, parts)), Side(sides[1].names, Scope(after.package, parts))
+        known = len(self.changes)
+        self._compare_messages(before.type, after.type, inner, parts)
+        if not all(change.compatible for change in self.changes[known:]):
+            self._note("FIELD_NAMED_TYPE_CHANGED", path)
+
+
+def _messages(types: Sequence[Type]) -> dict[str, tuple[int, Message]]:
+    """Return messages by name, and where each stands among them."""
+    messages = [each for each in types if isinstance(each, Message)]
+    return {message.name: (index, message) for index, message in enumerate(messages)}
+
+
+def _enums(types: Sequence[Type]) -> dict[str, EnumType]:
+    """Return enums by name."""
+    return {each.name: each for each in types if isinstance(each, EnumType)}
+
+
+def _homes(message: Message) -> dict[int, str]:
+    """Return the oneof of each field by number, nothing for one that is in none."""
+    homes = {field.number: "" for field in message.fields}
+    return homes | {field.number: one_of.name for one_of in message.one_ofs for field in one_of.fields}
+
+
+def _local_name(full: str, package: str) -> str:
+    """Return the name of a type without its package."""
+    return full.removeprefix(f"{package}.") if package else full

@@ -1,0 +1,123 @@
+"""`listeners` and the settings beside it, read by Kafka's rules."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minibroker.broker.configs.listeners import Listener, broker_listeners, controller_listeners, listeners_of_node
+from minibroker.broker.configs.settings import Settings, SettingsError
+
+
+def listeners(value: str, **more: str) -> tuple[Listener, ...]:
+    others = {name.replace("_", "."): text for name, text in more.items()}
+    return broker_listeners(Settings({"listeners": value, **others}))
+
+
+def test_the_default_is_one_plaintext_listener_on_the_loopback_address() -> None:
+    assert broker_listeners(Settings()) == (Listener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092, "127.0.0.1", 9092),)
+
+
+def test_a_listener_is_advertised_under_another_name_and_port() -> None:
+    (listener,) = listeners("PLAINTEXT://0.0.0.0:9092", advertised_listeners="PLAINTEXT://kafka.example:19092")
+    assert (listener.host, listener.port) == ("0.0.0.0", 9092)
+    assert (listener.advertised_host, listener.advertised_port) == ("kafka.example", 19092)
+
+
+def test_several_listeners_each_with_its_advertised_name() -> None:
+    inner, outer = listeners(
+        "INSIDE://127.0.0.1:0, OUTSIDE://127.0.0.2:9094",
+        advertised_listeners="OUTSIDE://outside:1,INSIDE://inside:0",
+        listener_security_protocol_map="INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
+    )
+    assert inner == Listener("INSIDE", "PLAINTEXT", "127.0.0.1", 0, "inside", 0)
+    assert outer == Listener("OUTSIDE", "PLAINTEXT", "127.0.0.2", 9094, "outside", 1)
+
+
+def test_names_are_compared_without_case_as_in_kafka() -> None:
+    (listener,) = listeners("plaintext://a:1", advertised_listeners="Plaintext://b:2")
+    assert (listener.name, listener.advertised_host) == ("PLAINTEXT", "b")
+
+
+@pytest.mark.parametrize(("text", "host"), [("PLAINTEXT://[::1]:9", "::1"), ("PLAINTEXT://:9", "")])
+def test_a_host_can_be_an_ipv6_address_or_empty(text: str, host: str) -> None:
+    (listener,) = listeners(text)
+    assert (listener.host, listener.port) == (host, 9)
+
+
+def test_a_controllers_listener_is_not_opened() -> None:
+    settings = Settings(
+        {
+            "listeners": "PLAINTEXT://a:1,CONTROLLER://a:2",
+            "controller.listener.names": "controller",
+            "advertised.listeners": "PLAINTEXT://b:1",
+        }
+    )
+    assert [listener.name for listener in broker_listeners(settings)] == ["PLAINTEXT"]
+    assert controller_listeners(settings) == ("CONTROLLER",)
+
+
+@pytest.mark.parametrize(
+    ("value", "more", "complaint"),
+    [
+        ("127.0.0.1:9092", {}, "listeners: '127.0.0.1:9092' is not of the form NAME://host:port"),
+        ("PLAINTEXT://a", {}, "listeners: 'PLAINTEXT://a' is not of the form"),
+        ("PLAINTEXT://a:65536", {}, "has no port between 0 and 65535"),
+        ("PLAINTEXT://a:-1", {}, "has no port between 0 and 65535"),
+        ("PLAINTEXT://a:1,plaintext://a:2", {}, "PLAINTEXT is there twice"),
+        ("INSIDE://a:1", {}, "INSIDE has no protocol in listener.security.protocol.map"),
+        ("PLAINTEXT://a:1", {"listener_security_protocol_map": "PLAINTEXT:TLS"}, "'PLAINTEXT:TLS' is not of the form"),
+        ("PLAINTEXT://a:1", {"listener_security_protocol_map": "PLAINTEXT"}, "'PLAINTEXT' is not of the form"),
+        ("PLAINTEXT://0.0.0.0:1", {}, "no client can connect to 0.0.0.0: set advertised.listeners"),
+        ("PLAINTEXT://a:1", {"advertised_listeners": "PLAINTEXT://[::]:1"}, "no client can connect to ::"),
+        ("PLAINTEXT://a:1", {"advertised_listeners": "OTHER://b:1"}, "advertised.listeners: OTHER is not among"),
+        ("PLAINTEXT://a:1", {"controller_listener_names": "PLAINTEXT"}, "no listener for clients"),
+        ("", {}, "configuration listeners: must not be empty"),
+    ],
+)
+def test_listeners_that_make_no_sense_are_refused(value: str, more: dict[str, str], complaint: str) -> None:
+    with pytest.raises(SettingsError) as refusal:
+        listeners(value, **more)
+    assert complaint in str(refusal.value)
+
+
+MAP = "A:PLAINTEXT,B:PLAINTEXT"
+
+
+def test_a_listener_that_is_not_advertised_is_of_no_use() -> None:
+    with pytest.raises(SettingsError, match="without B no client could use"):
+        listeners("A://a:1,B://a:2", advertised_listeners="A://a:1", listener_security_protocol_map=MAP)
+
+
+@pytest.mark.parametrize("value", ["A://a:1,B://b:1", "A://:1,B://127.0.0.1:1"])
+def test_two_listeners_do_not_share_a_port(value: str) -> None:
+    with pytest.raises(SettingsError, match="have the same port"):
+        listeners(value, listener_security_protocol_map=MAP)
+
+
+@pytest.mark.parametrize("value", ["A://127.0.0.1:1,B://[::1]:1", "A://a:0,B://a:0"])
+def test_but_ipv4_and_ipv6_do_and_so_do_two_free_ones(value: str) -> None:
+    assert len(listeners(value, listener_security_protocol_map=MAP)) == 2
+
+
+def test_further_nodes_listen_on_the_ports_that_follow() -> None:
+    first = listeners("A://a:10,B://a:0", advertised_listeners="A://x:20,B://x:0", listener_security_protocol_map=MAP)
+    assert listeners_of_node(first, 0) == first
+    third = listeners_of_node(first, 2)
+    assert [(listener.port, listener.advertised_port) for listener in third] == [(12, 22), (0, 0)]
+
+
+def test_a_node_past_the_last_port_is_refused() -> None:
+    with pytest.raises(SettingsError, match="65536"):
+        listeners_of_node(listeners("PLAINTEXT://a:65535"), 1)
+
+
+@given(st.text(st.sampled_from("AB:/[].,-_019 %xé")))
+def test_any_text_gives_listeners_or_a_line(value: str) -> None:
+    try:
+        opened = listeners(value, listener_security_protocol_map=MAP)
+    except SettingsError as refusal:
+        assert "\n" not in str(refusal)
+    else:
+        assert all(0 <= listener.port <= 65_535 for listener in opened)

@@ -1,0 +1,241 @@
+"""All groups together: found, folded from the log at the start, deleted, and gone with their topic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from minibroker.broker.groups import records
+from minibroker.broker.groups.group_coordinator import GroupCoordinator
+from minibroker.broker.groups.offsets import CommittedOffset
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.group_records import (
+    GroupMetadataValue,
+    LegacyOffsetCommitKey,
+    LegacyOffsetCommitValue,
+)
+from minibroker.protocol.messages.topics import DeleteTopicsRequest
+from minibroker.protocol.records.batch import read_header
+from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.control import end_transaction_marker
+from minibroker.protocol.records.record import Record
+from tests.broker.harness import Harness
+
+OFFSET = CommittedOffset(5, 2, "note", 1_700_000_000_000, topic_id=bytes(range(16)))
+MEMBER = GroupMetadataValue.MemberMetadata(
+    member_id="m-1",
+    group_instance_id="static",
+    client_id="c",
+    client_host="/127.0.0.1",
+    rebalance_timeout=60_000,
+    session_timeout=10_000,
+    subscription=b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff",
+    assignment=b"assigned",
+)
+GROUP = GroupMetadataValue(
+    protocol_type="consumer",
+    generation=4,
+    protocol="range",
+    leader="m-1",
+    current_state_timestamp=7,
+    members=[MEMBER],
+)
+
+
+def groups_of(harness: Harness) -> GroupCoordinator:
+    harness.coordinator("g")
+    return harness.cluster.groups
+
+
+def test_nothing_of_groups_is_there_before_the_first_is_asked_for(harness: Harness) -> None:
+    assert harness.cluster.coordinators.made == {}
+    assert harness.cluster.image.topics == {}
+
+
+@pytest.mark.parametrize("crash", [True, False])
+def test_groups_and_offsets_are_there_again_after_a_restart(harness: Harness, crash: bool) -> None:
+    groups = groups_of(harness)
+    groups.append("g", [records.group_metadata_entry("g", GROUP), records.offset_entry("g", "t", 3, OFFSET)])
+    groups.append("h", [records.offset_entry("h", "t", 0, OFFSET), records.offset_entry("h", "u", 0, OFFSET)])
+    groups.append("h", [records.offset_entry("h", "u", 0, None)])
+    harness.restart(crash=crash)
+    groups = harness.cluster.groups
+    group = groups.classic_group_or_new("g")
+    assert (group.state_name, group.generation, group.protocol, group.leader_id) == ("Stable", 4, "range", "m-1")
+    assert (group.static, group.topics) == ({"static": "m-1"}, {"t"})
+    (member,) = group.members.values()
+    assert (member.assignment, member.session_timeout_ms) == (b"assigned", 10_000)
+    assert group.offsets.by_partition == {("t", 3): OFFSET}
+    simple = groups.classic_group_or_new("h")
+    assert (simple.state_name, simple.protocol_type) == ("Empty", "")
+    assert simple.offsets.by_partition == {("t", 0): OFFSET}
+
+
+def test_a_group_whose_record_is_taken_back_is_gone_and_its_offsets_are_not(harness: Harness) -> None:
+    groups = groups_of(harness)
+    groups.append("g", [records.group_metadata_entry("g", GROUP), records.offset_entry("g", "t", 3, OFFSET)])
+    groups.append("g", [records.group_metadata_entry("g", None)])
+    groups.append("h", [records.group_metadata_entry("h", GROUP), records.group_metadata_entry("h", None)])
+    harness.restart()
+    group = harness.cluster.groups.classic_group_or_new("g")
+    assert (group.state_name, group.protocol_type, len(group.offsets.by_partition)) == ("Empty", "", 1)
+    assert "h" not in harness.cluster.groups.groups
+
+
+def test_the_last_of_several_committed_offsets_is_loaded(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+    groups = groups_of(harness)
+    for offset in range(5):
+        groups.append("g", [records.offset_entry("g", "t", index, OFFSET._replace(offset=offset)) for index in (0, 1)])
+    groups.append("g", [records.offset_entry("g", "t", 1, None)])
+    key, _ = records.offset_entry("g", "t", 2, None)
+    groups.append("g", [(key, b"nonsense"), (key[:2], b"")])
+    harness.restart()
+    offsets = harness.cluster.groups.classic_group_or_new("g").offsets.by_partition
+    assert offsets == {("t", 0): OFFSET._replace(offset=4)}
+    assert "the commit at offset 11 of partition" in caplog.text
+    assert "the commit at offset 12 of partition" in caplog.text
+
+
+def test_a_transaction_and_commits_beside_it_hold_in_their_order(harness: Harness) -> None:
+    groups = groups_of(harness)
+    partition = harness.partition("__consumer_offsets", groups.log.partition_of("g"))
+    identity = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
+    key, value = records.offset_entry("g", "t", 0, OFFSET._replace(offset=6))
+    marker = end_transaction_marker(committed=True, coordinator_epoch=0, timestamp=0)
+    groups.append("g", [records.offset_entry("g", "t", 0, OFFSET)])
+    for batch in (
+        build_batch([Record(key=key, value=value)], base_sequence=0, **identity),  # type: ignore[arg-type]
+        build_batch([marker], control=True, **identity),  # type: ignore[arg-type]
+    ):
+        partition.log.append(batch, [read_header(batch)], 0)
+    harness.restart()
+    assert harness.cluster.groups.classic_group_or_new("g").offsets.by_partition["t", 0].offset == 6
+    harness.cluster.groups.append("g", [records.offset_entry("g", "t", 0, OFFSET._replace(offset=7))])
+    harness.restart()
+    assert harness.cluster.groups.classic_group_or_new("g").offsets.by_partition["t", 0].offset == 7
+
+
+def test_offsets_as_brokers_of_long_ago_wrote_them_are_understood(harness: Harness) -> None:
+    groups = groups_of(harness)
+    key = LegacyOffsetCommitKey(group="g", topic="t", partition=1)
+    groups.append("g", [records.entry(key, LegacyOffsetCommitValue(offset=9, metadata="m", commit_timestamp=3))])
+    harness.restart()
+    offsets = harness.cluster.groups.classic_group_or_new("g").offsets.by_partition
+    assert offsets == {("t", 1): CommittedOffset(9, -1, "m", 3)}
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_transactional_offsets_are_loaded_only_if_the_transaction_committed(harness: Harness, committed: bool) -> None:
+    partition = harness.partition("__consumer_offsets", groups_of(harness).log.partition_of("g"))
+    key, value = records.offset_entry("g", "t", 0, OFFSET)
+    identity = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
+    marker = end_transaction_marker(committed=committed, coordinator_epoch=0, timestamp=0)
+    for batch in (
+        build_batch([Record(key=key, value=value)], base_sequence=0, **identity),  # type: ignore[arg-type]
+        build_batch([marker], control=True, **identity),  # type: ignore[arg-type]
+    ):
+        partition.log.append(batch, [read_header(batch)], 0)
+    harness.restart()
+    offsets = harness.cluster.groups.groups["g"].offsets
+    assert offsets.by_partition == ({("t", 0): OFFSET} if committed else {})
+    assert not offsets.pending
+
+
+def transactional(key: bytes, value: bytes | None) -> bytes:
+    """Return a batch with one record, of the transaction of producer 7."""
+    record = Record(key=key, value=value)
+    return build_batch([record], producer_id=7, producer_epoch=0, transactional=True, base_sequence=0)
+
+
+def test_what_an_open_transaction_commits_outlives_the_record_of_its_group(harness: Harness) -> None:
+    """As when the group becomes a consumer group meanwhile."""
+    groups = groups_of(harness)
+    log = harness.partition("__consumer_offsets", groups.log.partition_of("g")).log
+    batch = transactional(*records.offset_entry("g", "t", 0, OFFSET))
+    log.append(batch, [read_header(batch)], 0)
+    groups.append("g", [records.group_metadata_entry("g", GROUP), records.group_metadata_entry("g", None)])
+    marker = end_transaction_marker(committed=True, coordinator_epoch=0, timestamp=0)
+    batch = build_batch([marker], producer_id=7, producer_epoch=0, transactional=True, control=True)
+    log.append(batch, [read_header(batch)], 0)
+    harness.restart()
+    assert harness.cluster.groups.groups["g"].offsets.by_partition == {("t", 0): OFFSET}
+
+
+def test_a_deleted_group_that_had_an_open_transaction_is_not_back_after_a_restart(harness: Harness) -> None:
+    groups = groups_of(harness)
+    groups.append("g", [records.group_metadata_entry("g", GROUP)])
+    groups.append("g", [records.offset_entry("g", "t", 1, OFFSET)])
+    log = harness.partition("__consumer_offsets", groups.log.partition_of("g")).log
+    batch = transactional(*records.offset_entry("g", "t", 0, OFFSET))
+    log.append(batch, [read_header(batch)], 0)
+    groups.append("g", [records.offset_entry("g", "t", index, None) for index in (0, 1)])
+    groups.append("g", [records.group_metadata_entry("g", None)])
+    harness.restart()
+    assert "g" not in harness.cluster.groups.groups
+
+
+def test_groups_of_an_unreadable_partition_have_no_coordinator(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    groups = groups_of(harness)
+    groups.append("g", [records.offset_entry("g", "t", 0, OFFSET)])
+    partition = harness.partition("__consumer_offsets", groups.log.partition_of("g"))
+
+    def read(*_: object, **__: object) -> None:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk does not answer")
+
+    monkeypatch.setattr(type(partition.log), "read", read)
+    harness.cluster.coordinators.made.clear()
+    harness.cluster.groups.load()
+    assert "the disk does not answer" in caplog.text
+    with pytest.raises(KafkaError) as raised:
+        harness.cluster.groups.check_named(harness.cluster.nodes[1], "g")
+    assert raised.value.code == ErrorCode.NOT_COORDINATOR
+
+
+def test_only_the_coordinator_of_a_group_looks_after_it(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=2) as harness:
+        node = harness.coordinator("g")
+        harness.cluster.groups.check_named(harness.cluster.nodes[node], "g")
+        with pytest.raises(KafkaError) as raised:
+            harness.cluster.groups.check_named(harness.cluster.nodes[3 - node], "g")
+        assert raised.value.code == ErrorCode.NOT_COORDINATOR
+
+
+def test_a_group_id_is_not_empty(harness: Harness) -> None:
+    groups, node = groups_of(harness), harness.cluster.nodes[1]
+    groups.check(node, "")
+    with pytest.raises(KafkaError) as raised:
+        groups.check_named(node, "")
+    assert raised.value.code == ErrorCode.INVALID_GROUP_ID
+
+
+def test_a_deleted_group_is_gone_with_its_offsets_and_stays_away(harness: Harness) -> None:
+    groups = groups_of(harness)
+    groups.append("g", [records.offset_entry("g", "t", 0, OFFSET), records.offset_entry("g", "t", 1, OFFSET)])
+    harness.restart()
+    groups = harness.cluster.groups
+    groups.delete(groups.groups["g"])
+    assert groups.groups == {}
+    harness.restart()
+    assert harness.cluster.groups.groups == {}
+
+
+def test_groups_are_gone_with_their_topic(harness: Harness) -> None:
+    groups = groups_of(harness)
+    groups.append("g", [records.offset_entry("g", "t", 0, OFFSET)])
+    harness.restart()
+    groups = harness.cluster.groups
+    group = groups.groups["g"]
+    harness.create_topic("t")
+    harness.request(DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name="t")]))
+    assert list(groups.groups) == ["g"]
+    harness.request(DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name="__consumer_offsets")]))
+    assert groups.groups == {}
+    assert group.state_name == "Dead"
+    with pytest.raises(KafkaError) as raised:
+        groups.append("g", [records.offset_entry("g", "t", 0, OFFSET)])
+    assert raised.value.code == ErrorCode.NOT_COORDINATOR
+    harness.coordinator("g")
+    groups.check_named(harness.cluster.nodes[1], "g")

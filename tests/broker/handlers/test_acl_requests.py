@@ -1,0 +1,296 @@
+"""DescribeAcls, CreateAcls and DeleteAcls, with an authorizer and without one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from minibroker.broker.handlers import acl_requests as handlers
+from minibroker.broker.requests.routes import Unanswerable
+from minibroker.broker.security.operations import ALTER_CLUSTER, CLUSTER_NAME, DESCRIBE_CLUSTER, WRITE_TOPIC
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.security import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
+from minibroker.protocol.steps import WAITING, at_once, each
+from tests.broker.harness import AUTHORIZED, Harness, batch, served_versions
+
+DISABLED = ErrorCode.SECURITY_DISABLED
+ANY = {
+    "resource_type_filter": 1,
+    "resource_name_filter": None,
+    "principal_filter": None,
+    "host_filter": None,
+    "operation": 1,
+    "permission_type": 1,
+}
+
+
+@pytest.mark.parametrize("version", served_versions(DescribeAclsRequest))
+def test_without_an_authorizer_acls_are_refused(harness: Harness, version: int) -> None:
+    answer = harness.request(DescribeAclsRequest(**ANY), version)
+    assert (answer.error_code, answer.resources) == (DISABLED, [])
+    assert answer.error_message == "No Authorizer is configured on the broker"
+
+
+@pytest.mark.parametrize("version", served_versions(CreateAclsRequest))
+def test_each_acl_is_refused(harness: Harness, version: int) -> None:
+    acl = CreateAclsRequest.AclCreation(resource_type=2, resource_name="t", principal="User:a", host="*")
+    acl.operation, acl.permission_type = 3, 3
+    results = harness.request(CreateAclsRequest(creations=[acl, acl]), version).results
+    assert [(one.error_code, one.error_message) for one in results] == [(DISABLED, "No Authorizer is configured.")] * 2
+
+
+@pytest.mark.parametrize("version", served_versions(DeleteAclsRequest))
+def test_each_filter_is_refused(harness: Harness, version: int) -> None:
+    request = DeleteAclsRequest(filters=[DeleteAclsRequest.DeleteAclsFilter(**ANY)])
+    (result,) = harness.request(request, version).filter_results
+    assert (result.error_code, result.matching_acls) == (DISABLED, [])
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        DescribeAclsRequest(**{**ANY, "operation": 0}),
+        DescribeAclsRequest(**{**ANY, "permission_type": 0}),
+        CreateAclsRequest(creations=[CreateAclsRequest.AclCreation()]),
+        DeleteAclsRequest(filters=[DeleteAclsRequest.DeleteAclsFilter(**{**ANY, "resource_type_filter": 0})]),
+    ],
+)
+def test_an_unknown_type_ends_the_connection(harness: Harness, request_: Any) -> None:
+    with pytest.raises(Unanswerable):
+        harness.request(request_)
+
+
+# --- with an authorizer -------------------------------------------------------------------------
+
+Creation, Filter = CreateAclsRequest.AclCreation, DeleteAclsRequest.DeleteAclsFilter
+TOPIC, GROUP, CLUSTER = 2, 3, 4
+LITERAL, PREFIXED = 3, 4
+READ, WRITE = 3, 4
+DENY, ALLOW = 2, 3
+
+
+@pytest.fixture
+def authorized(tmp_path: Path) -> Iterator[Harness]:
+    with Harness(tmp_path, settings=AUTHORIZED) as made:
+        yield made
+
+
+def creation(name: str = "t", **more: Any) -> Creation:
+    fields = {
+        "resource_type": TOPIC,
+        "resource_pattern_type": LITERAL,
+        "principal": "User:alice",
+        "host": "*",
+        "operation": READ,
+        "permission_type": ALLOW,
+    }
+    return Creation(resource_name=name, **{**fields, **more})
+
+
+def create(harness: Harness, *creations: Creation, version: int | None = None) -> list[tuple[int, str | None]]:
+    answer = harness.request(CreateAclsRequest(creations=list(creations)), version, user="admin")
+    return [(one.error_code, one.error_message) for one in answer.results]
+
+
+def names(harness: Harness, version: int | None = None, **wanted: Any) -> list[str]:
+    """The names of the patterns with an ACL that matches, once for each ACL, in order."""
+    fields = {**ANY, "pattern_type_filter": 1, **wanted}
+    answer = harness.request(DescribeAclsRequest(**fields), version, user="admin")
+    assert answer.error_code == ErrorCode.NONE
+    return sorted(one.resource_name for one in answer.resources for _ in one.acls)
+
+
+def delete(harness: Harness, *filters: dict[str, Any], version: int | None = None) -> list[Any]:
+    wanted = [Filter(**{**ANY, "pattern_type_filter": 1, **each}) for each in filters]
+    answer = harness.request(DeleteAclsRequest(filters=wanted), version, user="admin")
+    return [(one.error_code, sorted(acl.resource_name for acl in one.matching_acls)) for one in answer.filter_results]
+
+
+@pytest.mark.parametrize("version", served_versions(CreateAclsRequest))
+def test_an_acl_is_there_once_and_still_after_a_crash(authorized: Harness, version: int) -> None:
+    assert create(authorized, creation(), creation(), version=version) == [(0, "")] * 2
+    assert create(authorized, creation(), version=version) == [(0, "")]
+    authorized.restart(crash=True)
+    answer = authorized.request(DescribeAclsRequest(**ANY), version, user="admin")
+    ((resource,),) = [answer.resources]
+    (acl,) = resource.acls
+    assert (resource.resource_type, resource.resource_name, resource.pattern_type) == (TOPIC, "t", LITERAL)
+    assert (acl.principal, acl.host, acl.operation, acl.permission_type) == ("User:alice", "*", READ, ALLOW)
+
+
+def test_a_deleted_acl_is_gone_also_after_a_crash(authorized: Harness) -> None:
+    create(authorized, creation("a"), creation("b"))
+    assert delete(authorized, {"resource_name_filter": "a"}) == [(0, ["a"])]
+    authorized.restart(crash=True)
+    assert names(authorized) == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"resource_name": ""}, "Invalid empty resource name"),
+        ({"resource_type": CLUSTER}, "The only valid name for the CLUSTER resource is kafka-cluster"),
+        ({"resource_type": 1}, "Invalid resourceType ANY"),
+        ({"resource_pattern_type": 1}, "Invalid patternType ANY"),
+        ({"resource_pattern_type": 2}, "Invalid patternType MATCH"),
+        ({"resource_type": 99}, "Invalid resourceType UNKNOWN"),
+        ({"resource_pattern_type": 5}, "Invalid patternType UNKNOWN"),
+        ({"operation": 99}, "Invalid operation UNKNOWN"),
+        ({"permission_type": 4}, "Invalid permissionType UNKNOWN"),
+        ({"operation": 1}, "Invalid operation ANY"),
+        ({"permission_type": 1}, "Invalid permissionType ANY"),
+        (
+            {"principal": "alice"},
+            "Could not parse principal from `alice` "
+            "(no colon is present separating the principal type from the principal name)",
+        ),
+        ({"host": "10.0.0.0/x"}, "Invalid CIDR notation '10.0.0.0/x': 'x' is no number of bits"),
+    ],
+)
+def test_an_acl_that_cannot_be_is_refused_and_others_of_the_request_are_made(
+    authorized: Harness, wrong: dict[str, Any], message: str
+) -> None:
+    refused = creation("bad")
+    for name, value in wrong.items():
+        setattr(refused, name, value)
+    assert create(authorized, refused, creation("good")) == [(ErrorCode.INVALID_REQUEST, message), (0, "")]
+    assert names(authorized) == ["good"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ({}, ["t", "t", "te", "*", "g"]),
+        ({"resource_type_filter": TOPIC}, ["t", "t", "te", "*"]),
+        ({"resource_name_filter": "t"}, ["t", "t"]),
+        ({"resource_name_filter": "t", "pattern_type_filter": LITERAL}, ["t", "t"]),
+        ({"resource_name_filter": "t", "pattern_type_filter": PREFIXED}, []),
+        ({"pattern_type_filter": PREFIXED}, ["te"]),
+        ({"resource_name_filter": "test", "pattern_type_filter": 2}, ["te", "*"]),
+        ({"resource_name_filter": "t", "pattern_type_filter": 2}, ["t", "t", "*"]),
+        ({"pattern_type_filter": 2}, ["t", "t", "te", "*", "g"]),
+        ({"principal_filter": "User:bob"}, ["g"]),
+        ({"host_filter": "10.0.0.1"}, ["te"]),
+        ({"operation": WRITE}, ["t"]),
+        ({"permission_type": DENY}, ["*"]),
+        ({"operation": WRITE, "permission_type": DENY}, []),
+    ],
+)
+def test_filters(authorized: Harness, wanted: dict[str, Any], found: list[str]) -> None:
+    create(
+        authorized,
+        creation("t"),
+        creation("t", operation=WRITE),
+        creation("te", resource_pattern_type=PREFIXED, host="10.0.0.1"),
+        creation("*", permission_type=DENY),
+        creation("g", resource_type=GROUP, principal="User:bob"),
+    )
+    assert names(authorized, **wanted) == sorted(found)
+    assert delete(authorized, wanted) == [(0, sorted(found))]
+    assert len(names(authorized)) == 5 - len(found)
+
+
+def test_a_filter_lists_its_matches_even_if_another_deletes_them_too(authorized: Harness) -> None:
+    create(authorized, creation("a"))
+    assert delete(authorized, {}, {"resource_name_filter": "a"}, {"resource_name_filter": "b"}) == [
+        (0, ["a"]),
+        (0, ["a"]),
+        (0, []),
+    ]
+
+
+def test_too_many_changes_at_once_are_refused_altogether(authorized: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    create(authorized, creation("a"), creation("b"), creation("c"))
+    monkeypatch.setattr(handlers, "MAX_CHANGES", 2)
+    message = "Unable to perform excessively large batch operation."
+    wanted = [creation(name) for name in "xyz"]
+    assert create(authorized, *wanted) == [(ErrorCode.POLICY_VIOLATION, message)] * 3
+    assert delete(authorized, {"resource_name_filter": "a"}, {}) == [(ErrorCode.INVALID_REQUEST, [])] * 2
+    assert names(authorized) == ["a", "b", "c"]
+
+
+def test_a_thousand_acls_are_made_and_deleted(authorized: Harness) -> None:
+    create(authorized, *(creation(f"t{number}") for number in range(1000)))
+    assert len(names(authorized)) == 1000
+    ((code, gone),) = delete(authorized, {})
+    assert (code, len(gone), names(authorized)) == (0, 1000, [])
+
+
+def test_acls_are_described_and_changed_only_with_the_rights_for_it(authorized: Harness) -> None:
+    denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    acl, wanted = CreateAclsRequest(creations=[creation()]), DeleteAclsRequest(filters=[Filter(**ANY)])
+    assert authorized.request(DescribeAclsRequest(**ANY), user="alice").error_code == denied
+    assert [one.error_code for one in authorized.request(acl, user="alice").results] == [denied]
+    assert [one.error_code for one in authorized.request(wanted, user="alice").filter_results] == [denied]
+    authorized.add_acl(DESCRIBE_CLUSTER, CLUSTER_NAME)
+    assert authorized.request(DescribeAclsRequest(**ANY), user="alice").error_code == 0
+    assert [one.error_code for one in authorized.request(acl, user="alice").results] == [denied]
+    authorized.add_acl(ALTER_CLUSTER, CLUSTER_NAME)
+    assert [one.error_code for one in authorized.request(acl, user="alice").results] == [0]
+
+
+def test_a_producer_writes_from_the_moment_it_may_until_it_no_longer_may(authorized: Harness) -> None:
+    authorized.create_topic("t", user="admin")
+
+    def produce() -> int:
+        return int(authorized.produce_batch("t", batch("v"), user="alice").error_code)
+
+    assert produce() == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    authorized.add_acl(WRITE_TOPIC, "t", host="127.0.0.1")
+    assert produce() == ErrorCode.NONE
+    delete(authorized, {})
+    assert produce() == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert authorized.partition("t").log.log_end_offset == 1
+
+
+def test_a_filter_with_an_unknown_type_matches_and_deletes_nothing(authorized: Harness) -> None:
+    create(authorized, creation())
+    for strange in (
+        {"resource_type_filter": 99},
+        {"pattern_type_filter": 9},
+        {"operation": 99},
+        {"permission_type": 9},
+    ):
+        assert names(authorized, **strange) == []
+        assert delete(authorized, strange, {"resource_name_filter": "no"}) == [(ErrorCode.INVALID_REQUEST, []), (0, [])]
+    assert names(authorized) == ["t"]
+
+
+def test_one_change_of_acls_is_made_after_the_other(authorized: Harness) -> None:
+    acls = authorized.cluster.image.acls
+    acls.is_changing = True
+    context: Any = SimpleNamespace(cluster=authorized.cluster, authorize=lambda *_, **__: None)
+    steps: Any = handlers._exclusively(context, each(str, [1]), handlers.Created, 1)  # type: ignore[arg-type]
+    assert [next(steps), next(steps)] == [WAITING, WAITING]
+    acls.is_changing = False
+    assert next(steps) is None and acls.is_changing
+    assert at_once(steps) == ["1"]
+    assert create(authorized, creation()) == [(0, "")]
+    with pytest.raises(RuntimeError, match="no room"), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(authorized.cluster.metadata_log, "append_batch", _no_room)
+        delete(authorized, {})
+    assert not acls.is_changing
+    assert (names(authorized), delete(authorized, {})) == (["t"], [(0, ["t"])])
+
+
+def _no_room(batch: memoryview) -> None:
+    raise RuntimeError("no room")
+
+
+def test_denials_are_created_first_and_deleted_last(authorized: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    allowing, denying = creation(), creation(permission_type=DENY)
+    image, seen = authorized.cluster.image, list[list[int]]()
+    apply = image.apply
+
+    def noting(record: Any) -> None:
+        apply(record)
+        seen.append(sorted(acl.permission for acl in image.acls.by_id.values()))
+
+    monkeypatch.setattr(image, "apply", noting)
+    create(authorized, allowing, denying)
+    delete(authorized, {})
+    assert seen == [[DENY], [DENY, ALLOW], [DENY], []]

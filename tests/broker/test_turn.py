@@ -1,0 +1,245 @@
+"""The turn: what several connections append is written together, and each is told in its order what became of it.
+
+A loop that the test turns by hand: connections read, then the turn ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minibroker.broker.requests.dispatch import Dispatcher
+from minibroker.broker.requests.slices import Slicer
+from minibroker.broker.turn import Turn, Wait, wait_for
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.metadata import MetadataRequest
+from minibroker.protocol.records.batch import check_batch
+from minibroker.protocol.records.compression import Compression
+from minibroker.storage import log_end as log_module
+from tests.broker.handlers.fetching import answers_in, fetch_of, values_in
+from tests.broker.harness import batch
+from tests.broker.requests.turned_loop import FETCH, LOST, METADATA, PRODUCE, Loop, LoopClient, codes, produce_of
+
+
+@pytest.fixture
+def loop(tmp_path: Path) -> Iterator[Loop]:
+    made = Loop(tmp_path)
+    with made.harness:
+        yield made
+
+
+# --- written together -------------------------------------------------------------------------------------------------
+
+
+def test_batches_of_several_connections_are_written_at_once_and_then_answered(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clients = [LoopClient(loop.harness) for _ in range(5)]
+    asked: list[str] = []
+    monkeypatch.setattr(loop.disk, "ask", lambda operation, path: asked.append(operation))
+    for number, client in enumerate(clients):
+        client.read((1, produce_of({("t", 0): batch(f"a{number}")}), PRODUCE))
+    assert [client.sent_bytes() for client in clients] == [b""] * 5
+    assert (loop.values(), asked.count("write")) == (["first"], 0)
+    loop.end_turn(*clients)
+    assert asked.count("write") == 1
+    assert [codes(client) for client in clients] == [[0]] * 5
+    assert loop.values() == ["first", "a0", "a1", "a2", "a3", "a4"]
+
+
+def test_answers_of_a_connection_stay_in_order_around_those_that_wait(loop: Loop) -> None:
+    client = LoopClient(loop.harness)
+    metadata, produce = MetadataRequest(topics=[]), produce_of({("t", 0): batch("a")})
+    several = produce_of({("t", 0): batch("b"), ("u", 0): batch("c")})
+    client.read(
+        (1, metadata, METADATA),
+        (2, produce, PRODUCE),
+        (3, metadata, METADATA),
+        (4, several, PRODUCE),
+        (5, metadata, METADATA),
+        (6, produce, PRODUCE),
+    )
+    assert client.sent_bytes() == b""
+    loop.end_turn(client)
+    assert [number for number, _ in client.responses()] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_fetch_sees_written_batches_and_one_that_waits_sees_those_of_its_turn(loop: Loop) -> None:
+    producer, reader, waiting = (LoopClient(loop.harness) for _ in range(3))
+    producer.read((1, produce_of({("t", 0): batch("a")}), PRODUCE))
+    reader.read((1, fetch_of(loop.harness, {("t", 0): 0}), FETCH))
+    waiting.read((1, fetch_of(loop.harness, {("t", 0): 1}, max_wait_ms=1000), FETCH))
+    loop.end_turn(producer, reader, waiting)
+    seen = [list(client.responses()) for client in (reader, waiting)]
+    values = [values_in(answers_in(loop.harness, answers[0][1])["t", 0]) for answers in seen]
+    assert values == [["first"], ["a"]]
+
+
+def test_batches_of_a_client_that_has_gone_are_written(loop: Loop) -> None:
+    gone, other = LoopClient(loop.harness), LoopClient(loop.harness)
+    for client in (gone, other):
+        client.read((1, produce_of({("t", 0): batch("a")}), PRODUCE))
+    gone.connection.lost()
+    loop.end_turn(gone, other)
+    assert (gone.sent_bytes(), codes(other), loop.values()) == (b"", [0], ["first", "a", "a"])
+
+
+def test_without_a_loop_all_is_written_at_once(loop: Loop) -> None:
+    turn = Turn()
+    data = batch("a")
+    partition = loop.partition(("t", 0))
+    partition.append(turn, memoryview(bytearray(data)), [check_batch(data)])
+    assert loop.values() == ["first", "a"]
+    assert wait_for(partition.log).is_over
+
+
+# --- lost -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_failed_write_fails_exactly_the_answers_that_waited_for_it(loop: Loop) -> None:
+    lost, other = LoopClient(loop.harness), LoopClient(loop.harness)
+    lost.read((1, produce_of({("t", 0): batch("a")}), PRODUCE), (2, produce_of({("u", 0): batch("b")}), PRODUCE))
+    other.read((1, produce_of({("u", 0): batch("c")}), PRODUCE))
+    loop.fail_writes()
+    loop.disk.suffix = "t-0/00000000000000000000.log"
+    loop.end_turn(lost, other)
+    assert (codes(lost), codes(other)) == ([LOST, 0], [0])
+    loop.heal()
+    other.read((2, produce_of({("t", 0): batch("d")}), PRODUCE))
+    loop.end_turn(other)
+    assert codes(other) == [0]
+    assert (loop.values(), loop.values(("u", 0))) == (["first", "d"], ["first", "b", "c"])
+
+
+def test_the_early_write_of_a_turn_may_be_kept_and_its_last_one_lost(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_module, "MAX_PENDING_BYTES", 2 * len(batch("a")))
+    client, waiting = LoopClient(loop.harness), LoopClient(loop.harness)
+    waiting.read((1, fetch_of(loop.harness, {("t", 0): 1}, max_wait_ms=1000), FETCH))
+    client.read(*((number, produce_of({("t", 0): batch(str(number))}), PRODUCE) for number in range(3)))
+    loop.fail_writes()
+    loop.end_turn(client, waiting)
+    assert codes(client) == [0, 0, LOST]
+    assert loop.values() == ["first", "0", "1"]
+    ((_, answer),) = waiting.responses()
+    assert values_in(answers_in(loop.harness, answer)["t", 0]) == ["0", "1"]
+
+
+def test_the_early_write_of_a_turn_may_be_lost_and_its_last_one_kept(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_module, "MAX_PENDING_BYTES", 2 * len(batch("a")))
+    client = LoopClient(loop.harness)
+    client.read(*((number, produce_of({("t", 0): batch(str(number))}), PRODUCE) for number in range(2)))
+    loop.fail_writes()
+    client.read((2, produce_of({("t", 0): batch("2")}), PRODUCE))
+    loop.heal()
+    client.read(*((number, produce_of({("t", 0): batch(str(number))}), PRODUCE) for number in (3, 4)))
+    loop.end_turn(client)
+    assert codes(client) == [LOST, LOST, LOST, 0, 0]
+    assert loop.values() == ["first", "3", "4"]
+
+
+def test_a_request_in_steps_reports_a_batch_that_was_lost_in_an_earlier_turn(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    soon: list[Any] = []
+    slicer = Slicer(soon.append, iter(range(1000)).__next__)  # a step is a slice
+    loop.harness.dispatcher = Dispatcher(loop.harness.cluster, slicer=slicer)
+    client, other = LoopClient(loop.harness), LoopClient(loop.harness)
+    client.read((1, produce_of({("t", 0): batch("a"), ("u", 0): batch("b", compression=Compression.GZIP)}), PRODUCE))
+    while loop.partition(("t", 0)).log.unwritten is None:
+        soon.pop(0)()
+    loop.fail_writes()
+    loop.end_turn(client, other)
+    loop.heal()
+    other.read((1, produce_of({("t", 0): batch("c", "d", "e")}), PRODUCE))
+    while soon:
+        soon.pop(0)()
+        loop.end_turn(client, other)
+    ((_, answer),) = client.responses()
+    assert [topic.partition_responses[0].error_code for topic in answer.responses] == [LOST, 0]
+    assert codes(other) == [0]
+    assert (loop.values(), loop.values(("u", 0))) == (["first", "c", "d", "e"], ["first", "b"])
+
+
+def test_a_failed_write_of_acks_0_closes_the_connection_and_drops_its_other_requests(loop: Loop) -> None:
+    client = LoopClient(loop.harness)
+    client.read(
+        (1, produce_of({("t", 0): batch("a")}, acks=0), PRODUCE),
+        (2, produce_of({("u", 0): batch("b")}), PRODUCE),
+        (3, fetch_of(loop.harness, {("t", 0): 1}, max_wait_ms=1000), FETCH),
+    )
+    assert loop.partition(("t", 0)).waiters
+    loop.fail_writes()
+    loop.disk.suffix = "t-0/00000000000000000000.log"
+    loop.end_turn(client)
+    assert client.closed and codes(client) == [0]
+    assert not loop.partition(("t", 0)).waiters
+
+
+def test_pending_batches_of_a_topic_deleted_in_the_same_turn_are_lost(loop: Loop) -> None:
+    client = LoopClient(loop.harness)
+    client.read((1, produce_of({("t", 0): batch("a")}), PRODUCE), (2, produce_of({("u", 0): batch("b")}), PRODUCE))
+    list(loop.harness.cluster.controller.delete_topic_in_steps(loop.harness.cluster.image.topics["t"]))
+    loop.end_turn(client)
+    assert codes(client) == [LOST, 0]
+
+
+def test_an_unexpected_failure_acknowledges_nothing_and_affects_no_other_answer(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("a mistake of ours")
+
+    client, other = LoopClient(loop.harness), LoopClient(loop.harness)
+    client.read((1, produce_of({("t", 0): batch("a")}), PRODUCE))
+    other.read((1, produce_of({("u", 0): batch("b")}), PRODUCE))
+    monkeypatch.setattr(type(loop.partition(("t", 0)).log.segments[-1]), "append", fail)
+    loop.harness.cluster.turn.end()
+    assert (codes(client), codes(other)) == ([LOST], [LOST])
+    assert "a mistake of ours" in caplog.text
+
+
+# --- promises of which a part is known already ------------------------------------------------------------------------
+
+
+def test_a_promise_is_known_at_once_if_its_write_is_done(loop: Loop) -> None:
+    turn, log = loop.harness.cluster.turn, loop.partition(("t", 0)).log
+    told: list[KafkaError | None] = []
+    turn.when(wait_for(log), told.append)
+    assert told == [None]
+    data = batch("a")
+    log.append_soon(memoryview(bytearray(data)), check_batch(data), log.leader_epoch)
+    wait = wait_for(log)
+    turn.when(wait, told.append)
+    assert told == [None]
+    loop.fail_writes()
+    loop.harness.end_turn()
+    log.write_pending()
+    turn.when(wait._replace(codes={LOST: ErrorCode.NOT_COORDINATOR}), told.append)
+    assert [None if each is None else each.code for each in told] == [None, LOST, ErrorCode.NOT_COORDINATOR]
+
+
+def test_of_several_waits_each_failed_one_is_reported_before_the_end(loop: Loop) -> None:
+    turn = loop.harness.cluster.turn
+    waits = []
+    for where in (("t", 0), ("u", 0)):
+        data = batch("a")
+        partition = loop.partition(where)
+        partition.append(turn, memoryview(bytearray(data)), [check_batch(data)])
+        waits.append(wait_for(partition.log))
+    loop.fail_writes()
+    loop.disk.suffix = "u-0/00000000000000000000.log"
+    told: list[str] = []
+    turn.when_all(
+        [(wait, lambda _, wait=wait: told.append(wait.log.topic)) for wait in waits], lambda: told.append("end")
+    )
+    turn.when_all([], lambda: told.append("none"))
+    loop.harness.end_turn()
+    assert told == ["none", "u", "end"]
+    assert [Wait(wait.log, None).is_over for wait in waits] == [True, True]

@@ -1,0 +1,39 @@
+"""The tools that only tell about the cluster, and those that are not there."""
+
+from __future__ import annotations
+
+from tests.cli.conftest import Run
+from tests.running import RunningBroker
+
+
+def test_offsets_are_printed_by_partition(tool: Run) -> None:
+    tool("kafka-topics", "--create", "--topic", "filled")
+    tool("kafka-console-producer", "--topic", "filled", "--property", "parse.key=true", stdin=b"a\t1\na\t2\n")
+    ends = tool("kafka-get-offsets", "--topic", "filled").stdout.splitlines()
+    assert sorted(ends) in (["filled:0:0", "filled:1:2"], ["filled:0:2", "filled:1:0"])
+    assert tool("kafka-get-offsets", "--topic", "filled", "--time", "-2").stdout == "filled:0:0\nfilled:1:0\n"
+    assert tool("kafka-get-offsets", "--topic", "filled", "--time", "earliest", "--partitions", "1").stdout == (
+        "filled:1:0\n"
+    )
+    assert "filled:0:\n" in tool("kafka-get-offsets", "--topic", "filled", "--time", "99999999999999").stdout
+    missing = tool("kafka-get-offsets", "--topic", "none")
+    assert missing.exit_code == 1 and "Could not match any topic-partitions" in missing.stderr
+
+
+def test_the_versions_of_each_broker(tool: Run, broker: RunningBroker) -> None:
+    lines = tool("kafka-broker-api-versions").stdout.splitlines()
+    assert lines[0] == f"{broker.bootstrap_servers} (id: 1 rack: null isFenced: false) -> ("
+    assert lines[1] == "\tProduce(0): 0 to 13 [usable: 13],"
+    assert lines[-2].endswith("]") and lines[-1] == ")"
+
+
+def test_the_id_of_the_cluster(tool: Run) -> None:
+    told = tool("kafka-cluster", "cluster-id").stdout
+    assert told.startswith("Cluster ID: ") and len(told.split()[-1]) == 22
+
+
+def test_a_server_that_is_away_is_one_line(tool: Run) -> None:
+    away = tool("kafka-topics", "--list", "--bootstrap-server", "127.0.0.1:1")
+    assert away.exit_code == 0  # the last option counts, which is the broker's
+    unknown = tool("kafka-nothing")
+    assert (unknown.exit_code, unknown.stderr.count("\n")) == (2, 1)

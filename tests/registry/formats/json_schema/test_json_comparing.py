@@ -1,0 +1,69 @@
+"""Verdicts that others recorded of Confluent's registry, and what no recording has."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from minibroker.registry.formats.json_schema import incompatibilities, parse
+from minibroker.registry.formats.json_schema.json_comparing import changes_between
+
+RECORDED = Path(__file__).parents[1] / "recorded" / "json_schema_changes.jsonl"
+
+
+def recorded() -> list[dict[str, Any]]:
+    """Return the recorded cases."""
+    return [json.loads(line) for line in RECORDED.read_text().splitlines()]
+
+
+def changes(original: Any, update: Any) -> list[str]:
+    """Return the changes between two schemas, as the recordings write them."""
+    before, after = parse(json.dumps(original), {}), parse(json.dumps(update), {})
+    return [f"{change.kind} {change.place}" for change in changes_between(before.root, after.root)]
+
+
+def verdict(original: Any, update: Any) -> list[str]:
+    """Return why a reader with the update cannot read what was written with the original."""
+    return incompatibilities(parse(json.dumps(update), {}), parse(json.dumps(original), {}))
+
+
+def modern(schema: Any) -> Any:
+    """Return a schema in the words of draft 2020-12."""
+    if isinstance(schema, list):
+        return [modern(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    result = {name: modern(value) for name, value in schema.items()}
+    if isinstance(schema.get("items"), list):
+        result["prefixItems"] = result.pop("items")
+        if "additionalItems" in result:
+            result["items"] = result.pop("additionalItems")
+    for name, value in result.pop("dependencies", {}).items():
+        keyword = "dependentRequired" if isinstance(value, list) else "dependentSchemas"
+        result.setdefault(keyword, {})[name] = value
+    return result
+
+
+def test_changes_are_those_that_were_recorded() -> None:
+    wrong = [
+        (case, found)
+        for case in recorded()
+        if (found := changes(case["from"], case["to"])) != case["changes"]
+        or (verdict(case["from"], case["to"]) == []) != case["compatible"]
+    ]
+    assert not wrong, wrong
+
+
+def test_changes_in_draft_2020_12_are_those_that_were_recorded() -> None:
+    url = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    for case in recorded():
+        if case.get("modern", True):
+            before, after = url | modern(case["from"]), url | modern(case["to"])
+            if after != url:
+                assert changes(before, after) == case["changes"], case
+
+
+def test_an_object_without_any_property_is_any_value_in_draft_2020_12() -> None:
+    anything = {"$schema": "https://json-schema.org/draft/2020-12/schema", "properties": {}}
+    assert changes(anything | {"additionalProperties": False}, anything) == []

@@ -1,0 +1,83 @@
+"""Verdicts that others recorded of Confluent's registry, and what no recording has."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from minibroker.registry.formats.protobuf import incompatibilities, parse
+from minibroker.registry.formats.protobuf.protobuf_comparing import changes_between
+from minibroker.registry.formats.schema import InvalidSchema
+
+RECORDED = Path(__file__).parents[1] / "recorded" / "protobuf_changes.jsonl"
+SYNTAX = 'syntax = "proto3";\n'
+
+
+def changes(original: str, update: str, imports: tuple[dict[str, str], dict[str, str]] = ({}, {})) -> list[str]:
+    """Return the changes between two schemas, as the recordings write them."""
+    before, after = parse(original, imports[0]), parse(update, imports[1])
+    found = changes_between(before.file, before.names, after.file, after.names)
+    return [f"{change.kind} {change.place}" for change in found]
+
+
+def test_changes_and_verdicts_are_those_that_were_recorded() -> None:
+    for line in RECORDED.read_text().splitlines():
+        case = json.loads(line)
+        imports = case.get("from_imports", {}), case.get("to_imports", {})
+        if case["changes"] is not None:
+            assert changes(case["from"], case["to"], imports) == case["changes"], case
+        reader, writer = parse(case["to"], imports[1]), parse(case["from"], imports[0])
+        assert (incompatibilities(reader, writer) == []) == case["compatible"], case
+
+
+def test_a_field_that_moves_into_a_oneof_is_compared_there() -> None:
+    before = SYNTAX + "message A { int32 a = 1; oneof x { int32 b = 2; int32 c = 3; } }"
+    after = SYNTAX + "message A { oneof y { string a = 1; } oneof z { int64 b = 2; string c = 3; } }"
+    assert changes(before, after) == [
+        "ONEOF_REMOVED #/A/x",
+        "ONEOF_ADDED #/A/y",
+        "ONEOF_ADDED #/A/z",
+        "FIELD_SCALAR_KIND_CHANGED #/A/1",
+        "FIELD_SCALAR_KIND_CHANGED #/A/3",
+    ]
+
+
+def test_a_field_that_left_its_oneof_is_not_gone() -> None:
+    before = SYNTAX + "message A { oneof x { int32 a = 1; int32 b = 2; } }"
+    after = SYNTAX + "message A { int32 a = 1; oneof x { int32 b = 2; } }"
+    assert changes(before, after) == ["FIELD_ADDED #/A/1"]
+    assert changes(after, before) == ["FIELD_MOVED_TO_EXISTING_ONEOF #/A/x", "ONEOF_FIELD_ADDED #/A/x/1"]
+
+
+def test_a_map_is_the_same_in_a_text_and_in_a_descriptor() -> None:
+    schema = parse(SYNTAX + "package p; message A { map<string, A> as = 1; map<int32, bytes> b = 2; }", {})
+    described = parse(schema.formatted("serialized"), {})
+    assert "AsEntry" in described.canonical
+    assert incompatibilities(described, schema) == incompatibilities(schema, described) == []
+
+
+def test_messages_of_other_files_that_refer_to_each_other_are_compared_once() -> None:
+    use = SYNTAX + 'import "m.proto"; message U { m.A a = 1; }'
+    other = SYNTAX + "package m; message A { B b = 1; } message B { A a = 1; int32 c = 2; }"
+    before, after = parse(use, {"m.proto": other}), parse(use, {"m.proto": other.replace("int32", "string")})
+    assert incompatibilities(before, before) == []
+    assert any("FIELD_SCALAR_KIND_CHANGED" in sentence for sentence in incompatibilities(after, before))
+
+
+def test_the_sentences_are_confluents() -> None:
+    before, after = parse(SYNTAX + "message A { int32 a = 1; }", {}), parse(SYNTAX + "message B { string a = 1; }", {})
+    assert incompatibilities(after, before) == [
+        '{errorType:"MESSAGE_REMOVED", description:"The %s schema is missing a MESSAGE type at path '
+        "'#/A' in the %s schema\"}"
+    ]
+
+
+def test_what_is_too_much_to_compare_is_invalid() -> None:
+    fields = " ".join(f"M{number} f{number} = {number + 1};" for number in range(100))
+    messages = "\n".join(f"message M{number} {{ {fields} }}" for number in range(100))
+    other = f"{SYNTAX}package m;\n{messages}"
+    schema = parse(SYNTAX + 'import "m.proto"; message U { m.M0 a = 1; }', {"m.proto": other})
+    with pytest.raises(InvalidSchema, match="too large"):
+        incompatibilities(schema, schema)

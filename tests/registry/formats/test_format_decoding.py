@@ -1,0 +1,195 @@
+"""What serializers write is read again, by the ids in front of it or in headers, and what is damaged is refused."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import fastavro
+import pytest
+from google.protobuf.json_format import ParseDict
+from google.protobuf.message_factory import GetMessageClass
+from hypothesis import given
+from hypothesis import strategies as some
+
+from minibroker.registry.formats import avro, json_schema, protobuf
+from minibroker.registry.formats.avro_reading import read_avro
+from minibroker.registry.formats.format_decoding import KEY_HEADER, VALUE_HEADER, Framed, decode, framed
+from minibroker.registry.formats.protobuf.protobuf_decoding import message_of, read_indexes, write_indexes
+from minibroker.registry.formats.schema import InvalidData
+
+GUID = UUID("89791762-2336-4186-9674-299b90a802e2")
+
+
+def test_an_id_or_a_guid_is_before_the_data_or_in_a_header() -> None:
+    assert framed(b"\0\0\0\1\2data") == Framed(258, b"data")
+    assert framed(b"\1" + GUID.bytes + b"data") == Framed(GUID, b"data")
+    headers = [("other", None), (VALUE_HEADER, b"\1" + GUID.bytes), (KEY_HEADER, b"\0\0\0\0\7")]
+    assert framed(b"data", headers) == Framed(GUID, b"data", b"")
+    assert framed(b"data", headers, key=True) == Framed(7, b"data", b"")
+    assert framed(b"\0\0\0\0\5data", [(VALUE_HEADER, None), (VALUE_HEADER, b"?")]) == Framed(5, b"data")
+
+
+@pytest.mark.parametrize("data", [None, b"", b"\0\0\0\1", b"{}", b"\1" + bytes(15), b"\2" + bytes(20)])
+def test_data_without_an_id_is_not_framed(data: bytes | None) -> None:
+    assert framed(data) is None
+
+
+def test_json_is_read() -> None:
+    schema = json_schema.parse('{"type":"object"}', {})
+    assert decode("JSON", schema, Framed(1, '{"a":[1,2.5,"é"]}'.encode())) == {"a": [1, 2.5, "é"]}
+    for data in (b"", b"{", b"\xff", b"[" * 100_000):
+        with pytest.raises(InvalidData):
+            decode("JSON", schema, Framed(1, data))
+
+
+PROTO = """syntax = "proto3"; package p;
+import "google/protobuf/timestamp.proto";
+message First { int32 a = 1; }
+message Second {
+  map<string, Inner> inners = 1; repeated int64 numbers = 2; bytes raw = 3; E e = 4;
+  oneof choice { string text = 5; int32 number = 6; } optional bool flag = 7;
+  google.protobuf.Timestamp at = 8; double real = 9;
+  message Other { } message Inner { string name = 1; }
+  enum E { ZERO = 0; ONE = 1; }
+}
+"""
+
+
+def written(schema: protobuf.ProtobufSchema, indexes: tuple[int, ...], fields: dict[str, Any]) -> bytes:
+    """Return a message with these fields, by the library itself."""
+    message = GetMessageClass(message_of(schema, indexes))()
+    return bytes(ParseDict(fields, message).SerializeToString())
+
+
+def test_protobuf_is_read_by_its_indexes() -> None:
+    schema = protobuf.parse(PROTO, {})
+    fields = {
+        "inners": {"k": {"name": "n"}},
+        "numbers": [1, -1 << 63],
+        "raw": "AP8=",
+        "e": "ONE",
+        "number": 0,
+        "at": "2026-01-31T12:00:00Z",
+        "real": 0.5,
+    }
+    value = fields | {"raw": b"\0\xff"}
+    data = written(schema, (1,), fields)
+    assert decode("PROTOBUF", schema, Framed(1, write_indexes([1]) + data)) == value
+    assert decode("PROTOBUF", schema, Framed(1, data, write_indexes([1]))) == value
+    assert decode("PROTOBUF", schema, Framed(1, b"\0" + written(schema, (0,), {"a": 5}))) == {"a": 5}
+    inner = written(schema, (1, 1), {"name": "x"})
+    assert decode("PROTOBUF", schema, Framed(1, write_indexes([1, 1]) + inner)) == {"name": "x"}
+    described = protobuf.parse(schema.formatted("serialized"), {})  # where the entries of a map are a message
+    assert decode("PROTOBUF", described, Framed(1, write_indexes([1, 2]) + inner)) == {"name": "x"}
+
+
+def test_an_enum_without_a_name_is_its_number_and_what_is_not_set_its_default() -> None:
+    schema = protobuf.parse('syntax = "proto3"; message A { E e = 1; string s = 2; A a = 3; enum E { Z = 0; } }', {})
+    assert decode("PROTOBUF", schema, Framed(1, b"\0\x08\x07")) == {"e": 7, "s": ""}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"\2", b"\xff\xff\xff\xff\xff\xff", b"\2\4", b"\1", b"\xff\xff\xff\xff\x0f", b"\0\xff", b"\0\x0a\x05a"],
+)
+def test_damaged_protobuf_is_refused(data: bytes) -> None:
+    with pytest.raises(InvalidData):
+        decode("PROTOBUF", protobuf.parse(PROTO, {}), Framed(1, data))
+
+
+@given(some.lists(some.integers(0, (1 << 31) - 1), min_size=1, max_size=20))
+def test_indexes_are_read_as_they_were_written(indexes: list[int]) -> None:
+    assert read_indexes(write_indexes(indexes) + b"rest") == (tuple(indexes), b"rest")
+
+
+AVRO = {
+    "type": "record",
+    "name": "r",
+    "fields": [
+        {"name": "i", "type": "int"},
+        {"name": "l", "type": "long"},
+        {"name": "f", "type": "float"},
+        {"name": "d", "type": "double"},
+        {"name": "b", "type": ["null", "boolean"]},
+        {"name": "s", "type": "string"},
+        {"name": "y", "type": "bytes"},
+        {"name": "e", "type": {"type": "enum", "name": "e", "symbols": ["A", "B"]}},
+        {"name": "x", "type": {"type": "fixed", "name": "x", "size": 3}},
+        {"name": "a", "type": {"type": "array", "items": "string"}},
+        {"name": "m", "type": {"type": "map", "values": ["null", "r"]}},
+        {"name": "money", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+        {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+        {"name": "clock", "type": {"type": "int", "logicalType": "time-millis"}},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+        {"name": "id", "type": {"type": "string", "logicalType": "uuid"}},
+    ],
+}
+LEAF = some.fixed_dictionaries(
+    {
+        "i": some.integers(-1 << 31, (1 << 31) - 1),
+        "l": some.integers(-1 << 63, (1 << 63) - 1),
+        "f": some.floats(width=32, allow_nan=False),
+        "d": some.floats(allow_nan=False),
+        "b": some.none() | some.booleans(),
+        "s": some.text(max_size=5),
+        "y": some.binary(max_size=5),
+        "e": some.sampled_from("AB"),
+        "x": some.binary(min_size=3, max_size=3),
+        "a": some.lists(some.text(max_size=3), max_size=3),
+        "m": some.just({}),
+        "money": some.integers(-99999, 99999).map(lambda cents: Decimal(cents).scaleb(-2)),
+        "day": some.dates(),
+        "clock": some.times().map(lambda each: each.replace(microsecond=each.microsecond // 1000 * 1000)),
+        "at": some.datetimes(min_value=datetime(1, 1, 2), timezones=some.just(UTC)),
+        "id": some.uuids(),
+    }
+)
+
+
+@given(LEAF, some.none() | LEAF)
+def test_avro_is_read_as_fastavro_reads_it(record: dict[str, Any], inner: dict[str, Any] | None) -> None:
+    record = record | {"m": {"k": inner, "": None}}
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(dict(AVRO)), record)
+    read = fastavro.schemaless_reader(io.BytesIO(out.getvalue()), fastavro.parse_schema(dict(AVRO)), None)
+    schema = avro.parse(json.dumps(AVRO), {})
+    assert decode("AVRO", schema, Framed(1, out.getvalue())) == read == record
+
+
+def test_a_value_of_a_logical_type_that_python_has_no_room_for_stays_a_number() -> None:
+    schema = avro.parse('{"type":"long","logicalType":"timestamp-millis"}', {})
+    assert read_avro(schema.type, b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01") == -1 << 63
+    assert read_avro(schema.type, b"\0") == datetime(1970, 1, 1, tzinfo=UTC)
+    assert read_avro(avro.parse('{"type":"int","logicalType":"date"}', {}).type, b"\2") == date(1970, 1, 2)
+    assert read_avro(avro.parse('{"type":"long","logicalType":"time-micros"}', {}).type, b"\2") == time(0, 0, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("schema", "data"),
+    [
+        ('"int"', b""),
+        ('"int"', b"\xff" * 11),
+        ('"int"', b"\2\0"),
+        ('"string"', b"\6ab"),
+        ('"string"', b"\2\xff"),
+        ('"bytes"', b"\1"),
+        ('["null"]', b"\2"),
+        ('{"type":"array","items":"null"}', b"\xfe\xff\xff\xff\xff\x1f\0"),
+        ('{"type":"record","name":"r","fields":[{"name":"r","type":["null","r"]}]}', b"\2" * 100_000),
+        ('"float"', struct.pack("<h", 1)),
+    ],
+)
+def test_damaged_avro_is_refused(schema: str, data: bytes) -> None:
+    with pytest.raises(InvalidData):
+        decode("AVRO", avro.parse(schema, {}), Framed(1, data))
+
+
+def test_a_format_that_is_not_known_is_refused() -> None:
+    with pytest.raises(InvalidData):
+        decode("THRIFT", json_schema.parse("{}", {}), Framed(1, b""))

@@ -1,0 +1,44 @@
+"""Patterns of schemas are found in names, and each comparison pays for its own."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from minibroker.patterns.program import Pattern
+from minibroker.registry.formats.schema import InvalidSchema
+from minibroker.registry.formats.searching import Finder
+
+PATTERN, NAME = "(a|b|ab)*c", "ab" * 50
+
+
+def test_a_pattern_is_found_in_a_part_of_a_name() -> None:
+    finder = Finder()
+    assert finder.found("^a.c$", "aéc") and finder.found("b", "abc")
+    assert not finder.found("^b", "abc") and not finder.found("(?=a)", "a")
+
+
+def test_too_much_is_refused() -> None:
+    finder = Finder()
+    with pytest.raises(InvalidSchema, match="too long"):
+        for number in range(1 << 16):  # every name leads to other states
+            finder.found("(a|b)*a(a|b){20}c", f"{number:016b}".replace("0", "a").replace("1", "b"))
+
+
+def test_comparisons_in_other_threads_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = Finder()
+    assert not alone.found(PATTERN, NAME)
+    step, others = Pattern._step, [threading.Thread(target=lambda: Finder().found(PATTERN, f"b{NAME}"))]
+
+    def step_among_others(pattern: Pattern, *where: object) -> frozenset[int]:
+        if others:
+            other = others.pop()
+            other.start()
+            other.join()
+        return step(pattern, *where)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Pattern, "_step", step_among_others)
+    among_others = Finder()
+    assert not among_others.found(PATTERN, NAME)
+    assert among_others._effort == alone._effort

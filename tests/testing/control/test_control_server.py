@@ -1,0 +1,77 @@
+"""The control's server: what takes long is prepared by a thread, so that the broker's clients need not wait."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import urllib.request
+from urllib.error import HTTPError
+
+import fastapi.routing
+import pytest
+
+from minibroker.addresses import HostPort
+from minibroker.testing import Broker
+from minibroker.testing.control import routes
+from minibroker.testing.control.app import Control
+from minibroker.testing.control.control_server import controlled
+
+
+def got(url: str) -> int:
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        return int(answer.status)
+
+
+async def test_the_first_request_finds_all_paths_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """FastAPI prepares paths when it compares a request with them first, and there are hundreds."""
+    threads: list[threading.Thread] = []
+    prepare = fastapi.routing.get_dependant
+
+    def watched(**given: object) -> object:
+        threads.append(threading.current_thread())
+        return prepare(**given)  # type: ignore[arg-type]
+
+    async with Broker() as broker, controlled(broker, HostPort(), None) as url:
+        monkeypatch.setattr(fastapi.routing, "get_dependant", watched)
+        assert await asyncio.to_thread(got, f"{url}/v1/clock") == 200
+        assert threading.current_thread() not in threads
+
+
+async def test_a_thread_makes_the_description(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[threading.Thread] = []
+    describe = Control.openapi
+
+    def watched(app: Control) -> dict[str, object]:
+        threads.append(threading.current_thread())
+        return describe(app)
+
+    monkeypatch.setattr(Control, "openapi", watched)
+    async with Broker() as broker, controlled(broker, HostPort(), None) as url:
+        assert await asyncio.to_thread(got, f"{url}/openapi.json") == 200
+    assert threads and threading.current_thread() not in threads
+
+
+async def test_a_server_may_stop_before_all_is_prepared() -> None:
+    async with Broker() as broker, controlled(broker, HostPort(), None) as url:
+        assert url.startswith("http://127.0.0.1:")
+
+
+async def test_the_oldest_of_many_snapshots_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes, "MOST_SNAPSHOTS", 2)
+    async with Broker() as broker, controlled(broker, HostPort(), None) as url:
+        before = list(broker.directory.parent.iterdir())
+        numbers = [json.loads(await asyncio.to_thread(posted, f"{url}/v1/snapshots")) for _ in range(4)]
+        assert numbers == [{"snapshot": number} for number in (1, 2, 3, 4)]
+        assert len(list(broker.directory.parent.iterdir())) == len(before) + 2
+        await asyncio.to_thread(posted, f"{url}/v1/snapshots/3/restore")
+        with pytest.raises(HTTPError) as refused:
+            await asyncio.to_thread(posted, f"{url}/v1/snapshots/2/restore")
+        with refused.value as answer:
+            assert json.loads(answer.read())["message"] == "there is no snapshot 2 any more"
+
+
+def posted(url: str) -> bytes:
+    with urllib.request.urlopen(urllib.request.Request(url, b"", method="POST"), timeout=30) as answer:
+        content: bytes = answer.read()
+        return content
