@@ -5,7 +5,6 @@ Each single operation is tested by name in `test_log.py`, the files beside it an
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from minibroker.operating_system import remove_tree
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import BatchHeader, check_batch
 from minibroker.protocol.records.payload import records_of
@@ -50,7 +50,7 @@ class LogMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.log.abandon()
-        shutil.rmtree(self.directory)
+        remove_tree(str(self.directory))  # an abandoned log may have a file open
 
     @initialize(
         segment_bytes=st.integers(100, 1500),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from minibroker.operating_system import HAS_POSITIONED_IO
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import check_batch
 from minibroker.storage.log_settings import LogSettings
@@ -100,6 +101,7 @@ def test_nothing_is_read_at_or_after_the_limit_offset(tmp_path: Path) -> None:
         assert log.read(min(limit, 60), 300, limit_offset=limit) is None
 
 
+@pytest.mark.skipif(not HAS_POSITIONED_IO, reason="a file that was removed cannot be read there")
 def test_a_region_can_be_read_after_its_segment_was_deleted(tmp_path: Path) -> None:
     surroundings = Surroundings()
     log = open_at(tmp_path, SMALL, surroundings=surroundings)

@@ -11,6 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from minibroker.operating_system import remove_tree
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import check_batch
 from minibroker.storage import log_end as log_module
@@ -46,7 +47,7 @@ class PendingMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         log_module.MAX_PENDING_BYTES = self.max_pending_bytes  # type: ignore[misc]
         self.log.abandon()
-        shutil.rmtree(self.directory)
+        remove_tree(str(self.directory))  # an abandoned log may have a file open
 
     @initialize(segment_bytes=st.integers(300, 3000), max_pending_bytes=st.integers(100, 1000), ms=st.integers(5, 500))
     def begin(self, segment_bytes: int, max_pending_bytes: int, ms: int) -> None:
