@@ -169,6 +169,23 @@ def spark_connector() -> list[Path]:
 
 
 @functools.cache
+def lake_jars() -> list[Path]:
+    """The jars of the Spark libraries of Iceberg and Delta."""
+    folder = HERE / "lake" / "libraries"
+    _build(folder, [*MAVEN, "dependency:copy-dependencies"], "jars")
+    return sorted((folder / "target" / "jars").glob("*.jar"))
+
+
+@functools.cache
+def lake_site() -> Path:
+    """The folder with the Spark that these are for, and with other readers of their tables."""
+    folder = HERE / "lake" / "site"
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--target", "target/site"]
+    _build(folder, [*install, "-r", "requirements.txt"], "site")
+    return folder / "target" / "site"
+
+
+@functools.cache
 def hadoop_s3() -> list[Path]:
     """The jars of Hadoop's file system of S3, of the release whose client is among pyspark's own jars."""
     import pyspark

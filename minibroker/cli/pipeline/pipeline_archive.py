@@ -1,6 +1,6 @@
 """`minibroker pipeline archive`: archives topics as Parquet, from the end of the last run, with progress and a report.
 
-`minibroker.pipeline.jobs.archive_run` does the work.
+`minibroker.pipeline.jobs.archive_run` does the work; `pipeline_lake` archives to tables of Iceberg and Delta.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
+from minibroker.cli.pipeline.pipeline_lake import FORMATS, HEAD, LakeRun, archive_to_table, lake_session
 from minibroker.cli.pipeline.pipeline_shared import (
     Source,
     cannot,
@@ -32,7 +33,6 @@ CODECS: Final = ("zstd", "snappy", "gzip", "lz4", "none")
 BATCH_OFFSETS: Final = 5_000_000
 INTERVAL: Final = "1 minute"
 POLL_S: Final = 0.3
-HEAD: Final = ("topic", "partition", "records", "bytes", "first offset", "last offset")
 ISOLATION: Final = ("isolation.level", "kafka.isolation.level")
 UNCOMMITTED: Final = (
     "isolation.level=read_uncommitted: records of aborted and open transactions are archived, and cannot be told from"
@@ -45,6 +45,15 @@ UNCOMMITTED: Final = (
 @click.option(
     "--out", metavar="DIR", required=True, help="The archive: a directory, or any URL to which Spark can write."
 )
+@click.option(
+    "--format",
+    "table_format",
+    type=click.Choice(FORMATS),
+    default=FORMATS[0],
+    show_default=True,
+    help="Plain Parquet files, or a table; Spark fetches the library of iceberg and delta from Maven Central.",
+)
+@click.option("--compact", is_flag=True, help="Merge small files of a table after the run, or after each 16 batches.")
 @click.option("--checkpoint", metavar="DIR", help="Where to store the progress, if not in the archive itself.")
 @click.option("--continuous", is_flag=True, help="Run until interrupted, instead of ending once all is archived.")
 @click.option("--trigger", metavar="TIME", help="How often --continuous looks for new records.  [default: 1 minute]")
@@ -68,6 +77,8 @@ UNCOMMITTED: Final = (
 def archive(
     source: Source,
     out: str,
+    table_format: Any,
+    compact: bool,
     checkpoint: str | None,
     continuous: bool,
     trigger: str | None,
@@ -80,8 +91,8 @@ def archive(
 ) -> int:
     """Archive topics as Parquet, by topic and date (UTC); run again, it adds what is new.
 
-    Each record is archived once, even if a run is killed. Records of aborted and open transactions are left out. Bytes
-    are those of keys and values.
+    With --format, the archive is a table of Iceberg or Delta, with the same columns. Each record is archived once, even
+    if a run is killed. Records of aborted and open transactions are left out. Bytes are those of keys and values.
 
     \b
     Example:
@@ -89,15 +100,21 @@ def archive(
     """
     if trigger is not None and not continuous:
         raise click.UsageError("--trigger needs --continuous")
+    _require_fitting(table_format, checkpoint, compact)
     reading = {
         **source.options(),
         "startingOffsets": "earliest",
         "includeHeaders": "true",
-        "maxOffsetsPerTrigger": str(batch_offsets),
         **_committed_only(dict(options)),
     }
     interval = (trigger or INTERVAL) if continuous else None
     topics = _topics(reading)
+    if table_format != FORMATS[0]:
+        lake = LakeRun(table_format, out, interval, compact, as_json)
+        settings = {"topic_ids": topics.ids, "topic_configs": topics.configs, "compression": compression}
+        with lake_session(table_format, master, conf, "archive") as spark:
+            return archive_to_table(spark, lake, reading, batch_offsets=batch_offsets, **settings)
+    reading = {"maxOffsetsPerTrigger": str(batch_offsets), **reading}
     with spark_session(master, conf, title="archive", progress=False) as spark:
         run = _begun(spark, reading, topics, out, checkpoint, interval, compression)
         try:
@@ -106,6 +123,14 @@ def archive(
             run.stop()
         _print(run, out, as_json)
     return 0 if is_over or continuous else INTERRUPTED
+
+
+def _require_fitting(table_format: str, checkpoint: str | None, compact: bool) -> None:
+    """Raise click.UsageError if an option has no meaning for this format."""
+    if checkpoint is not None and table_format != FORMATS[0]:
+        raise click.UsageError(f"--checkpoint is for parquet: the commits of {table_format} have the progress")
+    if compact and table_format == FORMATS[0]:
+        raise click.UsageError("--compact needs --format iceberg or delta; of parquet, small files are always merged")
 
 
 def _committed_only(options: dict[str, str]) -> dict[str, str]:

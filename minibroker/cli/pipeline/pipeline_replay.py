@@ -9,7 +9,7 @@ import json
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -24,6 +24,7 @@ from minibroker.cli.connecting import (
     server_option,
     timeout_option,
 )
+from minibroker.cli.pipeline.pipeline_lake import FORMATS, lake_session, table_at
 from minibroker.cli.pipeline.pipeline_shared import (
     cannot,
     explained,
@@ -33,7 +34,7 @@ from minibroker.cli.pipeline.pipeline_shared import (
 from minibroker.cli.shared import SERVER_VARIABLE, assignment_of, assignments_option, json_option, print_table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from minibroker.pipeline.jobs.replay import Archived
     from minibroker.pipeline.jobs.replay_task import ReplayTask
@@ -47,6 +48,14 @@ HEAD: Final = ("topic", "partition", "to", "archived", "written", "there already
 
 @click.command()
 @click.option("--from", "archive", metavar="DIR", required=True, help="The archive: a directory, or a URL.")
+@click.option(
+    "--format",
+    "table_format",
+    type=click.Choice(FORMATS),
+    default=FORMATS[0],
+    show_default=True,
+    help="What the archive is.",
+)
 @server_option(f"Any Kafka.  [env var: {SERVER_VARIABLE}]")
 @click.option(
     "--topic", "topics", metavar="NAME", multiple=True, help="An archived topic; by default all. Can be repeated."
@@ -72,6 +81,7 @@ HEAD: Final = ("topic", "partition", "to", "archived", "written", "there already
 @json_option("Print a JSON object of what was written.")
 def replay(
     archive: str,
+    table_format: Any,
     servers: str | None,
     topics: tuple[str, ...],
     to: str | None,
@@ -108,22 +118,18 @@ def replay(
     settings = _settings(servers, dict(client))
     if "://" not in archive and not Path(archive).is_dir():
         raise cannot(f"there is no archive {archive}")
-    with spark_session(master, conf, progress=False) as spark:
-        from minibroker.pipeline.jobs.archive import read_archive
-        from minibroker.pipeline.jobs.archived_configs import for_replay, noted_configs
-        from minibroker.pipeline.jobs.hadoop_files import HadoopFiles
+    with _session(table_format, master, conf) as spark:
+        from minibroker.pipeline.jobs.archived_configs import for_replay
         from minibroker.pipeline.jobs.replay import archived_partitions, replay_id_of
         from minibroker.pipeline.jobs.replay_task import ReplayTask
 
-        rows = read_archive(spark, archive)
+        rows, all_configs = _archive(spark, table_format, archive)
         archived = _chosen(archived_partitions(rows), topics)
         targets = _renamed(archived, topic_map) if to is None else {_only_topic(archived): to}
         whole = archive if "://" in archive else str(Path(archive).resolve())  # independent of the working directory
         name = replay_id or replay_id_of(whole, targets, repartition)
         task = ReplayTask(settings, name, targets, repartition, commit_records)
-        kept = for_replay(
-            noted_configs(HadoopFiles(spark, archive)), targets, {each.partition.topic for each in archived}
-        )
+        kept = for_replay(all_configs, targets, {each.partition.topic for each in archived})
         made, remarks = _prepare(task, archived, dict(configs), partitions, kept)
         for remark in remarks:
             click.echo(remark, err=True)
@@ -134,6 +140,28 @@ def replay(
         click.echo(json.dumps({"id": name, "created": made, "partitions": partition_rows}))
     else:
         print_table(HEAD, report)
+
+
+def _session(table_format: Any, master: str, conf: tuple[tuple[str, str], ...]) -> AbstractContextManager[SparkSession]:
+    if table_format == FORMATS[0]:
+        return spark_session(master, conf, progress=False)
+    return lake_session(table_format, master, conf)
+
+
+def _archive(spark: SparkSession, table_format: Any, path: str) -> tuple[DataFrame, dict[str, dict[str, str]]]:
+    """Return the rows of an archive, and the configs of its topics."""
+    if table_format == FORMATS[0]:
+        from minibroker.pipeline.jobs.archive import read_archive
+        from minibroker.pipeline.jobs.archived_configs import noted_configs
+        from minibroker.pipeline.jobs.hadoop_files import HadoopFiles
+
+        return read_archive(spark, path), noted_configs(HadoopFiles(spark, path))
+    from minibroker.pipeline.jobs.lake_archive import newest_note
+
+    table = table_at(spark, table_format, path)
+    if not table.exists():
+        raise cannot(f"{path} is not a table of {table_format}")
+    return table.read(), {topic: dict(configs) for topic, configs in newest_note(table).configs.items()}
 
 
 def _settings(servers: str, client: dict[str, str]) -> SinkSettings:

@@ -106,15 +106,15 @@ class ArchiveBatches:
         self.files.delete(staging)
         data = f"{staging}/data"
         rows.sparkSession.conf.set(*TIMESTAMP_SETTING)  # only in the stream's own copy of the session
-        ordered = _in_few_tasks(rows).sortWithinPartitions(*ORDER)
+        ordered = in_few_tasks(rows).sortWithinPartitions(*ORDER)
         ordered.write.partitionBy(*DIRECTORIES).option("compression", self.compression).parquet(self.files.url(data))
         self.files.write(f"{staging}/written", Noted(self.query, self._counted(rows, data)).text())
 
     def _counted(self, rows: DataFrame, data: str) -> Totals:
         """Count the rows in the files by reading them, which also shows that they can be read."""
         written = rows.sparkSession.read.schema(COLUMNS).parquet(self.files.url(data))
-        counts = written.groupBy("topic", "partition").agg(*_counts()).collect()
-        partitions = {TopicPartition(row[0], row[1]): Written(*row[2:]) for row in counts}
+        found = written.groupBy("topic", "partition").agg(*counts()).collect()
+        partitions = {TopicPartition(row[0], row[1]): Written(*row[2:]) for row in found}
         files = self._parquet(data)
         return Totals(partitions, len(files), sum(file.size_bytes for file in files))
 
@@ -134,14 +134,15 @@ class ArchiveBatches:
         return [file for file in self.files.files(data) if file.path.endswith(".parquet")]
 
 
-def _in_few_tasks(rows: DataFrame) -> DataFrame:
+def in_few_tasks(rows: DataFrame) -> DataFrame:
     """Return the rows in fewer partitions of neighbouring ones, so that there are fewer files."""
     splits: int = rows._jdf.rdd().getNumPartitions()
     tasks = max(ceil(splits / SPLITS_PER_TASK), rows.sparkSession.sparkContext.defaultParallelism)
     return rows.coalesce(tasks) if tasks < splits else rows
 
 
-def _counts() -> list[Any]:
+def counts() -> list[Any]:
+    """Return what `Written` has of a group of rows, in its order."""
     from pyspark.sql import functions as F
 
     sizes = [F.coalesce(F.octet_length(column), F.lit(0)).cast("bigint") for column in ("key", "value")]

@@ -102,15 +102,18 @@ def _note_topics(files: HadoopFiles, topic_ids: Mapping[str, str]) -> None:
     journal = Journal(files, SOURCES)
     newest = journal.newest()
     known: dict[str, str] = json.loads(newest[1]) if newest and queries_of(files) else {}
-    for topic, identity in known.items():
-        if topic not in topic_ids:
-            raise ArchiveError(f"{files.root} also has {topic}, which is not selected now")
-        if topic_ids[topic] != identity:
-            raise ArchiveError(
-                f"{files.root} is of another source: its {topic} is {identity}, this one {topic_ids[topic]}"
-            )
+    require_same_topics(files.root, known, topic_ids)
     if dict(topic_ids) != known:
         journal.append(newest[0] + 1 if newest else 0, json.dumps(dict(topic_ids), sort_keys=True))
+
+
+def require_same_topics(where: str, known: Mapping[str, str], topic_ids: Mapping[str, str]) -> None:
+    """Raise `ArchiveError` unless these are the archived topics, and perhaps new ones. `known` are their ids."""
+    for topic, identity in known.items():
+        if topic not in topic_ids:
+            raise ArchiveError(f"{where} also has {topic}, which is not selected now")
+        if topic_ids[topic] != identity:
+            raise ArchiveError(f"{where} is of another source: its {topic} is {identity}, this one {topic_ids[topic]}")
 
 
 def _query_of(checkpoint: HadoopFiles) -> str | None:
