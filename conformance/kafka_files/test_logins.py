@@ -25,12 +25,12 @@ def alice_logs_in(address: str) -> bool:
         assert handshake(client, "SCRAM-SHA-256").error_code == 0
         exchange = scram("sha256", "alice", "a-secret")
         answer = authenticate(client, next(exchange))
-        return answer.error_code == 0 and authenticate(client, exchange.send(answer.auth_bytes)).error_code == 0
+        return not answer.error_code and not authenticate(client, exchange.send(answer.auth_bytes)).error_code
 
 
 def owner_logs_in(address: str, token: Any) -> bool:
     with Connection(address) as client:
-        return log_in_by(client, token).error_code == 0 and is_served(client)
+        return not log_in_by(client, token).error_code and is_served(client)
 
 
 def test_users_and_tokens_go_there_and_back(tmp_path: Path) -> None:
