@@ -146,6 +146,15 @@ def test_what_a_function_of_a_test_raises_keeps_its_frames() -> None:
             assert frames(raised.value)[-1] == __file__
 
 
+@pytest.fixture
+def python_handles_ctrl_c() -> Iterator[None]:
+    """Spark, where another test of this process has used it, handles Ctrl-C in a frame of its own."""
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, handler)
+
+
+@pytest.mark.usefixtures("python_handles_ctrl_c")
 def test_ctrl_c_shows_where_the_test_waited() -> None:
     interrupted: list[object] = []
 
