@@ -50,7 +50,7 @@ class RunningDriver:
         self._process.stdin.flush()
 
     def answer(self) -> dict[str, Any]:
-        """Return the answer to what it was told. Raises DriverFailed."""
+        """Wait for the driver's answer, and return it. Raises DriverFailed."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         assert line, f"the driver says nothing more, status {self._process.poll()}"

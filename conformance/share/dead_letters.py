@@ -20,7 +20,7 @@ Resource = IncrementalAlterConfigsRequest.AlterConfigsResource
 
 
 def collect(connection: Connection, group: str, queue: str, partitions: int) -> None:
-    """Let a group have a queue, with copies of the records."""
+    """Give a group a dead letter queue that gets copies of the records."""
     update = UpdateFeaturesRequest.FeatureUpdateKey(feature="share.version", max_version_level=FIRST_WITH_DEAD_LETTERS)
     answer = connection.ask(UpdateFeaturesRequest(feature_updates=[update]), 1)
     assert answer.error_code == 0, answer

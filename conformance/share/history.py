@@ -130,7 +130,7 @@ class History:
             elif letter.value != values[record]:
                 yield f"{letter} should have {values[record]!r}"
             elif letter.count not in (last.count, self.limit):
-                yield f"{letter} should have the count {last.count}: {told}"
+                yield f"{letter} should have been delivered {last.count} times: {told}"
         for letter in found.values():
             yield f"{letter} is of a record that was never delivered"
 

@@ -3,7 +3,7 @@
     SHARE_TORTURE_S=600 SHARE_TORTURE_SEED=7 python3 -m pytest conformance/share/test_share_torture.py -n0
 
 Every record is acknowledged, rejected, or delivered as often as the limit allows and no more often; delivery counts are
-right, no two members have a record at a time, and nothing is refused to a member that still has its lock. Without
+right, no record is locked by two members at once, and nothing is refused to a member that still has its lock. Without
 SHARE_TORTURE_SEED every run has a seed of its own, which is printed at its end.
 """
 

@@ -75,7 +75,7 @@ class Torture:
         self._lock = threading.Lock()
 
     def count(self, what: str, number: int = 1) -> None:
-        """Add to what is told at the end."""
+        """Count some of a kind, for the report at the end."""
         with self._lock:
             self.counts[what] += number
 

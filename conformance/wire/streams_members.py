@@ -91,7 +91,7 @@ def tasks_of(said: Sequence[Any] | None) -> dict[str, set[int]]:
 
 
 class Member:
-    """One member, that runs what it is told to."""
+    """A member that runs the tasks it is assigned."""
 
     def __init__(
         self, connection: Connection, group: str, member_id: str, topology: Topology, process: str | None = None

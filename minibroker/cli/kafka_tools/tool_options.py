@@ -67,8 +67,14 @@ def only_one(actions: Mapping[str, bool]) -> str:
 
 
 def chosen_names(pattern: str | None, names: Iterable[str]) -> list[str]:
-    """Return the names that match a regular expression, or a list of them with commas, whole; all if it is None."""
-    wanted = None if pattern is None else re.compile("|".join(pattern.split(",")))
+    """Return the names that a regular expression, or one of several with commas, matches whole; all if it is None.
+
+    Raises click.UsageError.
+    """
+    try:
+        wanted = None if pattern is None else re.compile("|".join(pattern.split(",")))
+    except re.error as error:
+        raise click.UsageError(f"{pattern!r} is no regular expression: {error.msg}") from None
     return sorted(name for name in names if wanted is None or wanted.fullmatch(name))
 
 

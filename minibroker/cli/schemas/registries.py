@@ -23,7 +23,7 @@ def registry_options(command: Command) -> Command:
     """
 
     @click.option("--registry", metavar="URL", envvar=VARIABLE, default=DEFAULT, show_default=True,
-                  help="The registry; it may have a name and a password: http://NAME:PASSWORD@HOST:PORT.")  # fmt: skip
+                  help="The registry's URL; to log in: http://NAME:PASSWORD@HOST:PORT.")  # fmt: skip
     @click.option("--registry-token", metavar="TOKEN", help="A bearer token for the registry.")
     @click.option("--registry-ca", metavar="FILE", type=click.Path(dir_okay=False),
                   help="Certificates (PEM) to trust instead of the system's.")  # fmt: skip

@@ -22,6 +22,12 @@ def test_topics_are_created_listed_and_deleted(tool: Run) -> None:
     assert tool("kafka-topics", "--list", "--topic", "made").stdout == ""
 
 
+def test_a_pattern_that_is_none_is_an_error(tool: Run) -> None:
+    wrong = tool("kafka-topics", "--list", "--topic", "good,(")
+    assert (wrong.exit_code, wrong.stdout) == (2, "")
+    assert wrong.stderr == "minibroker: 'good,(' is no regular expression: missing ), unterminated subpattern\n"
+
+
 def test_names_that_collide_in_metrics_are_warned_of(tool: Run) -> None:
     warning, created = tool("kafka-topics", "--create", "--topic", "a.b").stdout.splitlines()
     assert warning.startswith("WARNING: Due to limitations in metric names")
