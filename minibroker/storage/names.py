@@ -13,6 +13,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+QUORUM_STATE = "quorum-state"
+
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"

@@ -29,19 +29,18 @@ from minibroker.storage.checkpoints.checkpoint_texts import (
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
 )
-from minibroker.storage.directories.log_directory import CLEAN_SHUTDOWN
 from minibroker.storage.files import Disk, File
-from minibroker.storage.names import TEMPORARY_SUFFIX, topic_partition_of
+from minibroker.storage.names import CLEAN_SHUTDOWN, TEMPORARY_SUFFIX, topic_partition_of
 
 # The files of a log directory beside the logs.
 FILES: Final = {
     META_PROPERTIES,
-    CLEAN_SHUTDOWN,
     BOOTSTRAP,
     RECOVERY_POINT_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
     CLEANER_OFFSET_CHECKPOINT,
+    CLEAN_SHUTDOWN,
 }
 PREFIX: Final = "minibroker-"  # of temporary directories
 OWNER: Final = "owner"  # the file that their process locks

@@ -23,8 +23,8 @@ from minibroker.broker.lifecycle import (
     bound_listeners,
 )
 from minibroker.broker.upkeep.cleaner_statistics import CleanerStatistics
-from minibroker.storage.directories.log_directory import CLEAN_SHUTDOWN
 from minibroker.storage.files import Disk
+from minibroker.storage.names import CLEAN_SHUTDOWN
 from tests.broker.harness import Harness
 
 

@@ -21,7 +21,6 @@ from minibroker.broker.metadata.metadata_snapshots import (
 )
 from minibroker.broker.metadata.quorum_state import (
     NOBODY,
-    QUORUM_STATE,
     MalformedQuorumState,
     QuorumState,
     quorum_state_from_text,
@@ -42,6 +41,7 @@ from minibroker.protocol.records.metadata_values import UnknownMetadata, decode_
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.steps import Steps, each
 from minibroker.storage.log_settings import LogSettings
+from minibroker.storage.names import QUORUM_STATE
 
 if TYPE_CHECKING:
     from minibroker.storage.files import Disk

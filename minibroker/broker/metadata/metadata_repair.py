@@ -17,7 +17,6 @@ from minibroker.broker.metadata import features
 from minibroker.broker.metadata.metadata_log import METADATA_SETTINGS
 from minibroker.broker.metadata.metadata_salvage import Salvage
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, INTERNAL_TOPICS, METADATA_TOPIC
-from minibroker.broker.metadata.quorum_state import QUORUM_STATE
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.messages import metadata_records as records
@@ -41,7 +40,6 @@ from minibroker.storage.checkpoints.checkpoint_texts import (
     topic_id_from_text,
 )
 from minibroker.storage.directories.log_directory import (
-    CLEAN_SHUTDOWN,
     LOCK,
     OFFSET_CHECKPOINTS,
     is_directory_id,
@@ -49,7 +47,9 @@ from minibroker.storage.directories.log_directory import (
 from minibroker.storage.environment import Environment
 from minibroker.storage.files import Disk, File
 from minibroker.storage.names import (
+    CLEAN_SHUTDOWN,
     LOG_SUFFIX,
+    QUORUM_STATE,
     STRAY_LOG_SUFFIX,
     future_log_name,
     log_name,

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from minibroker.protocol.primitives import ZERO_UUID, uuid_text
 
-QUORUM_STATE = "quorum-state"
 NOBODY = -1
 
 

@@ -26,10 +26,9 @@ from minibroker.storage.checkpoints.checkpoint_texts import (
     MalformedCheckpoint,
     offsets_from_text,
 )
-from minibroker.storage.directories.log_directory import CLEAN_SHUTDOWN
 from minibroker.storage.files import File
 from minibroker.storage.inspection.log_inspection import Damage
-from minibroker.storage.names import INDEX_SUFFIX, SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX
+from minibroker.storage.names import CLEAN_SHUTDOWN, INDEX_SUFFIX, SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from minibroker.storage.producers.aborted_transactions import (
     AbortedTransaction,
     AbortedTransactions,

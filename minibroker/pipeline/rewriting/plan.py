@@ -14,9 +14,10 @@ from itertools import groupby
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteError
 from minibroker.pipeline.rewriting.segment_rewriting import SegmentTask
 from minibroker.protocol.records.internal import GROUPS_TOPIC, TRANSACTIONS_TOPIC
-from minibroker.storage.directories.log_directory import CLEAN_SHUTDOWN, LOCK
+from minibroker.storage.directories.log_directory import LOCK
 from minibroker.storage.files import Disk
 from minibroker.storage.names import (
+    CLEAN_SHUTDOWN,
     CLEANED_SUFFIX,
     LOG_SUFFIX,
     SWAP_SUFFIX,

@@ -25,9 +25,9 @@ from minibroker.storage.checkpoints.checkpoint_texts import (
     LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA,
 )
-from minibroker.storage.directories.log_directory import CLEAN_SHUTDOWN, LOCK
+from minibroker.storage.directories.log_directory import LOCK
 from minibroker.storage.files import Disk, File
-from minibroker.storage.names import SNAPSHOT_SUFFIX, segment_name
+from minibroker.storage.names import CLEAN_SHUTDOWN, SNAPSHOT_SUFFIX, segment_name
 
 STATE = ".rewrite"
 VERSION = 1

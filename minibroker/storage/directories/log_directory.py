@@ -29,6 +29,7 @@ from minibroker.storage.files import File
 from minibroker.storage.log import Environment, Log
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import (
+    CLEAN_SHUTDOWN,
     DELETED_LOG_SUFFIX,
     LOG_SUFFIX,
     MOVED_MARKER,
@@ -51,7 +52,6 @@ from minibroker.storage.recovery.recovery import (
 from minibroker.storage.removal import TreeRemoval
 
 LOCK = ".lock"
-CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 META_PROPERTIES_VERSION = "1"
 BROKER_EPOCH = re.compile(rb'"brokerEpoch":\s*(-?[0-9]{1,19})')
 FORGETTING_DELAY_MS = 1000

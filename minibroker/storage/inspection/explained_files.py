@@ -11,16 +11,26 @@ from typing import Final
 
 from minibroker.protocol.explaining.meanings import moment
 from minibroker.protocol.explaining.messages import explain_records
-from minibroker.protocol.explaining.parts import Cursor, Part
+from minibroker.protocol.explaining.parts import Cursor, Part, Unreadable
 from minibroker.protocol.records.crc import crc32c
 from minibroker.storage.inspection.index_inspection import SNAPSHOT_CRC_START, ProducerStateEntry, TransactionEntry
 from minibroker.storage.inspection.inspected_files import InspectedFile, Kind
-from minibroker.storage.inspection.text_inspection import ABORTED_COLUMNS, EPOCH_COLUMNS, OFFSET_COLUMNS
+from minibroker.storage.inspection.text_inspection import ABORTED_COLUMNS, EPOCH_COLUMNS, OFFSET_COLUMNS, json_fields
 from minibroker.storage.producers.aborted_transactions import TRANSACTION_ENTRY
 from minibroker.storage.producers.producer_state import SNAPSHOT_ENTRY
 from minibroker.storage.segment_indexes import OffsetIndex, TimeIndex
 
 _TYPES: Final = {"b": "int8", "h": "int16", "i": "int32", "I": "uint32", "q": "int64"}
+_ABOUT_JSON: Final = {
+    "leaderId": "The node that leads this epoch, -1 if none is known.",
+    "leaderEpoch": "The newest epoch that this node knows; an older leader is refused.",
+    "votedId": "The node that this one voted for in the epoch, -1 if for none: it votes once, also after a restart.",
+    "votedDirectoryId": "The log directory of the node that this one voted for.",
+    "appliedOffset": "Not used.",
+    "currentVoters": "The voters, as controller.quorum.voters names them; later versions have them in the log.",
+    "data_version": "1 if the voters are in the log (kraft.version 1), and 0 if they are here.",
+    "brokerEpoch": "The epoch of the broker that stopped: its replicas count as complete if it comes back with it.",
+}
 _SNAPSHOT_HEAD: Final = (("version", "h"), ("crc", "I"), ("entries", "i"))
 
 
@@ -114,6 +124,19 @@ def _properties(cursor: Cursor, base_offset: int, start: int) -> None:
                 part.name = "comment"
 
 
+def _json(cursor: Cursor, base_offset: int, start: int) -> None:
+    try:
+        fields = list(json_fields(bytes(cursor.data)))
+    except ValueError as error:
+        raise Unreadable(f"no JSON object: {error}") from None
+    for _, end, key, value in fields:
+        with cursor.part(key, "JSON") as part:
+            part.value, part.about, cursor.position = str(value), _ABOUT_JSON.get(key, ""), end
+    if fields:
+        with cursor.part("end", "JSON"):
+            cursor.position = cursor.end
+
+
 ENTRY_BYTES: Final = {
     Kind.OFFSET_INDEX: OffsetIndex.ENTRY.size,
     Kind.TIME_INDEX: TimeIndex.ENTRY.size,
@@ -131,4 +154,6 @@ _EXPLAINED: Final[dict[Kind, Callable[[Cursor, int, int], None]]] = {
     Kind.ABORTED_COUNTS: lambda cursor, *_: _lines(cursor, ABORTED_COLUMNS),
     Kind.PARTITION_METADATA: _properties,
     Kind.META_PROPERTIES: _properties,
+    Kind.QUORUM_STATE: _json,
+    Kind.CLEAN_SHUTDOWN: _json,
 }

@@ -47,13 +47,16 @@ from minibroker.storage.inspection.text_inspection import (
     OFFSET_COLUMNS,
     Line,
     checkpoint_lines,
+    json_lines,
     property_lines,
 )
 from minibroker.storage.names import (
+    CLEAN_SHUTDOWN,
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
+    QUORUM_STATE,
     SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
@@ -85,6 +88,8 @@ class Kind(Enum):
     ABORTED_COUNTS = "sizes of the indexes of aborted transactions"
     PARTITION_METADATA = "partition's topic id"
     META_PROPERTIES = "identity of the log directory"
+    QUORUM_STATE = "newest leader epoch of the metadata log"
+    CLEAN_SHUTDOWN = "mark of an orderly stop"
 
 
 _BY_SUFFIX = {
@@ -104,6 +109,8 @@ _BY_NAME = {
     ABORTED_TRANSACTIONS_CHECKPOINT: Kind.ABORTED_COUNTS,
     PARTITION_METADATA: Kind.PARTITION_METADATA,
     META_PROPERTIES: Kind.META_PROPERTIES,
+    QUORUM_STATE: Kind.QUORUM_STATE,
+    CLEAN_SHUTDOWN: Kind.CLEAN_SHUTDOWN,
 }
 _WITH_LOG = frozenset((Kind.LOG, Kind.OFFSET_INDEX, Kind.TIME_INDEX, Kind.TRANSACTION_INDEX))
 
@@ -215,8 +222,12 @@ def _entries(file: File, inspected: InspectedFile) -> Iterator[Entry | Line | No
         yield from checkpoint_lines(file, ABORTED_COLUMNS)
     elif inspected.kind is Kind.PARTITION_METADATA:
         yield from property_lines(file, ": ", ("version", "topic_id"))
-    else:
+    elif inspected.kind is Kind.META_PROPERTIES:
         yield from property_lines(file, "=", ("version", "cluster.id", "node.id"))
+    elif inspected.kind is Kind.QUORUM_STATE:
+        yield from json_lines(file, ("leaderId", "leaderEpoch", "data_version"))
+    else:
+        yield from json_lines(file, ("version", "brokerEpoch"))
 
 
 def _log(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from minibroker.protocol.records.walking import BLOCK_BYTES
 from minibroker.storage.checkpoints.checkpoint_texts import CHECKPOINT_VERSION
@@ -12,12 +13,16 @@ from minibroker.storage.inspection.file_walking import BlockReader
 from minibroker.storage.inspection.log_inspection import Damage
 
 MAX_LINE_BYTES = 4096  # a topic's name has 249 bytes at most
+MAX_JSON_BYTES = 1 << 20  # a voter of the quorum takes some 15
 SHOWN_CHARACTERS = 80
 NUMBERS = frozenset(("epoch", "start_offset", "partition", "offset", "base_offset", "entries", "crc"))
 
 EPOCH_COLUMNS = ("epoch", "start_offset")
 OFFSET_COLUMNS = ("topic", "partition", "offset")
 ABORTED_COLUMNS = ("base_offset", "entries", "crc")
+
+_BEFORE_KEY = re.compile(r"[\s,]*")
+_BEFORE_VALUE = re.compile(r"\s*:\s*")
 
 
 class Line(NamedTuple):
@@ -85,6 +90,44 @@ def property_lines(file: File, separator: str, required: tuple[str, ...]) -> Ite
             yield Damage(file.path, position, len(text), None, f"a key, {separator!r} and a value", _shown(text))
     for key in missing:
         yield Damage(file.path, file.size_bytes(), 0, None, f"a line for {key}", "the end of the file")
+
+
+def json_lines(file: File, required: tuple[str, ...]) -> Iterator[Line | Damage]:
+    """Yield each field of a file with a JSON object. An empty file has none. Raises `OSError`."""
+    data = file.read(0, MAX_JSON_BYTES)
+    try:
+        lines = [Line(start, {key: str(value)}) for start, _, key, value in json_fields(data)]
+    except ValueError as error:
+        yield Damage(file.path, 0, len(data), None, "a JSON object", str(error))
+        return
+    yield from lines
+    missing = set(required if data else ()) - {key for line in lines for key in line.fields}
+    for key in sorted(missing):
+        yield Damage(file.path, len(data), 0, None, f"a field {key}", "the end of the file")
+
+
+def json_fields(data: bytes) -> Iterator[tuple[int, int, str, Any]]:
+    """Yield (start, end, key, value) of each field of a JSON object. No bytes have no fields. Raises ValueError."""
+    import json  # a slow import
+
+    text = data.decode("latin-1")  # where a character is a byte
+    try:
+        if not isinstance(json.loads(text or "{}"), dict):
+            raise ValueError("JSON, and no object")
+    except RecursionError:
+        raise ValueError("too many values in each other") from None
+    decoder, position = json.JSONDecoder(), text.find("{") + 1
+    while text and text[position := _end(_BEFORE_KEY, text, position)] != "}":
+        key, end = decoder.raw_decode(text, position)
+        value, end = decoder.raw_decode(text, _end(_BEFORE_VALUE, text, end))
+        yield position, end, key, value
+        position = end
+
+
+def _end(pattern: re.Pattern[str], text: str, position: int) -> int:
+    found = pattern.match(text, position)
+    assert found is not None  # the text is a JSON object
+    return found.end()
 
 
 def _shown(text: str) -> str:

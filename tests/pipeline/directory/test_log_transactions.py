@@ -17,9 +17,9 @@ from minibroker.pipeline.directory.directory_source import DirectorySource
 from minibroker.pipeline.log_source import Bounds, CorruptData, DataLoss, OffsetRange, ReadRequest
 from minibroker.protocol.records.formats import header_at, records_in
 from minibroker.storage.checkpoints.checkpoint_texts import RECOVERY_POINT_CHECKPOINT, offsets_text
-from minibroker.storage.directories.log_directory import CLEAN_SHUTDOWN
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
+from minibroker.storage.names import CLEAN_SHUTDOWN
 from tests.pipeline.directory.support import (
     BATCHES,
     ORDERS,

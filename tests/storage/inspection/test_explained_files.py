@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from minibroker.broker.metadata.quorum_state import QuorumState
 from minibroker.protocol.explaining.parts import Part
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.crc import crc32c
@@ -71,6 +72,25 @@ def test_lines_of_a_checkpoint_have_columns() -> None:
 def test_properties_and_comments_are_lines() -> None:
     part = explained(Kind.META_PROPERTIES, b"#\n#Thu\ncluster.id=x\nversion=1")
     assert [each.name for each in part.parts] == ["comment", "comment", "property", "property"]
+
+
+def test_the_state_of_the_quorum_has_a_part_for_each_field() -> None:
+    part = explained(Kind.QUORUM_STATE, QuorumState(1, 4, (1,)).text())
+    assert [(each.name, each.value) for each in part.parts] == [
+        ("clusterId", ""),
+        ("leaderId", "1"),
+        ("leaderEpoch", "4"),
+        ("votedId", "-1"),
+        ("appliedOffset", "0"),
+        ("currentVoters", "[{'voterId': 1}]"),
+        ("data_version", "0"),
+        ("end", None),
+    ]
+
+
+@pytest.mark.parametrize("data", [b"{", b"[]", b'{"a":1} x', b'{"a":' + b"[" * 5000, b"\xff"])
+def test_what_is_no_json_object_is_said(data: bytes) -> None:
+    assert explained(Kind.CLEAN_SHUTDOWN, data).problem.startswith("no JSON object: ")
 
 
 @pytest.mark.parametrize("kind", list(Kind))

@@ -77,13 +77,15 @@ def said_in(found: list[Item]) -> list[Damage | Note]:
         ("aborted-transactions-checkpoint", Kind.ABORTED_COUNTS, None),
         ("partition.metadata", Kind.PARTITION_METADATA, None),
         ("meta.properties", Kind.META_PROPERTIES, None),
+        ("quorum-state", Kind.QUORUM_STATE, None),
+        (".kafka_cleanshutdown", Kind.CLEAN_SHUTDOWN, None),
     ],
 )
 def test_a_name_determines_the_kind(name: str, kind: Kind, base_offset: int | None) -> None:
     assert inspected_file(f"/data/orders-0/{name}") == InspectedFile(f"/data/orders-0/{name}", kind, base_offset)
 
 
-@pytest.mark.parametrize("name", [".lock", "log", ".log", f"{BASE}.log.tmp", "quorum-state", "notes.txt"])
+@pytest.mark.parametrize("name", [".lock", "log", ".log", f"{BASE}.log.tmp", "notes.txt"])
 def test_other_names_have_no_kind(name: str) -> None:
     assert inspected_file(name) is None
 

@@ -20,6 +20,7 @@ from minibroker.storage.inspection.text_inspection import (
     OFFSET_COLUMNS,
     Line,
     checkpoint_lines,
+    json_lines,
     property_lines,
 )
 
@@ -92,3 +93,22 @@ def test_a_missing_property_and_an_invalid_line_are_named(tmp_path: Path) -> Non
         Damage(file.path, 10, 8, None, "a key, '=' and a value", "'nonsense'"),
         Damage(file.path, 19, 0, None, "a line for node.id", "the end of the file"),
     ]
+
+
+def test_the_fields_of_a_json_object_are_shown_with_their_positions(tmp_path: Path) -> None:
+    file = file_of(tmp_path, b' { "version":0 , "brokerEpoch" : 12}\n')
+    assert list(json_lines(file, ("version", "brokerEpoch"))) == [
+        Line(3, {"version": "0"}),
+        Line(17, {"brokerEpoch": "12"}),
+    ]
+
+
+def test_an_empty_file_has_no_fields(tmp_path: Path) -> None:
+    assert list(json_lines(file_of(tmp_path, b""), ("version",))) == []  # Kafka before 3.7 left the marker empty
+
+
+def test_json_that_is_damaged_and_fields_that_are_missing_are_named(tmp_path: Path) -> None:
+    (damage,) = json_lines(file_of(tmp_path, b'{"version":'), ())
+    assert isinstance(damage, Damage) and damage.expected == "a JSON object"
+    _, damage = json_lines(file_of(tmp_path, b'{"version":0}'), ("version", "brokerEpoch"))
+    assert isinstance(damage, Damage) and (damage.position, damage.expected) == (13, "a field brokerEpoch")

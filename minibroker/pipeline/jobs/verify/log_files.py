@@ -27,10 +27,10 @@ from minibroker.storage.checkpoints.checkpoint_texts import (
     ABORTED_TRANSACTIONS_CHECKPOINT,
     PARTITION_METADATA,
 )
+from minibroker.storage.names import CLEAN_SHUTDOWN
 
 LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".txnindex", ".snapshot"
 OTHERS = (LEADER_EPOCHS, PARTITION_METADATA, ABORTED_TRANSACTIONS_CHECKPOINT)
-CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 MAX_TRANSACTION_MS = 15 * 60 * 1000  # transaction.max.timeout.ms
 TRIES = 5  # to list the files of a partition while a broker removes some
 _PARTITION = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})")

@@ -9,7 +9,7 @@ import pytest
 from minibroker.pipeline.rewriting.directory import rewrite_directory
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteSettings
 from minibroker.protocol.records.compression import Compression
-from minibroker.storage.directories.log_directory import CLEAN_SHUTDOWN
+from minibroker.storage.names import CLEAN_SHUTDOWN
 from tests.pipeline.jobs.verify.support import faults, judge
 from tests.pipeline.jobs.verify.test_clean import History
 
