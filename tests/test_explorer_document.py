@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from minibroker.explorer.frames import filter_words
+from minibroker.explorer.frames_view import filter_words
 from tests.test_readme import README, printed, serving, steps_in
 
 DOCUMENT = README.parent / "docs" / "explorer.md"

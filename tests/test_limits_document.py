@@ -15,7 +15,7 @@ from minibroker.broker.network import connection, framing, http_server, parked_r
 from minibroker.broker.requests import answers, down_conversion, namings, routes, slices
 from minibroker.broker.security import jwks, oauthbearer, scram
 from minibroker.broker.share import share_partitions
-from minibroker.protocol import primitives, reading
+from minibroker.protocol import generated_readers, primitives
 from tests.test_readme import README
 
 DOCUMENT = README.parent / "docs" / "limits.md"
@@ -47,7 +47,7 @@ PHRASES = [
     f"up to {connection.REQUESTS_PER_TURN} run in a turn, for {connection.TURN_SECONDS * 1000:.0f} ms at most",
     f"up to {mib(down_conversion.MAX_CONVERTED_BYTES)} of records converted",
     f"`socket.request.max.bytes`, {mib(setting('socket.request.max.bytes'))} ",
-    f"| items of one array | {reading.MAX_ITEMS:,} |",
+    f"| items of one array | {generated_readers.MAX_ITEMS:,} |",
     f"| tagged fields of one struct | {primitives.MAX_TAGS:,} |",
     f"| bytes of a string | {primitives.MAX_STRING_BYTES:,} |",
     f"| memory for what is in a frame {LARGE_FRAME} | {mib(routes.ALLOWED_BYTES)}, and "

@@ -10,7 +10,7 @@ from conformance.wire.connection import Connection
 from conformance.wire.requests import repeated
 from conformance.wire.test_delegation_tokens import PROPERTIES, expire, log_in_by, logged_in, made
 from conformance.wire.test_sasl import KafkaWithSasl, add_alice, authenticate, handshake, is_served
-from minibroker.client.mechanisms import scram
+from minibroker.client.client_mechanisms import scram
 from tests.running import running_broker
 
 LISTENERS = {

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from conformance.kafka_reference import kafka_command
-from minibroker.broker.quotas.windows import Rate, TokenBucket, Windows
+from minibroker.broker.quotas.quota_windows import Rate, TokenBucket, Windows
 
 PROGRAM = Path(__file__).parent / "Windows.java"
 COUNT = 2_000

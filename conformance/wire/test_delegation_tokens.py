@@ -15,7 +15,7 @@ from conformance.wire.test_rights import MADE, create, creation
 from conformance.wire.test_sasl import INVALID, MODULES, PREFIX, KafkaWithSasl, authenticate, handshake, is_served
 from minibroker.broker.configs.settings_table import STANDARD_AUTHORIZER
 from minibroker.broker.security.operations import CREATE_TOKENS, DESCRIBE_CLUSTER, DESCRIBE_TOKEN, DESCRIBE_TOKENS
-from minibroker.client.mechanisms import scram
+from minibroker.client.client_mechanisms import scram
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.delegation_tokens import (
     CreateDelegationTokenRequest,

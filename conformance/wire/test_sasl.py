@@ -12,7 +12,7 @@ import pytest
 
 from conformance.kafka_reference import KafkaProcess
 from conformance.wire.connection import Connection, ConnectionClosed
-from minibroker.client.mechanisms import scram
+from minibroker.client.client_mechanisms import scram
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest

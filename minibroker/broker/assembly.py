@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from minibroker.broker.share.share_coordinator import ShareCoordinator
     from minibroker.broker.share.share_partitions import SharePartitions
     from minibroker.broker.transactions.transaction_coordinator import TransactionCoordinator
-    from minibroker.storage.directories.log_directories import LogDirectories
+    from minibroker.storage.directories.log_dirs import LogDirectories
 
 log = logging.getLogger("minibroker.cluster")
 

@@ -39,7 +39,7 @@ from minibroker.storage.recovery.recovery import LogDirectoryError
 
 if TYPE_CHECKING:
     from minibroker.broker.metadata.nodes import Node
-    from minibroker.storage.directories.log_directories import LogDirectories
+    from minibroker.storage.directories.log_dirs import LogDirectories
 
 log = logging.getLogger("minibroker.cluster")
 

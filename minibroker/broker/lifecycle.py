@@ -30,7 +30,7 @@ from minibroker.broker.upkeep.housekeeping import Housekeeping
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.primitives import new_uuid, uuid_text
-from minibroker.storage.directories.log_directories import LogDirectories
+from minibroker.storage.directories.log_dirs import LogDirectories
 from minibroker.storage.files import Disk
 from minibroker.storage.log import Environment
 from minibroker.storage.recovery.recovery import LogDirectoryError

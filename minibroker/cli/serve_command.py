@@ -247,10 +247,10 @@ def _passwords(logins: tuple[str, ...]) -> dict[str, str]:
 
 
 def _run_kit(settings: Settings, nodes: int, announce: Announcement, **wishes: Any) -> int:
-    from minibroker.testing import serving
+    from minibroker.testing.serving_until_signal import Wishes, run
 
     try:
-        return serving.run(settings, nodes=nodes, announce=announce, wishes=serving.Wishes(**wishes))
+        return run(settings, nodes=nodes, announce=announce, wishes=Wishes(**wishes))
     except ValueError as error:  # an invalid fault, release, security or user
         raise click.UsageError(str(error)) from None
     except OSError as error:  # of the faults file, or the control's address

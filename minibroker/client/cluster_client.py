@@ -410,7 +410,7 @@ class Cluster:
 
 def reason_of(error: Exception) -> str:
     """Return the reason of a failure, for a message."""
-    from minibroker.client.tls import tls_problem
+    from minibroker.client.client_tls import tls_problem
 
     if isinstance(error, ProtocolError):
         return str(error) if isinstance(error, ForeignServer) else f"the answer is malformed: {error}"

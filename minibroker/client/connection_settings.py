@@ -1,6 +1,6 @@
 """A client's settings, by the names of Kafka's Java client, and by librdkafka's where they differ.
 
-Unknown names are refused, not ignored. Certificates are in `tls`, SASL is in `credentials`.
+Unknown names are refused, not ignored. Certificates are in `client_tls`, SASL is in `credentials`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from minibroker.client.client_errors import SettingError
 if TYPE_CHECKING:
     import ssl
 
+    from minibroker.client.client_tls import ReadStore
     from minibroker.client.credentials import Credentials
-    from minibroker.client.tls import ReadStore
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 DNS_LOOKUPS: Final = ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")
@@ -68,7 +68,7 @@ class ClientSettings:
     """The checked settings of a client. Defaults are the Java client's where it has the name. Raises `SettingError`.
 
     If `settings` are `Settings`, the names that others took out of them are also suggested for a misspelt one.
-    `read_store` reads Java's trust stores (see `tls`).
+    `read_store` reads Java's trust stores (see `client_tls`).
     """
 
     def __init__(
@@ -136,8 +136,8 @@ def _security(rest: Settings, read_store: ReadStore | None) -> tuple[ssl.SSLCont
         raise SettingError(f"security.protocol must be one of {', '.join(PROTOCOLS)}, not {protocol!r}")
     if protocol == "PLAINTEXT" and not rest:
         return None, None  # saves the imports
+    from minibroker.client.client_tls import tls_context
     from minibroker.client.credentials import credentials_of
-    from minibroker.client.tls import tls_context
 
     # Read both for every protocol: users keep their credentials when they change the protocol.
     tls = tls_context(rest, protocol.endswith("SSL"), read_store)

@@ -1,6 +1,6 @@
 """Credentials from settings: Java's JAAS configuration in one line, or librdkafka's separate settings.
 
-`mechanisms` has what is sent over the wire.
+`client_mechanisms` has what is sent over the wire.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from minibroker import jaas
 from minibroker.client.client_errors import SettingError
-from minibroker.client.mechanisms import SCRAM_HASHES, Exchange, oauthbearer, plain, scram
+from minibroker.client.client_mechanisms import SCRAM_HASHES, Exchange, oauthbearer, plain, scram
 from minibroker.client.tokens import HTTPS, UNSECURED, UNSECURED_CONFIG, token_provider
 from minibroker.jaas import JaasError, LoginModule
 

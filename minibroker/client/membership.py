@@ -20,7 +20,7 @@ from minibroker.client.blocking import Client
 from minibroker.client.client_connection import NEWEST
 from minibroker.client.client_errors import check
 from minibroker.client.cluster_client import Partition
-from minibroker.client.coordinators import ask_coordinator
+from minibroker.client.coordinator_requests import ask_coordinator
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription

@@ -22,7 +22,7 @@ from minibroker.protocol.messages.cluster import ApiVersionsRequest
 from minibroker.protocol.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
 
 if TYPE_CHECKING:
-    from minibroker.client.mechanisms import Exchange
+    from minibroker.client.client_mechanisms import Exchange
 
 VERSION = __version__.partition("+")[0]  # brokers refuse a version that names a commit, as it has a plus sign
 Ask = Callable[[Message, int], Awaitable[Any]]

@@ -13,7 +13,7 @@ from typing import Any, Final
 from minibroker.client.blocking import Client
 from minibroker.client.client_errors import check
 from minibroker.client.cluster_client import Partition
-from minibroker.client.coordinators import ask_coordinator
+from minibroker.client.coordinator_requests import ask_coordinator
 from minibroker.protocol.messages.transactions import AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest
 from minibroker.protocol.records.batch import MAX_SEQUENCE
 

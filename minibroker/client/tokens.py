@@ -15,7 +15,7 @@ from typing import Any, Final
 from urllib.parse import unquote, urlencode, urlsplit
 
 from minibroker.client.client_errors import SettingError, TokenError
-from minibroker.client.tls import tls_context
+from minibroker.client.client_tls import tls_context
 
 URL: Final = "sasl.oauthbearer.token.endpoint.url"
 TIMEOUT_S: Final = 10
@@ -29,7 +29,7 @@ UNSECURED: Final = "enable.sasl.oauthbearer.unsecure.jwt"
 UNSECURED_CONFIG: Final = "sasl.oauthbearer.config"
 UNSECURED_NAMES: Final = {"principal": f"{STRING_CLAIM}sub", "lifeSeconds": "unsecuredLoginLifetimeSeconds"}
 LIFETIME: Final = "unsecuredLoginLifetimeSeconds"
-# librdkafka's settings of whom to trust at an https: endpoint, and their names in `tls`.
+# librdkafka's settings of whom to trust at an https: endpoint, and their names in `client_tls`.
 HTTPS: Final = {"https.ca.pem": "ssl.truststore.certificates", "https.ca.location": "ssl.truststore.location"}
 RENEW_AT: Final = 0.8  # of a token's life
 

@@ -9,14 +9,14 @@ from typing import Any, Final
 from fastapi import APIRouter, Depends, FastAPI
 
 from minibroker import __version__
-from minibroker.explorer.files import file_routes
-from minibroker.explorer.frames import Watched, frame_routes, live_routes
-from minibroker.explorer.groups import group_routes
-from minibroker.explorer.pages import ROOT, add_page
-from minibroker.explorer.records import record_routes
+from minibroker.explorer.files_view import file_routes
+from minibroker.explorer.frames_view import Watched, frame_routes, live_routes
+from minibroker.explorer.groups_view import group_routes
+from minibroker.explorer.page_files import ROOT, add_page
+from minibroker.explorer.records_view import record_routes
 from minibroker.explorer.saved_frames import MOST_BYTES, MOST_FRAMES, SavedFrames
-from minibroker.explorer.schemas import schema_routes
-from minibroker.explorer.topics import topic_routes
+from minibroker.explorer.schemas_view import schema_routes
+from minibroker.explorer.topics_view import topic_routes
 from minibroker.explorer.trying import trying_routes
 from minibroker.protocol.legible import legible
 from minibroker.testing.broker import Broker

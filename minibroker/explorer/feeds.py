@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any, Final
 
-from minibroker.explorer.answers import read_aside
+from minibroker.explorer.answers_in_threads import read_aside
 from minibroker.explorer.saved_frames import Frames
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.legible import legible

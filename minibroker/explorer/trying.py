@@ -17,7 +17,7 @@ from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
 from minibroker.broker.requests.served import SERVED
-from minibroker.explorer.answers import made_aside
+from minibroker.explorer.answers_in_threads import made_aside
 from minibroker.explorer.trees import tree
 from minibroker.protocol.apis import ApiKey, api_name, request_class
 from minibroker.protocol.describing import type_text, versions_text

@@ -30,11 +30,11 @@ from minibroker.protocol.fields import (
     uint32,
 )
 from minibroker.protocol.fields import versions as version_range
+from minibroker.protocol.generated_readers import reading
+from minibroker.protocol.generated_writers import writing
 from minibroker.protocol.primitives import MalformedMessage, Output
-from minibroker.protocol.reading import reading
 from minibroker.protocol.source import READ_FAILURES, UNKNOWN_TAGS, Source, compiled, malformed
 from minibroker.protocol.steps import Steps
-from minibroker.protocol.writing import writing
 
 __all__ = [
     "Message",

@@ -12,12 +12,12 @@ from typing import NamedTuple
 from minibroker.protocol import headers, messages
 from minibroker.protocol.declare import Message
 from minibroker.protocol.fields import Field, Kind, default_maker, default_value, fields
+from minibroker.protocol.generated_readers import reading
+from minibroker.protocol.generated_writers import writing
 from minibroker.protocol.layout import Place, layout
 from minibroker.protocol.primitives import ZERO_UUID
-from minibroker.protocol.reading import reading
 from minibroker.protocol.record_fields import STRUCTS, RecordStruct
 from minibroker.protocol.shared_fields import ABOUT
-from minibroker.protocol.writing import writing
 
 _TYPES = {"?": "bool", "b": "int8", "h": "int16", "H": "uint16", "i": "int32", "I": "uint32", "q": "int64"}
 _TYPES |= {"d": "float64", "16s": "uuid"}

@@ -1,7 +1,8 @@
 """Generated Python: its lines, the field of each line, and compiling it into functions.
 
-`reading.py`, `writing.py` and `declare.py` generate the lines. A function is compiled on first use, so a process pays
-only for the versions that its clients use. By the field of a line, an error in running code names the field at no cost.
+`generated_readers.py`, `generated_writers.py` and `declare.py` generate the lines. A function is compiled on first use,
+so a process pays only for the versions that its clients use. By the field of a line, an error in running code names
+the field at no cost.
 """
 
 from __future__ import annotations

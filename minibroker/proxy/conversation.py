@@ -33,19 +33,19 @@ from minibroker.protocol.headers import (
     response_header_version,
 )
 from minibroker.protocol.primitives import MalformedMessage
-from minibroker.proxy.addresses import endpoints_in, has_addresses, limit_versions, rewrite
 from minibroker.proxy.directions import FromClient, FromNode
-from minibroker.proxy.frames import SIZE, Splitter
+from minibroker.proxy.frame_splitting import SIZE, Splitter
 from minibroker.proxy.learning import NAMING
-from minibroker.proxy.pending import Known, Pending, Stranger
+from minibroker.proxy.passing_requests import Known, Pending, Stranger
 from minibroker.proxy.requests import START, api_key_of, client_id_of, is_answered, is_request, is_understood
+from minibroker.proxy.rewritten_addresses import endpoints_in, has_addresses, limit_versions, rewrite
 from minibroker.proxy.sides import Side
 
 if TYPE_CHECKING:
     from minibroker.broker.requests.context import RequestContext
     from minibroker.client.asynchronous import LoopLink
-    from minibroker.proxy.nodes import Node
     from minibroker.proxy.proxy import Proxy
+    from minibroker.proxy.upstream_nodes import Node
 
 log = logging.getLogger("minibroker.proxy")
 

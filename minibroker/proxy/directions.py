@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from minibroker.proxy.frames import SIZE
+from minibroker.proxy.frame_splitting import SIZE
 from minibroker.proxy.sides import Side
 
 

@@ -26,12 +26,12 @@ from minibroker.client.asynchronous import LoopLink, LoopNetwork
 from minibroker.client.client_errors import FAILURES, SettingError
 from minibroker.client.connection_settings import Address, ClientSettings, addresses
 from minibroker.client.opening import open_link
-from minibroker.proxy.addresses import Show
 from minibroker.proxy.conversation import Conversation
-from minibroker.proxy.frames import Memory
-from minibroker.proxy.nodes import Listening, Node, Nodes
-from minibroker.proxy.pending import Known
+from minibroker.proxy.frame_splitting import Memory
+from minibroker.proxy.passing_requests import Known
 from minibroker.proxy.renewing import keep_logged_in
+from minibroker.proxy.rewritten_addresses import Show
+from minibroker.proxy.upstream_nodes import Listening, Node, Nodes
 from minibroker.quantities import Duration
 from minibroker.testing.completion import hides
 from minibroker.testing.exchange import Exchange

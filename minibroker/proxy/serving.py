@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from minibroker.addresses import HostPort
 from minibroker.broker.process import run_until_done, serve_until, stop_signal
+from minibroker.proxy.exchange_writer import GATHERED_BYTES, Recording
 from minibroker.proxy.flows import first_line, line_of
-from minibroker.proxy.packets import Packets, file_head
+from minibroker.proxy.pcap_writer import Packets, file_head
 from minibroker.proxy.proxy import Proxy
-from minibroker.proxy.recording import GATHERED_BYTES, Recording
 from minibroker.testing.exchange import Exchange
 
 log = logging.getLogger("minibroker.proxy")

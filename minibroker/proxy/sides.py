@@ -11,7 +11,7 @@ import socket
 from typing import Final, Protocol, cast
 
 from minibroker.broker.network.sockets import AT_ONCE, Shared
-from minibroker.proxy.frames import Splitter
+from minibroker.proxy.frame_splitting import Splitter
 
 READ_BYTES: Final = 256 << 10
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from minibroker.registry.coroutine_slices import Slices
 from minibroker.registry.formats.schema import ParsedSchema
 from minibroker.registry.schema_formats import SchemaFormats
 from minibroker.registry.schema_records import StoredSchema
 from minibroker.registry.schema_state import SchemaState
-from minibroker.registry.slices import Slices
 
 OTHER_TYPE: Final = "Incompatible because of different schema type"
 SHOWN_CHARACTERS: Final = 10 << 10  # of an older schema in a message

@@ -14,6 +14,7 @@ from minibroker.registry import registry_errors as errors
 from minibroker.registry import schema_records as records
 from minibroker.registry.compatibility import Candidate, objections
 from minibroker.registry.contracts import VERSION, merged_metadata, merged_rules, property_of, with_version
+from minibroker.registry.coroutine_slices import Slices, turn_for_others
 from minibroker.registry.formats.schema import ParsedSchema, Reference
 from minibroker.registry.qualified_subjects import DEFAULT, prefix_of, qualified, within
 from minibroker.registry.registry_configs import IMPORTING, READING, changed_config, config_of, level_of, mode_of
@@ -21,7 +22,6 @@ from minibroker.registry.schema_formats import SchemaFormats, sorted_references
 from minibroker.registry.schema_records import Entry, Key, StoredSchema
 from minibroker.registry.schema_state import SchemaState
 from minibroker.registry.schemas_topic import SchemasTopic
-from minibroker.registry.slices import Slices, turn_for_others
 
 if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from minibroker.registry import registry_errors as errors
 from minibroker.registry.contracts import cleaned
+from minibroker.registry.coroutine_slices import Slices, turn_for_others
 from minibroker.registry.formats.java_json import text_of
 from minibroker.registry.http_messages import Answer, Request
 from minibroker.registry.qualified_subjects import DEFAULT, WILDCARD, context_prefix, is_valid, normalized, qualified
@@ -18,7 +19,6 @@ from minibroker.registry.registry_configs import checked_mode, config_of, mode_o
 from minibroker.registry.registry_errors import RegistryError
 from minibroker.registry.schema_records import AVRO, StoredSchema, references_of
 from minibroker.registry.schema_state import SchemaState
-from minibroker.registry.slices import Slices, turn_for_others
 
 GROUP_ID: Final = "schema-registry"
 SERVER_VERSION: Final = "8.0.0"  # of Confluent's registry, whose API this is

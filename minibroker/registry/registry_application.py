@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 
 from minibroker.addresses import LOOPBACK, is_loopback
 from minibroker.registry.context_paths import resolve_context
+from minibroker.registry.coroutine_slices import turn_for_others
 from minibroker.registry.http_messages import Answer, Request, error_answer, request_of
 from minibroker.registry.registry_api import RegistryApi
 from minibroker.registry.registry_errors import RegistryError
-from minibroker.registry.slices import turn_for_others
 
 log = logging.getLogger("minibroker.registry")
 

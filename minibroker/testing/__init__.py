@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from minibroker.quantities import Duration as Duration
     from minibroker.testing.broker import Broker as Broker
     from minibroker.testing.broker import TestClock as TestClock
-    from minibroker.testing.dead_letters import DeadLetter as DeadLetter
+    from minibroker.testing.broker_security import AclVerbs as AclVerbs
+    from minibroker.testing.broker_security import QuotaVerbs as QuotaVerbs
+    from minibroker.testing.broker_security import Security as Security
+    from minibroker.testing.broker_security import Users as Users
+    from minibroker.testing.dead_letter_records import DeadLetter as DeadLetter
     from minibroker.testing.directories import Snapshot as Snapshot
     from minibroker.testing.exchange import Exchange as Exchange
     from minibroker.testing.faults.engine import Fault as Fault
@@ -32,15 +36,11 @@ if TYPE_CHECKING:
     from minibroker.testing.registry_verbs import RegistryFault as RegistryFault
     from minibroker.testing.registry_verbs import RegistryRequest as RegistryRequest
     from minibroker.testing.registry_verbs import RegistryVerbs as RegistryVerbs
-    from minibroker.testing.security import AclVerbs as AclVerbs
-    from minibroker.testing.security import QuotaVerbs as QuotaVerbs
-    from minibroker.testing.security import Security as Security
-    from minibroker.testing.security import Users as Users
     from minibroker.testing.share_deliveries import Delivery as Delivery
     from minibroker.testing.share_verbs import DeliveredRecord as DeliveredRecord
     from minibroker.testing.share_verbs import ShareGroupVerbs as ShareGroupVerbs
-    from minibroker.testing.streams_groups import StreamsGroupState as StreamsGroupState
-    from minibroker.testing.streams_groups import StreamsMemberState as StreamsMemberState
+    from minibroker.testing.streams_group_views import StreamsGroupState as StreamsGroupState
+    from minibroker.testing.streams_group_views import StreamsMemberState as StreamsMemberState
     from minibroker.testing.token_verbs import Token as Token
     from minibroker.testing.token_verbs import TokenVerbs as TokenVerbs
     from minibroker.testing.waiting import Expired as Expired
@@ -55,7 +55,7 @@ _HOMES = {
         "Broker",
         "TestClock",
     ),
-    "testing.dead_letters": ("DeadLetter",),
+    "testing.dead_letter_records": ("DeadLetter",),
     "testing.directories": ("Snapshot",),
     "testing.exchange": ("Exchange",),
     "testing.faults.engine": (
@@ -77,7 +77,7 @@ _HOMES = {
         "RegistryRequest",
         "RegistryVerbs",
     ),
-    "testing.security": (
+    "testing.broker_security": (
         "AclVerbs",
         "QuotaVerbs",
         "Security",
@@ -88,7 +88,7 @@ _HOMES = {
         "DeliveredRecord",
         "ShareGroupVerbs",
     ),
-    "testing.streams_groups": (
+    "testing.streams_group_views": (
         "StreamsGroupState",
         "StreamsMemberState",
     ),

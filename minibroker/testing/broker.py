@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from minibroker.broker.configs.client_metrics import validate_client_metrics
 from minibroker.protocol.messages.metadata_records import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE
 from minibroker.quantities import Duration, milliseconds, span_text
+from minibroker.testing.broker_security import AclVerbs, QuotaVerbs, Users, certificate_for, config_for
 from minibroker.testing.completion import hides
 from minibroker.testing.embedded_broker import EmbeddedBroker
 from minibroker.testing.group_verbs import GroupVerbs
@@ -17,7 +18,6 @@ from minibroker.testing.loops import Loop, awaited, blocking, brief, immediate
 from minibroker.testing.moving_clock import JUMPS, MovingClock
 from minibroker.testing.node_verbs import NodeVerbs
 from minibroker.testing.record_verbs import RecordVerbs
-from minibroker.testing.security import AclVerbs, QuotaVerbs, Users, certificate_for, config_for
 from minibroker.testing.share_verbs import ShareGroupVerbs
 from minibroker.testing.token_verbs import Token, TokenVerbs, config_with_token
 

@@ -44,9 +44,9 @@ from minibroker.testing.served_explorer import ServedExplorer
 if TYPE_CHECKING:
     from minibroker.broker.monitoring.measuring import Measurements
     from minibroker.protocol.declare import Message
+    from minibroker.testing.broker_security import Security
     from minibroker.testing.issuer import Issuer
     from minibroker.testing.registry_verbs import RegistryVerbs
-    from minibroker.testing.security import Security
 
 # Defaults that suit tests better than Kafka's. A test may set them to Kafka's.
 DEFAULTS: Final = {
@@ -258,7 +258,7 @@ class EmbeddedBroker(Served):
     def _secured(self, protocol: str | None, users: Mapping[str, str] | None) -> Security | None:
         """Return a new security, or None. Raises ValueError."""
         if protocol is not None:
-            from minibroker.testing.security import Security  # which few tests need
+            from minibroker.testing.broker_security import Security  # which few tests need
 
             return Security(protocol, users or {}, self._given)
         if users or self._given.keys() & {"test.users", "test.issuer"}:

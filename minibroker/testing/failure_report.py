@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from minibroker.broker.groups.share.share_group import ShareGroup
 from minibroker.protocol.legible import legible
 from minibroker.testing.exchange import LINE_CHARACTERS, Exchange
-from minibroker.testing.exchanges import gist
+from minibroker.testing.explained_requests import gist
 from minibroker.testing.wait_verbs import member_ids
 from minibroker.testing.waiting import counted
 

@@ -22,7 +22,7 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.quantities import Duration
 from minibroker.testing.faults.engine import Fault
 from minibroker.testing.loops import immediate
-from minibroker.testing.streams_groups import StreamsGroupState, state_of
+from minibroker.testing.streams_group_views import StreamsGroupState, state_of
 from minibroker.testing.wait_verbs import WaitVerbs, member_ids
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from zlib import crc32
 
 from minibroker.protocol.explaining.explained_page import HEAD, SCRIPT, STYLE, side_by_side
 from minibroker.protocol.legible import escaped
-from minibroker.testing.exchanges import explained
+from minibroker.testing.explained_requests import explained
 from minibroker.testing.failure_report import state_of
 from minibroker.testing.log_reading import Record, seen_records
 

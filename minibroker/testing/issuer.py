@@ -28,9 +28,9 @@ from minibroker.broker.lifecycle import StartError
 from minibroker.broker.network.http_server import HttpRequest, HttpServer, http_response
 from minibroker.broker.security.exchanges import equal
 from minibroker.quantities import Duration, milliseconds
+from minibroker.testing.broker_security import AUDIENCE, TEST_ISSUER
 from minibroker.testing.completion import hides
 from minibroker.testing.loops import Loop, Runs, immediate
-from minibroker.testing.security import AUDIENCE, TEST_ISSUER
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey

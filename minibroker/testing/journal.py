@@ -21,7 +21,7 @@ from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.testing.completion import hides
 from minibroker.testing.exchange import SIZE_BYTES, Exchange, api_key_of, kept_answer, kept_frame, names_of
-from minibroker.testing.exchanges import Exchanges
+from minibroker.testing.explained_requests import Exchanges
 from minibroker.testing.loops import brief
 
 if TYPE_CHECKING:

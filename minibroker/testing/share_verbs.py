@@ -17,7 +17,7 @@ from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.messages.metadata_records import GROUP_RESOURCE
 from minibroker.quantities import Duration
 from minibroker.testing.completion import hides
-from minibroker.testing.dead_letters import DeadLetter, allow_dead_letters, dead_letters_of
+from minibroker.testing.dead_letter_records import DeadLetter, allow_dead_letters, dead_letters_of
 from minibroker.testing.given_settings import text_of_setting
 from minibroker.testing.log_reading import Record, listed, partitions_here, seen_records
 from minibroker.testing.loops import Loop, awaited, blocking, immediate

@@ -12,9 +12,9 @@ from minibroker.broker.security.scram import BY_NAME
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import DelegationTokenRecord, RemoveDelegationTokenRecord
 from minibroker.quantities import Duration, milliseconds
+from minibroker.testing.broker_security import OnBroker
 from minibroker.testing.client_configs import LIBRARIES, Access
 from minibroker.testing.loops import immediate
-from minibroker.testing.security import OnBroker
 
 if TYPE_CHECKING:
     from minibroker.testing.embedded_broker import EmbeddedBroker

@@ -15,7 +15,7 @@ from minibroker.broker.share.states import ShareKey
 from minibroker.quantities import Duration
 from minibroker.testing.embedded_broker import EmbeddedBroker
 from minibroker.testing.exchange import Exchange
-from minibroker.testing.exchanges import Exchanges
+from minibroker.testing.explained_requests import Exchanges
 from minibroker.testing.faults.engine import Faults
 from minibroker.testing.journal import JOURNAL_IS_OFF, Journal, Which
 from minibroker.testing.loops import awaited, blocking, brief, renamed

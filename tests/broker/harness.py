@@ -42,7 +42,7 @@ from minibroker.protocol.messages.topics import CreateTopicsRequest
 from minibroker.protocol.primitives import Output, new_uuid, uuid_text
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record
-from minibroker.storage.directories.log_directories import LogDirectories
+from minibroker.storage.directories.log_dirs import LogDirectories
 from minibroker.storage.files import Disk
 from minibroker.storage.log import Environment
 from tests.broker.manual_clock import ManualClock

@@ -20,7 +20,7 @@ sizes.append(len(sys.modules))
 print(max(after - before for before, after in zip(sizes, sizes[1:])), len(set(LATE) & before))
 late = set(sys.modules)
 import minibroker.broker.groups.group_coordinator, minibroker.broker.groups.consumer.heartbeat
-import minibroker.broker.groups.group_expiry, minibroker.broker.groups.consumer.describing
+import minibroker.broker.groups.group_expiry, minibroker.broker.groups.consumer.consumer_descriptions
 import minibroker.broker.transactions.transaction_coordinator, minibroker.broker.transactions.verification
 import minibroker.broker.upkeep.cleaner
 print(len(set(sys.modules) - late))

@@ -9,7 +9,7 @@ from minibroker.captures.kafka_streams import conversations_in
 from minibroker.captures.packets import Capture
 from minibroker.captures.tcp_streams import connections_in
 from minibroker.protocol.apis import ApiKey
-from minibroker.proxy.packets import Packets, file_head
+from minibroker.proxy.pcap_writer import Packets, file_head
 from minibroker.testing.exchange import Exchange
 from tests.captures.frames import heartbeat, heartbeat_answer
 

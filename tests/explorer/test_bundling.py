@@ -7,7 +7,7 @@ import re
 import pytest
 
 from minibroker.explorer.bundling import bundle, parsed
-from minibroker.explorer.pages import FIRST_MODULE, FOLDER
+from minibroker.explorer.page_files import FIRST_MODULE, FOLDER
 
 MODULES = {path.relative_to(FOLDER).as_posix(): path.read_text("utf-8") for path in sorted(FOLDER.rglob("*.js"))}
 

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from minibroker.explorer.answers import LARGE_BYTES
+from minibroker.explorer.answers_in_threads import LARGE_BYTES
 from minibroker.explorer.feeds import COLUMNS, Feed
 from minibroker.explorer.saved_frames import SavedFrames
 from minibroker.protocol.apis import ApiKey

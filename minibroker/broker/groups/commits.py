@@ -11,8 +11,8 @@ from itertools import repeat
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from minibroker.broker.groups.offsets import NO_EXPIRY, CommittedOffset
-from minibroker.broker.groups.records import EMPTY_STRING, offset_entries, offset_entry
+from minibroker.broker.groups.group_entries import EMPTY_STRING, offset_entries, offset_entry
+from minibroker.broker.groups.offsets_of_group import NO_EXPIRY, CommittedOffset
 from minibroker.broker.metadata.partitions import COLLECTED_BYTES
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import HEADER_BYTES

@@ -37,7 +37,7 @@ from minibroker.protocol.messages.groups import (
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
     from minibroker.broker.coordination.coordinator_logs import Entry
-    from minibroker.broker.groups.offsets import CommittedOffset, CommittedOffsets
+    from minibroker.broker.groups.offsets_of_group import CommittedOffset, CommittedOffsets
 
 # (topic, topic id of 16 bytes, partition): raises KafkaError for a partition that must not be committed.
 CheckPartition = Callable[[str, bytes, int], None]

@@ -1,6 +1,6 @@
 """The coordinator: finds and makes groups by id, and folds the records of `__consumer_offsets` into them.
 
-What the members of a group ask for is in `classic/` and `consumer/`, what they commit in `offsets`.
+What the members of a group ask for is in `classic/` and `consumer/`, what they commit in `offsets_of_group`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from minibroker.broker.coordination.coordinator_logs import NO_PRODUCER, CoordinatorLogSettings
 from minibroker.broker.coordination.runtime import ByPartition, CoordinatorRuntime
-from minibroker.broker.groups import records
+from minibroker.broker.groups import group_entries
 from minibroker.broker.groups.classic.classic_group import ClassicGroup
 from minibroker.broker.groups.commits import forget_missing_topics, forget_offsets, forget_topic
 from minibroker.broker.groups.consumer.consumer_group import ConsumerGroup
 from minibroker.broker.groups.consumer.state import APPLIED
 from minibroker.broker.groups.group import Group, GroupType
-from minibroker.broker.groups.offsets import CommittedOffset, CommittedOffsets
+from minibroker.broker.groups.offsets_of_group import CommittedOffset, CommittedOffsets
 from minibroker.broker.groups.share.share_group import APPLIED as SHARE_APPLIED
 from minibroker.broker.groups.share.share_group import ShareGroup
 from minibroker.broker.groups.streams.creation_failures import CreationFailures
@@ -205,12 +205,12 @@ class GroupShard:
         self._apply_offsets()
         key, value = decode_internal(GROUPS_TOPIC, record.key, record.value)
         if (
-            isinstance(key.message, records.OffsetKey)
+            isinstance(key.message, group_entries.OffsetKey)
             and value is not None
-            and isinstance(value.message, records.OffsetValue)
+            and isinstance(value.message, group_entries.OffsetValue)
         ):
             where = key.message.group, key.message.topic, key.message.partition
-            self.pend(producer_id, *where, records.committed_offset(value.message))
+            self.pend(producer_id, *where, group_entries.committed_offset(value.message))
 
     def pend(self, producer_id: int, group_id: str, topic: str, partition: int, committed: CommittedOffset) -> None:
         """Fold in an offset that an open transaction commits; it holds once the transaction has committed (KIP-98)."""
@@ -249,14 +249,16 @@ class GroupShard:
             group.close(ErrorCode.NOT_COORDINATOR)
 
 
-def replay_offset(coordinator: GroupCoordinator, key: records.OffsetKey, value: records.OffsetValue | None) -> None:
+def replay_offset(
+    coordinator: GroupCoordinator, key: group_entries.OffsetKey, value: group_entries.OffsetValue | None
+) -> None:
     """Fold in a committed offset, or its tombstone; a group that is not known yet becomes a classic one."""
     if value is None:
         if key.group in coordinator.groups:
             coordinator.groups[key.group].offsets.apply(key.topic, key.partition, None)
         return
     group = coordinator.groups.get(key.group) or coordinator.classic_group_or_new(key.group)
-    group.offsets.apply(key.topic, key.partition, records.committed_offset(value))
+    group.offsets.apply(key.topic, key.partition, group_entries.committed_offset(value))
 
 
 def replay_classic(
@@ -288,7 +290,7 @@ def replay_with_offsets(kind: type[ConsumerGroup] | type[StreamsGroup], deleted_
             offsets = CommittedOffsets() if group is None else group.offsets
             group = coordinator.groups[key.group_id] = kind(coordinator, key.group_id, offsets)
         if value is not None or not isinstance(key, deleted_by):
-            group.apply(records.Change(key, value))
+            group.apply(group_entries.Change(key, value))
             return
         del coordinator.groups[group.group_id]
         if not group.offsets.is_empty:
@@ -307,7 +309,7 @@ def replay_share(coordinator: GroupCoordinator, key: Any, value: Message | None)
     if value is None and isinstance(key, share_group_records.ShareGroupMetadataKey):
         del coordinator.groups[group.group_id]
     else:
-        group.apply(records.Change(key, value))
+        group.apply(group_entries.Change(key, value))
 
 
 # How each record is folded in, by the type of its key. Others are ignored.
@@ -317,7 +319,5 @@ REPLAYED: dict[type[Message], Replay] = {
     group_records.GroupMetadataKey: replay_classic,
     **dict.fromkeys(APPLIED, replay_with_offsets(ConsumerGroup, group_records.ConsumerGroupMetadataKey)),
     **dict.fromkeys(SHARE_APPLIED, replay_share),
-    **dict.fromkeys(
-        STREAMS_APPLIED, replay_with_offsets(StreamsGroup, streams_group_records.StreamsGroupMetadataKey)
-    ),
+    **dict.fromkeys(STREAMS_APPLIED, replay_with_offsets(StreamsGroup, streams_group_records.StreamsGroupMetadataKey)),
 }

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from minibroker.broker.groups.consumer.timers import MemberTimers, Purpose
 from minibroker.broker.groups.group import Group, GroupContext
-from minibroker.broker.groups.offsets import CommittedOffset, CommittedOffsets
-from minibroker.broker.groups.records import Change, entries
+from minibroker.broker.groups.group_entries import Change, entries
+from minibroker.broker.groups.offsets_of_group import CommittedOffset, CommittedOffsets
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 

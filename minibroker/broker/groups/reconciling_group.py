@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 from minibroker.broker.groups.consumer.timers import Purpose
 from minibroker.broker.groups.group import CheckPartition, GroupContext
 from minibroker.broker.groups.heartbeat_group import HeartbeatGroup
-from minibroker.broker.groups.offsets import CommittedOffsets
+from minibroker.broker.groups.offsets_of_group import CommittedOffsets
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
 FIRST_EPOCH = 1

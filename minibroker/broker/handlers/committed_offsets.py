@@ -26,7 +26,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from minibroker.broker.coordination.coordinators import coordinator_of
-from minibroker.broker.groups.offsets import NO_EXPIRY, CommittedOffset, CommittedOffsets
+from minibroker.broker.groups.offsets_of_group import NO_EXPIRY, CommittedOffset, CommittedOffsets
 from minibroker.broker.metadata.partitions import Topic
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.namings import Namings

@@ -76,7 +76,7 @@ def _heartbeat_with_many_topics(
 def _heartbeat(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
     # Imported here, so that the broker starts faster: many brokers never have a group.
     from minibroker.broker.groups.consumer.heartbeat import heartbeat
-    from minibroker.broker.groups.consumer.validation import check_request
+    from minibroker.broker.groups.consumer.heartbeat_checks import check_request
 
     check_request(request, context.version, context.cluster.settings["group.consumer.assignors"])
     groups = context.cluster.groups
@@ -108,7 +108,7 @@ def consumer_group_describe(
 
 
 def _described(context: RequestContext, group_id: str) -> Described:
-    from minibroker.broker.groups.consumer.describing import described
+    from minibroker.broker.groups.consumer.consumer_descriptions import described
 
     try:
         _check_served(context)

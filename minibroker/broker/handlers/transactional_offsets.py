@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from minibroker.broker.groups.offsets import CommittedOffset
+from minibroker.broker.groups.offsets_of_group import CommittedOffset
 from minibroker.broker.handlers.committed_offsets import check_topics, java_length, wait_for_offsets
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, Topic
 from minibroker.broker.requests.context import RequestContext

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from minibroker.broker.configs.settings_table import counts_of_addresses
 from minibroker.broker.quotas.client_quotas import IP
-from minibroker.broker.quotas.windows import Rate, Windows
+from minibroker.broker.quotas.quota_windows import Rate, Windows
 
 if TYPE_CHECKING:
     from minibroker.broker.clock import Clock

@@ -15,7 +15,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from minibroker.broker.quotas.client_quotas import CLIENT_ID, INT_MAX, USER
-from minibroker.broker.quotas.windows import Rate, TokenBucket, Windows
+from minibroker.broker.quotas.quota_windows import Rate, TokenBucket, Windows
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.steps import Steps
 

@@ -16,8 +16,8 @@ from minibroker.broker.metadata.partitions import TRANSACTIONS_TOPIC
 from minibroker.broker.transactions import transitions
 from minibroker.broker.transactions.markers import MarkerSender
 from minibroker.broker.transactions.transaction import ENDING, State, TopicPartition, Transaction
+from minibroker.broker.transactions.transaction_codec import tombstone, transaction_entry, transaction_of
 from minibroker.broker.transactions.transaction_expiry import TransactionExpiry
-from minibroker.broker.transactions.transaction_records import tombstone, transaction_entry, transaction_of
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
 from minibroker.protocol.records.internal import decode_internal

@@ -20,7 +20,7 @@ from minibroker.quantities import instant_text
 
 if TYPE_CHECKING:
     from minibroker.cli.dump.dump_records import Decoder, Pair
-    from minibroker.client.reading import Found
+    from minibroker.client.record_fetching import Found
     from minibroker.protocol.records.record import Record
 
 Bytes = Callable[[bytes], bytes]

@@ -14,7 +14,7 @@ from minibroker.registry.decoding import Decoder, DecodingError, json_text
 from minibroker.registry.registry_client import RequestFailed
 
 if TYPE_CHECKING:
-    from minibroker.client.reading import Found
+    from minibroker.client.record_fetching import Found
 
 
 def schema_formatter(url: str, otherwise: Formatter, *, as_json: bool) -> Formatter:

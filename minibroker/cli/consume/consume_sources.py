@@ -11,7 +11,7 @@ from minibroker.cli.places import Topics, Where, offsets_at, partitions_of
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
-    from minibroker.client.reading import Found
+    from minibroker.client.record_fetching import Found
 
 GROW_S: Final = 5.0  # how often to look for new partitions, and new topics that match a pattern
 COMMIT_S: Final = 5.0  # as consumers do by default
@@ -49,7 +49,7 @@ class ChosenSource:
     """The partitions of topics, from their places on."""
 
     def __init__(self, client: Client, selection: Selection) -> None:
-        from minibroker.client.reading import Reader, last_records
+        from minibroker.client.record_fetching import Reader, last_records
 
         self._client = client
         self._selection = selection
@@ -147,7 +147,7 @@ class GroupSource:
         return known != self._known
 
     def _join(self) -> None:
-        from minibroker.client.reading import Reader
+        from minibroker.client.record_fetching import Reader
 
         assigned = self._member.join()
         self._kept = self._member.committed(assigned) if assigned else {}

@@ -54,9 +54,9 @@ class Group(NamedTuple):
 
 def ask_coordinator(client: Client, group: str, request: Message, lowest: int = 0, highest: int = 32_767) -> Any:
     """Return the answer of the group's coordinator. Raises `ClientError`; other errors stay in the answer."""
-    from minibroker.client import coordinators
+    from minibroker.client import coordinator_requests
 
-    return coordinators.ask_coordinator(client, "group", group, request, lowest, highest)
+    return coordinator_requests.ask_coordinator(client, "group", group, request, lowest, highest)
 
 
 def group_names(client: Client) -> list[str]:

@@ -18,7 +18,7 @@ from minibroker.cli.places import Where, topics_of, where_of
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
-    from minibroker.client.reading import Found
+    from minibroker.client.record_fetching import Found
 
 PARTS: Final = ("timestamp", "partition", "offset", "headers", "key", "value")
 PROPERTIES: Final = (*(f"print.{each}" for each in PARTS), "key.separator", "line.separator", "null.literal",

@@ -35,7 +35,7 @@ from minibroker.quantities import counted, moment_ms
 
 if TYPE_CHECKING:
     from minibroker.client.producer_identity import ProducerIdentity
-    from minibroker.client.writing import Writer
+    from minibroker.client.record_producing import Writer
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 ACKS: Final = {"0": 0, "1": 1, "all": -1}
@@ -114,7 +114,7 @@ def produce(
     if acks != "all" and (idempotence or transactional_id is not None):
         raise click.UsageError("--idempotence and --transactional-id need --acks all")
     from minibroker.client.producer_identity import ProducerIdentity
-    from minibroker.client.writing import Writer
+    from minibroker.client.record_producing import Writer
     from minibroker.protocol.records.compression import Compression
     from minibroker.protocol.records.record import Header
 

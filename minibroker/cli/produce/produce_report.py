@@ -12,7 +12,7 @@ from minibroker.cli.shared import failure
 from minibroker.quantities import counted
 
 if TYPE_CHECKING:
-    from minibroker.client.writing import Outcome
+    from minibroker.client.record_producing import Outcome
 
 PROGRESS_S: Final = 1.0
 TRANSACTION_ENDS: Final = {

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from minibroker.client.client_errors import ClientError, check
-from minibroker.client.coordinators import ask_coordinator
+from minibroker.client.coordinator_requests import ask_coordinator
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.log_source import TopicPartition
 from minibroker.protocol.messages.offsets import OffsetCommitRequest

@@ -15,7 +15,7 @@ from minibroker.pipeline.decode import message_columns
 from minibroker.pipeline.decode.arena import Arena
 from minibroker.pipeline.decode.batch_headers import Headers
 from minibroker.pipeline.decode.decoded_fields import Parts
-from minibroker.pipeline.decode.record_fields import read_fields
+from minibroker.pipeline.decode.record_field_columns import read_fields
 from minibroker.pipeline.decode.record_starts import record_starts
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import ELIDED_BIT, HEADER_BYTES, MAGIC

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from minibroker.pipeline.log_source import TopicPartition
-from minibroker.pipeline.sink.murmur2 import murmur2_of
+from minibroker.pipeline.sink.murmur2_columns import murmur2_of
 
 Int64s = npt.NDArray[np.int64]
 # Returns the number of partitions of a topic. Waits until there are at least so many.

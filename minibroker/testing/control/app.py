@@ -11,10 +11,10 @@ from fastapi.responses import JSONResponse, Response
 from minibroker import __version__
 from minibroker.testing.broker import Broker
 from minibroker.testing.control import http_errors
+from minibroker.testing.control.control_pages import add_pages
+from minibroker.testing.control.control_routes import control_routes
 from minibroker.testing.control.guard import Guard, LimitedBodies
-from minibroker.testing.control.pages import add_pages
 from minibroker.testing.control.request_routes import Observed, request_routes
-from minibroker.testing.control.routes import control_routes
 
 HOW_TO_ASK = """\
 Durations are texts such as "7 days" or "200 ms"; bare numbers are milliseconds. A wait answers as soon as its condition

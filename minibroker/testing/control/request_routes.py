@@ -8,7 +8,7 @@ from typing import Annotated, Any, Protocol, Unpack
 from fastapi import APIRouter, Query
 
 from minibroker.quantities import Duration
-from minibroker.testing.control.answers import FaultState, JournalState, SeenRequest, request_model
+from minibroker.testing.control.control_answers import FaultState, JournalState, SeenRequest, request_model
 from minibroker.testing.control.http_errors import MISSING, WAITED
 from minibroker.testing.control.models import HitWait, JournalSwitch, NewFault, RequestsAsked, RequestWait
 from minibroker.testing.exchange import Exchange

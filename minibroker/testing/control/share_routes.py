@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter
 
 from minibroker.testing.broker import Broker
-from minibroker.testing.control.answers import (
+from minibroker.testing.control.control_answers import (
     AssignedPartitions,
     DeadLetter,
     DeliveredRecord,

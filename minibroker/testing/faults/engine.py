@@ -1,6 +1,6 @@
 """The interceptor that applies faults to requests. It is installed only while there are rules.
 
-`rules` has the grammar, and `matching` decides whether a rule applies; `Fault` is a test's handle to one.
+`rules` has the grammar, and `fault_matching` decides whether a rule applies; `Fault` is a test's handle to one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from minibroker.testing.faults.error_answers import (
     take_out,
     without_wait,
 )
-from minibroker.testing.faults.matching import Asked, concerns_login, names_by
+from minibroker.testing.faults.fault_matching import Asked, concerns_login, names_by
 from minibroker.testing.faults.rules import Rule, rule_from, rules_in
 from minibroker.testing.journal import Journal
 from minibroker.testing.loops import Loop, awaited, blocking, brief, renamed

@@ -22,7 +22,7 @@ from minibroker.quantities import Duration, milliseconds
 from minibroker.testing.callers import PACKAGE
 from minibroker.testing.durations import MAXIMUM_SECONDS, span_of
 from minibroker.testing.exchange import api_key_of
-from minibroker.testing.faults.places import LEVELS, levels_of
+from minibroker.testing.faults.error_places import LEVELS, levels_of
 from minibroker.testing.yaml_files import read_at_most, yaml_of
 
 MAXIMUM_FILE_BYTES = 1 << 20

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.broker.groups import records
+from minibroker.broker.groups import group_entries
 from minibroker.broker.groups.group_coordinator import GroupCoordinator
-from minibroker.broker.groups.offsets import CommittedOffset
+from minibroker.broker.groups.offsets_of_group import CommittedOffset
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.group_records import (
     GroupMetadataValue,
@@ -56,9 +56,13 @@ def test_nothing_of_groups_is_there_before_the_first_is_asked_for(harness: Harne
 @pytest.mark.parametrize("crash", [True, False])
 def test_groups_and_offsets_are_there_again_after_a_restart(harness: Harness, crash: bool) -> None:
     groups = groups_of(harness)
-    groups.append("g", [records.group_metadata_entry("g", GROUP), records.offset_entry("g", "t", 3, OFFSET)])
-    groups.append("h", [records.offset_entry("h", "t", 0, OFFSET), records.offset_entry("h", "u", 0, OFFSET)])
-    groups.append("h", [records.offset_entry("h", "u", 0, None)])
+    groups.append(
+        "g", [group_entries.group_metadata_entry("g", GROUP), group_entries.offset_entry("g", "t", 3, OFFSET)]
+    )
+    groups.append(
+        "h", [group_entries.offset_entry("h", "t", 0, OFFSET), group_entries.offset_entry("h", "u", 0, OFFSET)]
+    )
+    groups.append("h", [group_entries.offset_entry("h", "u", 0, None)])
     harness.restart(crash=crash)
     groups = harness.cluster.groups
     group = groups.classic_group_or_new("g")
@@ -74,9 +78,11 @@ def test_groups_and_offsets_are_there_again_after_a_restart(harness: Harness, cr
 
 def test_a_group_whose_record_is_taken_back_is_gone_and_its_offsets_are_not(harness: Harness) -> None:
     groups = groups_of(harness)
-    groups.append("g", [records.group_metadata_entry("g", GROUP), records.offset_entry("g", "t", 3, OFFSET)])
-    groups.append("g", [records.group_metadata_entry("g", None)])
-    groups.append("h", [records.group_metadata_entry("h", GROUP), records.group_metadata_entry("h", None)])
+    groups.append(
+        "g", [group_entries.group_metadata_entry("g", GROUP), group_entries.offset_entry("g", "t", 3, OFFSET)]
+    )
+    groups.append("g", [group_entries.group_metadata_entry("g", None)])
+    groups.append("h", [group_entries.group_metadata_entry("h", GROUP), group_entries.group_metadata_entry("h", None)])
     harness.restart()
     group = harness.cluster.groups.classic_group_or_new("g")
     assert (group.state_name, group.protocol_type, len(group.offsets.by_partition)) == ("Empty", "", 1)
@@ -86,9 +92,11 @@ def test_a_group_whose_record_is_taken_back_is_gone_and_its_offsets_are_not(harn
 def test_the_last_of_several_committed_offsets_is_loaded(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
     groups = groups_of(harness)
     for offset in range(5):
-        groups.append("g", [records.offset_entry("g", "t", index, OFFSET._replace(offset=offset)) for index in (0, 1)])
-    groups.append("g", [records.offset_entry("g", "t", 1, None)])
-    key, _ = records.offset_entry("g", "t", 2, None)
+        groups.append(
+            "g", [group_entries.offset_entry("g", "t", index, OFFSET._replace(offset=offset)) for index in (0, 1)]
+        )
+    groups.append("g", [group_entries.offset_entry("g", "t", 1, None)])
+    key, _ = group_entries.offset_entry("g", "t", 2, None)
     groups.append("g", [(key, b"nonsense"), (key[:2], b"")])
     harness.restart()
     offsets = harness.cluster.groups.classic_group_or_new("g").offsets.by_partition
@@ -101,9 +109,9 @@ def test_a_transaction_and_commits_beside_it_hold_in_their_order(harness: Harnes
     groups = groups_of(harness)
     partition = harness.partition("__consumer_offsets", groups.log.partition_of("g"))
     identity = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
-    key, value = records.offset_entry("g", "t", 0, OFFSET._replace(offset=6))
+    key, value = group_entries.offset_entry("g", "t", 0, OFFSET._replace(offset=6))
     marker = end_transaction_marker(committed=True, coordinator_epoch=0, timestamp=0)
-    groups.append("g", [records.offset_entry("g", "t", 0, OFFSET)])
+    groups.append("g", [group_entries.offset_entry("g", "t", 0, OFFSET)])
     for batch in (
         build_batch([Record(key=key, value=value)], base_sequence=0, **identity),  # type: ignore[arg-type]
         build_batch([marker], control=True, **identity),  # type: ignore[arg-type]
@@ -111,7 +119,7 @@ def test_a_transaction_and_commits_beside_it_hold_in_their_order(harness: Harnes
         partition.log.append(batch, [read_header(batch)], 0)
     harness.restart()
     assert harness.cluster.groups.classic_group_or_new("g").offsets.by_partition["t", 0].offset == 6
-    harness.cluster.groups.append("g", [records.offset_entry("g", "t", 0, OFFSET._replace(offset=7))])
+    harness.cluster.groups.append("g", [group_entries.offset_entry("g", "t", 0, OFFSET._replace(offset=7))])
     harness.restart()
     assert harness.cluster.groups.classic_group_or_new("g").offsets.by_partition["t", 0].offset == 7
 
@@ -119,7 +127,7 @@ def test_a_transaction_and_commits_beside_it_hold_in_their_order(harness: Harnes
 def test_offsets_as_brokers_of_long_ago_wrote_them_are_understood(harness: Harness) -> None:
     groups = groups_of(harness)
     key = LegacyOffsetCommitKey(group="g", topic="t", partition=1)
-    groups.append("g", [records.entry(key, LegacyOffsetCommitValue(offset=9, metadata="m", commit_timestamp=3))])
+    groups.append("g", [group_entries.entry(key, LegacyOffsetCommitValue(offset=9, metadata="m", commit_timestamp=3))])
     harness.restart()
     offsets = harness.cluster.groups.classic_group_or_new("g").offsets.by_partition
     assert offsets == {("t", 1): CommittedOffset(9, -1, "m", 3)}
@@ -128,7 +136,7 @@ def test_offsets_as_brokers_of_long_ago_wrote_them_are_understood(harness: Harne
 @pytest.mark.parametrize("committed", [True, False])
 def test_transactional_offsets_are_loaded_only_if_the_transaction_committed(harness: Harness, committed: bool) -> None:
     partition = harness.partition("__consumer_offsets", groups_of(harness).log.partition_of("g"))
-    key, value = records.offset_entry("g", "t", 0, OFFSET)
+    key, value = group_entries.offset_entry("g", "t", 0, OFFSET)
     identity = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
     marker = end_transaction_marker(committed=committed, coordinator_epoch=0, timestamp=0)
     for batch in (
@@ -152,9 +160,9 @@ def test_what_an_open_transaction_commits_outlives_the_record_of_its_group(harne
     """As when the group becomes a consumer group meanwhile."""
     groups = groups_of(harness)
     log = harness.partition("__consumer_offsets", groups.log.partition_of("g")).log
-    batch = transactional(*records.offset_entry("g", "t", 0, OFFSET))
+    batch = transactional(*group_entries.offset_entry("g", "t", 0, OFFSET))
     log.append(batch, [read_header(batch)], 0)
-    groups.append("g", [records.group_metadata_entry("g", GROUP), records.group_metadata_entry("g", None)])
+    groups.append("g", [group_entries.group_metadata_entry("g", GROUP), group_entries.group_metadata_entry("g", None)])
     marker = end_transaction_marker(committed=True, coordinator_epoch=0, timestamp=0)
     batch = build_batch([marker], producer_id=7, producer_epoch=0, transactional=True, control=True)
     log.append(batch, [read_header(batch)], 0)
@@ -164,13 +172,13 @@ def test_what_an_open_transaction_commits_outlives_the_record_of_its_group(harne
 
 def test_a_deleted_group_that_had_an_open_transaction_is_not_back_after_a_restart(harness: Harness) -> None:
     groups = groups_of(harness)
-    groups.append("g", [records.group_metadata_entry("g", GROUP)])
-    groups.append("g", [records.offset_entry("g", "t", 1, OFFSET)])
+    groups.append("g", [group_entries.group_metadata_entry("g", GROUP)])
+    groups.append("g", [group_entries.offset_entry("g", "t", 1, OFFSET)])
     log = harness.partition("__consumer_offsets", groups.log.partition_of("g")).log
-    batch = transactional(*records.offset_entry("g", "t", 0, OFFSET))
+    batch = transactional(*group_entries.offset_entry("g", "t", 0, OFFSET))
     log.append(batch, [read_header(batch)], 0)
-    groups.append("g", [records.offset_entry("g", "t", index, None) for index in (0, 1)])
-    groups.append("g", [records.group_metadata_entry("g", None)])
+    groups.append("g", [group_entries.offset_entry("g", "t", index, None) for index in (0, 1)])
+    groups.append("g", [group_entries.group_metadata_entry("g", None)])
     harness.restart()
     assert "g" not in harness.cluster.groups.groups
 
@@ -179,7 +187,7 @@ def test_groups_of_an_unreadable_partition_have_no_coordinator(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     groups = groups_of(harness)
-    groups.append("g", [records.offset_entry("g", "t", 0, OFFSET)])
+    groups.append("g", [group_entries.offset_entry("g", "t", 0, OFFSET)])
     partition = harness.partition("__consumer_offsets", groups.log.partition_of("g"))
 
     def read(*_: object, **__: object) -> None:
@@ -213,7 +221,9 @@ def test_a_group_id_is_not_empty(harness: Harness) -> None:
 
 def test_a_deleted_group_is_gone_with_its_offsets_and_stays_away(harness: Harness) -> None:
     groups = groups_of(harness)
-    groups.append("g", [records.offset_entry("g", "t", 0, OFFSET), records.offset_entry("g", "t", 1, OFFSET)])
+    groups.append(
+        "g", [group_entries.offset_entry("g", "t", 0, OFFSET), group_entries.offset_entry("g", "t", 1, OFFSET)]
+    )
     harness.restart()
     groups = harness.cluster.groups
     groups.delete(groups.groups["g"])
@@ -224,7 +234,7 @@ def test_a_deleted_group_is_gone_with_its_offsets_and_stays_away(harness: Harnes
 
 def test_groups_are_gone_with_their_topic(harness: Harness) -> None:
     groups = groups_of(harness)
-    groups.append("g", [records.offset_entry("g", "t", 0, OFFSET)])
+    groups.append("g", [group_entries.offset_entry("g", "t", 0, OFFSET)])
     harness.restart()
     groups = harness.cluster.groups
     group = groups.groups["g"]
@@ -235,7 +245,7 @@ def test_groups_are_gone_with_their_topic(harness: Harness) -> None:
     assert groups.groups == {}
     assert group.state_name == "Dead"
     with pytest.raises(KafkaError) as raised:
-        groups.append("g", [records.offset_entry("g", "t", 0, OFFSET)])
+        groups.append("g", [group_entries.offset_entry("g", "t", 0, OFFSET)])
     assert raised.value.code == ErrorCode.NOT_COORDINATOR
     harness.coordinator("g")
     groups.check_named(harness.cluster.nodes[1], "g")

@@ -10,7 +10,7 @@ import pytest
 
 from minibroker.broker.groups.classic.classic_group import ClassicGroup
 from minibroker.broker.groups.classic.classic_states import State
-from minibroker.broker.groups.offsets import CommittedOffset
+from minibroker.broker.groups.offsets_of_group import CommittedOffset
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC
 from minibroker.broker.upkeep.housekeeping import Housekeeping
 from minibroker.protocol.errors import ErrorCode

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.broker.groups.offsets import CommittedOffsets
+from minibroker.broker.groups.offsets_of_group import CommittedOffsets
 from minibroker.broker.upkeep.housekeeping import Housekeeping
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.offsets import OffsetDeleteRequest, OffsetFetchRequest

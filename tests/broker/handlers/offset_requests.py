@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import Any
 
-from minibroker.broker.groups.offsets import CommittedOffsets
+from minibroker.broker.groups.offsets_of_group import CommittedOffsets
 from minibroker.protocol.messages.offsets import OffsetCommitRequest
 from tests.broker.harness import Harness
 

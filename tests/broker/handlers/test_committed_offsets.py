@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from minibroker.broker.coordination.runtime import RELOAD_MS
-from minibroker.broker.groups.offsets import CommittedOffset
+from minibroker.broker.groups.offsets_of_group import CommittedOffset
 from minibroker.broker.handlers.committed_offsets import FIRST_WITH_SEVERAL_GROUPS, offset_fetch
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.slices import Slicer

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.groups import records
-from minibroker.broker.groups.offsets import CommittedOffset
+from minibroker.broker.groups import group_entries
+from minibroker.broker.groups.offsets_of_group import CommittedOffset
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.groups import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 from tests.broker.groups.classic.driving import Driver, answered, subscription
@@ -35,7 +35,7 @@ def describe(harness: Harness, *groups: str, version: int = 6, node: int = 1, **
 def commit(harness: Harness, group: str) -> None:
     """Make a group that only commits offsets."""
     harness.coordinator(group)
-    harness.cluster.groups.append(group, [records.offset_entry(group, "t", 0, OFFSET)])
+    harness.cluster.groups.append(group, [group_entries.offset_entry(group, "t", 0, OFFSET)])
     harness.cluster.groups.classic_group_or_new(group).offsets.apply("t", 0, OFFSET)
 
 

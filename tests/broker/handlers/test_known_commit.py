@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.broker.groups.offsets import CommittedOffset
+from minibroker.broker.groups.offsets_of_group import CommittedOffset
 from minibroker.broker.handlers.known_commit import KnownCommit
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC
 from minibroker.protocol.errors import ErrorCode

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.broker.groups.offsets import NO_EXPIRY, CommittedOffset
+from minibroker.broker.groups.offsets_of_group import NO_EXPIRY, CommittedOffset
 from minibroker.broker.handlers.committed_offsets import offset_commit
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC
 from minibroker.broker.requests.context import RequestContext

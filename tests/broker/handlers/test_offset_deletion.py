@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.broker.groups.classic.classic_states import State
-from minibroker.broker.groups.offsets import CommittedOffset
+from minibroker.broker.groups.offsets_of_group import CommittedOffset
 from minibroker.broker.handlers.offset_deletion import offset_delete
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC
 from minibroker.broker.requests.context import RequestContext

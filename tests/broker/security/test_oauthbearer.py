@@ -19,7 +19,7 @@ from minibroker.broker.security.exchanges import (
 )
 from minibroker.broker.security.oauthbearer import oauthbearer
 from minibroker.broker.security.unsecured_tokens import UnsecuredOptions, UnsecuredTokens
-from minibroker.client.mechanisms import oauthbearer as client_oauthbearer
+from minibroker.client.client_mechanisms import oauthbearer as client_oauthbearer
 from minibroker.jaas import JaasError
 
 NOW_S = 1_700_000_000

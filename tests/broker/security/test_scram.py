@@ -21,7 +21,7 @@ from minibroker.broker.security.exchanges import (
 )
 from minibroker.broker.security.scram import ScramMechanism, credential, salted_password, scram
 from minibroker.client.client_errors import AuthenticationFailed as ClientRefuses
-from minibroker.client.mechanisms import scram as client_scram
+from minibroker.client.client_mechanisms import scram as client_scram
 from minibroker.protocol.messages.metadata_records import UserScramCredentialRecord
 
 SHA_256, SHA_512 = ScramMechanism

@@ -11,7 +11,7 @@ import pytest
 from minibroker.broker.control.token_changes import expire, issue
 from minibroker.broker.security.delegation import text_of
 from minibroker.broker.security.principals import Principal
-from minibroker.client.mechanisms import scram
+from minibroker.client.client_mechanisms import scram
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.delegation_tokens import DescribeDelegationTokenRequest

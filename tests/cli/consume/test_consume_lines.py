@@ -8,7 +8,7 @@ import click
 import pytest
 
 from minibroker.cli.consume.consume_lines import format_of, formatter, json_formatter, line_formatter
-from minibroker.client.reading import Found
+from minibroker.client.record_fetching import Found
 from minibroker.protocol.records.record import Header, Record
 
 HEADERS = (Header("h", b"1"), Header("empty", None))

@@ -81,7 +81,7 @@ def test_no_length_makes_a_reader_take_memory_beyond_the_data() -> None:
 
 @in_all_versions
 def test_unknown_tagged_fields_are_passed_over(message: type[Message], version: int) -> None:
-    """In flexible versions whose outermost tagged section is empty; those with known tags are in test_reading.py."""
+    """In flexible versions whose outermost tagged section is empty; test_generated_readers.py has known tags."""
     if version not in message.flexible or any(version in field.tagged for field in message.__fields__.values()):
         return
     whole = random_message(message, version, 4).encode(version)

@@ -1,6 +1,6 @@
 """One log directory over several lives: its lock, its identity, its checkpoints and its marker.
 
-Several directories together are tested in `test_log_directories.py`, what is in a log in `test_recovery.py`.
+Several directories together are tested in `test_log_dirs.py`, what is in a log in `test_recovery.py`.
 """
 
 from __future__ import annotations

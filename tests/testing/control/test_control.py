@@ -14,12 +14,12 @@ from urllib.error import HTTPError
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from minibroker.testing.broker_security import AclVerbs, QuotaVerbs, Users
 from minibroker.testing.faults.rules import WORDS
 from minibroker.testing.group_verbs import GroupVerbs
 from minibroker.testing.node_verbs import NodeVerbs
 from minibroker.testing.record_verbs import RecordVerbs
 from minibroker.testing.registry_verbs import RegistryVerbs
-from minibroker.testing.security import AclVerbs, QuotaVerbs, Users
 from minibroker.testing.share_verbs import ShareGroupVerbs
 from minibroker.testing.wait_verbs import WaitVerbs
 from tests.clients.share_consumers import share_consumer

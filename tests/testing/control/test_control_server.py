@@ -13,7 +13,7 @@ import pytest
 
 from minibroker.addresses import HostPort
 from minibroker.testing import Broker
-from minibroker.testing.control import routes
+from minibroker.testing.control import control_routes
 from minibroker.testing.control.app import Control
 from minibroker.testing.control.control_server import controlled
 
@@ -58,7 +58,7 @@ async def test_a_server_may_stop_before_all_is_prepared() -> None:
 
 
 async def test_the_oldest_of_many_snapshots_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routes, "MOST_SNAPSHOTS", 2)
+    monkeypatch.setattr(control_routes, "MOST_SNAPSHOTS", 2)
     async with Broker() as broker, controlled(broker, HostPort(), None) as url:
         before = list(broker.directory.parent.iterdir())
         numbers = [json.loads(await asyncio.to_thread(posted, f"{url}/v1/snapshots")) for _ in range(4)]

@@ -13,8 +13,8 @@ from minibroker.broker.groups.classic.classic_states import State
 from minibroker.broker.groups.classic.members import CONSUMER_PROTOCOL, Member, join_error, protocols_of, size_of
 from minibroker.broker.groups.classic.rebalance import RebalancingGroup
 from minibroker.broker.groups.group import Caller, CheckPartition, GroupType, Respond
-from minibroker.broker.groups.offsets import CommittedOffset
-from minibroker.broker.groups.records import group_metadata_entry
+from minibroker.broker.groups.group_entries import group_metadata_entry
+from minibroker.broker.groups.offsets_of_group import CommittedOffset
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.legible import few
 from minibroker.protocol.messages.groups import (

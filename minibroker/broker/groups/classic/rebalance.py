@@ -18,8 +18,8 @@ from minibroker.broker.coordination.coordinator_logs import Entry
 from minibroker.broker.groups.classic.classic_states import CAN_REBALANCE, FOLLOWING, State
 from minibroker.broker.groups.classic.members import CONSUMER_PROTOCOL, NOT_SET, Member, Membership
 from minibroker.broker.groups.group import Group, GroupContext
-from minibroker.broker.groups.offsets import CommittedOffsets
-from minibroker.broker.groups.records import group_metadata_entry
+from minibroker.broker.groups.group_entries import group_metadata_entry
+from minibroker.broker.groups.offsets_of_group import CommittedOffsets
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.legible import few
 from minibroker.protocol.messages.group_records import GroupMetadataValue

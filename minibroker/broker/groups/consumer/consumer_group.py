@@ -13,7 +13,7 @@ import logging
 from collections.abc import Sequence
 
 from minibroker.broker.configs.group_settings import group_value
-from minibroker.broker.groups.consumer import embedded, migration
+from minibroker.broker.groups.consumer import classic_metadata, migration
 from minibroker.broker.groups.consumer.member import (
     ClassicMember,
     ClassicProtocol,
@@ -76,7 +76,7 @@ class ConsumerGroup(ConsumerGroupState):
         subscription_changed = update.set_member(before, after)
         update.look_at_topics(changed=subscription_changed)
         update.assign()
-        owned = embedded.owned(said, self.context.cluster.image)
+        owned = classic_metadata.owned(said, self.context.cluster.image)
         after = update.reconcile(after, owned, subscription_changed=subscription_changed)
         update.commit()
         self.begin_session(member_id)
@@ -133,7 +133,7 @@ class ConsumerGroup(ConsumerGroupState):
             SyncGroupResponse(
                 protocol_type=request.protocol_type,
                 protocol_name=request.protocol_name,
-                assignment=embedded.encoded_assignment(without_epochs(member.assigned), image, first.metadata),
+                assignment=classic_metadata.encoded_assignment(without_epochs(member.assigned), image, first.metadata),
             )
         )
 
@@ -262,7 +262,7 @@ class ConsumerGroup(ConsumerGroupState):
 def _subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscription:
     """Return the member's subscription: that of its first protocol. Raises KafkaError(INCONSISTENT_GROUP_PROTOCOL)."""
     try:
-        return embedded.subscription(request.protocols[0].metadata)
+        return classic_metadata.subscription(request.protocols[0].metadata)
     except MalformedMessage as error:
         message = f"The subscription in the protocol {request.protocols[0].name} cannot be read: {error}"
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message) from None

@@ -1,6 +1,6 @@
 """ConsumerGroupHeartbeat: a member joins, reports what it owns, learns its assignment, or leaves.
 
-What a request must say is in `validation`, how the group changes in `updating`.
+What a request must say is in `heartbeat_checks`, how the group changes in `updating`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from minibroker.broker.configs.group_settings import group_value
 from minibroker.broker.groups.classic.classic_group import ClassicGroup
-from minibroker.broker.groups.consumer import migration, recording
+from minibroker.broker.groups.consumer import consumer_records, migration
 from minibroker.broker.groups.consumer.assignors.specification import Partitions
 from minibroker.broker.groups.consumer.consumer_group import ConsumerGroup
+from minibroker.broker.groups.consumer.heartbeat_checks import check_epoch
 from minibroker.broker.groups.consumer.member import (
     JOINING_EPOCH,
     LEAVING_FOR_A_WHILE_EPOCH,
@@ -21,9 +22,8 @@ from minibroker.broker.groups.consumer.member import (
     PartitionEpochs,
 )
 from minibroker.broker.groups.consumer.updating import Update
-from minibroker.broker.groups.consumer.validation import check_epoch
 from minibroker.broker.groups.group import Caller
-from minibroker.broker.groups.offsets import CommittedOffsets
+from minibroker.broker.groups.offsets_of_group import CommittedOffsets
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from minibroker.protocol.primitives import uuid_text
@@ -93,7 +93,7 @@ def _leave(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> None
         assigned={topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in member.assigned.items()},
         pending_revocation={},
     )
-    group.commit([recording.member_assignment(group.group_id, away)])
+    group.commit([consumer_records.member_assignment(group.group_id, away)])
 
 
 # --- who it is ----------------------------------------------------------------------------------

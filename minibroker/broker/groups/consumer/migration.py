@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from minibroker.broker.groups.classic.classic_group import ClassicGroup
 from minibroker.broker.groups.classic.classic_states import State
 from minibroker.broker.groups.classic.members import CONSUMER_PROTOCOL, Member, Protocol
-from minibroker.broker.groups.consumer import embedded, recording
+from minibroker.broker.groups.consumer import classic_metadata, consumer_records
 from minibroker.broker.groups.consumer.assignors.specification import Partitions
 from minibroker.broker.groups.consumer.member import (
     ClassicMember,
@@ -24,7 +24,7 @@ from minibroker.broker.groups.consumer.member import (
     without_epochs,
 )
 from minibroker.broker.groups.consumer.state import ConsumerGroupState
-from minibroker.broker.groups.records import Change
+from minibroker.broker.groups.group_entries import Change
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.primitives import MalformedMessage
 
@@ -80,19 +80,22 @@ def _upgrade_records(classic: ClassicGroup) -> list[Change]:
     group_id, epoch = classic.group_id, classic.generation
     members = [_upgraded(classic, member) for member in classic.members.values()]
     return [
-        *(recording.member_metadata(group_id, member) for member in members),
-        recording.group_epoch(group_id, epoch, 0),
-        *(recording.member_target(group_id, member.member_id, without_epochs(member.assigned)) for member in members),
-        recording.target_epoch(group_id, epoch, 0),
-        *(recording.member_assignment(group_id, member) for member in members),
+        *(consumer_records.member_metadata(group_id, member) for member in members),
+        consumer_records.group_epoch(group_id, epoch, 0),
+        *(
+            consumer_records.member_target(group_id, member.member_id, without_epochs(member.assigned))
+            for member in members
+        ),
+        consumer_records.target_epoch(group_id, epoch, 0),
+        *(consumer_records.member_assignment(group_id, member) for member in members),
     ]
 
 
 def _upgraded(classic: ClassicGroup, member: Member) -> ConsumerMember:
     protocol = classic.protocol or member.protocols[0].name
     try:
-        said = embedded.subscription(member.metadata(protocol))
-        given = embedded.assignment(member.assignment)
+        said = classic_metadata.subscription(member.metadata(protocol))
+        given = classic_metadata.assignment(member.assignment)
     except MalformedMessage as error:
         log.warning("what member %s of group %s says cannot be read: %s", member.member_id, classic.group_id, error)
         raise _cannot_upgrade(classic, "the embedded consumer protocol is malformed") from None
@@ -113,7 +116,7 @@ def _upgraded(classic: ClassicGroup, member: Member) -> ConsumerMember:
         epoch=classic.generation,
         previous_epoch=classic.generation,
         state=MemberState.STABLE,
-        assigned=given_in(classic.generation, embedded.assigned(given, classic.context.cluster.image)),
+        assigned=given_in(classic.generation, classic_metadata.assigned(given, classic.context.cluster.image)),
     )
 
 
@@ -176,5 +179,5 @@ def _downgraded(group: ConsumerGroupState, member: ConsumerMember) -> Member:
         member.rebalance_timeout_ms,
         member.classic.session_timeout_ms,
         [Protocol(each.name, each.metadata) for each in protocols],
-        embedded.encoded_assignment(partitions, image, protocols[0].metadata),
+        classic_metadata.encoded_assignment(partitions, image, protocols[0].metadata),
     )

@@ -1,6 +1,7 @@
 """A consumer group as its records say: epochs, members, target assignment, topics of patterns.
 
-Changes are appended as records first (`updating`, `recording`). `apply` folds each into the group, as at a start.
+Changes are appended as records first (`updating`, `consumer_records`). `apply` folds each into the group, also at a
+start.
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from minibroker.broker.coordination.coordinator_logs import Entry
-from minibroker.broker.groups.consumer import recording
+from minibroker.broker.groups.consumer import consumer_records
 from minibroker.broker.groups.consumer.assignors.specification import Partitions
 from minibroker.broker.groups.consumer.member import LEAVING_EPOCH, ConsumerMember
 from minibroker.broker.groups.consumer.subscriptions import ResolvedPattern
 from minibroker.broker.groups.group import Caller, CheckPartition, GroupContext, GroupType
-from minibroker.broker.groups.offsets import CommittedOffsets
+from minibroker.broker.groups.group_entries import entries
+from minibroker.broker.groups.offsets_of_group import CommittedOffsets
 from minibroker.broker.groups.reconciling_group import NEVER, ReconcilingGroup
-from minibroker.broker.groups.records import entries
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.messages import group_records as messages
@@ -76,7 +77,7 @@ class ConsumerGroupState(ReconcilingGroup[ConsumerMember]):
     # --- its end --------------------------------------------------------------------------------
 
     def tombstones(self) -> list[Entry]:
-        return entries(recording.group_gone(self.group_id, self.members, self.patterns))
+        return entries(consumer_records.group_gone(self.group_id, self.members, self.patterns))
 
     # --- look-up --------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from minibroker.broker.clock import in_slices
 from minibroker.broker.configs.group_settings import group_value
-from minibroker.broker.groups.consumer import recording
+from minibroker.broker.groups.consumer import consumer_records
 from minibroker.broker.groups.consumer.assignors import ASSIGNORS
 from minibroker.broker.groups.consumer.assignors.specification import MemberSpecification, Partitions
 from minibroker.broker.groups.consumer.member import JOINING_EPOCH, ConsumerMember
@@ -27,7 +27,7 @@ from minibroker.broker.groups.consumer.subscriptions import (
     wanted_patterns,
 )
 from minibroker.broker.groups.group import Group
-from minibroker.broker.groups.records import Change
+from minibroker.broker.groups.group_entries import Change
 from minibroker.broker.security.operations import DESCRIBE_TOPIC
 from minibroker.patterns.program import Pattern
 from minibroker.patterns.syntax import InvalidPattern
@@ -77,7 +77,7 @@ class Update:
             self._resolves = True
         self._forgets = self._forgets or member.topic_regex != before.topic_regex
         if member != before or member.member_id not in self.members:
-            self.changes.append(recording.member_metadata(self.group.group_id, member))
+            self.changes.append(consumer_records.member_metadata(self.group.group_id, member))
             self.members = {**self.members, member.member_id: member}
         return member.topic_names != before.topic_names or member.topic_regex != before.topic_regex
 
@@ -95,9 +95,9 @@ class Update:
         self.members[replacement.member_id] = replacement
         self.target[replacement.member_id] = target
         self.changes += [
-            recording.member_metadata(group_id, replacement),
-            recording.member_target(group_id, replacement.member_id, target),
-            recording.member_assignment(group_id, replacement),
+            consumer_records.member_metadata(group_id, replacement),
+            consumer_records.member_target(group_id, replacement.member_id, target),
+            consumer_records.member_assignment(group_id, replacement),
         ]
         return replacement
 
@@ -106,7 +106,7 @@ class Update:
         self._forgets = True
         self.members, self.target = {**self.members}, {**self.target}
         for member in members:
-            self.changes += recording.member_gone(self.group.group_id, member.member_id)
+            self.changes += consumer_records.member_gone(self.group.group_id, member.member_id)
             self.members.pop(member.member_id, None)
             self.target.pop(member.member_id, None)
 
@@ -135,9 +135,9 @@ class Update:
         found = metadata_hash(self._subscribed_topics(), self._image)
         if changed or found != self.group.metadata_hash:
             self.epoch += 1
-            self.changes.append(recording.group_epoch(self.group.group_id, self.epoch, found))
+            self.changes.append(consumer_records.group_epoch(self.group.group_id, self.epoch, found))
             if self.group.has_partition_metadata:
-                self.changes.append(recording.partition_metadata_gone(self.group.group_id))
+                self.changes.append(consumer_records.partition_metadata_gone(self.group.group_id))
 
     def _forget_patterns(self) -> None:
         """Remove the patterns that nobody subscribes to any more."""
@@ -145,7 +145,7 @@ class Update:
             self._set_pattern(pattern, None)
 
     def _set_pattern(self, pattern: str, resolved: ResolvedPattern | None) -> None:
-        self.changes.append(recording.pattern_topics(self.group.group_id, pattern, resolved))
+        self.changes.append(consumer_records.pattern_topics(self.group.group_id, pattern, resolved))
         self._patterns = {**self._patterns}
         if resolved is None:
             del self._patterns[pattern]
@@ -169,8 +169,8 @@ class Update:
         for member_id, partitions in target.items():
             before = self.target.get(member_id)
             if before is not partitions and before != partitions:
-                self.changes.append(recording.member_target(group_id, member_id, partitions))
-        self.changes.append(recording.target_epoch(group_id, self.epoch, now_ms))
+                self.changes.append(consumer_records.member_target(group_id, member_id, partitions))
+        self.changes.append(consumer_records.target_epoch(group_id, self.epoch, now_ms))
         self.target, self.assignment_epoch = target, self.epoch
 
     def _next_assignment_ms(self) -> int:
@@ -211,7 +211,7 @@ class Update:
             ),
         )
         if after != member:
-            self.changes.append(recording.member_assignment(self.group.group_id, after))
+            self.changes.append(consumer_records.member_assignment(self.group.group_id, after))
         return after
 
     # --- the end ----------------------------------------------------------------------------------

@@ -16,8 +16,8 @@ from minibroker.broker.groups.consumer.assignors.specification import Partitions
 from minibroker.broker.groups.consumer.subscriptions import metadata_hash
 from minibroker.broker.groups.consumer.timers import MemberTimers, Purpose
 from minibroker.broker.groups.group import CheckPartition, Group, GroupContext, GroupType
-from minibroker.broker.groups.offsets import CommittedOffset, CommittedOffsets
-from minibroker.broker.groups.records import Change, entries
+from minibroker.broker.groups.group_entries import Change, entries
+from minibroker.broker.groups.offsets_of_group import CommittedOffset, CommittedOffsets
 from minibroker.broker.groups.share.share_assignor import assigned
 from minibroker.broker.metadata.image import Image
 from minibroker.broker.metadata.partitions import Topic

@@ -14,9 +14,9 @@ from minibroker.broker.configs.group_settings import group_value
 from minibroker.broker.coordination.coordinator_logs import Entry
 from minibroker.broker.groups.consumer.timers import Purpose
 from minibroker.broker.groups.group import CheckPartition, GroupContext, GroupType
-from minibroker.broker.groups.offsets import CommittedOffsets
+from minibroker.broker.groups.group_entries import Change, entries
+from minibroker.broker.groups.offsets_of_group import CommittedOffsets
 from minibroker.broker.groups.reconciling_group import FIRST_EPOCH, NEVER, ReconcilingGroup
-from minibroker.broker.groups.records import Change, entries
 from minibroker.broker.groups.streams import streams_recording
 from minibroker.broker.groups.streams.streams_member import LEAVING_EPOCH, MemberState, StreamsMember
 from minibroker.broker.groups.streams.task_offsets import TaskOffsets

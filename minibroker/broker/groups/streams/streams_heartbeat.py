@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from minibroker.broker.configs.group_settings import RACK_TAGS
 from minibroker.broker.groups.classic.classic_group import ClassicGroup
 from minibroker.broker.groups.group import Caller, Group
-from minibroker.broker.groups.offsets import CommittedOffsets
+from minibroker.broker.groups.offsets_of_group import CommittedOffsets
 from minibroker.broker.groups.streams.streams_group import StreamsGroup
 from minibroker.broker.groups.streams.streams_member import (
     JOINING_EPOCH,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from minibroker.broker.groups.records import Change
+from minibroker.broker.groups.group_entries import Change
 from minibroker.broker.groups.streams.streams_member import StreamsMember
 from minibroker.broker.groups.streams.tasks import Tasks, TaskSet
 from minibroker.broker.groups.streams.topology import Topology

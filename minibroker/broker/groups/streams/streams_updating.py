@@ -15,8 +15,8 @@ from minibroker.broker.clock import in_slices
 from minibroker.broker.configs.group_settings import RACK_TAGS, group_value
 from minibroker.broker.groups.consumer.subscriptions import metadata_hash
 from minibroker.broker.groups.group import Group
+from minibroker.broker.groups.group_entries import Change
 from minibroker.broker.groups.reconciling_group import State
-from minibroker.broker.groups.records import Change
 from minibroker.broker.groups.streams import streams_recording
 from minibroker.broker.groups.streams.streams_assignor import MemberSpecification, assigned
 from minibroker.broker.groups.streams.streams_group import NOT_VALIDATED, StreamsGroup

@@ -1,7 +1,7 @@
 """Compares the records in batches of format 2 with the headers: all batches of a block at once, with numpy.
 
 A batch with an error is read again, record by record, to describe the error. `message_checks.py` reads messages of
-formats 0 and 1. The decoder finds the records and their fields (`decode/record_starts.py`, `record_fields.py`).
+formats 0 and 1. The decoder finds the records and their fields (`decode/record_starts.py`, `record_field_columns.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from minibroker.pipeline.decode.batch_headers import Headers
-from minibroker.pipeline.decode.record_fields import read_fields
+from minibroker.pipeline.decode.record_field_columns import read_fields
 from minibroker.pipeline.decode.record_starts import record_starts
 from minibroker.pipeline.jobs.verify.findings import Problem
 from minibroker.pipeline.jobs.verify.log_blocks import Block, Flags, Ints

@@ -13,11 +13,11 @@ from google.protobuf.descriptor import FileDescriptor
 from google.protobuf.descriptor_pool import DescriptorPool
 
 from minibroker.registry.formats.protobuf.descriptors import base64_of, descriptor_of, file_of_base64, well_known
-from minibroker.registry.formats.protobuf.names import Names
+from minibroker.registry.formats.protobuf.proto_names import Names
+from minibroker.registry.formats.protobuf.proto_reading import read_file
+from minibroker.registry.formats.protobuf.proto_writing import write_file
 from minibroker.registry.formats.protobuf.protobuf_comparing import changes_between
 from minibroker.registry.formats.protobuf.protobuf_model import File
-from minibroker.registry.formats.protobuf.reading import read_file
-from minibroker.registry.formats.protobuf.writing import write_file
 from minibroker.registry.formats.schema import InvalidSchema
 
 MAXIMUM_FILES = 1000  # that a schema may import, directly or not

@@ -23,7 +23,8 @@ from google.protobuf.descriptor_pb2 import (
 from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as ProtobufMessage
 
-from minibroker.registry.formats.protobuf.names import Names, Scope, is_enum
+from minibroker.registry.formats.protobuf.proto_names import Names, Scope, is_enum
+from minibroker.registry.formats.protobuf.proto_reading import MAXIMUM_CHARACTERS
 from minibroker.registry.formats.protobuf.protobuf_model import (
     MAXIMUM_NUMBER,
     SCALARS,
@@ -42,7 +43,6 @@ from minibroker.registry.formats.protobuf.protobuf_model import (
     Type,
     map_types,
 )
-from minibroker.registry.formats.protobuf.reading import MAXIMUM_CHARACTERS
 from minibroker.registry.formats.protobuf.words import MAXIMUM_DEPTH
 from minibroker.registry.formats.schema import InvalidSchema
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from minibroker.registry.formats.java_order import union_in_java_order
-from minibroker.registry.formats.protobuf.names import Found, Names, Scope, is_enum
+from minibroker.registry.formats.protobuf.proto_names import Found, Names, Scope, is_enum
 from minibroker.registry.formats.protobuf.protobuf_changes import Change
 from minibroker.registry.formats.protobuf.protobuf_model import SCALARS, EnumType, Field, File, Message, OneOf, Type
 from minibroker.registry.formats.schema import InvalidSchema

@@ -1,7 +1,7 @@
 """ConsumerGroupHeartbeat: members join, get their share, give up before others get, and are fenced if need be.
 
-What they may subscribe to is in `test_subscriptions.py`, what a heartbeat must say in `test_validation.py`, and what
-time does to members in `test_expiring.py`.
+What they may subscribe to is in `test_subscriptions.py`, what a heartbeat must say in `test_heartbeat_checks.py`, and
+what time does to members in `test_expiring.py`.
 """
 
 from __future__ import annotations

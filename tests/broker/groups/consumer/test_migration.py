@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from minibroker.broker.groups.classic.classic_group import ClassicGroup
-from minibroker.broker.groups.consumer import embedded
+from minibroker.broker.groups.consumer import classic_metadata
 from minibroker.broker.groups.group import GroupType
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
@@ -82,7 +82,7 @@ class ClassicPlayer:
 
     @staticmethod
     def _partitions(data: bytes) -> set[tuple[str, int]]:
-        assigned = embedded.assignment(data).assigned_partitions
+        assigned = classic_metadata.assignment(data).assigned_partitions
         return {(each.topic, partition) for each in assigned for partition in each.partitions}
 
 

@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from minibroker.broker.groups.consumer import embedded
+from minibroker.broker.groups.consumer import classic_metadata
 from minibroker.broker.groups.group import GroupType
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
@@ -48,7 +48,7 @@ class Eager(Consumer):
 
     def _answered(self, answer: Any) -> None:
         if answer.error_code == ErrorCode.NONE and self._joined is not None:
-            assigned = embedded.assignment(answer.assignment).assigned_partitions
+            assigned = classic_metadata.assignment(answer.assignment).assigned_partitions
             self._joined, self.owned = None, [index for each in assigned for index in each.partitions]
         else:
             super()._answered(answer)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from minibroker.broker.groups.consumer import recording
+from minibroker.broker.groups.consumer import consumer_records
 from minibroker.broker.groups.consumer.consumer_group import ConsumerGroup
 from minibroker.broker.groups.consumer.member import (
     ClassicMember,
@@ -18,8 +18,8 @@ from minibroker.broker.groups.consumer.member import (
 from minibroker.broker.groups.consumer.subscriptions import ResolvedPattern
 from minibroker.broker.groups.group import GroupType
 from minibroker.broker.groups.group_coordinator import REPLAYED, GroupCoordinator
-from minibroker.broker.groups.offsets import CommittedOffset
-from minibroker.broker.groups.records import Change, entries
+from minibroker.broker.groups.group_entries import Change, entries
+from minibroker.broker.groups.offsets_of_group import CommittedOffset
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import group_records as messages
 from tests.broker.groups.consumer.driving import GROUP
@@ -153,12 +153,12 @@ def test_all_records_are_folded_and_taken_back(harness: Harness) -> None:
     member = MEMBER._replace(instance_id="i", rack_id="r", client_id="c", client_host="/h", server_assignor="range")
     resolved = ResolvedPattern(frozenset({"t"}), 9, 8)
     changes = [
-        recording.member_metadata(GROUP, member),
-        recording.group_epoch(GROUP, 7, -3),
-        recording.member_target(GROUP, "m", {A: frozenset({0, 1})}),
-        recording.target_epoch(GROUP, 7, 12),
-        recording.member_assignment(GROUP, member),
-        recording.pattern_topics(GROUP, "t", resolved),
+        consumer_records.member_metadata(GROUP, member),
+        consumer_records.group_epoch(GROUP, 7, -3),
+        consumer_records.member_target(GROUP, "m", {A: frozenset({0, 1})}),
+        consumer_records.target_epoch(GROUP, 7, 12),
+        consumer_records.member_assignment(GROUP, member),
+        consumer_records.pattern_topics(GROUP, "t", resolved),
         Change(
             messages.ConsumerGroupPartitionMetadataKey(group_id=GROUP), messages.ConsumerGroupPartitionMetadataValue()
         ),
@@ -178,7 +178,7 @@ def test_all_records_are_folded_and_taken_back(harness: Harness) -> None:
         harness.restart()
     coordinator = harness.cluster.groups
     group = coordinator.consumer_group(GROUP)
-    commit(coordinator, recording.group_gone(GROUP, group.members, group.patterns))
+    commit(coordinator, consumer_records.group_gone(GROUP, group.members, group.patterns))
     assert coordinator.groups == {}
     harness.restart()
     assert harness.cluster.groups.groups == {}
@@ -196,10 +196,10 @@ def test_a_partition_that_went_on_stays_with_its_next_owner_whichever_record_is_
 def test_tombstones_of_unknown_state_are_ignored(harness: Harness) -> None:
     harness.coordinator(GROUP)
     coordinator = harness.cluster.groups
-    commit(coordinator, recording.member_gone(GROUP, "m"))
+    commit(coordinator, consumer_records.member_gone(GROUP, "m"))
     assert coordinator.groups == {}
     group = ConsumerGroup(coordinator, GROUP, coordinator.classic_group_or_new("x").offsets)
-    fold(group, *recording.member_gone(GROUP, "m"), recording.pattern_topics(GROUP, "t", None))
+    fold(group, *consumer_records.member_gone(GROUP, "m"), consumer_records.pattern_topics(GROUP, "t", None))
     assert (group.members, group.target, group.patterns) == ({}, {}, {})
 
 

@@ -1,0 +1,91 @@
+"""The records of a consumer group, one function each. How they are folded in is in `state`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from minibroker.broker.groups.consumer.assignors.specification import Partitions
+from minibroker.broker.groups.consumer.member import ConsumerMember
+from minibroker.broker.groups.consumer.subscriptions import ResolvedPattern
+from minibroker.broker.groups.group_entries import Change
+from minibroker.protocol.messages import group_records as messages
+
+# --- what is written ----------------------------------------------------------------------------
+
+
+def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Change:
+    """Return the record of a new group epoch."""
+    value = messages.ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
+    return Change(messages.ConsumerGroupMetadataKey(group_id=group_id), value)
+
+
+def member_metadata(group_id: str, member: ConsumerMember) -> Change:
+    """Return the record of what a member says of itself."""
+    key = messages.ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id)
+    return Change(key, member.metadata_value())
+
+
+def member_assignment(group_id: str, member: ConsumerMember) -> Change:
+    """Return the record of a member's epoch and partitions."""
+    key = messages.ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id)
+    return Change(key, member.assignment_value())
+
+
+def member_target(group_id: str, member_id: str, partitions: Partitions) -> Change:
+    """Return the record of a member's target assignment."""
+    kind = messages.ConsumerGroupTargetAssignmentMemberValue
+    value = kind(
+        topic_partitions=[
+            kind.TopicPartition(topic_id=topic_id, partitions=sorted(indexes))
+            for topic_id, indexes in sorted(partitions.items())
+        ]
+    )
+    key = messages.ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
+    return Change(key, value)
+
+
+def target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> Change:
+    """Return the record of the epoch of the target assignment."""
+    value = messages.ConsumerGroupTargetAssignmentMetadataValue(
+        assignment_epoch=epoch, assignment_timestamp=timestamp_ms
+    )
+    return Change(messages.ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), value)
+
+
+def pattern_topics(group_id: str, pattern: str, resolved: ResolvedPattern | None) -> Change:
+    """Return the record of a pattern's topics, or (None) its tombstone, when nobody subscribes to it any more."""
+    key = messages.ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=pattern)
+    if resolved is None:
+        return Change(key, None)
+    value = messages.ConsumerGroupRegularExpressionValue(
+        topics=sorted(resolved.topics), version=resolved.version, timestamp=resolved.timestamp_ms
+    )
+    return Change(key, value)
+
+
+def partition_metadata_gone(group_id: str) -> Change:
+    """Return the tombstone of what brokers before 4.1 recorded of the topics."""
+    return Change(messages.ConsumerGroupPartitionMetadataKey(group_id=group_id), None)
+
+
+def member_gone(group_id: str, member_id: str) -> list[Change]:
+    """Return the tombstones of a member, in Kafka's order, which Kafka requires when it reads them."""
+    return [
+        Change(messages.ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
+        Change(messages.ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
+        Change(messages.ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None),
+    ]
+
+
+def group_gone(group_id: str, members: Iterable[str], patterns: Iterable[str]) -> list[Change]:
+    """Return the tombstones of all records of a group, in Kafka's order."""
+    gone = [member_gone(group_id, member_id) for member_id in members]
+    return [
+        *(changes[0] for changes in gone),
+        *(changes[1] for changes in gone),
+        Change(messages.ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), None),
+        *(changes[2] for changes in gone),
+        *(pattern_topics(group_id, pattern, None) for pattern in patterns),
+        partition_metadata_gone(group_id),
+        Change(messages.ConsumerGroupMetadataKey(group_id=group_id), None),
+    ]

@@ -1,0 +1,283 @@
+"""The view of files: a log directory byte by byte, index entries with the batches they point to, and damage.
+
+It reads files and changes none, so it also shows the directory of a broker that does not run, or a single file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+from minibroker.broker.metadata.partitions import Partition
+from minibroker.broker.upkeep.cleaner import cleaning_limits
+from minibroker.explorer.answers_in_threads import made_aside
+from minibroker.explorer.trees import tree
+from minibroker.protocol.errors import KafkaError
+from minibroker.protocol.legible import legible
+from minibroker.protocol.records.batch import LOG_OVERHEAD_BYTES
+from minibroker.protocol.records.walking import FoundBatch
+from minibroker.storage.compaction.batch_reading import Uncleanable
+from minibroker.storage.compaction.cleaning import plan_of
+from minibroker.storage.compaction.dirtiness import dirtiness, is_due
+from minibroker.storage.compaction.foreseeing import foreseen
+from minibroker.storage.files import Disk
+from minibroker.storage.inspection.explained_files import ENTRY_BYTES, explain_file
+from minibroker.storage.inspection.index_inspection import OffsetEntry, TimeEntry, TransactionEntry
+from minibroker.storage.inspection.inspected_files import InspectedFile, Kind, Options, contents, inspected_file
+from minibroker.storage.inspection.log_inspection import Damage
+from minibroker.storage.log import Log
+from minibroker.storage.log_settings import COMPACT
+from minibroker.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
+from minibroker.storage.retention import Extent, expired
+from minibroker.testing.broker import Broker
+
+MOST_FILES: Final = 10_000
+MOST_DEPTH: Final = 3
+WINDOW_BYTES: Final = 256 << 10  # of a log
+WINDOW_ENTRIES: Final = 3_000  # of an index
+MOST_SHOWN_BYTES: Final = 16 << 20  # of any other file
+MOST_BATCHES: Final = 2_000
+MOST_ENTRIES: Final = 2_000
+MOST_DAMAGE: Final = 100
+MOST_INSPECTED_BYTES: Final = 256 << 20  # a larger log is not walked through for its damage
+MOST_COMPACTED_BYTES: Final = 64 << 20  # a cleaning reads about 30 MB/s
+MOST_OFFSETS: Final = 100_000
+LENGTH_POSITION: Final = 8  # of a batch, in all formats
+
+Root = Callable[[], Path]
+
+
+def file_routes(root: Root, broker: Broker | None = None) -> APIRouter:
+    """Return the paths of the view. Threads read the files, as they may be large."""
+    routes = APIRouter(prefix="/files")
+
+    @routes.get("")
+    async def list_files() -> dict[str, Any]:
+        """Return all files of a log directory that can be shown, with their sizes."""
+        return await asyncio.to_thread(listed, root())
+
+    @routes.get("/content")
+    async def get_content(path: str, at: int = 0) -> Response:
+        """Return a file byte by byte; of a large log or index, some batches or entries from a position on."""
+        found = inspected_below(root(), path)
+        return await made_aside(lambda: content_of(found, at))
+
+    @routes.get("/segment")
+    async def get_segment(path: str) -> dict[str, Any]:
+        """Return the batches of a segment, and the entries of its indexes, to be drawn."""
+        return await asyncio.to_thread(segment_of, inspected_below(root(), path))
+
+    @routes.get("/damage")
+    async def get_damage(path: str) -> list[dict[str, Any]]:
+        """Return what is wrong with a file; a log is compared with its indexes."""
+        return await asyncio.to_thread(damage_of, inspected_below(root(), path))
+
+    @routes.get("/retention")
+    async def get_retention(path: str) -> list[str]:
+        """Return the segments beside this file that retention would take now, with the reasons."""
+        return [] if broker is None else retained(broker, inspected_below(root(), path))
+
+    @routes.get("/compaction")
+    async def get_compaction(path: str) -> dict[str, Any] | None:
+        """Return what compaction would take now of the log with this file, or None if its topic is not compacted."""
+        found = inspected_below(root(), path)
+        partition = None if broker is None else _partition_of(broker, found)
+        if broker is None or partition is None or COMPACT not in partition.log.settings.cleanup_policy:
+            return None
+        return await compacted(broker, partition.log, found)
+
+    return routes
+
+
+def listed(root: Path) -> dict[str, Any]:
+    """Return the files below a directory, or the file, by their paths relative to it."""
+    if root.is_file():
+        found = inspected_file(str(root))
+        files = [] if found is None else [_described(root, root.parent)]
+        return {"files": files, "more": 0}
+    walked = (path for path in _walked(root, MOST_DEPTH) if inspected_file(str(path)) is not None)
+    files = [_described(path, root) for path in islice(walked, MOST_FILES)]
+    return {"files": sorted(files, key=_place), "more": sum(1 for _ in walked)}
+
+
+def _place(file: dict[str, Any]) -> tuple[bool, str, str]:
+    """Return where a file is in the list: internal topics are last."""
+    return file["folder"].startswith("__"), file["folder"], file["name"]
+
+
+def _walked(folder: Path, depth: int) -> Iterator[Path]:
+    with suppress(OSError):  # it was removed meanwhile
+        for entry in sorted(os.scandir(folder), key=lambda each: each.name):
+            if entry.is_dir(follow_symlinks=False) and depth > 1:
+                yield from _walked(Path(entry.path), depth - 1)
+            elif entry.is_file(follow_symlinks=False):
+                yield Path(entry.path)
+
+
+def _described(path: Path, root: Path) -> dict[str, Any]:
+    found = inspected_file(str(path))
+    size = 0
+    with suppress(OSError):
+        size = path.stat().st_size
+    folder = path.parent.relative_to(root).as_posix()
+    kind = "" if found is None else found.kind.value
+    return {"folder": "" if folder == "." else folder, "name": path.name, "kind": kind, "size": size}
+
+
+def inspected_below(root: Path, name: str) -> InspectedFile:
+    """Return a file below the root. Raises LookupError for any other, however its path is written."""
+    base = root.parent if root.is_file() else root
+    path = (base / name).resolve()
+    found = inspected_file(str(path)) if path.is_relative_to(base.resolve()) and path.is_file() else None
+    if found is None or (root.is_file() and path != root.resolve() and path.stem != root.stem):
+        raise LookupError(f"there is no file {legible(name)} here that can be shown")
+    return found
+
+
+def content_of(inspected: InspectedFile, at: int = 0) -> dict[str, Any]:
+    """Return a file's tree: of a log from the batch on that has the byte `at`, of an index from that entry on.
+
+    `next` is where what follows begins, None if nothing does.
+    """
+    size = Disk().size_bytes(inspected.path)
+    start, length = _window(inspected, at, size)
+    with open(inspected.path, "rb") as file:
+        file.seek(start)
+        data = file.read(length)
+    shown = tree(explain_file(data, inspected, start=start), data)
+    shown["blocks"][0]["base"] = start
+    return {"tree": shown, "start": start, "size": size, "next": _next(inspected, start, start + len(data), size)}
+
+
+def _window(inspected: InspectedFile, at: int, size: int) -> tuple[int, int]:
+    """Return where to begin to show a file, and how many bytes to show."""
+    if inspected.kind is Kind.LOG:
+        return (_batch_with(inspected, at)[0] if size > WINDOW_BYTES else 0), WINDOW_BYTES
+    entry = ENTRY_BYTES.get(inspected.kind)
+    if entry is None:
+        return 0, MOST_SHOWN_BYTES
+    return max(min(at, size - 1), 0) // entry * entry, WINDOW_ENTRIES * entry
+
+
+def _next(inspected: InspectedFile, start: int, end: int, size: int) -> int | None:
+    """Return where the next window begins, None for the last."""
+    if end == size or (inspected.kind is not Kind.LOG and inspected.kind not in ENTRY_BYTES):
+        return None
+    if inspected.kind is not Kind.LOG:
+        return end
+    following, behind = _batch_with(inspected, end)
+    return behind if following == start else following
+
+
+def _batch_with(inspected: InspectedFile, at: int) -> tuple[int, int]:
+    """Return where the batch begins and ends that has the byte `at`, by the offset index and the batches' lengths."""
+    entries = _entries_of(inspected, INDEX_SUFFIX, OffsetEntry)
+    start = max((entry.log_position for entry in entries if entry.log_position <= at), default=0)
+    size = Disk().size_bytes(inspected.path)
+    with open(inspected.path, "rb") as file:
+        while True:
+            file.seek(start + LENGTH_POSITION)
+            length = int.from_bytes(file.read(4), "big", signed=True)
+            following = min(start + LOG_OVERHEAD_BYTES + max(length, 0), size)
+            if following > at or following >= size:
+                return start, following
+            start = following
+
+
+def _entries_of(inspected: InspectedFile, suffix: str, kind: type[Any]) -> list[Any]:
+    found = inspected_file(inspected.beside(suffix))
+    if found is None or not os.path.exists(found.path):
+        return []
+    return [each for each in islice(contents(Disk(), found, Options()), MOST_ENTRIES) if isinstance(each, kind)]
+
+
+def segment_of(inspected: InspectedFile) -> dict[str, Any]:
+    """Return what a drawing of a segment needs: batches, and entries of the indexes that point at them."""
+    log = inspected_file(inspected.beside(LOG_SUFFIX))
+    if log is None or not os.path.exists(log.path):
+        return {"size": 0, "batches": [], "index": [], "timeindex": [], "aborted": []}
+    walked = contents(Disk(), log, Options(records=False))
+    batches = [each for each in islice(walked, MOST_BATCHES) if isinstance(each, FoundBatch)]
+    aborted = _entries_of(log, TRANSACTION_INDEX_SUFFIX, TransactionEntry)
+    return {
+        "log": os.path.basename(log.path),
+        "size": os.path.getsize(log.path),
+        "batches": [_drawn(each, aborted) for each in batches],
+        "index": [(each.offset, each.log_position) for each in _entries_of(log, INDEX_SUFFIX, OffsetEntry)],
+        "timeindex": [(each.timestamp, each.offset) for each in _entries_of(log, TIME_INDEX_SUFFIX, TimeEntry)],
+        "aborted": [(each.producer_id, each.first_offset, each.last_offset) for each in aborted],
+    }
+
+
+def _drawn(batch: FoundBatch, aborted: list[TransactionEntry]) -> dict[str, Any]:
+    header = batch.header
+    kind = "control" if header.is_control else "transactional" if header.is_transactional else "plain"
+    if kind == "transactional" and any(
+        each.producer_id == header.producer_id and each.first_offset <= header.base_offset <= each.last_offset
+        for each in aborted
+    ):
+        kind = "aborted"
+    place = {"position": batch.position, "size": header.size_bytes}
+    return place | {"first": header.base_offset, "last": header.last_offset, "kind": kind}
+
+
+def damage_of(inspected: InspectedFile) -> list[dict[str, Any]]:
+    """Return the damage of a file, `MOST_DAMAGE` at most."""
+    if Disk().size_bytes(inspected.path) > MOST_INSPECTED_BYTES:
+        return []
+    found = contents(Disk(), inspected, Options(records=True, verify=True))
+    damage = deque((each for each in found if isinstance(each, Damage)), maxlen=MOST_DAMAGE)
+    return [each._asdict() | {"path": os.path.basename(each.path)} for each in damage]
+
+
+def retained(broker: Broker, inspected: InspectedFile) -> list[str]:
+    """Return a line for each segment of the same partition that retention would remove now."""
+    partition = _partition_of(broker, inspected)
+    if partition is None:
+        return []
+    log = partition.log
+    extent = Extent(log.log_start_offset, log.high_watermark, log.log_end_offset)
+    reasons = expired(log.segments, extent, log.settings, broker.moving_clock.wall_ms())
+    return [
+        f"{os.path.basename(segment.path)}: {reason.value}"
+        for segment, reason in zip(log.segments, reasons, strict=False)
+    ]
+
+
+async def compacted(broker: Broker, log: Log, inspected: InspectedFile) -> dict[str, Any]:
+    """Return what a cleaning of a log would take now of each segment, and of this file's segment which records."""
+    now_ms = broker.moving_clock.wall_ms()
+    dirt = dirtiness(log, now_ms)
+    plan = plan_of(log, dirt, cleaning_limits(broker.running.cluster.settings), now_ms)
+    said: dict[str, Any] = {"ratio": dirt.ratio, "is_due": is_due(log, dirt), "segments": [], "offsets": []}
+    if sum(source.size_bytes for source in plan.sources) > MOST_COMPACTED_BYTES:
+        return said | {"why": "the log is too large to look at all of its records"}
+    shown = next((each.path for each in plan.sources if inspected.base_offset == each.base_offset), "")
+    try:
+        found = await asyncio.to_thread(lambda: list(foreseen(plan, shown, MOST_OFFSETS)))
+    except (Uncleanable, KafkaError, OSError) as error:  # it is damaged, or was compacted meanwhile
+        return said | {"why": legible(str(error))}
+    said["segments"] = [
+        each._replace(path=os.path.basename(each.path), offsets=[])._asdict() for each in found if each.taken_records
+    ]
+    said["offsets"] = [offset for each in found for offset in each.offsets]
+    return said
+
+
+def _partition_of(broker: Broker, inspected: InspectedFile) -> Partition | None:
+    """Return the partition in whose directory a file is."""
+    folder = os.path.dirname(inspected.path)
+    for topic in broker.running.cluster.image.topics.values():
+        for partition in topic.partitions:
+            if partition.is_here and os.path.realpath(os.path.dirname(partition.log.segments[0].path)) == folder:
+                return partition
+    return None

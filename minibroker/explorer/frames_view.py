@@ -1,0 +1,147 @@
+"""The view of frames: the live list, and each frame with its bytes, its fields, its answer and what it changed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from struct import Struct
+from typing import Any, Final, Protocol
+
+from fastapi import APIRouter
+from fastapi.responses import Response, StreamingResponse
+
+from minibroker.explorer.answers_in_threads import made_aside
+from minibroker.explorer.copies import copies_of
+from minibroker.explorer.effects import effects_of
+from minibroker.explorer.feeds import COLUMNS, Feed, State, events, row_of
+from minibroker.explorer.saved_frames import Frames
+from minibroker.explorer.trees import tree
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.explaining.messages import explain_request, explain_response
+from minibroker.protocol.explaining.parts import Part
+from minibroker.protocol.headers import answer_version
+from minibroker.testing.broker import Broker
+from minibroker.testing.exchange import Exchange
+from minibroker.testing.faults.engine import Faults
+from minibroker.testing.faults.rules import WORDS
+from minibroker.testing.faults.subjects import NameOf
+from minibroker.testing.hosting import Host
+from minibroker.testing.journal import Journal
+
+SIZE: Final = Struct(">i")
+SHORTEST_HEADER_BYTES: Final = 8  # of an answer's frame, which those to ApiVersions have in all versions
+# What a filter may say beside the words with which a fault is matched.
+OWN_WORDS: Final = {
+    "error": "The name of an error in the answer.",
+    "outcome": "open, answered, unanswered or lost.",
+    "fault": "Part of the name of a fault that struck.",
+    "connection": "The address of the client.",
+}
+UNKNOWN_HERE: Final = ("where",)  # a function
+NO_CACHE: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+
+def filter_words() -> dict[str, str]:
+    """Return the words of a filter with their meanings: those of the test kit's faults and of its journal."""
+    matching = {word: said.meaning for word, (_, said) in WORDS.items() if said.table == "match"}
+    return {word: text for word, text in matching.items() if word not in UNKNOWN_HERE} | OWN_WORDS
+
+
+class Watched(Host, Protocol):
+    """A broker or a proxy whose frames are shown."""
+
+    @property
+    def journal(self) -> Journal:
+        """Return its journal."""
+
+    @property
+    def faults(self) -> Faults:
+        """Return its faults."""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Return HOST:PORT for clients."""
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """Return the name of a topic, if it is known."""
+
+
+def live_routes(broker: Broker | Watched, name_of: NameOf, closing: asyncio.Event) -> APIRouter:
+    """Return the paths of the view of a broker or a proxy."""
+    return frame_routes(broker.journal, name_of, closing, lambda: broker.bootstrap_servers, lambda: state_of(broker))
+
+
+def frame_routes(
+    frames: Frames, name_of: NameOf, closing: asyncio.Event, servers: Callable[[], str], state: State | None = None
+) -> APIRouter:
+    """Return the paths of the view. `servers` is HOST:PORT for the copies of a frame."""
+    routes = APIRouter(prefix="/frames")
+
+    @routes.get("/grammar")
+    async def get_grammar() -> dict[str, Any]:
+        """Return the columns of a row, and the words of a filter."""
+        return {"columns": COLUMNS, "words": filter_words()}
+
+    @routes.get("/stream")
+    async def stream_frames(after: int = 0) -> StreamingResponse:
+        """Return all frames after a number, then new ones as they come."""
+        stream = events(Feed(frames, name_of, after), state, closing)
+        return StreamingResponse(stream, media_type="text/event-stream", headers=NO_CACHE)
+
+    @routes.get("/{number}")
+    async def get_frame(number: int) -> Response:
+        """Return a frame with all that is known about it."""
+        exchange = frames.number(number)
+        if exchange is None:
+            raise LookupError(f"there is no frame {number} (any more)")
+        address = servers()
+
+        def said() -> dict[str, Any]:
+            return {
+                "row": row_of(exchange, name_of),
+                "refusals": exchange.refusals,
+                "effects": effects_of(exchange, name_of),
+                "copies": copies_of(exchange, address, name_of),
+                **explained(exchange),
+            }
+
+        return await made_aside(said)
+
+    return routes
+
+
+def state_of(broker: Broker | Watched) -> dict[str, Any]:
+    """Return what the page always shows: the time, and whether the broker is up."""
+    clock = broker.moving_clock
+    return {
+        "now_ms": clock.wall_ms(),
+        "frozen": clock.frozen,
+        "running": broker.is_running,
+        "seen": broker.journal.seen,
+        "journal": broker.journal.is_on,
+        "faults": len(broker.faults.all()),
+    }
+
+
+def explained(exchange: Exchange) -> dict[str, Any]:
+    """Return the trees of a request and its answer. This may take long for large frames: run it in a thread."""
+    request = _framed(exchange.request_bytes)
+    answer = _framed(exchange.answer_bytes)
+    return {
+        "title": f"{exchange.api} version {exchange.version}",
+        "request": tree(explain_request(request), request),
+        "answer": tree(_explained_answer(exchange, answer), answer) if exchange.answer_bytes else None,
+    }
+
+
+def _explained_answer(exchange: Exchange, answer: bytes) -> Part:
+    """Return the tree of an answer; one of an API that is not known here is only bytes."""
+    if exchange.api_key not in ApiKey.__members__.values():
+        return Part("response", "frame", 0, len(answer), problem=f"there is no {exchange.api}")
+    version = answer_version(exchange.api_key, exchange.version, answer, SHORTEST_HEADER_BYTES)
+    return explain_response(answer, exchange.api_key, version)
+
+
+def _framed(frame: bytes) -> bytes:
+    """Return a frame with its size, as on the wire."""
+    return SIZE.pack(len(frame)) + frame

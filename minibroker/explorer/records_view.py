@@ -1,0 +1,234 @@
+"""The records of a partition: a page of them from an offset on, a search, and each one with the bytes of its batch.
+
+A search reads the log in slices of the loop's time, and ends after a while: its answer says where to go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
+from typing import Any, Final, Literal
+
+from fastapi import APIRouter
+from fastapi.responses import Response, StreamingResponse
+
+from minibroker.broker.metadata.partitions import Partition
+from minibroker.explorer.answers_in_threads import made_aside
+from minibroker.explorer.decoded_records import Data, add_decoded, data_of, decoder_for
+from minibroker.explorer.topics_view import partition_of
+from minibroker.explorer.trees import tree
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.explaining.messages import explain_records
+from minibroker.protocol.legible import legible
+from minibroker.protocol.messages.log_offsets import ListOffsetsRequest
+from minibroker.protocol.records.formats import batches_in
+from minibroker.testing.broker import Broker
+from minibroker.testing.log_reading import Record, seen_records
+from minibroker.testing.own_requests import any_node, ask, check
+
+MOST_RECORDS: Final = 500
+SLICE_SECONDS: Final = 0.005
+SEARCH_SECONDS: Final = 3.0
+LISTED_BYTES: Final = 2_000  # of a key or a value
+WHOLE_BYTES: Final = 1 << 20
+INDENTED_TIMES: Final = 20  # what a value grows by at most
+PIECE_BYTES: Final = 256 << 10  # of a value, to be searched: memory for it all takes longer than the search
+ANY_SIZE: Final = 1
+NOT_FOUND: Final = -1
+
+# Nothing in it is for a browser to show or to run.
+AS_FILE: Final = {"Content-Disposition": "attachment", "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
+
+Part = Literal["any", "key", "value", "header"]
+
+
+def record_routes(broker: Broker) -> APIRouter:
+    """Return the paths of records, below those of topics."""
+    routes = APIRouter(prefix="/topics/{name}/{index}")
+
+    @routes.get("/records")
+    async def list_records(
+        name: str, index: int, first: int = 0, count: int = 100, text: str = "", where: Part = "any"
+    ) -> dict[str, Any]:
+        """Return records from an offset on, those that contain a text; `next` is where the next page begins."""
+        partition = partition_of(broker, name, index)
+        found, following = await searched(partition, first, min(count, MOST_RECORDS), matching(text, where))
+        end = partition.log.log_end_offset
+        data = [data_of(each) for each in found]
+        decoder = await decoder_for(broker, data)
+        if decoder is not None:
+            await asyncio.to_thread(add_decoded, decoder, data, found, LISTED_BYTES)
+        return {"records": found, "next": following, "end": end}
+
+    @routes.get("/records/{offset}")
+    async def get_record(name: str, index: int, offset: int) -> Response:
+        """Return a record whole, with its batch byte by byte."""
+        return await whole_record(broker, partition_of(broker, name, index), offset)
+
+    @routes.get("/records/{offset}/{part}")
+    async def get_content(name: str, index: int, offset: int, part: Literal["key", "value"]) -> Response:
+        """Return the bytes of a whole key or value, to be saved."""
+        record = next(seen_records(partition_of(broker, name, index), offset), None)
+        content: bytes | None = getattr(record, part) if record is not None and record.offset == offset else None
+        if content is None:
+            raise LookupError(f"{name}-{index} has no {part} at offset {offset}")
+        pieces = (content[at : at + PIECE_BYTES] for at in range(0, len(content), PIECE_BYTES))
+        headers = AS_FILE | {"Content-Length": str(len(content))}
+        return StreamingResponse(_in_turns(pieces), media_type="application/octet-stream", headers=headers)
+
+    _offsets(broker, routes)
+    return routes
+
+
+def _offsets(broker: Broker, routes: APIRouter) -> None:
+    @routes.get("/offset-at")
+    async def find_offset(name: str, index: int, time_ms: int) -> dict[str, int]:
+        """Return the first offset whose record has this time or a later one, or the end of the partition."""
+        partition, cluster = partition_of(broker, name, index), broker.running.cluster
+        each = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(partition_index=index, timestamp=time_ms)
+        topic = ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=[each])
+        node = cluster.nodes.get(partition.leader_id, any_node(cluster))
+        answer = (await ask(cluster, node, ListOffsetsRequest(topics=[topic]))).topics[0].partitions[0]
+        check(answer.error_code, f"{name}-{index}")
+        return {"offset": partition.log.log_end_offset if answer.offset == NOT_FOUND else answer.offset}
+
+
+async def _in_turns(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield pieces, and let others go on between them."""
+    for piece in pieces:
+        yield piece
+        await asyncio.sleep(0)
+
+
+async def whole_record(broker: Broker, partition: Partition, offset: int) -> Response:
+    """Return the answer with a record, None for an offset without one, and with the batch around it."""
+    record = next(seen_records(partition, offset), None)
+    batch = batch_at(partition, offset)
+    there = [record] if record is not None and record.offset == offset else []
+    data = [Data(each.key, each.value, each.headers) for each in there]
+    decoder = await decoder_for(broker, data)
+
+    def made() -> dict[str, Any]:
+        said = [shown(each, whole) for each in there]
+        if decoder is not None:
+            add_decoded(decoder, data, said, WHOLE_BYTES)
+        explained = explain_records(batch, topic=partition.topic.name)
+        return {"record": next(iter(said), None), "batch": tree(explained, batch)}
+
+    return await made_aside(made)
+
+
+async def searched(
+    partition: Partition, first: int, count: int, matches: Callable[[Record], bool]
+) -> tuple[list[dict[str, Any]], int]:
+    """Return up to `count` records that match, as lists show them, and the offset behind the last one looked at."""
+    found: list[dict[str, Any]] = []
+    following = max(first, partition.log.log_start_offset)
+    ends = time.monotonic() + SEARCH_SECONDS
+    while len(found) < count and time.monotonic() < ends:
+        until, is_whole = time.perf_counter() + SLICE_SECONDS, True
+        for record in _readable(partition, following):
+            following = record.offset + 1
+            if matches(record):
+                found.append(shown(record, listed))  # not whole: they may be large
+            if len(found) == count or time.perf_counter() > until:
+                is_whole = False
+                break
+        if is_whole:
+            return found, max(following, partition.log.log_end_offset)
+        await asyncio.sleep(0)
+    return found, following
+
+
+def _readable(partition: Partition, first: int) -> Iterator[Record]:
+    """Yield records from an offset on; what was deleted meanwhile is left out."""
+    if first < partition.log.log_end_offset:
+        yield from seen_records(partition, first)
+
+
+def matching(text: str, where: Part) -> Callable[[Record], bool]:
+    """Return whether a record has a text, in any case of its letters."""
+    wanted = text.lower().encode()
+    if not wanted:
+        return lambda _: True
+
+    def has(data: bytes | None) -> bool:
+        pieces = range(0, 0 if data is None else len(data), PIECE_BYTES)
+        return any(wanted in (data or b"")[at : at + PIECE_BYTES + len(wanted) - 1].lower() for at in pieces)
+
+    def matches(record: Record) -> bool:
+        headers = where in ("any", "header") and any(has(name.encode()) or has(value) for name, value in record.headers)
+        return (
+            headers
+            or (where in ("any", "key") and has(record.key))
+            or (where in ("any", "value") and has(record.value))
+        )
+
+    return matches
+
+
+def batch_at(partition: Partition, offset: int) -> bytes:
+    """Return the bytes of the batch with this offset. Raises KafkaError(OFFSET_OUT_OF_RANGE)."""
+    region = partition.log.read(offset, ANY_SIZE)
+    if region is None:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition} ends before offset {offset}")
+    data = region.read()
+    for position, header in batches_in(data):
+        if offset <= header.last_offset:
+            return bytes(data[position : position + header.size_bytes])
+    return bytes(data)
+
+
+Content = Callable[[bytes | None], dict[str, Any] | None]
+
+
+def shown(record: Record, content: Content) -> dict[str, Any]:
+    """Return a record for the page, with its bytes as `content` shows them."""
+    return {
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp_ms,
+        "timestamp_type": record.timestamp_type,
+        "key": content(record.key),
+        "value": content(record.value),
+        "headers": [[legible(name), content(value)] for name, value in record.headers],
+        "transaction": record.transaction,
+        "producer_id": record.producer_id,
+        "producer_epoch": record.producer_epoch,
+        "sequence": record.sequence,
+        "leader_epoch": record.leader_epoch,
+        "magic": record.magic,
+    }
+
+
+def listed(data: bytes | None, most_bytes: int = LISTED_BYTES) -> dict[str, Any] | None:
+    """Return the beginning of bytes for a list: as text where they are text, and as hex."""
+    if data is None:
+        return None
+    said: dict[str, Any] = {"size": len(data), "hex": data[:most_bytes].hex()}
+    with suppress(UnicodeDecodeError):
+        said["text"] = data.decode() if len(data) <= most_bytes else data[:most_bytes].decode(errors="ignore")
+    return said
+
+
+def whole(data: bytes | None) -> dict[str, Any] | None:
+    """Return bytes in all forms that the page can show. This may take long: run it in a thread."""
+    said = listed(data, WHOLE_BYTES)
+    if data is not None and said is not None and said.get("text", "")[:1] in ("{", "[") and len(data) <= WHOLE_BYTES:
+        with suppress(ValueError, RecursionError):
+            said["json"] = indented(said["text"])
+    return said
+
+
+def indented(text: str) -> str:
+    """Return JSON with indentation. Raises ValueError if that is many times larger, as deep nesting makes it."""
+    pieces: list[str] = []
+    left = INDENTED_TIMES * len(text)
+    for piece in json.JSONEncoder(indent=2, ensure_ascii=False).iterencode(json.loads(text)):
+        pieces.append(piece)
+        left -= len(piece)
+        if left < 0:
+            raise ValueError("the nesting is too deep to be shown")
+    return "".join(pieces)

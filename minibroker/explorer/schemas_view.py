@@ -1,0 +1,165 @@
+"""The view of schemas: the subjects of the registry with their versions, and who refers to whom. It only reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
+from typing import Any, Final
+from uuid import UUID
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+from minibroker.explorer.answers_in_threads import made_aside
+from minibroker.explorer.records_view import indented
+from minibroker.registry.coroutine_slices import Slices
+from minibroker.registry.qualified_subjects import within
+from minibroker.registry.registry_configs import config_of, level_of, mode_of
+from minibroker.registry.registry_errors import RegistryError
+from minibroker.registry.schema_records import StoredSchema
+from minibroker.registry.schema_state import SchemaState
+from minibroker.testing.broker import Broker
+
+MOST_SUBJECTS: Final = 10_000
+MOST_VERSIONS: Final = 1_000  # of a subject: the newest
+MOST_REFERRERS: Final = 200
+LATEST: Final = -1
+IN_JSON: Final = ("AVRO", "JSON")  # the kinds of schemas that are
+PARTS: Final = ("-value", "-key")  # what a subject has behind the name of its topic
+
+
+def schema_routes(broker: Broker) -> APIRouter:
+    """Return the paths of the view of a broker with a registry."""
+    routes = APIRouter(prefix="/schemas")
+
+    @routes.get("")
+    async def list_subjects() -> dict[str, Any]:
+        """Return all subjects, also deleted ones, with the level and the mode that apply where none is set."""
+        state, slices = await _state(broker), Slices()
+        subjects = list(islice(state.subjects_from(""), MOST_SUBJECTS))
+        found = []
+        for name in subjects:
+            await slices.next()
+            if name in state.versions:  # still
+                found.append(_summed(state, name))
+        more = len(state.versions) - len(subjects)
+        return {"subjects": found, "more": max(more, 0), "level": level_of(config_of(state, None))} | _mode(state, None)
+
+    @routes.get("/subject")
+    async def get_subject(name: str) -> dict[str, Any]:
+        """Return a subject with its versions, the newest first."""
+        state = await _state(broker)
+        topic = next((name.removesuffix(part) for part in PARTS if name.endswith(part)), name)
+        versions = _versions(state, name)[::-1]
+        own = state.configs.get(name, {})
+        return {
+            "name": name,
+            "level": level_of(config_of(state, name)),
+            "has_own_level": "compatibilityLevel" in own,
+            "config": {each: value for each, value in own.items() if each != "compatibilityLevel"},
+            "topic": topic if topic in broker.running.cluster.image.topics else None,
+            "versions": [_described(state, each) for each in versions[:MOST_VERSIONS]],
+            "more": max(len(versions) - MOST_VERSIONS, 0),
+        } | _mode(state, name)
+
+    _versions_and_names(broker, routes)
+    return routes
+
+
+def _versions_and_names(broker: Broker, routes: APIRouter) -> None:
+    @routes.get("/version")
+    async def get_version(subject: str, version: int = LATEST) -> Response:
+        """Return a version with its text, what it refers to, and what refers to it."""
+        state = await _state(broker)
+        found = state.get(subject, version, deleted=True)
+        if found is None:
+            raise LookupError(f"the registry has no version {version} of {subject}")
+        said = _described(state, found) | {
+            "references": [[each.name, within(subject, each.subject), each.version] for each in found.references],
+            "referrers": list(islice(_referrers(state, found), MOST_REFERRERS)),
+            "metadata": found.metadata,
+            "rules": found.rule_set,
+        }
+        return await made_aside(lambda: said | {"text": _legible(found)})
+
+    @routes.get("/named")
+    async def find_schema(schema: str, subject: str = "") -> dict[str, Any]:
+        """Return where the schema is that records name by id or GUID: in this subject if it is there, or in another."""
+        state = await _state(broker)
+        id = int(schema) if schema.isdecimal() else state.index("").id_by_guid.get(_guid(schema), LATEST)
+        places = state.index("").versions_by_id.get(id)
+        if not places:
+            raise LookupError(f"the registry has no schema {schema}")
+        name = subject if subject in places else next(iter(places))
+        return {"subject": name, "version": places[name]}
+
+
+async def _state(broker: Broker) -> SchemaState:
+    """Return the registry's state. Raises RuntimeError if it cannot be read."""
+    try:
+        return await broker.registry.state()
+    except RegistryError as error:
+        raise RuntimeError(f"the registry cannot be read: {error.message}") from None
+
+
+def _versions(state: SchemaState, subject: str) -> list[StoredSchema]:
+    """Return all versions of a subject, the oldest first. Raises LookupError."""
+    found = state.schemas(subject, deleted=True)
+    if not found:
+        raise LookupError(f"the registry has no subject {subject}")
+    return found
+
+
+def _summed(state: SchemaState, subject: str) -> dict[str, Any]:
+    versions = _versions(state, subject)
+    latest = state.latest(subject)
+    return {
+        "name": subject,
+        "kind": versions[-1].kind,
+        "count": len(state.schemas(subject)),
+        "latest": None if latest is None else latest.version,
+        "level": level_of(config_of(state, subject)),
+    }
+
+
+def _mode(state: SchemaState, subject: str | None) -> dict[str, str]:
+    return {"mode": mode_of(state, subject)}
+
+
+def _described(state: SchemaState, schema: StoredSchema) -> dict[str, Any]:
+    return {
+        "subject": schema.subject,
+        "version": schema.version,
+        "id": schema.id,
+        "guid": schema.guid,
+        "kind": schema.kind,
+        "deleted": schema.deleted,
+        "timestamp_ms": schema.timestamp_ms,
+        "size": len(schema.text),
+        "refers_to": len(schema.references),
+        "referred_by": len(state.index(schema.subject).referrers.get((schema.subject, schema.version), ())),
+    }
+
+
+def _referrers(state: SchemaState, schema: StoredSchema) -> Iterator[tuple[str, int]]:
+    """Yield the subjects and versions that refer to a schema."""
+    index = state.index(schema.subject)
+    for id in sorted(index.referrers.get((schema.subject, schema.version), ())):
+        yield from sorted(index.versions_by_id.get(id, {}).items())
+
+
+def _legible(schema: StoredSchema) -> str:
+    """Return the text of a schema with indentation, if it is JSON that can be read so."""
+    if schema.kind in IN_JSON:
+        with suppress(ValueError, RecursionError):
+            return indented(schema.text)
+    return schema.text
+
+
+def _guid(text: str) -> str:
+    """Return a GUID as the registry writes it. Raises LookupError."""
+    try:
+        return str(UUID(text))
+    except ValueError:
+        raise LookupError(f"the registry has no schema {text[:100]}") from None

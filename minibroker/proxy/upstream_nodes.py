@@ -1,0 +1,172 @@
+"""The nodes behind the proxy. Each has a listening port of its own, made when its address is first seen."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from minibroker.addresses import is_loopback
+from minibroker.broker.clock import Clock
+from minibroker.broker.configs.listener_settings import listener_setting
+from minibroker.broker.configs.listeners import Listener
+from minibroker.broker.configs.settings import Settings
+from minibroker.broker.network.authentication_statistics import AuthenticationStatistics
+from minibroker.broker.network.sockets import Shared
+from minibroker.broker.server import BindError, BoundListener, bind
+from minibroker.client.connection_settings import Address
+from minibroker.proxy.learning import Sessions
+from minibroker.proxy.rewritten_addresses import Shown
+
+log = logging.getLogger("minibroker.proxy")
+
+MOST_NODES: Final = 1_000
+PORTS_TRIED: Final = 1_000
+EVERYWHERE: Final = ("", "0.0.0.0", "::")
+NAME: Final = "PROXY"  # of the listener, for its settings
+HANDSHAKE_MS: Final = 60_000  # for TLS
+
+Accept = Callable[["Node"], asyncio.BaseProtocol]
+
+
+class Node:
+    """A node of the cluster. Its id is -1 until an answer names its address."""
+
+    def __init__(self, address: Address, port: int) -> None:
+        self.address = address
+        self.port = port
+        self.node_id = -1
+        self.sessions = Sessions()
+
+
+class Listening:
+    """Where the proxy listens, and what clients get as its host.
+
+    `settings` are a broker's, of which those with `ssl.` make the listeners use TLS. Raises SettingsError.
+    """
+
+    def __init__(self, address: Address, advertised_host: str | None, settings: Mapping[str, str]) -> None:
+        self.host = "" if address.host in EVERYWHERE else address.host
+        self.port = address.port
+        self.advertised_host = advertised_host
+        self.has_tls = bool(settings)
+        protocol = "SSL" if self.has_tls else "PLAINTEXT"
+        self.settings = Settings({"listener.security.protocol.map": f"{NAME}:{protocol}", **settings})
+        self._listener = Listener(NAME, protocol, self.host, 0, "localhost", 0)
+
+    @property
+    def is_open_to_all(self) -> bool:
+        """Return whether other machines can connect without a certificate."""
+        asks = self.has_tls and listener_setting(self.settings, "ssl.client.auth", NAME) == "required"
+        return not (asks or is_loopback(self.host))
+
+    def bind(self, port: int) -> BoundListener:
+        """Bind a port. Raises BindError."""
+        return bind(self._listener._replace(port=port), self.settings)
+
+
+class NoLimits:
+    """Limits of connections that admit all."""
+
+    def came(self, connection: Any, close_soon: Callable[[], None]) -> None: ...
+
+    def gone(self, connection: Any) -> None: ...
+
+
+class Nodes:
+    """All nodes that were seen. The first is the bootstrap server."""
+
+    def __init__(
+        self, listening: Listening, upstream: Address, clock: Clock, accept: Accept, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        """Bind the port of the bootstrap server. Raises BindError, SettingsError."""
+        self.shared = Shared(clock)
+        self._listening = listening
+        self._accept = accept
+        self._loop = loop
+        self._nodes: dict[Address, Node] = {}
+        self._servers: list[asyncio.Server] = []
+        self._starting: set[asyncio.Task[None]] = set()
+        self._tls: Any = None
+        self._statistics = AuthenticationStatistics()
+        if listening.has_tls:
+            from minibroker.broker.security.tls import tls_settings  # which most proxies do not need
+
+            self._tls = tls_settings(NAME, "SSL", listening.settings)
+        self.first = self._made(upstream, self._listening.bind(listening.port))
+
+    def __iter__(self) -> Any:
+        return iter(self._nodes.values())
+
+    async def started(self) -> None:
+        """Wait until the ports that are bound accept clients."""
+        while self._starting:
+            await asyncio.gather(*self._starting)
+
+    def show(self, host: str, port: int, node_id: int, local_host: str) -> Shown:
+        """Return the address for clients of the node with this address. `local_host` is where the client connected.
+
+        Raises BindError if no port can be had.
+        """
+        node = self.at(Address(host, port))
+        node.node_id = node_id
+        return Shown(self.shown_host(local_host), node.port)
+
+    def shown_host(self, local_host: str) -> str:
+        """Return the proxy's host for a client that has connected to this address of it."""
+        return self._listening.advertised_host or self._listening.host or local_host
+
+    def at(self, address: Address) -> Node:
+        """Return the node with this address. A new one gets the next free port. Raises BindError."""
+        node = self._nodes.get(address)
+        if node is None:
+            if len(self._nodes) >= MOST_NODES:
+                raise BindError(f"{address} would be node {MOST_NODES + 1}, and there is no port for it")
+            node = self._made(address, self._next_port())
+            log.info("listening on port %d for %s", node.port, address)
+        return node
+
+    def _next_port(self) -> BoundListener:
+        first = self._listening.port
+        if first == 0:
+            return self._listening.bind(0)
+        taken = {node.port for node in self._nodes.values()}
+        for port in range(first + 1, min(first + PORTS_TRIED, 1 << 16)):
+            if port not in taken:
+                try:
+                    return self._listening.bind(port)
+                except BindError:
+                    continue  # somebody else has it
+        raise BindError(f"no port behind {first} is free")
+
+    def _made(self, address: Address, bound: BoundListener) -> Node:
+        node = self._nodes[address] = Node(address, bound.socket.getsockname()[1])
+        starting = self._loop.create_task(self._serve(node, bound))
+        self._starting.add(starting)
+        starting.add_done_callback(self._starting.discard)
+        return node
+
+    async def _serve(self, node: Node, bound: BoundListener) -> None:
+        self._servers.append(await self._loop.create_server(lambda: self._protocol(node), sock=bound.socket))
+
+    def _protocol(self, node: Node) -> asyncio.BaseProtocol:
+        if self._tls is None:
+            return self._accept(node)
+        from minibroker.broker.network.tls_layer import TlsLayer
+
+        def application() -> Any:
+            return self._accept(node)
+
+        return TlsLayer(
+            self._loop, self.shared, self._tls, application, NoLimits(), HANDSHAKE_MS, node.node_id, self._statistics
+        )
+
+    def close(self) -> None:
+        """Accept no more clients."""
+        for starting in self._starting:
+            starting.cancel()
+        for server in self._servers:
+            server.close()
+        for handshake in list(self.shared.handshakes):
+            handshake.abort()

@@ -1,0 +1,403 @@
+"""Writes .proto files as Confluent stores them, which ids depend on, and as it normalizes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from decimal import ROUND_HALF_EVEN, Decimal, DecimalException
+from functools import reduce
+from typing import Any, Final, TypeVar
+
+from minibroker.registry.formats.protobuf.proto_names import Names, Scope
+from minibroker.registry.formats.protobuf.protobuf_model import (
+    MAXIMUM_NUMBER,
+    SCALARS,
+    EnumType,
+    EnumValue,
+    Extend,
+    Field,
+    File,
+    Group,
+    Kind,
+    Message,
+    Method,
+    OneOf,
+    Option,
+    Range,
+    Service,
+    Type,
+    Word,
+)
+from minibroker.registry.formats.schema import InvalidSchema
+
+_ESCAPES: Final = str.maketrans(
+    {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v"}
+    | {sign: f"\\{sign}" for sign in "\\'\""}
+)
+Numbered = TypeVar("Numbered", Field, Group)
+_AFTER_ALL_NUMBERS: Final = (1 << 31) - 1
+_THOUSANDTHS: Final = Decimal("0.001")
+
+
+def write_file(file: File, names: Names | None = None, *, extensions: bool = True) -> str:
+    """Return the text of a file; with names, all is sorted, and types are named in full. Raises InvalidSchema then.
+
+    Without `extensions`, there are none, nor ranges for them, nor options that are neither Protobuf's nor Confluent's.
+    """
+    return _Writer(names, Scope(file.package or ""), extensions).file(file)
+
+
+class _Writer:
+    """Where names stand, and whether what is written is normalized: if names are known."""
+
+    def __init__(self, names: Names | None, scope: Scope, extensions: bool) -> None:
+        self._names = names
+        self._scope = scope
+        self._extensions = extensions
+
+    def _within(self, message: str) -> _Writer:
+        return _Writer(self._names, self._scope.within(message), self._extensions)
+
+    # Files, messages, enums
+
+    def file(self, file: File) -> str:
+        """Return a file."""
+        head = ""
+        if file.syntax and not (self._names and file.syntax == "proto2"):
+            head += f'syntax = "{file.syntax}";\n'
+        if file.package is not None:
+            head += f"package {file.package};\n"
+        imports = [f'import "{name}";\n' for name in self._unique(file.imports)]
+        imports += [f'import public "{name}";\n' for name in self._unique(file.public_imports)]
+        blocks = [
+            imports,
+            self._option_lines(file.options),
+            self._types(file.types),
+            [self._extend(each) for each in self._grouped(file.extends)],
+            [self._service(each) for each in file.services],
+        ]
+        return head + "".join("\n" + "".join(block) for block in blocks if block)
+
+    def _types(self, types: Iterable[Type]) -> list[str]:
+        """Return messages, and then enums."""
+        types = list(types)
+        messages = [each for each in types if isinstance(each, Message) and not (self._names and each.is_map_entry)]
+        return [self._message(each) for each in messages] + [
+            self._enum(each) for each in types if isinstance(each, EnumType)
+        ]
+
+    def _message(self, message: Message) -> str:
+        """Return a message."""
+        inner = self._within(message.name)
+        blocks = [
+            inner._ranges("reserved", message.reserved),
+            inner._option_lines(message.options),
+            [inner._field(each) for each in inner._by_number(message.fields)],
+            [inner._one_of(each) for each in inner._one_ofs(message.one_ofs)],
+            [inner._group(each) for each in inner._by_number(message.groups)],
+            inner._ranges("extensions", message.extensions if self._extensions else []),
+            [inner._extend(each) for each in inner._grouped(message.extends)],
+            inner._types(message.types),
+        ]
+        return _block(f"message {message.name}", blocks)
+
+    def _enum(self, enum: EnumType) -> str:
+        """Return an enum: options and values follow each other, and what is reserved."""
+        inner = self._within(enum.name)
+        values = sorted(enum.values, key=lambda each: (each.number, each.name)) if self._names else enum.values
+        lines = [*inner._ranges("reserved", enum.reserved), *inner._option_lines(enum.options)]
+        return _block(f"enum {enum.name}", [lines + [inner._enum_value(each) for each in values]])
+
+    def _enum_value(self, value: EnumValue) -> str:
+        """Return a value of an enum."""
+        return f"{value.name} = {value.number}{self._bracketed(value.options)};\n"
+
+    def _one_of(self, one_of: OneOf) -> str:
+        """Return a oneof, whose fields are in their order."""
+        blocks = [
+            self._option_lines(one_of.options),
+            [self._field(each) for each in one_of.fields],
+            [self._group(each) for each in self._by_number(one_of.groups)],
+        ]
+        return _block(f"oneof {one_of.name}", blocks)
+
+    def _group(self, group: Group) -> str:
+        """Return a group."""
+        label = f"{group.label} " if group.label else ""
+        fields = [self._field(each) for each in self._by_number(group.fields)]
+        return _block(f"{label}group {group.name} = {group.number}", [fields])
+
+    def _extend(self, extend: Extend) -> str:
+        """Return an extension."""
+        return _block(f"extend {extend.name}", [[self._field(each) for each in self._by_number(extend.fields)]])
+
+    def _service(self, service: Service) -> str:
+        """Return a service."""
+        blocks = [self._option_lines(service.options), [self._method(each) for each in service.methods]]
+        return _block(f"service {service.name}", blocks)
+
+    def _method(self, method: Method) -> str:
+        """Return a method."""
+        request = ("stream " if method.request_streams else "") + self._full(method.request)
+        response = ("stream " if method.response_streams else "") + self._full(method.response)
+        options = _indented("".join(self._option_lines(method.options)))
+        ending = f" {{\n{options}}}" if options else ""
+        return f"rpc {method.name} ({request}) returns ({response}){ending};\n"
+
+    def _field(self, field: Field) -> str:
+        """Return a field."""
+        label, type_name = field.label, field.type
+        if self._names is not None:
+            label, type_name = self._normal_type(label, type_name, self._names)
+        options = list(field.options)
+        if field.default is not None:
+            options.append(Option("default", _default_kind(type_name), field.default))
+        if field.json_name is not None:
+            options.append(Option("json_name", Kind.TEXT, field.json_name))
+        prefix = f"{label} " if label else ""
+        return f"{prefix}{type_name} {field.name} = {field.number}{self._bracketed(options)};\n"
+
+    def _ranges(self, keyword: str, statements: Sequence[Sequence[Range | str]]) -> list[str]:
+        """Return what is reserved, or kept for extensions."""
+        if self._names is not None:
+            values = [value for statement in statements for value in statement]
+            values.sort(key=lambda value: (_start(value), "" if keyword == "extensions" else _range_order(value)))
+            statements = [[value] for value in values]
+        return [
+            f"{keyword} {', '.join(_range(value, self._names is not None) for value in statement)};\n"
+            for statement in statements
+        ]
+
+    # Normal forms
+
+    def _unique(self, texts: Sequence[str]) -> Sequence[str]:
+        return sorted(set(texts)) if self._names else texts
+
+    def _by_number(self, parts: Sequence[Numbered]) -> Sequence[Numbered]:
+        return sorted(parts, key=lambda part: part.number) if self._names else parts
+
+    def _one_ofs(self, one_ofs: Sequence[OneOf]) -> Sequence[OneOf]:
+        """Return oneofs by the number of their first field; in normal form those without fields are left out."""
+        if self._names is None:
+            return one_ofs
+        ordered = [
+            OneOf(each.name, sorted(each.fields, key=lambda field: field.number), each.groups, each.options)
+            for each in one_ofs
+            if each.fields
+        ]
+        return sorted(ordered, key=lambda each: each.fields[0].number)
+
+    def _grouped(self, extends: Sequence[Extend]) -> Sequence[Extend]:
+        """Return extensions; in normal form one for each message that is extended."""
+        if self._names is None or not self._extensions:
+            return extends if self._extensions else []
+        fields: dict[str, list[Field]] = {}
+        for extend in extends:
+            for field in extend.fields:
+                fields.setdefault(self._full(extend.name), []).append(field)
+        return [Extend(name, of_name) for name, of_name in fields.items()]
+
+    def _full(self, type_name: str) -> str:
+        """Return the full name of a type in normal form. Raises InvalidSchema if there is no such type."""
+        if self._names is None:
+            return type_name
+        full = self._names.resolve(type_name, self._scope)
+        if full is None:
+            raise InvalidSchema(f"Could not resolve type: {type_name}")
+        return f".{full}"
+
+    def _normal_type(self, label: str, type_name: str, names: Names) -> tuple[str, str]:
+        """Return the label and type of a field in normal form."""
+        if type_name in SCALARS:
+            return label, type_name
+        if not type_name.startswith("map<"):
+            type_name = self._full(type_name)
+        entry = names.entry_of(type_name, self._scope)
+        if entry is None:
+            return label, type_name
+        key, value = entry
+        full = names.resolve(value, self._scope)
+        return "", f"map<{key}, {value if full is None else f'.{full}'}>"
+
+    # Options
+
+    def _option_lines(self, options: Sequence[Option]) -> list[str]:
+        """Return options as statements."""
+        return [f"option {self._option(each)};\n" for each in self._normal_options(options)]
+
+    def _bracketed(self, options: Sequence[Option]) -> str:
+        """Return options in brackets, if there are any."""
+        normal = self._normal_options(options)
+        return f" {self._listed(normal)}" if normal else ""
+
+    def _normal_options(self, options: Sequence[Option]) -> Sequence[Option]:
+        """Return options; in normal form sorted, with full names, and those of one name that is not repeated merged."""
+        if not self._extensions:
+            options = [each for each in options if not each.custom or each.name.startswith("confluent.")]
+        if self._names is None or not options:
+            return options
+        by_name: dict[str, list[Option]] = {}
+        for option in sorted(map(self._named_in_full, options), key=lambda each: each.name):
+            by_name.setdefault(option.name, []).append(option)
+        result: list[Option] = []
+        for name, of_name in by_name.items():
+            extension = self._names.extensions.get(name)
+            merges = extension is not None and extension.label != "repeated"
+            result += [reduce(_merged, of_name)] if merges else of_name
+        return result
+
+    def _named_in_full(self, option: Option) -> Option:
+        """Return an option with its full name, and with a map for what is set of a message."""
+        assert self._names is not None
+        full = self._names.resolve_extension(option.name, self._scope) if option.custom else None
+        return option if full is None else _as_map(Option(full, option.kind, option.value, option.custom))
+
+    def _option(self, option: Option) -> str:
+        """Return an option without the keyword."""
+        name = f"({option.name})" if option.custom else option.name
+        if option.kind is Kind.OPTION:
+            return f"{name}.{self._option(option.value)}"
+        if option.kind is Kind.TEXT:
+            return f"{name} = {_quoted(option.value)}"
+        if option.kind is Kind.MAP:
+            return f"{name} = {self._mapped(option.value)}"
+        if option.kind is Kind.LIST:
+            return f"{name} = {self._listed(option.value)}"
+        return f"{name} = {self._number(option.value) if option.kind is Kind.NUMBER else option.value}"
+
+    def _value(self, value: Any) -> str:
+        """Return a value of a map or list."""
+        if isinstance(value, Option):
+            return self._option(value)
+        if isinstance(value, Word):
+            return self._number(value.text) if value.kind is Kind.NUMBER else value.text
+        if isinstance(value, dict):
+            return self._mapped(value)
+        if isinstance(value, list):
+            if self._names is not None and len(value) == 1:
+                return self._value(value[0])
+            return f"[\n{self._lines([self._value(each) for each in value])}]"
+        return _quoted(value)
+
+    def _mapped(self, values: dict[str, Any]) -> str:
+        """Return a map."""
+        if self._names is not None:
+            kept = {self._key(name): value for name, value in reversed(values.items()) if value != []}
+            values = dict(sorted(kept.items()))
+        return f"{{\n{self._lines([f'{name}: {self._value(value)}' for name, value in values.items()])}}}"
+
+    def _key(self, name: str) -> str:
+        """Return a name in a map in normal form: that of an extension is in full."""
+        assert self._names is not None
+        if not name.startswith("["):
+            return name
+        full = self._names.resolve_extension(name[1:-1], self._scope)
+        return name if full is None else f"[{full}]"
+
+    def _listed(self, values: Sequence[Any]) -> str:
+        """Return a list, on one line if it has one value."""
+        if len(values) == 1:
+            return f"[{self._value(values[0])}]"
+        return f"[\n{self._lines([self._value(each) for each in values])}]"
+
+    def _lines(self, values: Sequence[str]) -> str:
+        """Return values with commas between them, each on its lines."""
+        return "".join(
+            _indented(value + ("," if index < len(values) - 1 else "")) for index, value in enumerate(values)
+        )
+
+    def _number(self, text: str) -> str:
+        """Return a number; in normal form as Java's DecimalFormat writes it."""
+        if self._names is None:
+            return text
+        try:
+            return _plain(text)
+        except (ValueError, DecimalException):
+            return text  # such as "-inf"
+
+
+def _block(head: str, blocks: Iterable[Sequence[str]]) -> str:
+    """Return a declaration with its parts in braces."""
+    return f"{head} {{{''.join(chr(10) + ''.join(map(_indented, block)) for block in blocks if block)}}}\n"
+
+
+def _indented(text: str) -> str:
+    """Return the lines of a text with two more spaces, empty lines too."""
+    return "".join(f"  {line}\n" for line in text.rstrip("\n").split("\n")) if text else ""
+
+
+def _quoted(text: Any) -> str:
+    return f'"{str(text).translate(_ESCAPES)}"'
+
+
+def _start(value: Range | str) -> int:
+    """Return what reserved values are sorted by: names come after all numbers."""
+    if isinstance(value, tuple):
+        return value[0]
+    return value if isinstance(value, int) else _AFTER_ALL_NUMBERS
+
+
+def _range_order(value: Range | str) -> str:
+    """Return what values of the same start are sorted by."""
+    return f"{value[0]}..{value[1]}" if isinstance(value, tuple) else str(value)
+
+
+def _range(value: Range | str, normal: bool) -> str:
+    """Return a reserved number, range or name."""
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, int):
+        return str(value)
+    start, end = value
+    if normal and start == end:
+        return str(start)
+    return f"{start} to {end if end < MAXIMUM_NUMBER else 'max'}"
+
+
+def _default_kind(type_name: str) -> Kind:
+    """Return the kind of a default value of a type."""
+    if type_name in ("bool", "string"):
+        return Kind.BOOLEAN if type_name == "bool" else Kind.TEXT
+    return Kind.NUMBER if type_name in SCALARS else Kind.NAME
+
+
+def _as_map(option: Option) -> Option:
+    """Return an option that sets a field of a message as one whose value is a map."""
+    if option.kind is not Kind.OPTION:
+        return option
+    inner: Option = option.value
+    value = inner.value
+    if inner.kind in (Kind.BOOLEAN, Kind.NAME, Kind.NUMBER):
+        value = Word(inner.kind, value)
+    elif inner.kind is Kind.OPTION:
+        value = _as_map(inner).value
+    return Option(option.name, Kind.MAP, {inner.name: value}, option.custom)
+
+
+def _merged(first: Option, second: Option) -> Option:
+    """Return two options of the same name as one: maps are joined, and of anything else the last one stays."""
+    if first.kind is not Kind.MAP or second.kind is not Kind.MAP:
+        return second
+    values = dict(first.value)
+    for name, value in second.value.items():
+        if name not in values:
+            values[name] = value
+            continue
+        both = [each for some in (values[name], value) for each in (some if isinstance(some, list) else [some])]
+        values[name] = list({repr(each): each for each in both}.values())
+    return Option(second.name, Kind.MAP, values, second.custom)
+
+
+def _plain(text: str) -> str:
+    """Return a number in decimal, with at most three digits behind the point. Raises ValueError or DecimalException."""
+    sign, digits = ("-", text[1:]) if text.startswith("-") else ("", text)
+    if digits[:2].lower() == "0x":
+        return f"{sign}{int(digits[2:], 16)}"
+    if digits.isdecimal():
+        octal = len(digits) > 1 and digits[0] == "0"
+        return f"{sign if int(digits) else ''}{int(digits, 8 if octal else 10)}"
+    number = Decimal(text)
+    if not number.is_finite() or abs(number.adjusted()) > 400:
+        raise ValueError(text)
+    rounded = number.quantize(_THOUSANDTHS, rounding=ROUND_HALF_EVEN) if number.adjusted() < 20 else number
+    plain = f"{rounded:f}"
+    return plain.rstrip("0").rstrip(".") if "." in plain else plain

@@ -1,0 +1,113 @@
+"""Whether a fault applies to a request, and to which parts of its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any
+
+from minibroker.broker.requests.interceptors import Call
+from minibroker.broker.security.logins import Login
+from minibroker.broker.security.principals import USER, Principal
+from minibroker.broker.share.share_partitions import FIRST_EPOCH, SessionKey, ShareSession
+from minibroker.protocol.apis import ApiKey, response_class
+from minibroker.testing.faults.error_places import Place, levels_of
+from minibroker.testing.faults.rules import Rule
+from minibroker.testing.faults.subjects import NameOf, Subjects, subjects_of
+from minibroker.testing.journal import mechanism_of
+
+
+def names_by(call: Call) -> NameOf:
+    """Return a function that gives the broker's name of a topic id, or None."""
+    topics = call.context.cluster.image.topics_by_id
+
+    def name_of(topic_id: bytes) -> str | None:
+        topic = topics.get(topic_id)
+        return None if topic is None else topic.name
+
+    return name_of
+
+
+class Asked:
+    """A request and its subjects, which are read only if a rule asks for them."""
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+
+    @cached_property
+    def subjects(self) -> Subjects:
+        """Return the subjects of the request; for a Fetch or ShareFetch, including those of its session."""
+        found = subjects_of(self.call.request, names_by(self.call))
+        for topic, partition in session_partitions(self.call):
+            found.topics.setdefault(topic, set()).add(partition)
+        return found
+
+    def concerns(self, rule: Rule) -> bool:
+        """Return whether all of the rule's conditions match the request; `where` is not called."""
+        context = self.call.context
+        return (
+            rule.authentication is None
+            and (not rule.api_keys or self.call.api_key in rule.api_keys)
+            and (rule.versions is None or context.version in rule.versions)
+            and (rule.node is None or context.node.node_id == rule.node)
+            and (rule.client_id is None or context.client_id == rule.client_id)
+            and (rule.user is None or context.connection.principal == Principal(USER, rule.user))
+            and (rule.mechanism is None or mechanism_of(self.call) == rule.mechanism)
+            and self._names(rule)
+            and (rule.level is None or rule.level in levels_of(response_class(self.call.api_key)))
+        )
+
+    def _names(self, rule: Rule) -> bool:
+        if rule.topic is not None:
+            partitions = self.subjects.topics.get(rule.topic)
+            if partitions is None or (rule.partition is not None and partitions and rule.partition not in partitions):
+                return False
+        elif rule.partition is not None and not any(
+            rule.partition in partitions for partitions in self.subjects.topics.values()
+        ):
+            return False
+        return (rule.group is None or rule.group in self.subjects.groups) and (
+            rule.transactional_id is None or rule.transactional_id in self.subjects.transactional_ids
+        )
+
+
+def concerns_login(rule: Rule, login: Login) -> bool:
+    """Return whether the rule is about logins, and applies to this one at this point."""
+    return (
+        rule.authentication is not None
+        and (rule.authentication == "wrong-mechanism") is (login.user is None)
+        and (rule.node is None or login.node_id == rule.node)
+        and (rule.client_id is None or login.client_id == rule.client_id)
+        and (rule.user is None or login.user == rule.user)
+        and (rule.mechanism is None or login.mechanism == rule.mechanism)
+    )
+
+
+def session_partitions(call: Call) -> list[tuple[str, int]]:
+    """Return the partitions of the client's session, if the request is a Fetch or ShareFetch within one (KIP-227)."""
+    name_of = names_by(call)
+    named = ((name_of(topic) if isinstance(topic, bytes) else topic, index) for topic, index in _in_session(call))
+    return [(topic, index) for topic, index in named if topic is not None]
+
+
+def _in_session(call: Call) -> Iterable[tuple[bytes | str, int]]:
+    request: Any = call.request
+    if call.api_key == ApiKey.SHARE_FETCH:
+        session = share_session(call) if request.share_session_epoch > FIRST_EPOCH else None
+        return () if session is None else session.wanted
+    session_id = getattr(request, "session_id", 0)
+    return call.context.node.sessions.partitions_of(session_id) if session_id else ()
+
+
+def share_session(call: Call) -> ShareSession | None:
+    """Return the share session of the sender of a ShareFetch, if there is one."""
+    request: Any = call.request
+    key = SessionKey(call.context.node.node_id, request.group_id or "", request.member_id or "")
+    return call.context.cluster.shares.sessions.get(key)
+
+
+def is_meant(rule: Rule, place: Place) -> bool:
+    """Return whether the rule applies to this place in an answer."""
+    if rule.topic is not None and place.level != "top" and place.topic != rule.topic:
+        return False
+    return rule.partition is None or place.level != "partition" or place.partition == rule.partition

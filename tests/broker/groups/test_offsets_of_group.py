@@ -1,0 +1,91 @@
+"""What a group has committed: kept by partition, taken back by tombstones, expired by KIP-211's rules."""
+
+from __future__ import annotations
+
+import pytest
+
+from minibroker.broker.groups.offsets_of_group import NO_EXPIRY, CommittedOffset, CommittedOffsets
+
+ID, OTHER_ID = bytes(range(16)), bytes(range(1, 17))
+
+
+def committed(
+    offset: int = 5, *, at_ms: int = 1000, until_ms: int = NO_EXPIRY, topic_id: bytes = ID
+) -> CommittedOffset:
+    return CommittedOffset(offset, 3, "note", at_ms, until_ms, topic_id)
+
+
+@pytest.fixture
+def offsets() -> CommittedOffsets:
+    return CommittedOffsets()
+
+
+def test_the_last_commit_of_a_partition_counts(offsets: CommittedOffsets) -> None:
+    offsets.apply("t", 0, committed(5))
+    offsets.apply("t", 1, committed(6))
+    offsets.apply("t", 0, committed(4))
+    assert [offsets.find("t", partition) for partition in range(3)] == [committed(4), committed(6), None]
+    assert offsets.find("u", 0) is None
+
+
+def test_a_tombstone_takes_a_commit_back(offsets: CommittedOffsets) -> None:
+    offsets.apply("t", 0, committed())
+    offsets.apply("t", 1, None)
+    assert not offsets.is_empty and offsets.partitions() == [("t", 0)]
+    offsets.apply("t", 0, None)
+    assert offsets.is_empty and offsets.partitions() == []
+
+
+def test_an_offset_of_a_topic_that_was_created_anew_is_not_found(offsets: CommittedOffsets) -> None:
+    offsets.apply("t", 0, committed())
+    assert offsets.find("t", 0, ID) == offsets.find("t", 0) == committed()
+    assert offsets.find("t", 0, OTHER_ID) is None
+    unnamed = committed(topic_id=bytes(16))
+    offsets.apply("t", 0, unnamed)
+    assert offsets.find("t", 0, OTHER_ID) == unnamed
+
+
+def test_a_topic_has_its_own_offsets_and_those_that_say_no_id(offsets: CommittedOffsets) -> None:
+    offsets.apply("t", 2, committed())
+    offsets.apply("t", 0, committed(topic_id=bytes(16)))
+    offsets.apply("t", 1, committed(topic_id=OTHER_ID))
+    offsets.pending[9] = {("t", 3): committed(), ("u", 4): committed()}
+    assert offsets.partitions_of("t", ID) == [0, 2, 3]
+    assert offsets.partitions_of("v", ID) == []
+
+
+def test_an_open_transaction_makes_its_partitions_unstable(offsets: CommittedOffsets) -> None:
+    offsets.apply("t", 0, committed())
+    offsets.pending[9] = {("t", 0): committed(6), ("t", 1): committed(7)}
+    assert [offsets.is_unstable("t", partition) for partition in range(3)] == [True, True, False]
+    assert offsets.partitions() == [("t", 0), ("t", 1)]
+    assert offsets.find("t", 0) == committed(5) and offsets.find("t", 1) is None
+    for partition in range(2):
+        offsets.apply("t", partition, None)
+    assert offsets.is_empty
+
+
+def test_offsets_expire_by_retention_unless_they_are_subscribed_or_about_to_change(offsets: CommittedOffsets) -> None:
+    offsets.apply("t", 0, committed(at_ms=1000))
+    offsets.apply("t", 1, committed(at_ms=1001))
+    offsets.apply("read", 0, committed(at_ms=0))
+    offsets.apply("open", 0, committed(at_ms=0))
+    offsets.pending[9] = {("open", 0): committed()}
+
+    def expired(now_ms: int) -> list[tuple[str, int]]:
+        return offsets.expired(now_ms, 500, lambda each: each.commit_timestamp_ms, lambda topic: topic == "read")
+
+    assert expired(1499) == []
+    assert expired(1500) == [("t", 0)]
+    assert expired(1501) == [("t", 0), ("t", 1)]
+
+
+def test_no_offset_expires_of_a_group_for_which_no_retention_counts(offsets: CommittedOffsets) -> None:
+    offsets.apply("t", 0, committed(until_ms=1))
+    assert offsets.expired(1 << 60, 1, lambda _: None, lambda _: False) == []
+
+
+def test_an_offset_that_says_itself_when_it_expires_does_so(offsets: CommittedOffsets) -> None:
+    offsets.apply("t", 0, committed(until_ms=9000))
+    for now_ms, expired in ((8999, []), (9000, [("t", 0)])):
+        assert offsets.expired(now_ms, 1, lambda _: 0, lambda _: False) == expired

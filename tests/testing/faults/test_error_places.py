@@ -1,0 +1,54 @@
+"""Answers made of errors only: for every API that is served, in every version, with all that the request asked for."""
+
+from __future__ import annotations
+
+import pytest
+
+from minibroker.broker.requests.served import SERVED
+from minibroker.protocol.apis import ApiKey, api_name, request_class, response_class
+from minibroker.protocol.fields import fields
+from minibroker.protocol.response_errors import error_codes
+from minibroker.testing.faults.error_places import deepest_level, error_answer, places_in
+
+CODE = 6
+CASES = [(key, version) for key, served in SERVED.items() for version in served.versions]
+
+
+def filled(struct: type, version: int) -> object:
+    """A request with one item in each list."""
+    made = struct()
+    for field in fields(struct):
+        if version not in field.facts.present:
+            continue
+        inner = field.kind.item
+        if inner is not None:
+            value = filled(inner.struct, version) if inner.struct else ("a" if inner.code == "string" else 1)
+            if inner.struct or inner.code == "string" or inner.is_fixed:
+                setattr(made, field.name, [bytes(16) if inner.code == "16s" else value])
+        elif field.kind.code == "string" and field.name in ("name", "topic", "topic_name", "group_id", "key"):
+            setattr(made, field.name, "a")
+    return made
+
+
+@pytest.mark.parametrize(("key", "version"), CASES, ids=[f"{api_name(key)}-{version}" for key, version in CASES])
+def test_an_answer_of_errors_can_be_sent_and_says_them(key: ApiKey, version: int) -> None:
+    request = filled(request_class(key), version)
+    response = error_answer(request, response_class(key), version)  # type: ignore[arg-type]
+    places = list(places_in(response, lambda _: "a"))
+    level = deepest_level(places)
+    for place in places:
+        if place.level == level:
+            place.set(CODE)
+    decoded = response_class(key).decode(response.encode(version), version)
+    if any(_has_codes(response_class(key), version)):
+        assert CODE in error_codes(decoded)
+
+
+def _has_codes(struct: type, version: int) -> list[bool]:
+    """Whether some field of an error that a version has can be reached."""
+    found = []
+    for field in fields(struct):
+        if version in field.facts.present:
+            inner = (field.kind.item or field.kind).struct
+            found += [field.name == "error_code"] if inner is None else _has_codes(inner, version)
+    return found
