@@ -65,6 +65,9 @@ LONG = (
 )
 
 
+WAITING = ("tests/clients/", "tests/testing/", "tests/test_")  # their files take seconds, as they wait for processes
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option that CI gives, and the one for a run without what Windows lacks."""
     parser.addoption("--thorough", action="store_true", help="run tests marked thorough, and more examples of others")
@@ -90,13 +93,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is only for `--thorough`, unless it is named by `-m`. Put the long files first."""
+    """Leave out what is only for `--thorough`, unless it is named by `-m`. Put the long files first, the short last."""
     if not config.getoption("thorough") and not config.getoption("markexpr"):
         left_out = [item for item in items if item.get_closest_marker("thorough") is not None]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item.get_closest_marker("thorough") is None]
     places = {unit: place for place, unit in enumerate(LONG)}
-    items.sort(key=lambda item: places.get(unit_of(item.nodeid), len(places)))
+    items.sort(key=lambda item: (places.get(unit_of(item.nodeid), len(places)), not item.nodeid.startswith(WAITING)))
 
 
 def pytest_collection_finish() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,9 +17,6 @@ OF_PIPELINE = HERE / "pipeline", HERE / "cli" / "pipeline"
 HAS_PIPELINE = all(map(find_spec, ("pyspark", "pyarrow", "numpy", "pandas", "matplotlib")))
 WITHOUT_PIPELINE = "the pipeline's tests are skipped: they need python3 -m pip install -e '.[test,spark,plot]'"
 
-# Their tests wait for clients and for processes. They go first, so that no worker ends with one of them alone.
-SLOW = HERE / "clients", HERE / "testing", HERE / "cli", HERE / "proxy"
-
 
 class SkippedModule(pytest.Module):
     """A file of tests that is not imported, as it could not be."""
@@ -35,16 +31,6 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
     if HAS_PIPELINE or not any(module_path.is_relative_to(directory) for directory in OF_PIPELINE):
         return None
     return SkippedModule.from_parent(parent, path=module_path)
-
-
-def pytest_xdist_auto_num_workers() -> int:
-    """Return the number of workers of `-n auto`: two more than there are cores, as many tests wait."""
-    return (os.cpu_count() or 1) + 2
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the files of slow tests first: workers get files in this order."""
-    items.sort(key=lambda item: not (item.path.parent == HERE or any(map(item.path.is_relative_to, SLOW))))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

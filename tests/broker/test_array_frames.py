@@ -27,6 +27,7 @@ from minibroker.protocol.steps import at_once
 from tests.broker import harness as in_process
 from tests.broker.harness import Harness, KeptOutlet
 from tests.protocol.array_frames import Array, all_arrays, array_frame, tags_frame
+from tests.sampling import sampled
 
 FRAME_BYTES = 40_000  # more than what is read at once in any case, and less than what is refused for its many items
 HEADER_BYTES = 100  # more than what stands in a frame beside the array
@@ -211,7 +212,7 @@ def test_a_frame_that_is_too_small_to_be_read_in_steps_does_not_do_much(
     assert asked.loop.most_calls <= MOST_CALLS, f"of {asked.loop.calls} in {asked.loop.turns} turns"
 
 
-@pytest.mark.parametrize(("array", "distinct"), cases(NEWEST, distinct=False))
+@pytest.mark.parametrize(("array", "distinct"), sampled(cases(NEWEST, distinct=False), every=8))
 def test_memory_is_bounded_by_the_bytes_of_the_frame(harness: Harness, array: Array, distinct: bool) -> None:
     asked = Asked(harness, UncountedLoop())
     frame = array_frame(array, FRAME_BYTES, distinct=distinct)
@@ -226,7 +227,7 @@ def fetch_frame(partitions: int, version: int, session_epoch: int) -> bytes:
     return in_process.frame_of(FetchRequest(session_epoch=session_epoch, topics=topics), version)
 
 
-@pytest.mark.parametrize("version", [11, 18])
+@pytest.mark.parametrize("version", [pytest.param(11, marks=pytest.mark.thorough), 18])
 @pytest.mark.parametrize("session_epoch", [-1, 0], ids=["alone", "session"])
 def test_a_fetch_of_many_partitions_takes_memory_for_its_frame(
     harness: Harness, version: int, session_epoch: int

@@ -136,7 +136,7 @@ def messages(consumer: confluent_kafka.Consumer) -> Iterator[tuple[bytes | None,
     assert message is not None and message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF
 
 
-@pytest.mark.parametrize("moment", ["*.log.cleaned", "*.log.deleted"])
+@pytest.mark.parametrize("moment", ["*.log.cleaned", pytest.param("*.log.deleted", marks=pytest.mark.thorough)])
 def test_kills_in_the_middle_lose_nothing_and_the_producer_goes_on(
     tmp_path: Path, complaints: list[str], moment: str
 ) -> None:

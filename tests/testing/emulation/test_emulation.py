@@ -16,6 +16,7 @@ from minibroker.protocol.records.record import Record
 from minibroker.testing import Broker
 from minibroker.testing.emulation.emulation import levels_of
 from minibroker.testing.emulation.releases import RELEASES, versions_of
+from tests.sampling import sampled
 from tests.testing.emulation.asking import asked
 
 pytestmark = pytest.mark.usefixtures("leaves_sockets")
@@ -89,7 +90,7 @@ def test_the_format_on_disk_is_the_releases(release: str, magic: int) -> None:
         assert broker.records("t")[0].magic == magic
 
 
-@pytest.mark.parametrize("release", SINCE_API_VERSIONS)
+@pytest.mark.parametrize("release", sampled(SINCE_API_VERSIONS, every=5))
 def test_librdkafka_writes_and_reads(release: str) -> None:
     """librdkafka 2.16 speaks to no release before 0.10.0."""
     with Broker(emulate=release) as broker:

@@ -20,6 +20,7 @@ from minibroker.protocol.records.record import Record
 from minibroker.testing import Broker
 from minibroker.testing.emulation.quirks import QUIRKS
 from minibroker.testing.emulation.releases import RELEASES, versions_of
+from tests.sampling import sampled
 from tests.testing.emulation.asking import asked
 
 pytestmark = pytest.mark.usefixtures("leaves_sockets")
@@ -103,7 +104,7 @@ def coordinator(broker: Broker, version: int, key_type: int = 0) -> tuple[int, i
     return found.error_code, found.node_id, found.host
 
 
-@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("release", sampled(RELEASES, every=5))
 def test_the_first_question_for_a_coordinator_finds_none(release: str) -> None:
     with Broker(emulate=release) as broker:
         version = versions_of(release)[ApiKey.FIND_COORDINATOR][-1]
