@@ -128,10 +128,10 @@ def uses_spark(file: str) -> bool:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int | None:
-    """One worker more than there are cores, if nobody says how many: clients wait for timers in many tests."""
+    """Two workers more than there are cores, if nobody says how many: clients wait for timers in many tests."""
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None
-    return (os.cpu_count() or 1) + 1
+    return (os.cpu_count() or 1) + 2
 
 
 @pytest.hookimpl(optionalhook=True)
