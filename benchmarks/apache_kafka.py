@@ -1,11 +1,12 @@
 """Apache Kafka 4.3 to measure beside minibroker, from the jars of `conformance/`, with and without TLS.
 
-Its JVM has the memory and the collector of Kafka's own scripts, and has compiled what the rows need before they begin.
+Its JVM has the memory and the collector of Kafka's own scripts.
 """
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +19,6 @@ from servers import Server
 
 sys.path.insert(0, str(ROOT))
 
-from conformance.builds import apache_kafka  # noqa: E402
 from conformance.kafka_reference import KafkaProcess  # noqa: E402
 from tests.clients.ports import free_ports  # noqa: E402
 
@@ -40,8 +40,9 @@ class MeasuredKafka(KafkaProcess):
         given = {"listeners": listeners, "listener.security.protocol.map": protocols}
         super()._write_properties(controller_port, {**given, **properties})
 
-    def _java(self, *arguments: str) -> list[str]:
-        return ["java", *JVM_OPTIONS, "-cp", f"{apache_kafka()}/*", *arguments]
+    @property
+    def jvm_options(self) -> list[str]:
+        return JVM_OPTIONS
 
     @property
     def pid(self) -> int:
@@ -50,18 +51,21 @@ class MeasuredKafka(KafkaProcess):
 
 
 @contextmanager
-def kafka() -> Iterator[Server]:
-    """Apache Kafka, warm. Raises RuntimeError."""
+def kafka(*, warm: bool) -> Iterator[Server]:
+    """Apache Kafka; if it is warm, its JVM has compiled what the rows need. Raises RuntimeError."""
     with servers.data_directory() as folder, TemporaryDirectory() as keys:
         store, authority = servers.key_store(Path(keys))
         settings = dict(each.split("=", 1) for each in servers.SETTINGS)
         tls = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(store)}
         process = MeasuredKafka(Path(folder), {**settings, **tls})
+        exec_at = time.perf_counter()
         process.start()
+        listening_at = time.perf_counter()  # or up to 0.1 s before
         try:
             host, _, port = process.bootstrap_servers.rpartition(":")
-            server = Server(host, int(port), process.pid, 0.0, 0.0, process.tls_port, authority)
-            warm_up(server, WARM_UP_S)
+            server = Server(host, int(port), process.pid, exec_at, listening_at, process.tls_port, authority)
+            if warm:
+                warm_up(server, WARM_UP_S)
             yield server
         finally:
             process.kill()

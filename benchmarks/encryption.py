@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,10 +51,8 @@ def _both(target: Target) -> Iterator[Server]:
         return
     if target.name != "minibroker":
         raise Unavailable("it has no listener with TLS")
-    with servers.data_directory() as folder, servers.data_directory() as keys, socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-        free.close()
+    with servers.data_directory() as folder, servers.data_directory() as keys:
+        port = servers.free_port()
         store, certificate = servers.key_store(Path(keys))
         listeners = f"listeners=SSL://127.0.0.1:{port},PLAINTEXT://127.0.0.1:0"
         settings = [listeners, "ssl.keystore.type=PEM", f"ssl.keystore.location={store}"]

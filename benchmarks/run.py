@@ -29,6 +29,7 @@ import growth
 import machine
 import programs
 import proxying
+import registries
 import restarts
 import rights
 import servers
@@ -60,6 +61,7 @@ def all_sections(seconds: float) -> list[Section]:
         *compaction.sections(seconds),
         *conversion.sections(seconds),
         *proxying.sections(seconds),
+        *registries.sections(),
         *restarts.sections(),
         *growth.sections(),
         *embedding.sections(),
@@ -76,14 +78,15 @@ def start_targets(stack: ExitStack, against: Sequence[str], bootstrap: str | Non
     starters = {"minibroker": servers.minibroker, "kfake": servers.kfake, "kafka": _kafka}
     targets = []
     for name in ["minibroker", *against]:
-        targets.append(Target(name, stack.enter_context(starters[name]()), starters[name]))
+        server = _kafka(warm=True) if name == "kafka" else starters[name]()
+        targets.append(Target(name, stack.enter_context(server), starters[name]))
     return targets
 
 
-def _kafka() -> AbstractContextManager[Server]:
+def _kafka(*, warm: bool = False) -> AbstractContextManager[Server]:
     from apache_kafka import kafka  # what starts it is in conformance/
 
-    return kafka()
+    return kafka(warm=warm)
 
 
 def measure(sections: Sequence[Section], targets: Sequence[Target], repetitions: int, console: Console) -> Results:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -77,14 +78,21 @@ def minibroker_on(
     entry: Sequence[str] = MINIBROKER,
     *,
     settings: Sequence[str] = (),
+    options: Sequence[str] = (),
     log_level: str = "warning",
     stderr: IO[bytes] | None = None,
 ) -> Iterator[Server]:
     """The same with its data in `folder`, where another one may have left some. `settings` are `key=value`."""
     assignments = ["listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={folder}", *SETTINGS, *settings]
     words = [word for assignment in assignments for word in ("--set", assignment)]
-    with process([sys.executable, *entry, "serve", "--log-level", log_level, *words], stderr) as server:
+    with process([sys.executable, *entry, "serve", "--log-level", log_level, *options, *words], stderr) as server:
         yield server
+
+
+def free_port() -> int:
+    """Return a port of 127.0.0.1 that nothing listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
 
 
 def key_store(folder: Path) -> tuple[Path, Path]:

@@ -28,6 +28,7 @@ JVM_OPTIONS = [
     "-XX:TieredStopAtLevel=1",  # the start counts, not the speed
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 ]
+OF_TOOLS = ["-Xmx256m", *JVM_OPTIONS]
 CLUSTER_ID = "bWluaWJyb2tlci10ZXN0cw"  # 16 bytes, base64url
 CONTROL_PROPERTIES = {
     "process.roles": "broker,controller",
@@ -49,11 +50,11 @@ CONTROL_PROPERTIES = {
 
 def kafka_command(*arguments: str) -> list[str]:
     """Return the command line of a program of Apache Kafka's jars: the name of a class, or a source file, and more."""
-    return _command(_archive(), "256m", arguments)
+    return _command([*OF_TOOLS, *_archive()], arguments)
 
 
-def _command(options: Sequence[str], heap: str, arguments: Sequence[str]) -> list[str]:
-    return ["java", f"-Xmx{heap}", *JVM_OPTIONS, *options, "-cp", f"{builds.apache_kafka()}/*", *arguments]
+def _command(options: Sequence[str], arguments: Sequence[str]) -> list[str]:
+    return ["java", *options, "-cp", f"{builds.apache_kafka()}/*", *arguments]
 
 
 @functools.cache
@@ -81,8 +82,8 @@ class KafkaProcess:
 
     @property
     def jvm_options(self) -> list[str]:
-        """Return more options of the broker's JVM."""
-        return []
+        """Return the options of the broker's JVM."""
+        return ["-Xmx512m", *JVM_OPTIONS, *self._options]
 
     def __init__(
         self,
@@ -107,8 +108,7 @@ class KafkaProcess:
     def start(self) -> None:
         """Returns when the broker answers; raises RuntimeError with the end of its log if it does not."""
         with self._log_file.open("ab") as log:
-            options = [*self._options, *self.jvm_options]
-            command = _command(options, "512m", ["kafka.Kafka", str(self._properties)])
+            command = _command(self.jvm_options, ["kafka.Kafka", str(self._properties)])
             self._process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self._answers():
@@ -181,7 +181,7 @@ class KafkaProcess:
 
     def _run_tool(self, *options: str) -> None:
         arguments = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._properties), *options]
-        subprocess.run(_command(self._options, "256m", arguments), check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(_command([*OF_TOOLS, *self._options], arguments), check=True, stdout=subprocess.DEVNULL)
 
     def _answers(self) -> bool:
         """An ApiVersions request is answered: the broker opens its listener only when it has caught up.

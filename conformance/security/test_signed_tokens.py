@@ -62,7 +62,7 @@ class KafkaWithTokens(KafkaProcess):
 
     @property
     def jvm_options(self) -> list[str]:
-        return [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self.url}"]
+        return [*super().jvm_options, f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self.url}"]
 
     url = ""
 

@@ -24,6 +24,7 @@ from minibroker.storage.admission import admit, admit_in_steps
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import MAX_LONG, LogSettings
 from tests.protocol.records.samples import T, similar_records
+from tests.sampling import sampled
 from tests.storage.support import NOW_MS, batch, open_at, records
 
 HOUR_MS = 3_600_000
@@ -370,7 +371,7 @@ CHANGES: list[dict[str, object]] = [
 
 
 @pytest.mark.parametrize("changes", CHANGES, ids=str)
-@pytest.mark.parametrize("codec", list(Compression))
+@pytest.mark.parametrize("codec", sampled(Compression, every=4))
 def test_much_takes_many_steps_and_nothing_is_lost(log: Log, changes: dict[str, object], codec: int) -> None:
     sent = [Record(timestamp=NOW_MS, key=b"k%d" % number, value=bytes(20)) for number in range(10_000)]
     log.update_settings(LogSettings(**changes))  # type: ignore[arg-type]
