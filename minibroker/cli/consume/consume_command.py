@@ -27,10 +27,12 @@ from minibroker.cli.consume.consume_lines import (
 )
 from minibroker.cli.consume.consume_sources import ChosenSource, GroupSource, Selection, Source
 from minibroker.cli.places import Topics, Where, is_pattern, topics_of, where_of
+from minibroker.cli.schemas.registries import registry_options
 from minibroker.cli.shared import NamedCommand, completed_by, json_option
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
+    from minibroker.registry.registry_client import RegistryClient
 
 ISOLATION_LEVELS: Final = "read_committed", "read_uncommitted"  # the first is librdkafka's default, too
 FOLLOW_MS: Final = 500  # how long a fetch may wait for records, unless the command may have to end earlier
@@ -62,8 +64,7 @@ LAST_MAX: Final = 1_000_000  # they are kept in memory
 @click.option("--null", metavar="TEXT", help="The text for null.  [default: null, or nothing with --format]")
 @click.option("--decode", is_flag=True,
               help="Print what records of Kafka's internal topics mean, or of any with --registry.")  # fmt: skip
-@click.option("--registry", metavar="URL", envvar="MINIBROKER_REGISTRY_URL",
-              help="Decode by the schemas of this registry, as in http://NAME:PASSWORD@HOST:PORT.")  # fmt: skip
+@registry_options(None, "Decode by the schemas of this registry, as in http://NAME:PASSWORD@HOST:PORT.")
 @client_options
 @json_option("Print a JSON object for each record.")
 def consume(
@@ -82,7 +83,7 @@ def consume(
     timestamps: bool,
     null: str | None,
     decode: bool,
-    registry: str | None,
+    registry: RegistryClient | None,
     bootstrap: Bootstrap,
     as_json: bool,
 ) -> None:
@@ -112,17 +113,17 @@ def consume(
          "--timestamps": timestamps, "--decode": decode, "--null": null, "--group": group, "--partition": partitions,
          "--to": end, "--last": last, "--follow": follow}
     )  # fmt: skip
-    by_schemas = decode and registry is not None and not _are_internal(topics)
-    decoders = _decoders(topics) if decode and not by_schemas else {}
+    schemas = registry if decode and not _are_internal(topics) else None
+    decoders = _decoders(topics) if decode and schemas is None else {}
     if form is not None:
         line = formatter(form, os.fsencode(null or ""), is_terminal=sys.stdout.isatty())
     else:
         shown = NULL if null is None else os.fsencode(null)
         line = line_formatter(shown, key_separator, timestamps=timestamps, headers=headers)
-    if by_schemas:
+    if schemas is not None:
         from minibroker.cli.consume.consume_schemas import schema_formatter
 
-        line = schema_formatter(str(registry), line, as_json=as_json)
+        line = schema_formatter(schemas, line, as_json=as_json)
     else:
         line = json_formatter(decoders) if as_json else decoding_formatter(decoders, line) if decode else line
     bootstrap, read_committed = _isolation(bootstrap)

@@ -8,29 +8,24 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from minibroker.cli.consume.consume_lines import Formatter, record_object
-from minibroker.cli.schemas.registries import registry_client
-from minibroker.cli.shared import failure
 from minibroker.registry.decoding import Decoder, DecodingError, json_text
-from minibroker.registry.registry_client import RequestFailed
 
 if TYPE_CHECKING:
     from minibroker.client.record_fetching import Found
+    from minibroker.registry.registry_client import RegistryClient
 
 
-def schema_formatter(url: str, otherwise: Formatter, *, as_json: bool) -> Formatter:
+def schema_formatter(registry: RegistryClient, otherwise: Formatter, *, as_json: bool) -> Formatter:
     """Return the formatter of a line with a decoded value, or of a JSON object that has it as "decoded".
 
-    A value that cannot be decoded is printed as `otherwise`, after a line on stderr. Raises click.UsageError.
+    A value that cannot be decoded is printed as `otherwise`, after a line on stderr.
     """
-    decoder = Decoder(registry_client(url))
+    decoder = Decoder(registry)
 
     def decoded(found: Found, *, is_key: bool) -> Any:
         data = found.record.key if is_key else found.record.value
         headers = tuple((name, value) for name, value in found.record.headers)
-        try:
-            return decoder.decode(data, headers, is_key=is_key)
-        except RequestFailed as error:
-            raise failure(str(error)) from None
+        return decoder.decode(data, headers, is_key=is_key)
 
     def line(found: Found) -> bytes:
         document = record_object(found.partition, found.record) if as_json else {}

@@ -4,43 +4,60 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from minibroker.cli.shared import failure
-from minibroker.registry.registry_client import RegistryClient, RequestFailed
+
+if TYPE_CHECKING:
+    from minibroker.registry.registry_client import RegistryClient
 
 VARIABLE: Final = "MINIBROKER_REGISTRY_URL"
 DEFAULT: Final = "http://127.0.0.1:8081"
+ABOUT: Final = "The registry's URL; to log in: http://NAME:PASSWORD@HOST:PORT."
 Command = Callable[..., Any]
 
 
-def registry_options(command: Command) -> Command:
-    """Add the options of the registry; the command gets a client as its argument `registry`.
+def registry_options(default: str | None = DEFAULT, about: str = ABOUT) -> Callable[[Command], Command]:
+    """Return a decorator that adds the options of the registry; its command gets a client as its argument `registry`.
 
-    A request that fails ends the command with a line and status 1.
+    That is None if there is no URL, not even a default. A request that fails ends the command with a line and status 1.
     """
 
-    @click.option("--registry", metavar="URL", envvar=VARIABLE, default=DEFAULT, show_default=True,
-                  help="The registry's URL; to log in: http://NAME:PASSWORD@HOST:PORT.")  # fmt: skip
-    @click.option("--registry-token", metavar="TOKEN", help="A bearer token for the registry.")
-    @click.option("--registry-ca", metavar="FILE", type=click.Path(dir_okay=False),
-                  help="Certificates (PEM) to trust instead of the system's.")  # fmt: skip
-    @wraps(command)
-    def with_client(registry: str, registry_token: str | None, registry_ca: str | None, **rest: Any) -> Any:
-        client = registry_client(registry, registry_token, registry_ca)
-        try:
-            return command(registry=client, **rest)
-        except RequestFailed as error:
-            raise failure(str(error)) from None
+    def decorate(command: Command) -> Command:
+        @click.option("--registry", metavar="URL", envvar=VARIABLE, default=default, show_default=True, help=about)
+        @click.option("--registry-token", metavar="TOKEN", help="A bearer token for the registry.")
+        @click.option("--registry-ca", metavar="FILE", type=click.Path(dir_okay=False),
+                      help="Certificates (PEM) to trust instead of the system's.")  # fmt: skip
+        @wraps(command)
+        def with_client(registry: str | None, registry_token: str | None, registry_ca: str | None, **rest: Any) -> Any:
+            if registry is None:
+                return command(registry=None, **rest)
+            from minibroker.registry.registry_client import RequestFailed  # most records are consumed without one
 
-    return with_client
+            client = _client(registry, registry_token, registry_ca)
+            try:
+                return command(registry=client, **rest)
+            except RequestFailed as error:
+                raise failure(str(error)) from None
+
+        return with_client
+
+    return decorate
 
 
-def registry_client(url: str, token: str | None = None, authority: str | None = None) -> RegistryClient:
+def _client(url: str, token: str | None, authority: str | None) -> RegistryClient:
     """Return a client. Raises click.UsageError for a file that cannot be read."""
+    import ssl
+
+    from minibroker.registry.registry_client import RegistryClient
+
     try:
         return RegistryClient(url, token, authority)
-    except (OSError, ValueError) as error:
+    except ssl.SSLError:
+        raise click.UsageError(f"--registry-ca: {authority} has no certificates in PEM") from None
+    except OSError as error:
+        raise click.UsageError(f"--registry-ca: {authority}: {error.strerror}") from None
+    except ValueError as error:
         raise click.UsageError(f"--registry: {error}") from None

@@ -65,7 +65,7 @@ def _body(file: BinaryIO, kind: str | None, references: Sequence[Referred]) -> d
 @schemas.command("list")
 @click.option("--prefix", default=":*:", help="Only subjects that begin so.")
 @click.option("--deleted", is_flag=True, help="Deleted versions, too.")
-@registry_options
+@registry_options()
 @json_option("Print a JSON array.")
 def list_schemas(prefix: str, deleted: bool, registry: RegistryClient, as_json: bool) -> None:
     """List the versions of all subjects.
@@ -86,7 +86,7 @@ def list_schemas(prefix: str, deleted: bool, registry: RegistryClient, as_json: 
 @schemas.command()
 @click.argument("schema", metavar="SUBJECT|ID")
 @click.option("--version", default="latest", show_default=True, help="The version of the subject.")
-@registry_options
+@registry_options()
 @json_option("Print the whole answer: ids, type, references and text.")
 def show(schema: str, version: str, registry: RegistryClient, as_json: bool) -> None:
     """Show a version of a subject, or the schema with an id.
@@ -111,7 +111,7 @@ def _pretty(text: str) -> str:
 @schemas.command()
 @_schema_options
 @click.option("--normalize", is_flag=True, help="Store the schema without differences that have no meaning.")
-@registry_options
+@registry_options()
 def register(
     subject: str, file: BinaryIO, kind: str | None, references: tuple[Referred, ...], normalize: bool,
     registry: RegistryClient,
@@ -130,7 +130,7 @@ def register(
 @schemas.command()
 @_schema_options
 @click.option("--version", help="Compare with this version.  [default: those that the subject's level names]")
-@registry_options
+@registry_options()
 def check(
     subject: str, file: BinaryIO, kind: str | None, references: tuple[Referred, ...], version: str | None,
     registry: RegistryClient,
@@ -154,7 +154,7 @@ def check(
 @click.argument("subject")
 @click.option("--version", help="Only this version.")
 @click.option("--permanent", is_flag=True, help="For ever, also what has been deleted before.")
-@registry_options
+@registry_options()
 def delete(subject: str, version: str | None, permanent: bool, registry: RegistryClient) -> None:
     """Delete a subject, or one version, and print what was deleted.
 

@@ -77,3 +77,34 @@ def test_consume_decodes_by_schemas(run: Run, broker: Broker) -> None:
     assert "users-0 at 1: it names no schema" in result.stderr
     first, second = map(json.loads, run(*arguments, "--json").stdout.splitlines())
     assert (first["decoded"], first["key"], "decoded" in second) == ({"name": "ann"}, "k", False)
+
+
+def test_a_registry_behind_tls_is_trusted_by_its_own_authority(run: Run, tmp_path: Path) -> None:
+    with Broker(security="SASL_SSL", users={"ann": "secret"}, registry=True) as broker:
+        config = broker.client_config("confluent", user="ann")
+        authority = tmp_path / "ca.pem"
+        authority.write_text(config["ssl.ca.pem"])
+        broker.registry.register("users-value", USER)
+        broker.produce("users", b"\0\0\0\0\1\x06ann")
+        place = ["--registry", broker.registry_url.replace("//", "//ann:secret@"), "--registry-ca", str(authority)]
+        assert "users-value" in run("schemas", "list", *place).stdout
+        settings = {name: value for name, value in config.items() if name != "ssl.ca.pem"}
+        (tmp_path / "client.properties").write_text(
+            "".join(f"{name}={value}\n" for name, value in (settings | {"ssl.ca.location": authority}).items())
+        )
+        connection = ["--command-config", str(tmp_path / "client.properties")]
+        assert run("consume", "users", "--decode", *place, *connection).stdout == '{"name": "ann"}\n'
+
+
+def test_a_file_of_certificates_that_is_none_is_named(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "ca.pem"
+    for command in (["schemas", "list"], ["consume", "users", "--decode"]):
+        arguments = [*command, "--registry", "https://localhost:1", "--registry-ca", str(file)]
+        file.unlink(missing_ok=True)
+        result = run(*arguments)
+        said = f"minibroker: --registry-ca: {file}: No such file or directory\n"
+        assert (result.exit_code, result.stderr) == (2, said)
+        file.write_text("no certificate")
+        result = run(*arguments)
+        said = f"minibroker: --registry-ca: {file} has no certificates in PEM\n"
+        assert (result.exit_code, result.stderr) == (2, said)
