@@ -12,8 +12,11 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
+from contextlib import suppress
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -87,9 +90,25 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose how many examples property tests have."""
+    """Choose how many examples property tests have, and let Ctrl-C end programs that tests start.
+
+    A shell lets what it starts with & ignore Ctrl-C, and so do its children unless they are told otherwise.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     usual = "thorough" if config.getoption("thorough") else "short"
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", usual))
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Let each worker import other tests first: in a new checkout, each would else compile all of them, in step."""
+    worker: dict[str, Any] | None = getattr(session.config, "workerinput", None)
+    if worker is None or session.config.args_source is pytest.Config.ArgsSource.ARGS:
+        return
+    share = slice(int(worker["workerid"].removeprefix("gw")), None, worker["workercount"])
+    for file in sorted((ROOT / "tests").rglob("test_*.py"))[share]:
+        with suppress(Exception, pytest.skip.Exception):  # which the collection will report
+            import_module(".".join(file.relative_to(ROOT).with_suffix("").parts))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
