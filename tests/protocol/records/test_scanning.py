@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minibroker.protocol.errors import InvalidRecords
+from minibroker.protocol.records import scanning
 from minibroker.protocol.records.batch import BatchHeader, read_header
 from minibroker.protocol.records.record import Record, parse_records
 from minibroker.protocol.records.scanning import MAX_WALK, MIN_RUN, Scan
@@ -30,7 +31,15 @@ def strictly_read(data: bytes, count: int) -> list[Record] | None:
 
 
 def assert_same_verdict(data: bytes, count: int) -> None:
-    scan, expected = Scan(data, count), strictly_read(data, count)
+    """Compare the verdict of a scan, and also of one as where nothing is compiled, with the strict reader's."""
+    expected = strictly_read(data, count)
+    for is_compiled in {scanning.IS_COMPILED, False}:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(scanning, "IS_COMPILED", is_compiled)
+            assert_verdict(Scan(data, count), data, count, expected)
+
+
+def assert_verdict(scan: Scan, data: bytes, count: int, expected: list[Record] | None) -> None:
     assert scan.run() == (expected is not None)
     if expected is not None:
         assert (scan.index, scan.position) == (count, len(data))
@@ -108,6 +117,13 @@ class TestSameVerdictAsTheStrictReader:
                 assert_same_verdict(data[:position] + bytes((value,)) + data[position + 1 :], 300)
 
 
+@pytest.fixture
+def in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scan as where nothing is compiled."""
+    monkeypatch.setattr(scanning, "IS_COMPILED", False)
+
+
+@pytest.mark.usefixtures("in_python")
 class TestRuns:
     """Runs of equal layout are not walked, which is what makes them cheap."""
 
@@ -167,6 +183,7 @@ class TestRuns:
         assert not Scan(data[:-1] + b"\x02", count).run()
 
 
+@pytest.mark.usefixtures("in_python")
 @pytest.mark.parametrize("same_ms", [50, 66, 1000])
 def test_records_of_unequal_size_are_jogged_over_from_one_timestamp_to_the_next(
     monkeypatch: pytest.MonkeyPatch, same_ms: int

@@ -1,0 +1,97 @@
+"""The step from record to record that `scanning.py` takes most often. The package may have this module compiled.
+
+This costs Python about 0.35 us a record, and 0.02 us where mypyc has compiled it: `i64` makes its numbers those of the
+processor. Both do the same, and without a compiler nothing is missing but the speed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from minibroker.protocol.records.varints import MAX_VARINT_BYTES, SECOND_BYTE, MalformedVarint, read_raw
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
+
+IS_COMPILED = not __file__.endswith(".py")
+
+
+# Varints are read in zigzag encoding, where odd is negative: null keys and values have odd lengths.
+#
+# They are read inline, because a call costs as much as half a record. A varint of more than two bytes (three for offset
+# deltas) raises IndexError. So does a length that is larger than the data, or the position after it lies behind the
+# data: only the last record can be like that.
+
+
+def stride(
+    data: bytes, position: i64, index: i64, end_index: i64, timestamp_deltas: set[int]
+) -> tuple[i64, i64, i64, bool]:
+    """Step over records with short varints, up to record `end_index`, the first with longer ones, or a bad one.
+
+    The record at `position` is the one with `index`. Return index and position of the next record, the position of the
+    last one that was passed, and whether one had a null key. The last one may be longer than the data. The timestamp
+    deltas are added in zigzag encoding.
+    """
+    last = start = end = length = delta = offset = key = value = position  # which makes all of them i64
+    keys: i64 = 0
+    noted: i64 = -1
+    expected, second = 2 * index, SECOND_BYTE
+    try:
+        for expected in range(2 * index, 2 * end_index, 2):
+            last, start = start, position
+            length, position = data[position], position + 1
+            if length > 0x7F:
+                length, position = length + second[data[position]], position + 1
+            end = position + (length >> 1)
+            delta, position = data[position + 1], position + 2  # skips the attributes, which are unused
+            if delta > 0x7F:
+                delta, position = delta + second[data[position]], position + 1
+            offset, position = data[position], position + 1
+            if offset > 0x7F:
+                offset, position = offset + (data[position] << 7) - 0x80, position + 1
+                if offset > 0x3FFF:
+                    offset, position = offset + (second[data[position]] << 7), position + 1
+            key, position = data[position], position + 1
+            if key > 0x7F:
+                key, position = key + second[data[position]], position + 1
+            position += 0 if key & 1 else key >> 1
+            value, position = data[position], position + 1
+            if value > 0x7F:
+                value, position = value + second[data[position]], position + 1
+            position += 0 if value & 1 else value >> 1
+            position = after_headers(data, position, end) if data[position] else position + 1
+            if position != end or offset != expected or length & 1:
+                raise IndexError
+            if delta != noted:
+                timestamp_deltas.add(delta)
+                noted = delta
+            keys |= key
+        expected, last, start = 2 * end_index, start, position
+    except (IndexError, MalformedVarint):
+        pass
+    return expected >> 1, start, last, bool(keys & 1)
+
+
+def after_headers(data: bytes, position: i64, end: i64) -> i64:
+    """Return the position after the headers, whose count is at `position`; 0 if they are malformed.
+
+    `end` is the end of the record. Without it, a batch of a few bytes could claim 2^30 headers. Raises IndexError and
+    MalformedVarint.
+    """
+    count = key = value = position
+    count, position = read_raw(data, position, MAX_VARINT_BYTES)
+    if count & 1 or count >> 1 > end - position:
+        return 0
+    for _ in range(count >> 1):
+        key, position = data[position], position + 1
+        if key > 0x7F:
+            key, position = read_raw(data, position - 1, MAX_VARINT_BYTES)
+        if key & 1:
+            return 0
+        position += key >> 1
+        value, position = data[position], position + 1
+        if value > 0x7F:
+            value, position = read_raw(data, position - 1, MAX_VARINT_BYTES)
+        if not value & 1:
+            position += value >> 1
+    return position
