@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,6 +52,16 @@ def test_circles_of_imports_stay_small() -> None:
     reached = {name: reachable(name, imports) for name in files}
     circles = {frozenset(each for each in reached[name] if name in reached[each]) for name in files}
     assert [sorted(circle) for circle in circles if len(circle) > CIRCLE_FILES_MAX] == []
+
+
+def test_nothing_tells_users_to_install_what_is_not_published() -> None:
+    """pip finds no `minibroker[registry]` anywhere; a clone, or the libraries by their names, do work."""
+    texts = [*PACKAGE, ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*.md")]
+    unpublished = re.compile(r"pip install [^.&`]*\bminibroker\b")  # not `pip install -e . && minibroker`
+    wrong = [
+        f"{path.name}: {line}" for path in texts for line in path.read_text().splitlines() if unpublished.search(line)
+    ]
+    assert wrong == []
 
 
 def test_the_package_ships_its_types() -> None:
