@@ -20,13 +20,14 @@ PYTHON = [
         if not {"target", "node_modules"} & set(path.parts)
     ),
 ]
+DOCSTRING = re.compile(r'(?:#.*\n)*r?"""\S')
 LINES_MAX = 500
 CIRCLE_FILES_MAX = 3
 FUNCTION_LINES_MAX = 40
 
 
 def test_every_file_begins_with_a_docstring() -> None:
-    silent = [path for path in PYTHON if not ast.get_docstring(ast.parse(path.read_text()))]
+    silent = [path for path in PYTHON if not DOCSTRING.match(path.read_text())]  # to parse 1,500 files takes seconds
     assert silent == []
 
 
