@@ -41,7 +41,7 @@ func withBroker(m *testing.M) int {
 	return m.Run()
 }
 
-// lastWord is that of the next line: the broker prints two, which end with its addresses.
+// lastWord returns the last word of the next line. The broker prints two lines, which end with its addresses.
 func lastWord(lines *bufio.Scanner) string {
 	lines.Scan()
 	words := strings.Fields(lines.Text())

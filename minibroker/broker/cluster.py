@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from minibroker.broker.clock import Clock
 from minibroker.broker.configs.listeners import settings_of_node
@@ -42,6 +43,17 @@ if TYPE_CHECKING:
     from minibroker.storage.directories.log_dirs import LogDirectories
 
 log = logging.getLogger("minibroker.cluster")
+
+# Why a sound log cannot be opened: to repair it, or to start without it, would lose what is in it.
+SOUND_BUT_CLOSED: Final = (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.EMFILE,
+    errno.ENFILE,
+)
 
 
 class Watcher(Protocol):
@@ -108,7 +120,8 @@ class Cluster:
         try:
             storage = logs.open_log(METADATA_TOPIC, 0, METADATA_SETTINGS, guarded=not accepted)
         except LogDirectoryError as error:
-            raise MetadataError(f"{error}; {self.ways_out}") from error
+            is_damaged = getattr(error.__cause__, "errno", None) not in SOUND_BUT_CLOSED
+            raise MetadataError(f"{error}; {self.ways_out}" if is_damaged else str(error)) from error
         problem = None
         if storage.topic_id not in (ZERO_UUID, METADATA_TOPIC_ID):
             problem = f"{storage.directory}/{PARTITION_METADATA} says that it is of topic {uuid_text(storage.topic_id)}"

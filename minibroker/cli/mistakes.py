@@ -66,6 +66,8 @@ COMMANDS: Final = {
     "write": "produce",
     "check": "doctor",
     "ping": "doctor",
+    "help": "--help",
+    "version": "--version",
     "offsets": "groups",
     "ls": "list",
     "show": "describe",
@@ -79,7 +81,8 @@ COMMANDS: Final = {
 def no_command(context: click.Context, name: str, known: list[str]) -> click.UsageError:
     """Return the error that a group of commands has no command of this name."""
     usual = COMMANDS.get(name)
-    guess = f"; did you mean {usual}?" if usual in known else did_you_mean(name, known)
+    options = [option for each in context.command.get_params(context) for option in each.opts]
+    guess = f"; did you mean {usual}?" if usual in (*known, *options) else did_you_mean(name, known)
     return click.UsageError(f"there is no command {_path(context)} {name}{guess or _help(context)}")
 
 
@@ -90,10 +93,10 @@ def message_of(error: click.ClickException) -> str:
         return f"there is no option {error.option_name}{_instead(error.option_name, context)}"
     if isinstance(error, click.MissingParameter) and error.param is not None and context is not None:
         return f"{_name(error.param)} is missing; {_usage(context)}"
-    if isinstance(error, click.BadParameter) and error.param is not None:
+    if isinstance(error, click.BadParameter) and (error.param is not None or error.param_hint is not None):
         text = _without_full_stop(error.message)
         ours = next((text.removesuffix(each) + NUMBERS[each] for each in NUMBERS if text.endswith(each)), text)
-        return f"{_name(error.param)}: {ours}"
+        return f"{error.param_hint if error.param is None else _name(error.param)}: {ours}"
     message = _without_full_stop(error.format_message())
     if isinstance(error, click.BadOptionUsage) and message.endswith("requires an argument"):
         return f"{error.option_name} needs a value"

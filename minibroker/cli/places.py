@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from minibroker.cli.administration import TopicPartition, all_topics, existing_topic
-from minibroker.cli.shared import failure
+from minibroker.cli.shared import failure, no_partition
 from minibroker.quantities import moment_ms
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def partitions_of(client: Client, asked: Sequence[Topics]) -> list[TopicPartitio
             known = {each.partition_index for each in topic.partitions}
             missing = [index for index in indexes if index not in known]
             if missing:
-                raise failure(f"{topic.name} has no partition {missing[0]}, only {len(known)}, from 0")
+                raise failure(no_partition(topic.name, missing[0], len(known)))
             chosen |= {(topic.name, index) for index in indexes or known}
     return sorted(chosen)
 

@@ -43,13 +43,13 @@ SHORT_OPTIONS: Final = {
     "--to-offset": "-o",
     "--topic": "-t",
 }
-NAMED: Final = {"TOPIC": ("--topic", "-t"), "GROUP": ("--group", "-g")}
+NAMED: Final = {"TOPIC": ("--topic", "-t"), "GROUP": ("--group", "-g"), "HOST": ("--bootstrap-server", "-b")}
 # Why output cannot be written.
 OUTPUT_ERRORS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 
 class NamedCommand(click.Command):
-    """A command whose TOPIC or GROUP may also be given by an option, as Kafka's tools and kcat take it."""
+    """A command whose TOPIC, GROUP or HOST may also be given by an option, as Kafka's tools and kcat take it."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments into the context."""
@@ -60,7 +60,7 @@ class NamedCommand(click.Command):
         options = [each for each in self.params if isinstance(each, click.Option)]
         with_value = {name for each in options if not each.is_flag and not each.count for name in each.opts}
         arguments = {each.human_readable_name for each in self.params if isinstance(each, click.Argument)}
-        wanted = {name for each in arguments for name in NAMED.get(each.split("[")[0].split(".")[0], ())}
+        wanted = {name for each in arguments for name in NAMED.get(each.lstrip("[").split("[")[0].split(".")[0], ())}
         flags = wanted.difference(*(each.opts for each in options))
         rest = iter(args)
         for each in rest:
@@ -193,6 +193,11 @@ def no_such(kind: str, name: str, known: Iterable[str]) -> click.ClickException:
     from minibroker.suggestions import did_you_mean
 
     return failure(f"there is no {kind} {name}{did_you_mean(name, known)}")
+
+
+def no_partition(topic: str, index: int, count: int) -> str:
+    """Return the sentence that a topic, which has `count` partitions, does not have this one."""
+    return f"{topic} has no partition {index}, only {'0' if count == 1 else f'0 to {count - 1}'}"
 
 
 def completed_by(names: str) -> Complete:

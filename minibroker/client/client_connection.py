@@ -59,8 +59,10 @@ class Connection:
         """Return the newest version of a request that both sides support. Raises `UnsupportedVersion`."""
         theirs = self.versions.get(request.api_key, range(0))
         versions = range(max(lowest, request.versions[0], *theirs[:1]), min(highest, request.versions[-1]) + 1)
-        if not theirs or not versions or theirs[-1] < versions[0]:
-            supported = f"versions {theirs[0]} to {theirs[-1]}" if theirs else "no version"
+        if not theirs:
+            raise UnsupportedVersion(f"the broker does not support {api_name(request.api_key)}")
+        if not versions or theirs[-1] < versions[0]:
+            supported = f"versions {theirs[0]} to {theirs[-1]}"
             raise UnsupportedVersion(
                 f"the broker supports {supported} of {api_name(request.api_key)}, but we need {lowest} or newer"
             )

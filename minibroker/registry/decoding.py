@@ -15,7 +15,7 @@ from minibroker.registry.formats.schema import InvalidData, InvalidSchema, Parse
 from minibroker.registry.schema_formats import FORMATS, parsed_schema, resolved_references
 from minibroker.registry.schema_state import SchemaState
 
-REMEDY: Final = "python3 -m pip install 'minibroker[registry]'"
+REMEDY: Final = "python3 -m pip install protobuf googleapis-common-protos"
 
 INVALID: Final = "its schema is invalid"
 FIRST_MESSAGE: Final = b"\0"  # the indexes that choose it

@@ -8,7 +8,7 @@ import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
-from http.client import HTTPMessage
+from http.client import BadStatusLine, HTTPException, HTTPMessage
 from typing import IO, Any, Final
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
@@ -18,7 +18,7 @@ from minibroker.registry.http_messages import V1
 from minibroker.registry.schema_formats import DEPTH_MAX
 from minibroker.registry.schema_records import references_of
 
-TIMEOUT_SECONDS: Final = 30
+TIMEOUT_S: Final = 30.0
 ANSWER_BYTES_MAX: Final = 64 << 20
 
 
@@ -33,8 +33,11 @@ class RequestFailed(Exception):
 class RegistryClient:
     """A client. The URL may have a name and a password."""
 
-    def __init__(self, url: str, token: str | None = None, authority: str | None = None) -> None:
+    def __init__(
+        self, url: str, token: str | None = None, authority: str | None = None, timeout_s: float = TIMEOUT_S
+    ) -> None:
         """`authority` is a file with certificates (PEM) to trust instead of the system's. Raises OSError."""
+        self._timeout_s = timeout_s
         parts = urlsplit(url if "://" in url else f"http://{url}")
         host = parts.netloc.rpartition("@")[2]
         self._base = urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
@@ -56,13 +59,24 @@ class RegistryClient:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(url, data, self._headers, method=method)
         try:
-            with self._opener.open(request, timeout=TIMEOUT_SECONDS) as answer:
+            with self._opener.open(request, timeout=self._timeout_s) as answer:
                 return json.loads(answer.read(ANSWER_BYTES_MAX) or b"null")
         except urllib.error.HTTPError as error:
             with error:
                 raise _failure(error) from None
-        except (OSError, ValueError) as error:
-            raise RequestFailed(f"{self._base}: {getattr(error, 'reason', None) or error}") from None
+        except ValueError:
+            raise RequestFailed(f"{self._base} is no schema registry: its answer is not JSON") from None
+        except (OSError, HTTPException) as error:
+            raise RequestFailed(self._lost(error)) from None
+
+    def _lost(self, error: OSError | HTTPException) -> str:
+        """Return why there is no answer."""
+        reason = getattr(error, "reason", error)  # urllib wraps what happens before the request is sent
+        if isinstance(reason, TimeoutError):
+            return f"cannot connect to {self._base}: no answer in {self._timeout_s:g} s"
+        if type(reason) is BadStatusLine:
+            return f"cannot connect to {self._base}: the server does not speak HTTP"
+        return f"cannot connect to {self._base}: {getattr(reason, 'strerror', None) or reason}"
 
     def find(self, named: int | str) -> WireSchema:
         """Return the schema with an id or a GUID. Raises LookupError, RequestFailed."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import shutil
 from pathlib import Path
 
@@ -295,6 +297,26 @@ def test_metadata_that_lost_a_topic_with_records_in_a_kill_is_refused(harness: H
     with pytest.raises(MetadataError, match="u-0 has records, and .*, does not know its topic.*" + WAYS_OUT):
         harness.start()
     assert directories(harness) == ["__cluster_metadata-0", "t-0", "u-0"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EMFILE])
+def test_metadata_that_cannot_be_opened_now_is_not_taken_for_damaged(
+    harness: Harness, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness.create_topic("t")
+    harness.stop(crash=True)
+
+    def ask(operation: str, path: str) -> None:
+        if "__cluster_metadata-0" in path:
+            raise OSError(number, os.strerror(number), path)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(harness.disk, "ask", ask)
+        with pytest.raises(MetadataError, match="__cluster_metadata-0 cannot be opened") as refused:
+            harness.start()
+    assert os.strerror(number) in str(refused.value) and "repair" not in str(refused.value)
+    harness.start()
+    assert list(harness.cluster.image.topics) == ["t"]
 
 
 def test_a_torn_end_of_the_metadata_is_cut_off_after_a_kill(harness: Harness) -> None:

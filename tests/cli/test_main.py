@@ -75,6 +75,8 @@ def test_each_command_explains_itself_beside_an_older_click() -> None:
         (["sevre"], "there is no command minibroker sevre; did you mean serve?"),
         (["start"], "there is no command minibroker start; did you mean serve?"),
         (["xyz"], "there is no command minibroker xyz; see minibroker --help"),
+        (["version"], "there is no command minibroker version; did you mean --version?"),
+        (["topics", "help"], "there is no command minibroker topics help; did you mean --help?"),
         (["topics", "lst"], "there is no command minibroker topics lst; did you mean list?"),
         (["topics", "--list"], "there is no option --list; did you mean minibroker topics list?"),
         (["-b", "a:1", "topics", "list"], "there is no option -b; options follow the command's name"),

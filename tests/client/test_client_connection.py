@@ -134,7 +134,7 @@ def test_the_newest_common_version_is_used() -> None:
     for request, lowest, highest, words in (
         (MetadataRequest, 8, 100, "the broker supports versions 0 to 7 of Metadata, but we need 8 or newer"),
         (HeartbeatRequest, 0, 2, "the broker supports versions 3 to 4 of Heartbeat"),
-        (ApiVersionsRequest, 0, 100, "the broker supports no version of ApiVersions"),
+        (ApiVersionsRequest, 0, 100, "the broker does not support ApiVersions"),
     ):
         with pytest.raises(UnsupportedVersion, match=words):
             made.version(request, lowest, highest)

@@ -93,7 +93,7 @@ def move(broker: RunningBroker, directory: Path, wait: bool) -> None:
     assert not wait, f"the log does not come to {directory}:\n{broker.log}"
 
 
-@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("killed", [pytest.param(False, marks=pytest.mark.thorough), True])
 def test_nothing_is_lost_or_repeated_while_a_log_moves(tmp_path: Path, killed: bool) -> None:
     directories = [tmp_path / name for name in ("one", "two")]
     settings = f"log.dirs={directories[0]},{directories[1]}", "log.segment.bytes=1048576"

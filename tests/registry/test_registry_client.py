@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -79,3 +80,47 @@ def test_an_answer_that_is_no_schema_is_an_error(answer: Any) -> None:
 
     with pytest.raises(RequestFailed, match="no schema"):
         Odd("http://localhost").find(1)
+
+
+@contextmanager
+def server_that_answers(answer: bytes | None) -> Iterator[str]:
+    """Serve one connection at 127.0.0.1, and say nothing if `answer` is None; yield the URL."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(1000)
+                connection.sendall(answer or b"")
+
+        thread = threading.Thread(target=serve)
+        if answer is not None:
+            thread.start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        if answer is not None:
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (None, "cannot connect to {}: no answer in 0.1 s"),
+        (b"", "cannot connect to {}: Remote end closed connection without response"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "cannot connect to {}: the server does not speak HTTP"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "{} is no schema registry: its answer is not JSON"),
+    ],
+)
+def test_a_server_that_is_no_registry_is_told_in_one_sentence(answer: bytes | None, said: str) -> None:
+    with server_that_answers(answer) as url:
+        # Nothing but silence has to wait for the time to be over.
+        client = RegistryClient(url, timeout_s=0.1 if answer is None else 60)
+        with pytest.raises(RequestFailed) as caught:
+            client.ask("GET", "subjects")
+        assert str(caught.value) == said.format(url)
+
+
+def test_a_port_without_a_server_is_told_as_for_brokers() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+    with pytest.raises(RequestFailed, match=f"^cannot connect to {url}: Connection refused$"):
+        RegistryClient(url).ask("GET", "subjects")

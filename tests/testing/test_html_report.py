@@ -52,7 +52,7 @@ class Page(HTMLParser):
 
 @pytest.mark.parametrize("more", [(), ("-n", "2")])
 def test_a_failed_test_has_a_section_that_its_text_links_to(pytester: pytest.Pytester, more: tuple[str, ...]) -> None:
-    result = run(pytester, HOSTILE, "--kafka-report=out/report.html", *more)
+    result = run(pytester, HOSTILE, "--kafka-report=out/report.html", *more, plugins=("xdist",))
     result.assert_outcomes(passed=1, failed=2)
     page = Page(pytester.path / "out" / "report.html")
     sections = [link.removeprefix("#") for link in page.links]

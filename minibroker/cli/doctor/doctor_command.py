@@ -15,16 +15,16 @@ from minibroker.cli.connecting import (
     default_servers,
     log_level_option,
     network,
-    with_port,
+    servers_of,
 )
-from minibroker.cli.shared import json_option
+from minibroker.cli.shared import NamedCommand, json_option
 from minibroker.protocol.legible import readable
 
 COLORS = {"ok": "green", "warning": "yellow", "problem": "red"}
 INDENT = " " * 9
 
 
-@click.command()
+@click.command(cls=NamedCommand)
 @click.argument("address", metavar="[HOST[:PORT]]", required=False)
 @client_setting_options
 @click.option(
@@ -59,10 +59,12 @@ def doctor(
     settings = dict(client)
     text = address or settings.get("bootstrap.servers") or default_servers() or DEFAULT_SERVER
     try:
-        servers = addresses(with_port(text))
+        servers = addresses(servers_of(text))
         ClientSettings({**settings, "bootstrap.servers": str(servers[0])})
+    except click.BadParameter as error:
+        raise click.UsageError(error.message) from None
     except SettingError as error:
-        raise click.UsageError(str(error).replace("bootstrap.servers", "the address")) from None
+        raise click.UsageError(str(error)) from None
     found = False
     for server in servers:
         for finding in examine(server, settings, timeout_s, network(log_level == "debug") or BlockingNetwork()):

@@ -70,9 +70,9 @@ def verify(
 ) -> int:
     """Look for damage and contradictions in a log directory: minibroker's, or Apache Kafka's own.
 
-    It is a second opinion, which uses none of the broker's start-up checks. Of a partition, what may be the cause is
-    printed first, what may follow from it last. The exit status is 1 if something is wrong, 0 if nothing is, and 2 if
-    the directory cannot be read.
+    It is a second opinion, which uses none of the broker's start-up checks. Of each partition, likely causes are
+    printed first, and what may follow from them last. The exit status is 1 if something is wrong, 0 if nothing is, and
+    2 if the directory cannot be read.
 
     \b
     Example:

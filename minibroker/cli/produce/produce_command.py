@@ -30,7 +30,7 @@ from minibroker.cli.produce.produce_input import (
     typed_lines,
 )
 from minibroker.cli.produce.produce_report import Report
-from minibroker.cli.shared import NamedCommand, assignments_option, completed_by, json_option
+from minibroker.cli.shared import NamedCommand, assignments_option, completed_by, failure, json_option, no_partition
 from minibroker.quantities import counted, moment_ms
 
 if TYPE_CHECKING:
@@ -205,12 +205,13 @@ class Outbox:
             raise BadLine(f"{item.place}: there is no topic, neither here nor as an argument")
         if topic not in self._writers:
             self._writers[topic] = self._writer_of(topic)
-        writer, partition = self._writers[topic], self._partition
-        if partition is None and item.partition is not None:
-            partition = item.partition
-            if partition >= writer.partitions:
-                few = f"only {writer.partitions}, from 0; --partition chooses another"
-                raise BadLine(f"{item.place}: {topic} has no partition {partition}, {few}")
+        writer = self._writers[topic]
+        partition = item.partition if self._partition is None else self._partition
+        if partition is not None and partition >= writer.partitions:
+            lacking = no_partition(topic, partition, writer.partitions)
+            if partition == self._partition:
+                raise failure(lacking)
+            raise BadLine(f"{item.place}: {lacking}; --partition chooses another")
         writer.add(item.record, partition)
 
     def unsettled(self) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from minibroker.cli.connecting import client_setting_options
+from minibroker.cli.connecting import client_setting_options, servers_of
 from minibroker.cli.log_format import FORMATS, formatter
 from minibroker.cli.shared import TOKEN_VARIABLE, assignments_option, completed_by, is_on_the_command_line, print_table
 
@@ -21,7 +21,9 @@ LEVELS = ("debug", "info", "warning", "error")
 
 
 @click.command()
-@click.option("--upstream", metavar="HOST[:PORT]", required=True, help="A bootstrap server of the cluster.")
+@click.option(
+    "--upstream", metavar="HOST[:PORT]", required=True, type=servers_of, help="A bootstrap server of the cluster."
+)
 @click.option(
     "--listen",
     metavar="[HOST]:PORT",
@@ -87,7 +89,6 @@ def proxy(
     """
     from minibroker.broker.configs.settings import SettingsError
     from minibroker.broker.lifecycle import StartError
-    from minibroker.cli.connecting import servers_of
     from minibroker.client.client_errors import SettingError
     from minibroker.proxy.proxy import Proxy
     from minibroker.proxy.serving import Wishes, run
@@ -105,7 +106,7 @@ def proxy(
     try:
         shows = None if quiet else condition(**given)
         made = Proxy(
-            servers_of(upstream),
+            upstream,
             listen,
             upstream_config=dict(client),
             listener_config=dict(listener),

@@ -42,7 +42,7 @@ def replay(
     connect_timeout_s: float | None,
     client: tuple[tuple[str, str], ...],
 ) -> None:
-    """Send the requests of a file that `minibroker proxy --save` or a journal has written to another cluster.
+    """Send the requests that `minibroker proxy --save` or a journal has saved in a file to another cluster.
 
     They are sent in their order, and at the same time where they were. Answers that differ are printed, field by field;
     then the status is 1. Ids that a cluster chooses (of topics, members, producers, sessions) are exchanged for the new

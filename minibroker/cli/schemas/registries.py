@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from minibroker.cli.connecting import CONNECT_TIMEOUT_S, LONGEST_TIMEOUT_S
 from minibroker.cli.shared import failure
 
 if TYPE_CHECKING:
@@ -30,13 +31,22 @@ def registry_options(default: str | None = DEFAULT, about: str = ABOUT) -> Calla
         @click.option("--registry-token", metavar="TOKEN", help="A bearer token for the registry.")
         @click.option("--registry-ca", metavar="FILE", type=click.Path(dir_okay=False),
                       help="Certificates (PEM) to trust instead of the system's.")  # fmt: skip
+        @click.option("--registry-timeout", metavar="SECONDS", type=click.FloatRange(0.001, LONGEST_TIMEOUT_S),
+                      default=CONNECT_TIMEOUT_S, show_default=True,
+                      help="How long to wait for an answer of the registry.")  # fmt: skip
         @wraps(command)
-        def with_client(registry: str | None, registry_token: str | None, registry_ca: str | None, **rest: Any) -> Any:
+        def with_client(
+            registry: str | None,
+            registry_token: str | None,
+            registry_ca: str | None,
+            registry_timeout: float,
+            **rest: Any,
+        ) -> Any:
             if registry is None:
                 return command(registry=None, **rest)
             from minibroker.registry.registry_client import RequestFailed  # most records are consumed without one
 
-            client = _client(registry, registry_token, registry_ca)
+            client = _client(registry, registry_token, registry_ca, registry_timeout)
             try:
                 return command(registry=client, **rest)
             except RequestFailed as error:
@@ -47,14 +57,14 @@ def registry_options(default: str | None = DEFAULT, about: str = ABOUT) -> Calla
     return decorate
 
 
-def _client(url: str, token: str | None, authority: str | None) -> RegistryClient:
+def _client(url: str, token: str | None, authority: str | None, timeout_s: float) -> RegistryClient:
     """Return a client. Raises click.UsageError for a file that cannot be read."""
     import ssl
 
     from minibroker.registry.registry_client import RegistryClient
 
     try:
-        return RegistryClient(url, token, authority)
+        return RegistryClient(url, token, authority, timeout_s)
     except ssl.SSLError:
         raise click.UsageError(f"--registry-ca: {authority} has no certificates in PEM") from None
     except OSError as error:

@@ -63,7 +63,7 @@ def _body(file: BinaryIO, kind: str | None, references: Sequence[Referred]) -> d
 
 
 @schemas.command("list")
-@click.option("--prefix", default=":*:", help="Only subjects that begin so.")
+@click.option("--prefix", default=":*:", help="Only subjects that begin with this.")
 @click.option("--deleted", is_flag=True, help="Deleted versions, too.")
 @registry_options()
 @json_option("Print a JSON array.")
@@ -153,7 +153,7 @@ def check(
 @schemas.command()
 @click.argument("subject")
 @click.option("--version", help="Only this version.")
-@click.option("--permanent", is_flag=True, help="For ever, also what has been deleted before.")
+@click.option("--permanent", is_flag=True, help="For good, including what was deleted before.")
 @registry_options()
 def delete(subject: str, version: str | None, permanent: bool, registry: RegistryClient) -> None:
     """Delete a subject, or one version, and print what was deleted.

@@ -6,7 +6,7 @@ It prints tables for people, or one JSON document for programs. `topics_config` 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
@@ -23,6 +23,7 @@ from minibroker.cli.shared import (
     WholeHelpGroup,
     assignments_option,
     completed_by,
+    failure,
     help_if_alone,
     json_option,
     no_such,
@@ -32,6 +33,8 @@ from minibroker.cli.topics.topics_config import DYNAMIC_TOPIC_CONFIG, alter, con
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
+
+DEFAULTS_VERSION: Final = 4  # of CreateTopics: the first in which the broker chooses the numbers (KIP-464)
 
 
 class Partition(NamedTuple):
@@ -106,6 +109,8 @@ def create(
     Example:
         minibroker topics create orders --partitions 3
     """
+    from minibroker.client.client_errors import ClientError
+    from minibroker.protocol.errors import ErrorCode
     from minibroker.protocol.messages.topics import CreateTopicsRequest
 
     of_topic = CreateTopicsRequest.CreatableTopic
@@ -115,9 +120,17 @@ def create(
         replication_factor=replication_factor or -1,
         configs=[of_topic.CreatableTopicConfig(name=key, value=value) for key, value in configs],
     )
+    lowest = 0 if partitions and replication_factor else DEFAULTS_VERSION
     with connected(bootstrap) as client:
         request = CreateTopicsRequest(topics=[topic], timeout_ms=client.settings.request_timeout_ms)
-        (answer,) = client.request(request, client.controller()).topics
+        try:
+            (answer,) = client.request(request, client.controller(), lowest=lowest).topics
+        except ClientError as error:
+            if lowest and error.code == ErrorCode.UNSUPPORTED_VERSION:
+                raise failure(
+                    "brokers before 2.4 have no defaults: add --partitions and --replication-factor"
+                ) from None
+            raise
         check_configs(answer, f"cannot create {name}", (key for key, _ in configs))
     click.echo(json.dumps({"created": name}) if as_json else f"created {name}")
 

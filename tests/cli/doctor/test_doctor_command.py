@@ -97,7 +97,14 @@ def test_a_server_without_a_port_has_kafkas(text: str, completed: str) -> None:
 def test_an_address_that_is_none_is_refused_in_one_line(run: Run) -> None:
     result = run("doctor", "kafka:port")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == "minibroker: the address must be host:port, separated by commas, not 'kafka:port'\n"
+    assert result.stderr == "minibroker: 'kafka:port' is not HOST:PORT\n"
+
+
+@pytest.mark.parametrize("option", ["-b", "--bootstrap-server"])
+def test_the_server_may_be_named_as_for_other_commands(run: Run, broker: RunningBroker, option: str) -> None:
+    result = run("doctor", option, broker.bootstrap_servers)
+    assert result.exit_code == 0
+    assert f"node 1 advertises {broker.bootstrap_servers}, the address that was asked" in result.stdout
 
 
 def test_a_name_that_nobody_knows_may_be_a_containers(examine: Examine) -> None:

@@ -89,6 +89,13 @@ def consumed(run_client: Run, topic: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in run_client("consume", topic, "--json").stdout.splitlines()]
 
 
+def test_a_partition_that_is_not_there_is_named_as_by_consume(run_client: Run) -> None:
+    run_client("topics", "create", "pair", "--partitions", "2")
+    result = run_client("produce", "pair", "--partition", "7", stdin=b"a\n")
+    assert (result.exit_code, result.stdout) == (1, "0 records written to pair\n")
+    assert result.stderr == "minibroker: pair has no partition 7, only 0 to 1\n"
+
+
 def test_lines_are_written_and_the_report_says_where(run_client: Run) -> None:
     result = run_client("produce", "reported", "--partition", "1", stdin=b"a\nb\n")
     assert (result.exit_code, result.stdout) == (0, "2 records written to reported, partition 1 offsets 0 to 1\n")
@@ -239,7 +246,7 @@ def test_json_says_the_topic_if_no_argument_does(run_client: Run) -> None:
         (b'{"value": "a", "value_base64": "YQ=="}', "value and value_base64 are both given"),
         (b'{"value_base64": "a"}', "value_base64 is not base64"),
         (b'{"value": "a", "partition": "1"}', 'partition is "1", and not a number'),
-        (b'{"value": "a", "partition": 99}', "has no partition 99, only 2, from 0"),
+        (b'{"value": "a", "partition": 99}', "has no partition 99, only 0 to 1"),
         (b'{"value": "a", "timestamp": "noon"}', "timestamp 'noon' is no time"),
         (b'{"value": "a", "timestamp": -5}', "timestamp -5 is out of range"),
         (b'{"value": "a", "headers": [1]}', "headers are a list like"),

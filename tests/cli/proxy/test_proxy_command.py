@@ -103,7 +103,7 @@ def test_it_is_controlled_over_http(broker: Broker) -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (["--upstream", "a:b"], "is not HOST:PORT"),
+        (["--upstream", "a:b"], "minibroker: --upstream: 'a:b' is not HOST:PORT"),
         (["--upstream", "a:1,b:1"], "one bootstrap server"),
         (["--upstream", "a:1", "--api", "Nothing"], "is not an API of Kafka"),
         (["--upstream", "a:1", "--quiet", "--api", "Fetch"], "nothing for --api"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -108,3 +109,10 @@ def test_a_file_of_certificates_that_is_none_is_named(run: Run, tmp_path: Path) 
         result = run(*arguments)
         said = f"minibroker: --registry-ca: {file} has no certificates in PEM\n"
         assert (result.exit_code, result.stderr) == (2, said)
+
+
+def test_a_registry_that_is_silent_is_not_waited_for_long(run: Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        result = run("schemas", "list", "--registry", url, "--registry-timeout", "0.1")
+    assert (result.exit_code, result.stderr) == (1, f"minibroker: cannot connect to {url}: no answer in 0.1 s\n")

@@ -172,6 +172,16 @@ def test_several_servers_can_be_given(run: Run, broker: RunningBroker) -> None:
     assert run("topics", "list", "--json", "--bootstrap-server", servers).exit_code == 0
 
 
+def test_old_brokers_have_no_defaults_for_new_topics(run: Run, tmp_path: Path) -> None:
+    with running_broker(tmp_path, options=("--emulate", "2.3")) as broker:
+        address = ("--bootstrap-server", broker.bootstrap_servers)
+        some = run("topics", "create", "old", "--partitions", "2", *address)
+        both = run("topics", "create", "old", "--partitions", "2", "--replication-factor", "1", *address)
+    advice = "brokers before 2.4 have no defaults: add --partitions and --replication-factor"
+    assert (some.exit_code, some.stderr) == (1, f"minibroker: {advice}\n")
+    assert (both.exit_code, both.stdout) == (0, "created old\n")
+
+
 @pytest.mark.parametrize("release", ["0.10.2", "0.10.0"])
 def test_of_a_broker_that_does_not_tell_configs_the_partitions_are_described(
     run: Run, tmp_path: Path, release: str
