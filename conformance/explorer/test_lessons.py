@@ -109,7 +109,7 @@ def records(reader: Reader) -> None:
 
 
 def by_hand() -> str:
-    """Return what the lesson says of a Produce of version 3, field by field; the CRC is what the page says it should be."""
+    """Return what the lesson says of a Produce of version 3, with the CRC that the page names."""
     header = "0000 0003 00000007 0004 68616e64"
     body = "ffff 0001 00007530 00000001 0006 6c6573736f6e 00000001 00000000 0000004b"
     batch = "0000000000000000 0000003f 00000000 02 f10c76be 0000 00000000 000001a221ec35e7 000001a221ec35e7"

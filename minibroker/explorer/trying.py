@@ -74,7 +74,8 @@ SENSIBLE: Final[dict[str, Any]] = {
     "transaction_timeout_ms": 60_000,
 }
 ONE_OF: Final = ("topics", "topic_data", "partitions", "partition_data", "partition_indexes", "groups", "group_ids")
-ALSO_ONE_OF: Final = ("v3_and_below_topics", "coordinator_keys", "resources", "protocols", "groups_names", "topic_names", "transactional_ids")
+ALSO_ONE_OF: Final = ("coordinator_keys", "resources", "protocols", "groups_names", "topic_names", "transactional_ids")
+OF_TRANSACTION: Final = ("v3_and_below_topics",)
 KINDS: Final = {"?": "bool", "d": "float", "16s": "uuid", "string": "string", "bytes": "bytes", "records": "records"}
 
 
@@ -197,7 +198,7 @@ class _Form:
         if kind.struct is not None:
             return self.values(kind.struct)
         if kind.item is not None:
-            return [self._item(name, kind.item)] if name in ONE_OF + ALSO_ONE_OF else []
+            return [self._item(name, kind.item)] if name in ONE_OF + ALSO_ONE_OF + OF_TRANSACTION else []
         if kind.code == "string":
             return default or ""
         blank = {"?": False, "bytes": "", "records": "", "16s": uuid_text(bytes(16))}
