@@ -26,6 +26,7 @@ from minibroker.protocol.fields import Kind
 from minibroker.protocol.fields import fields as fields_of
 from minibroker.protocol.headers import RequestHeader, request_header_version
 from minibroker.protocol.layout import Place, layout
+from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from minibroker.protocol.primitives import uuid_from_text, uuid_text
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record
@@ -34,6 +35,7 @@ from minibroker.testing.exchange import api_key_of
 
 SIZE: Final = Packing(">i")
 KEY_AND_VERSION: Final = Packing(">hh")
+VERSION: Final = Packing(">h")
 CLIENT_ID: Final = "explorer"
 PATIENCE_SECONDS: Final = 10.0
 MOST_BYTES: Final = 1 << 20
@@ -65,7 +67,7 @@ SENSIBLE: Final[dict[str, Any]] = {
     "rebalance_timeout_ms": 60_000,
     "records": "key=hello",
     "replication_factor": 1,
-    "session_timeout_ms": 45_000,
+    "session_timeout_ms": 300_000,  # people take longer than programs
     "share_session_epoch": 0,
     "timeout_ms": 30_000,
     "timestamp": -1,
@@ -73,6 +75,7 @@ SENSIBLE: Final[dict[str, Any]] = {
 }
 ONE_OF: Final = ("topics", "topic_data", "partitions", "partition_data", "partition_indexes", "groups", "group_ids")
 ALSO_ONE_OF: Final = ("coordinator_keys", "resources", "protocols", "groups_names", "topic_names", "transactional_ids")
+OF_TRANSACTION: Final = ("v3_and_below_topics",)
 KINDS: Final = {"?": "bool", "d": "float", "16s": "uuid", "string": "string", "bytes": "bytes", "records": "records"}
 
 
@@ -170,7 +173,11 @@ class _Form:
 
     def values(self, struct: type) -> dict[str, Any]:
         """Return values for the fields of a struct."""
-        return {place.name: self._value_of(place) for place in self._places(struct)}
+        places = self._places(struct)
+        values = {place.name: self._value_of(place) for place in places}
+        if {"name", "topic_id"} <= values.keys():  # either of them says which topic is meant
+            values |= {"name": self._topic, "topic_id": uuid_text(bytes(16))}
+        return values
 
     def _value_of(self, place: Place) -> Any:
         if place.name in TOPIC_NAMES and place.kind.code == "string" and not place.nullable:
@@ -191,7 +198,7 @@ class _Form:
         if kind.struct is not None:
             return self.values(kind.struct)
         if kind.item is not None:
-            return [self._item(name, kind.item)] if name in ONE_OF + ALSO_ONE_OF else []
+            return [self._item(name, kind.item)] if name in ONE_OF + ALSO_ONE_OF + OF_TRANSACTION else []
         if kind.code == "string":
             return default or ""
         blank = {"?": False, "bytes": "", "records": "", "16s": uuid_text(bytes(16))}
@@ -201,7 +208,14 @@ class _Form:
         if item.code == "string":
             return self._topic if "topic" in name else GROUP
         value = self._value("", item)
-        return value | {"name": ASSIGNOR} if name == "protocols" else value
+        if name == "protocols":
+            return value | {"name": ASSIGNOR, "metadata": self._subscription().hex()}
+        return value
+
+    def _subscription(self) -> bytes:
+        """Return what a member of a classic group says of itself: its version, and the topic that it reads."""
+        subscription = ConsumerProtocolSubscription(topics=[self._topic])
+        return VERSION.pack(0) + bytes(subscription.encode(0))
 
 
 def encoded(asked: Composed, now_ms: int) -> bytes:

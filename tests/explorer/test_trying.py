@@ -40,6 +40,20 @@ def test_each_request_begins_with_values_that_can_be_sent(key: ApiKey) -> None:
         assert list(explain_request(frame).problems()) == []
 
 
+def test_a_topic_to_ask_for_is_named_and_has_no_id_beside() -> None:
+    form = _Form(12, True, 13, "orders", b"i" * 16).fields(request_class(ApiKey.METADATA))
+    (topics,) = (field for field in form if field["name"] == "topics")
+    assert topics["item"]["blank"] == {"name": "orders", "topic_id": "A" * 22}
+
+
+def test_a_member_of_a_classic_group_says_what_it_reads(explored: Broker) -> None:
+    explored.create_topic("orders")
+    ask(explored, "try/send", "POST", {"hex": composed(explored, "FindCoordinator", 4)})
+    ask(explored, "try/send", "POST", {"hex": composed(explored, "JoinGroup", 3)})
+    (joined,) = explored.requests("JoinGroup")
+    assert (joined.errors, joined.answer.members[0].metadata.hex()) == ((), "00000000000100066f7264657273ffffffff")
+
+
 def test_a_produce_by_hand_is_appended(explored: Broker) -> None:
     explored.create_topic("orders")
     digits = composed(explored, "Produce", 9)

@@ -140,7 +140,7 @@ def _codec(attributes: int) -> str:
 
 
 def _explain_crc(part: Part, computed: int) -> None:
-    part.meaning = "right" if part.value == computed else f"WRONG: the bytes have {computed}"
+    part.meaning = "right" if part.value == computed else f"WRONG: the bytes have {computed}, in hex {computed:08x}"
 
 
 def _records(cursor: Cursor, fields: dict[str, Part], explain_record: ExplainRecord) -> None:

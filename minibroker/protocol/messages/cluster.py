@@ -260,6 +260,7 @@ class AddRaftVoterRequest(Message, api_key=80, versions="0-1", flexible="0+", ki
     listeners: list[Listener] = field(about="Where the other voters reach it.")
     ack_when_committed: bool = field(
         "1+",
+        kip=1186,
         default=True,
         about="Whether to answer once the voters have agreed, or as soon as the leader has written it.",
     )

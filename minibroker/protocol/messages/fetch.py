@@ -154,7 +154,7 @@ class FetchResponse(
 ):
     """Answers with whole batches. In a session, it contains only partitions with changes."""
 
-    throttle_time_ms: int32 = field("1+")
+    throttle_time_ms: int32 = field("1+", kip=13)
     error_code: int16 = field(
         "7+", about="An error of the whole request, such as a session that the broker does not know any more."
     )

@@ -65,7 +65,7 @@ class GroupMetadataValue(Message, api_key=2, versions="0-4", flexible="4+", kips
         client_id: str = field()
         client_host: str = field()
         rebalance_timeout: int32 = field(
-            "1+", default=-1, about="How many milliseconds a rebalance waits for the member."
+            "1+", kip=62, default=-1, about="How many milliseconds a rebalance waits for the member."
         )
         session_timeout: int32 = field(about="How many milliseconds the member may go without a heartbeat.")
         subscription: bytes = field(about="What the member wants to read, in the language of the assignor.")

@@ -19,7 +19,7 @@ class RegisterBrokerRecord(Message, api_key=0, versions="0-4", flexible="0+"):
     """A broker has registered: its incarnation, listeners, features and log directories."""
 
     broker_id: int32 = field(about="The broker that has registered.")
-    is_migrating_zk_broker: bool = field("2+", about="Whether it still had its metadata from ZooKeeper.")
+    is_migrating_zk_broker: bool = field("2+", kip=866, about="Whether it still had its metadata from ZooKeeper.")
     incarnation_id: Uuid = field(
         about="A random id of this start of the broker, by which the controller tells it from an older one."
     )
@@ -33,11 +33,11 @@ class RegisterBrokerRecord(Message, api_key=0, versions="0-4", flexible="0+"):
         default=True, about="Whether it may not serve clients yet, as until it has caught up with the metadata."
     )
     in_controlled_shutdown: bool = field(
-        "1+", about="Whether it has asked to give its leaderships away before it stops."
+        "1+", kip=841, about="Whether it has asked to give its leaderships away before it stops."
     )
-    log_dirs: list[Uuid] = field("3+", tag=0, about="The ids of its log directories that work.")
+    log_dirs: list[Uuid] = field("3+", kip=858, tag=0, about="The ids of its log directories that work.")
     cordoned_log_dirs: list[Uuid] | None = field(
-        "4+", tag=1, default=None, about="The ids of the log directories that take no new replicas."
+        "4+", kip=1066, tag=1, default=None, about="The ids of the log directories that take no new replicas."
     )
 
     class BrokerEndpoint(Struct):
@@ -79,12 +79,18 @@ class BrokerRegistrationChangeRecord(Message, api_key=17, versions="0-3", flexib
     broker_id: int32 = field(about="The broker whose registration changes.")
     broker_epoch: int64 = field(about="Which of its registrations it is.")
     fenced: int8 = field(tag=0, about="1 fences the broker, -1 lets it serve clients, 0 is no change.")
-    in_controlled_shutdown: int8 = field("1+", tag=1, about="1 if the broker is about to stop, 0 for no change.")
+    in_controlled_shutdown: int8 = field(
+        "1+", kip=841, tag=1, about="1 if the broker is about to stop, 0 for no change."
+    )
     log_dirs: list[Uuid] = field(
-        "2+", tag=2, about="The ids of its log directories that work now; empty for no change."
+        "2+", kip=858, tag=2, about="The ids of its log directories that work now; empty for no change."
     )
     cordoned_log_dirs: list[Uuid] | None = field(
-        "3+", tag=3, default=None, about="The ids of the log directories that take no new replicas; null for no change."
+        "3+",
+        kip=1066,
+        tag=3,
+        default=None,
+        about="The ids of the log directories that take no new replicas; null for no change.",
     )
 
 

@@ -57,7 +57,7 @@ class ProduceResponse(
     """Answers with the base offset of each partition's batch, or why it was refused."""
 
     responses: list[TopicProduceResponse] = field(about="The results, grouped by topic as in the request.")
-    throttle_time_ms: int32 = field("1+")
+    throttle_time_ms: int32 = field("1+", kip=13)
     node_endpoints: list[NodeEndpoint] = field(
         "10+", tag=0, about="Where the new leaders are reached, if any partition was sent to the wrong broker."
     )

@@ -46,7 +46,7 @@ class AlterPartitionReassignmentsRequest(Message, api_key=45, versions="0-1", fl
         about="How long to wait until the reassignments have begun; the copying goes on for as long as it takes.",
     )
     allow_replication_factor_change: bool = field(
-        "1+", default=True, about="Whether the new replicas may be more or fewer than the old ones."
+        "1+", kip=860, default=True, about="Whether the new replicas may be more or fewer than the old ones."
     )
     topics: list[ReassignableTopic] = field(about="The partitions to move, by topic.")
 
@@ -66,7 +66,9 @@ class AlterPartitionReassignmentsResponse(Message, api_key=45, versions="0-1", f
     """Says for each partition whether the move began or was cancelled."""
 
     throttle_time_ms: int32 = field()
-    allow_replication_factor_change: bool = field("1+", default=True, about="Repeats what the request allowed.")
+    allow_replication_factor_change: bool = field(
+        "1+", kip=860, default=True, about="Repeats what the request allowed."
+    )
     error_code: int16 = field()
     error_message: str | None = field()
     responses: list[ReassignableTopicResponse] = field(about="The results, by topic.")
@@ -180,7 +182,7 @@ class DescribeLogDirsResponse(
             "4+", default=-1, about="How much of the disk is free for the broker; -1 if unknown."
         )
         is_cordoned: bool = field(
-            "5+", about="Whether new replicas are kept off the directory, as before it is taken away."
+            "5+", kip=1066, about="Whether new replicas are kept off the directory, as before it is taken away."
         )
 
         class DescribeLogDirsTopic(Struct):

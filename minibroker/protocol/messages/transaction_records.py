@@ -19,13 +19,19 @@ class TransactionLogValue(Message, api_key=0, versions="0-1", flexible="1+"):
 
     producer_id: int64 = field()
     previous_producer_id: int64 = field(
-        "1+", tag=0, default=-1, about="The producer id that the last ended transaction had used; -1 if none is kept."
+        "1+",
+        kip=890,
+        tag=0,
+        default=-1,
+        about="The producer id that the last ended transaction had used; -1 if none is kept.",
     )
     next_producer_id: int64 = field(
-        "1+", tag=1, default=-1, about="The producer id that the producer should use next; -1 if none is kept."
+        "1+", kip=890, tag=1, default=-1, about="The producer id that the producer should use next; -1 if none is kept."
     )
     producer_epoch: int16 = field()
-    next_producer_epoch: int16 = field("1+", tag=3, default=-1, about="The epoch that belongs to next_producer_id.")
+    next_producer_epoch: int16 = field(
+        "1+", kip=890, tag=3, default=-1, about="The epoch that belongs to next_producer_id."
+    )
     transaction_timeout_ms: int32 = field(
         about="How long a transaction may stay open before the coordinator aborts it."
     )
@@ -43,8 +49,9 @@ class TransactionLogValue(Message, api_key=0, versions="0-1", flexible="1+"):
     )
     client_transaction_version: int16 = field(
         "1+",
+        kip=890,
         tag=2,
-        about="The transaction protocol of the client: with 2 each transaction has an epoch of its own (KIP-890).",
+        about="The transaction protocol of the client: with 2 each transaction has an epoch of its own.",
     )
 
     class PartitionsSchema(Struct):

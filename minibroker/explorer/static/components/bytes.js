@@ -90,7 +90,7 @@ function Line({ line, read, tree, lit, point, select }) {
 function Field({ row, lit, point, tint }) {
   return html`<div class=${`field ${lit ? "lit" : ""}`} style=${{ paddingLeft: `${row.depth * 14 + 6}px` }} onMouseEnter=${point}>
     <i class=${`tint t${tint}`}></i><span class="name">${row.name}</span>
-    ${row.value !== undefined && html`<span class=${`value ${row.value[0] === '"' ? "string" : ""}`}>${row.value}</span>`}
+    ${row.value !== undefined && html`<span class=${`value ${row.value[0] === '"' ? "string" : ""}`} title=${row.value}>${row.value}</span>`}
     ${row.meaning && html`<span class=${`meaning ${row.meaning.startsWith("WRONG") ? "bad" : ""}`}>${row.meaning}</span>`}
     ${row.taken && html`<span class="tagged fault">compaction would take it</span>`}
     ${row.problem && html`<span class="bad">${row.problem}</span>`}

@@ -18,19 +18,19 @@ export function View({ names, query }) {
   const [listed, error] = useLive("files", {}, 3000);
   const [wanted, setWanted] = useState("");
   if (error && !listed) return html`<p class="notice bad">${error}</p>`;
-  if (!listed) return html`<div aria-busy="true"></div>`;
+  const files = listed?.files || [];
   const rows = [];
-  for (const file of listed.files.filter((each) => each.size > 0 && pathOf(each).includes(wanted))) {
+  for (const file of files.filter((each) => each.size > 0 && pathOf(each).includes(wanted))) {
     if (file.folder && file.folder !== rows[rows.length - 1]?.folder) rows.push({ folder: file.folder, isFolder: true });
     rows.push(file);
   }
   const selected = rows.findIndex((each) => !each.isFolder && pathOf(each) === names[0]);
   const select = (at) => { const file = rows[at].isFolder ? rows[at + 1] : rows[at]; go("files", [pathOf(file)], {}, { replace: true }); };
   return html`<div class="sides">
-    <aside><div class="toolbar"><label class="filter"><span class="icon" aria-hidden="true">⌕</span><input aria-label="Find a file" value=${wanted} onInput=${(event) => setWanted(event.target.value)} placeholder=${counted(listed.files.length, "file")}/></label></div>
+    <aside aria-busy=${!listed}><div class="toolbar"><label class="filter"><span class="icon" aria-hidden="true">⌕</span><input aria-label="Find a file" value=${wanted} onInput=${(event) => setWanted(event.target.value)} placeholder=${listed ? counted(files.length, "file") : ""}/></label></div>
       <${Rows} id="files" label="Files" count=${rows.length} height=${ROW_PX} selected=${selected} select=${select}
         row=${(at) => (rows[at].isFolder ? html`<span class="folder">${rows[at].folder}</span>` : html`<span class="file" title=${rows[at].kind}><span>${rows[at].name.replace(/^0{10,}(?=\d)/, "…")}</span><span class="soft">${bytes(rows[at].size)}</span></span>`)}/>
-      ${!rows.length && html`<p class="empty">There is no file that can be shown.</p>`}</aside>
+      ${listed && !rows.length && html`<p class="empty">There is no file that can be shown.</p>`}</aside>
     ${names[0] ? html`<${File} key=${names[0]} path=${names[0]} at=${Number(query.at) || 0}/>` : html`<p class="empty">Choose a file. Its bytes are shown beside what they are.</p>`}
   </div>`;
 }

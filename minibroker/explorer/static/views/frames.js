@@ -93,11 +93,11 @@ function subjects(row) {
 
 function Row({ row }) {
   const about = subjects(row);
-  const wrong = [...row.faults.map((text) => [text, "fault"]), ...row.errors.map((text) => [text, "bad"])];
+  const wrong = [...row.errors.map((text) => [text, "bad"]), ...row.faults.map((text) => [text, "fault"])];
   return html`<span class="soft num">${row.number}</span><span class="mono soft">${clock(row.started_ms)}</span>
     <span class="who">${row.client_id ?? "—"}</span>
     <span><i class=${`api ${family(row.api)}`}>${row.api}</i> <span class="soft">v${row.version}</span></span>
     <span class="about">${about.join("  ")}</span>
-    <span class="outcome">${wrong.length ? wrong.map(([text, kind]) => html`<i class=${`tagged ${kind}`}>${text}</i>`) : html`<span class=${row.outcome === "answered" ? "soft" : "waiting"}>${row.outcome}</span>`}</span>
+    <span class="outcome" title=${wrong.map(([text]) => text).join("\n")}>${wrong.length ? wrong.map(([text, kind]) => html`<i class=${`tagged ${kind}`}>${text}</i>`) : html`<span class=${row.outcome === "answered" ? "soft" : "waiting"}>${row.outcome}</span>`}</span>
     <span class="num soft">${span(row.duration_ms)}</span><span class="num soft">${bytes(row.request_bytes)} / ${bytes(row.answer_bytes)}</span>`;
 }

@@ -65,7 +65,7 @@ function Group({ id: group, machines }) {
     <h3>${counted(found.members.length, "member")}</h3>${found.problem && html`<p class="bad">${found.problem}</p>`}
     ${found.members.length > 0 && html`<table><thead><tr><th>client</th><th>member</th><th>host</th><th>epoch</th><th class="wide">assigned</th><th>target</th><th></th></tr></thead><tbody>${found.members.map((each) => html`<tr><td><b>${each.client_id}</b>${each.instance ? html`<br/><span class="soft">static ${each.instance}</span>` : ""}</td><td class="mono">${each.id}</td><td class="mono">${each.host}</td><td>${each.epoch ?? ""}</td>
       <td>${each.assigned.map((one) => html`<i class="tagged">${one}</i>`)}</td><td>${each.target.filter((one) => !each.assigned.includes(one)).map((one) => html`<i class="tagged fault">${one}</i>`)}</td><td><button onClick=${() => run(`groups/${path}/evict`, { member: each.id })}>evict</button></td></tr>`)}</tbody></table>`}
-    ${found.lag.length > 0 && html`<h3>committed offsets</h3><${Course} name=${group} value=${lag} label="records behind"/>
+    ${found.lag.length > 0 && html`<h3>committed offsets</h3><${Course} name=${group} value=${lag} label=${`${lag === 1 ? "record" : "records"} behind`}/>
       <table><thead><tr><th>partition</th><th>committed</th><th>end</th><th>lag</th></tr></thead><tbody>${found.lag.map((each) => html`<tr><td><a href=${address("topics", [each.topic, String(each.partition), String(each.offset)])}>${each.topic}-${each.partition}</a></td><td>${each.offset}</td><td>${each.end}</td><td class=${each.lag > 0 ? "bad" : ""}>${each.lag}</td></tr>`)}</tbody></table>`}
     <${History} parameters=${{ group }}/>
   </section>`;

@@ -21,7 +21,8 @@ function keep(name) {
 const isDone = (at) => LESSONS[at].steps.every((_, step) => done.has(`${at}.${step}`));
 
 export function View({ names }) {
-  const at = Math.min(Math.max(Number(names[0] || 1) - 1, 0), LESSONS.length - 1) || 0;
+  const unfinished = Math.max(LESSONS.findIndex((_, each) => !isDone(each)), 0);
+  const at = Math.min(Math.max(Number(names[0] || unfinished + 1) - 1, 0), LESSONS.length - 1) || 0;
   const [, again] = useState(0);
   return html`<div class="sides"><aside><div class="toolbar soft">${LESSONS.filter((_, each) => isDone(each)).length} of ${LESSONS.length} done</div>
       <${Rows} id="lessons" label="Lessons" count=${LESSONS.length} height=${36} selected=${at} select=${(each) => go("lessons", [String(each + 1)], {}, { replace: true })}

@@ -22,14 +22,14 @@ export function View({ names, query }) {
   const [listed, error, again] = useLive("topics");
   const [wanted, setWanted] = useState("");
   if (error && !listed) return html`<p class="notice bad">${error}</p>`;
-  if (!listed) return html`<div aria-busy="true"></div>`;
-  const shown = listed.topics.filter((topic) => topic.name.toLowerCase().includes(wanted.toLowerCase()));
+  const topics = listed?.topics || [];
+  const shown = topics.filter((topic) => topic.name.toLowerCase().includes(wanted.toLowerCase()));
   const selected = shown.findIndex((topic) => topic.name === names[0]);
   return html`<div class="sides">
-    <aside><div class="toolbar"><label class="filter"><span class="icon" aria-hidden="true">⌕</span><input aria-label="Find a topic" value=${wanted} onInput=${(event) => setWanted(event.target.value)} placeholder=${counted(listed.topics.length, "topic")}/></label></div>
+    <aside aria-busy=${!listed}><div class="toolbar"><label class="filter"><span class="icon" aria-hidden="true">⌕</span><input aria-label="Find a topic" value=${wanted} onInput=${(event) => setWanted(event.target.value)} placeholder=${listed ? counted(topics.length, "topic") : ""}/></label></div>
       <${Rows} id="topics" label="Topics" count=${shown.length} height=${ROW_PX} selected=${selected} select=${(at) => go("topics", [shown[at].name], {}, { replace: true })}
         row=${(at) => html`<${Summary} topic=${shown[at]}/>`}/>
-      ${!shown.length && html`<p class="empty">${listed.topics.length ? "No topic has such a name." : "There is no topic yet."}</p>`}
+      ${listed && !shown.length && html`<p class="empty">${topics.length ? "No topic has such a name." : "There is no topic yet."}</p>`}
       <${NewTopic} created=${again}/></aside>
     ${names.length ? html`<${Topic} key=${names[0]} name=${names[0]} rest=${names.slice(1)} query=${query}/>` : html`<p class="empty">Choose a topic.</p>`}
   </div>`;

@@ -24,6 +24,7 @@ export function View({ names, about }) {
   const [part, setPart] = useState(-1);
   const [answerPart, setAnswerPart] = useState(-1);
   const [shows, setShows] = useState("request");
+  const [node, setNode] = useState(about.nodes?.[0]);
   const version = frame ? undefined : names[1] === undefined ? found?.versions[found.versions.length - 1] : Number(names[1]);
 
   useEffect(() => {
@@ -37,7 +38,7 @@ export function View({ names, about }) {
 
   useEffect(() => {
     if (!form || form.version !== version) return undefined;
-    const timer = setTimeout(() => post("try/encode", { api, version, fields: values }).then((given) => { setBytes(given); setSaid(""); setShows("request"); }, (error) => setSaid(error.message)), 120);
+    const timer = setTimeout(() => post("try/encode", { api, version, fields: values }).then((given) => { setBytes(given); setSaid(""); setShows("request"); }, (error) => setSaid(error.message)), values === form.values ? 0 : 120);
     return () => clearTimeout(timer);
   }, [form, values]);
 
@@ -48,7 +49,7 @@ export function View({ names, about }) {
   const send = async (event) => {
     event.preventDefault();
     try {
-      setAnswer(await post("try/send", { hex: bytes.hex }));
+      setAnswer(await post("try/send", { hex: bytes.hex, node }));
       setAnswerPart(-1);
       setShows("answer");
       setSaid("");
@@ -61,6 +62,7 @@ export function View({ names, about }) {
     <form class="compose" onSubmit=${send}><div class="toolbar">
         <select aria-label="API" value=${api} onChange=${(event) => go("try", [event.target.value])}>${frame ? html`<option value="">frame ${frame}</option>` : ""}${[...apis].sort((a, b) => a.api.localeCompare(b.api)).map((each) => html`<option>${each.api}</option>`)}</select>
         <label class="soft" hidden=${!!frame}>version <select value=${version} onChange=${(event) => go("try", [api, event.target.value])}>${found?.versions.map((each) => html`<option>${each}</option>`)}</select></label>
+        ${about.nodes?.length > 1 && html`<label class="soft">to node <select value=${node} onChange=${(event) => setNode(Number(event.target.value))}>${about.nodes.map((each) => html`<option>${each}</option>`)}</select></label>`}
         <span class="grow"></span><button class="main" disabled=${!bytes || !about.bootstrap_servers}>send</button></div>
       <div class="scroll" tabindex="0" role="region" aria-label="Fields to fill in">${form && form.version === version && version !== undefined && html`<${Fields} fields=${form.fields} values=${values} change=${setValues}/>`}</div>
     </form>
