@@ -35,7 +35,17 @@ def merged_rules(older: Part, newer: Part) -> Part:
     return {kind: rules for kind, rules in merged.items() if rules}
 
 
-def with_version(metadata: Part, version: int) -> Part:
+def same_metadata(wanted: Part, found: Part, version: int) -> bool:
+    """Return whether metadata are those of a version; of which only one need say so."""
+    asked, told = property_of(wanted, VERSION), property_of(found, VERSION)
+    if asked is None and told is not None:
+        wanted = with_version(wanted, told)
+    elif asked is not None and told is None:
+        found = with_version(found, version)
+    return wanted == found
+
+
+def with_version(metadata: Part, version: int | str) -> Part:
     """Return metadata with the version of the schema."""
     return merged_metadata(metadata, {"properties": {VERSION: str(version)}})
 

@@ -295,7 +295,7 @@ class RegistryApi:
         try:
             reasons = await self._registry.check(subject, await self._new_schema(request, subject), earlier)
         except RegistryError as error:
-            if error.code != 42201 or not verbose:
+            if error.code != errors.INVALID_SCHEMA or not verbose:
                 raise
             reasons = [error.message]
         return {"is_compatible": not reasons} | ({"messages": reasons} if verbose else {})

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from minibroker.registry.formats.schema import Reference
+
+INVALID_SCHEMA: Final = 42201
 
 
 class RegistryError(Exception):
@@ -79,12 +83,12 @@ def incompatible(subject: str, reasons: list[str]) -> RegistryError:
 
 def invalid_schema(kind: str, reason: str) -> RegistryError:
     """Return the error for a text that is no schema of its type."""
-    return RegistryError(42201, f"Invalid schema of type {kind}, details: {reason}")
+    return RegistryError(INVALID_SCHEMA, f"Invalid schema of type {kind}, details: {reason}")
 
 
 def no_schema() -> RegistryError:
     """Return the error for an empty schema."""
-    return RegistryError(42201, "Empty schema")
+    return RegistryError(INVALID_SCHEMA, "Empty schema")
 
 
 def missing_reference(reference: Reference) -> str:

@@ -43,11 +43,14 @@ class SchemaFormats:
         *,
         stored: bool = False,
     ) -> ParsedSchema:
-        """Parse a schema of a subject; one that is `stored` may have invalid defaults. Raises RegistryError."""
+        """Parse a schema of a subject. Raises RegistryError.
+
+        One that is `stored` may have invalid defaults, and refer to versions that were deleted since.
+        """
         if kind not in FORMATS:
             raise invalid_schema(kind, f"Invalid schema type {kind}")
         try:
-            resolved = resolved_references(state, references, subject)
+            resolved = resolved_references(state, references, subject, deleted=stored)
             return await self._parse(kind, text, resolved, stored)
         except InvalidSchema as error:
             raise invalid_schema(kind, str(error)) from None
@@ -82,7 +85,7 @@ class SchemaFormats:
             raise invalid_schema(kind, str(error)) from None
 
     async def likeness(self, parsed: ParsedSchema, schema: StoredSchema) -> str:
-        """Return a text that is equal for schemas that differ only in what normalization removes."""
+        """Return a text that is equal for schemas that differ only in what normalization removes, and in contracts."""
         return await _aside(partial(_likeness, parsed, schema), len(schema.text))
 
     async def incompatibilities(self, kind: str, reader: ParsedSchema, writer: ParsedSchema) -> list[str]:
@@ -124,10 +127,12 @@ async def _aside(work: partial[Result], size: int) -> Result:
     return work() if size <= LARGE_CHARACTERS else await asyncio.to_thread(work)
 
 
-def resolved_references(state: SchemaState, references: tuple[Reference, ...], subject: str) -> dict[str, str]:
+def resolved_references(
+    state: SchemaState, references: tuple[Reference, ...], subject: str, *, deleted: bool = True
+) -> dict[str, str]:
     """Return the texts that references stand for by their names, each after those that it refers to.
 
-    Deleted versions count, since older schemas may refer to them. Raises InvalidSchema.
+    With `deleted`, deleted versions count. Raises InvalidSchema.
     """
     found: dict[str, str] = {}
     visited: set[str] = set()
@@ -138,7 +143,7 @@ def resolved_references(state: SchemaState, references: tuple[Reference, ...], s
         if depth > DEPTH_MAX:
             raise InvalidSchema(f"References are more than {DEPTH_MAX} deep")
         for reference in references:
-            schema = state.get(within(parent, reference.subject), reference.version, deleted=True)
+            schema = state.get(within(parent, reference.subject), reference.version, deleted)
             if schema is None:
                 raise InvalidSchema(missing_reference(reference))
             if reference.name not in visited:
@@ -158,7 +163,7 @@ def _likeness(parsed: ParsedSchema, schema: StoredSchema) -> str:
         text = parsed.normalized()
     except InvalidSchema:  # it refers to what is not there, which only normalization needs
         text = parsed.canonical
-    return guid_of(text, sorted_references(schema.references), schema.metadata, schema.rule_set)
+    return guid_of(text, sorted_references(schema.references))
 
 
 def sorted_references(references: tuple[Reference, ...]) -> tuple[Reference, ...]:
