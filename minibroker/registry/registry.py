@@ -311,6 +311,18 @@ class Registry:
             entries.append(removed if mode is None else records.mode_entry(subject, mode))
             await self._append_many(entries)
 
+    async def delete_mode(self, scope: str | None, *, recursive: bool) -> None:
+        """Remove the mode of a subject, of a context or (None) of all; also those of a context's subjects, if asked.
+
+        Raises RegistryError.
+        """
+        async with self._writing:
+            state = await self._topic.read_to_change()
+            named = scope is not None and qualified(scope).subject != ""
+            inside = [name for name in state.modes if name and prefix_of(name) == prefix_of(scope) and name != scope]
+            scopes = [scope, *(inside if recursive and not named else ())]
+            await self._append_many([records.tombstone(Key("MODE", each)) for each in scopes])
+
     async def delete_context(self, prefix: str) -> None:
         """Delete a context without subjects. Raises RegistryError."""
         async with self._writing:

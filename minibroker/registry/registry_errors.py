@@ -142,6 +142,11 @@ def too_large() -> RegistryError:
     return RegistryError(42209, "Register operation failed because schema is too large")
 
 
+def invalid_rules(reason: str) -> RegistryError:
+    """Return the error for rules that do not fit together."""
+    return RegistryError(42210, reason)
+
+
 def context_not_empty(context: str) -> RegistryError:
     """Return the error for deleting a context with subjects."""
     return RegistryError(42211, f"The specified context '{context}' is not empty.")

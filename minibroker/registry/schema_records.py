@@ -72,6 +72,10 @@ class StoredSchema:
         """The key of its record."""
         return Key("SCHEMA", self.subject, self.version)
 
+    def has_rules(self, type: str) -> bool:
+        """Return whether it has rules of a type, such as CEL."""
+        return any(rule.get("type") == type for rules in (self.rule_set or {}).values() for rule in rules)
+
 
 def guid_of(
     text: str,
