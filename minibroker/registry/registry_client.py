@@ -20,6 +20,7 @@ from minibroker.registry.schema_records import references_of
 
 TIMEOUT_SECONDS: Final = 30
 ANSWER_BYTES_MAX: Final = 64 << 20
+IN_CONTEXT: Final = {"referenceFormat": "qualified"}  # references with the context that they are in
 
 
 class RequestFailed(Exception):
@@ -64,11 +65,22 @@ class RegistryClient:
         except (OSError, ValueError) as error:
             raise RequestFailed(f"{self._base}: {getattr(error, 'reason', None) or error}") from None
 
+    def ask_all(self, *path: str, query: Mapping[str, object]) -> list[Any]:
+        """Return a list that the registry answers in parts, or at once if it knows no parts. Raises RequestFailed."""
+        found: list[Any] = []
+        while True:
+            part = self.ask("GET", *path, query={**query, "offset": len(found)})
+            if not isinstance(part, list):
+                raise RequestFailed("the registry's answer is no list")
+            if not part or part[0] in found[:1]:
+                return found
+            found += part
+
     def find(self, named: int | str) -> WireSchema:
         """Return the schema with an id or a GUID. Raises LookupError, RequestFailed."""
         path = ("ids", str(named)) if isinstance(named, int) else ("guids", named)
         try:
-            found = self.ask("GET", "schemas", *path)
+            found = self.ask("GET", "schemas", *path, query=IN_CONTEXT)
         except RequestFailed as error:
             if error.code == 40403:
                 raise LookupError(named) from None
@@ -84,7 +96,9 @@ class RegistryClient:
         for name, subject, version in references:
             if name not in visited:
                 visited.add(name)
-                text, referenced = _schema_in(self.ask("GET", "subjects", subject, "versions", str(version)))
+                text, referenced = _schema_in(
+                    self.ask("GET", "subjects", subject, "versions", str(version), query=IN_CONTEXT)
+                )
                 self._resolve(referenced, found, visited, depth + 1)
                 found[name] = text
 
