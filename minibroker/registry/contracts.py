@@ -11,6 +11,7 @@ from typing import Any, Final
 Part = Mapping[str, Any] | None
 
 VERSION: Final = "confluent:version"  # a property of the metadata
+RESERVED: Final = "confluent:reserved"  # another one: names of fields, with commas between them
 RULES: Final = ("migrationRules", "domainRules", "encodingRules")
 KINDS: Final = ("TRANSFORM", "CONDITION")
 MIGRATING, RUNNING = ("UPGRADE", "DOWNGRADE", "UPDOWN"), ("WRITE", "READ", "WRITEREAD")  # the modes of rules
@@ -62,6 +63,11 @@ def with_version(metadata: Part, version: int | str) -> Part:
 def property_of(metadata: Part, name: str) -> str | None:
     """Return a property of metadata, or None."""
     return None if metadata is None else (metadata.get("properties") or {}).get(name)
+
+
+def reserved_names(metadata: Part) -> set[str]:
+    """Return the names of fields that metadata reserve."""
+    return {name.strip() for name in (property_of(metadata, RESERVED) or "").split(",")} - {""}
 
 
 def check_part(part: Any) -> None:

@@ -24,7 +24,7 @@ from minibroker.registry.contracts import (
 from minibroker.registry.coroutine_slices import Slices, turn_for_others
 from minibroker.registry.formats.schema import ParsedSchema, Reference
 from minibroker.registry.qualified_subjects import DEFAULT, prefix_of, qualified, within
-from minibroker.registry.registry_configs import IMPORTING, READING, changed_config, config_of, level_of, mode_of
+from minibroker.registry.registry_configs import IMPORTING, READING, changed_config, config_of, mode_of
 from minibroker.registry.schema_formats import SchemaFormats, sorted_references
 from minibroker.registry.schema_records import Entry, Key, StoredSchema
 from minibroker.registry.schema_state import SchemaState
@@ -108,9 +108,8 @@ class Registry:
             if known is not None:
                 return known
         if mode not in IMPORTING:
-            candidate = Candidate(new.kind, parsed)
-            others = _of_group(config, schema, earlier)
-            reasons = await objections(self.formats, state, level_of(config), candidate, others)
+            candidate = Candidate(new.kind, parsed, schema.metadata)
+            reasons = await objections(self.formats, state, config, candidate, earlier)
             if reasons:
                 raise errors.incompatible(subject, reasons)
         if new.version > 0 and new.version != next_version and mode not in IMPORTING:
@@ -229,8 +228,7 @@ class Registry:
         state = await self.state()
         config = config_of(state, subject)
         schema, parsed = await self._canonical(state, subject, new)
-        others = _of_group(config, schema, earlier)
-        return await objections(self.formats, state, level_of(config), Candidate(new.kind, parsed), others)
+        return await objections(self.formats, state, config, Candidate(new.kind, parsed, schema.metadata), earlier)
 
     # --- deleting -------------------------------------------------------------------------------
 
@@ -432,12 +430,3 @@ def _with_contracts(new: NewSchema, config: Mapping[str, Any], previous: StoredS
     metadata = merged_metadata(merged_metadata(config.get("defaultMetadata"), metadata), config.get("overrideMetadata"))
     rules = merged_rules(merged_rules(config.get("defaultRuleSet"), rules), config.get("overrideRuleSet"))
     return replace(new, metadata=metadata, rule_set=rules)
-
-
-def _of_group(config: Mapping[str, Any], schema: StoredSchema, earlier: Sequence[StoredSchema]) -> list[StoredSchema]:
-    """Return the earlier versions of the schema's compatibility group."""
-    group = config.get("compatibilityGroup")
-    if group is None:
-        return list(earlier)
-    wanted = property_of(schema.metadata, group)
-    return [each for each in earlier if property_of(each.metadata, group) == wanted]

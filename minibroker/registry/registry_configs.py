@@ -10,8 +10,14 @@ from typing import Any, Final
 
 from minibroker.registry.contracts import InvalidRules, Part, cleaned
 from minibroker.registry.qualified_subjects import GLOBAL, prefix_of
-from minibroker.registry.registry_errors import RegistryError, invalid_level, invalid_mode, invalid_rules
-from minibroker.registry.schema_records import CONTRACTS, LEVELS, MODES, TEXTS
+from minibroker.registry.registry_errors import (
+    RegistryError,
+    invalid_level,
+    invalid_mode,
+    invalid_policy,
+    invalid_rules,
+)
+from minibroker.registry.schema_records import CONTRACTS, LEVELS, MODES, POLICIES, SWITCHES, TEXTS
 from minibroker.registry.schema_state import SchemaState
 
 DEFAULT_LEVEL: Final = "BACKWARD"
@@ -85,7 +91,12 @@ def _checked(name: str, value: Any) -> Any:
         if level not in LEVELS:
             raise invalid_level()
         return level
-    if name == "normalize" and isinstance(value, bool):
+    if name == "compatibilityPolicy":
+        policy = value.upper() if isinstance(value, str) else ""
+        if policy not in POLICIES:
+            raise invalid_policy()
+        return policy
+    if name in SWITCHES and isinstance(value, bool):
         return value
     if name in TEXTS and isinstance(value, str):
         return value

@@ -114,6 +114,11 @@ def invalid_level() -> RegistryError:
     )
 
 
+def invalid_policy() -> RegistryError:
+    """Return the error for an unknown compatibility policy."""
+    return RegistryError(42203, "Invalid compatibility policy. Valid values are strict and lenient")
+
+
 def invalid_mode() -> RegistryError:
     """Return the error for an unknown mode."""
     return RegistryError(42204, "Invalid mode. Valid values are READWRITE, READONLY, READONLY_OVERRIDE, and IMPORT.")

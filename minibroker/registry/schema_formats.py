@@ -88,12 +88,15 @@ class SchemaFormats:
         """Return a text that is equal for schemas that differ only in what normalization removes, and in contracts."""
         return await _aside(partial(_likeness, parsed, schema), len(schema.text))
 
-    async def incompatibilities(self, kind: str, reader: ParsedSchema, writer: ParsedSchema) -> list[str]:
-        """Return why a schema cannot read what another one of its kind has written.
+    async def incompatibilities(
+        self, kind: str, reader: ParsedSchema, writer: ParsedSchema, *, lenient: bool = False
+    ) -> list[str]:
+        """Return why a schema cannot read what another one of its kind has written; only JSON Schema can be lenient.
 
         A thread compares them: each part with each other part, even small ones may take long.
         """
-        return await asyncio.to_thread(_format(kind).incompatibilities, reader, writer)
+        more = {"lenient": True} if lenient and kind == "JSON" else {}
+        return await asyncio.to_thread(_format(kind).incompatibilities, reader, writer, **more)
 
 
 def _size_of(key: Cached) -> int:

@@ -36,6 +36,10 @@ class AvroSchema:
         """Return the text as Confluent normalizes it."""
         return self._normalized
 
+    def has_field(self, name: str) -> bool:
+        """Return whether it is a record with a field of this name."""
+        return any(field.name == name for field in self.type.fields)
+
     def formatted(self, format: str) -> str:
         """Return the canonical text, or with "resolved" the one that contains what it refers to."""
         return canonical_text(self.type) if format == "resolved" else self.canonical
