@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from minibroker.registry import registry_errors as errors
@@ -132,11 +133,12 @@ class Registry:
             each._replace(version=_latest_version(state, subject, each)) if each.version == LATEST else each
             for each in new.references
         )
-        parsed = await self.formats.parse(state, new.kind, new.text, references, subject, stored=stored)
+        parse = partial(self.formats.parse, state, new.kind, references=references, subject=subject, stored=stored)
+        parsed = await parse(new.text, check_defaults=new.normalize and not stored)  # as Confluent, else never
         text = parsed.canonical
         if new.normalize:
             text, references = await self.formats.normalized(new.kind, parsed), sorted_references(references)
-            parsed = await self.formats.parse(state, new.kind, text, references, subject, stored=stored)
+            parsed = await parse(text)
         return StoredSchema(subject, 0, -1, text, new.kind, references, new.metadata, new.rule_set), parsed
 
     # --- finding --------------------------------------------------------------------------------
@@ -175,7 +177,7 @@ class Registry:
             return None
         try:
             schema, parsed = await self._canonical(state, subject, new)
-        except errors.RegistryError:  # only a new schema must have valid defaults, and references that are not deleted
+        except errors.RegistryError:  # only a new schema has its defaults checked, and no deleted references
             schema, parsed = await self._canonical(state, subject, new, stored=True)
         candidates = state.schemas(subject, deleted)
         return await self._alike(state, candidates[-1:] if latest_only else candidates, schema, parsed, -1)

@@ -42,16 +42,17 @@ class SchemaFormats:
         subject: str,
         *,
         stored: bool = False,
+        check_defaults: bool = False,
     ) -> ParsedSchema:
         """Parse a schema of a subject. Raises RegistryError.
 
-        One that is `stored` may have invalid defaults, and refer to versions that were deleted since.
+        One that is `stored` may refer to versions that were deleted since. Avro's defaults are not checked unasked.
         """
         if kind not in FORMATS:
             raise invalid_schema(kind, f"Invalid schema type {kind}")
         try:
             resolved = resolved_references(state, references, subject, deleted=stored)
-            return await self._parse(kind, text, resolved, stored)
+            return await self._parse(kind, text, resolved, check_defaults)
         except InvalidSchema as error:
             raise invalid_schema(kind, str(error)) from None
 
@@ -59,11 +60,11 @@ class SchemaFormats:
         """Parse a schema that is stored. Raises RegistryError."""
         return await self.parse(state, schema.kind, schema.text, schema.references, schema.subject, stored=True)
 
-    async def _parse(self, kind: str, text: str, resolved: Mapping[str, str], stored: bool) -> ParsedSchema:
-        key = kind, text, tuple(resolved.items()), stored
+    async def _parse(self, kind: str, text: str, resolved: Mapping[str, str], check_defaults: bool) -> ParsedSchema:
+        key = kind, text, tuple(resolved.items()), check_defaults and kind == "AVRO"
         found = self._parsed.get(key)
         if found is None:
-            found = await _aside(partial(parsed_schema, kind, text, resolved, stored=stored), _size_of(key))
+            found = await _aside(partial(parsed_schema, kind, text, resolved, check_defaults=key[3]), _size_of(key))
         self._cache(key, found)
         return found
 
@@ -103,17 +104,13 @@ def _size_of(key: Cached) -> int:
     return len(key[1]) + sum(len(text) for _, text in key[2])
 
 
-def parsed_schema(kind: str, text: str, resolved: Mapping[str, str], *, stored: bool) -> ParsedSchema:
-    """Parse a schema with what it refers to; one that is `stored` may have invalid defaults.
+def parsed_schema(kind: str, text: str, resolved: Mapping[str, str], *, check_defaults: bool = False) -> ParsedSchema:
+    """Parse a schema with what it refers to; only Avro's defaults can be checked.
 
     Raises InvalidSchema, and ImportError if the format's library is missing.
     """
-    if stored and kind == "AVRO":
-        from minibroker.registry.formats.avro import parse_stored
-
-        parsed: ParsedSchema = parse_stored(text, resolved)
-    else:
-        parsed = _format(kind).parse(text, resolved)
+    more = {"check_defaults": True} if check_defaults else {}
+    parsed = _format(kind).parse(text, resolved, **more)
     try:
         parsed.canonical.encode()
     except UnicodeEncodeError:

@@ -18,7 +18,7 @@ from minibroker.registry.formats.schema import InvalidSchema, ParsedSchema
 class AvroSchema:
     """A schema, with the types that it refers to."""
 
-    def __init__(self, text: str, references: Mapping[str, str], check_defaults: bool = True) -> None:
+    def __init__(self, text: str, references: Mapping[str, str], check_defaults: bool) -> None:
         parser = Parser(check_defaults)
         self._referenced = [parser.parse(each) for each in references.values()]
         self.type = parser.parse(text)
@@ -45,17 +45,12 @@ class AvroSchema:
         return canonical_text(self.type) if format == "resolved" else self.canonical
 
 
-def parse(text: str, references: Mapping[str, str], *, check_defaults: bool = True) -> AvroSchema:
-    """Parse a schema; the defaults of its fields must be valid. Raises InvalidSchema."""
+def parse(text: str, references: Mapping[str, str], *, check_defaults: bool = False) -> AvroSchema:
+    """Parse a schema. Raises InvalidSchema, with `check_defaults` if the default of a field is not valid, too."""
     try:
         return AvroSchema(text, references, check_defaults)
     except RecursionError:
         raise InvalidSchema("The types are nested too deep") from None
-
-
-def parse_stored(text: str, references: Mapping[str, str]) -> AvroSchema:
-    """Parse a schema as `parse` does; defaults may be invalid, as older registries let them be."""
-    return parse(text, references, check_defaults=False)
 
 
 def incompatibilities(reader: ParsedSchema, writer: ParsedSchema) -> list[str]:

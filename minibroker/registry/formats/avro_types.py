@@ -96,7 +96,7 @@ PLAIN: Final = {kind: AvroType(kind) for kind in PRIMITIVES}  # without properti
 class Parser:
     """Parses several schemas, of which later ones may use the names of earlier ones."""
 
-    def __init__(self, check_defaults: bool = True) -> None:
+    def __init__(self, check_defaults: bool) -> None:
         self._check_defaults = check_defaults
         self.names: dict[str, AvroType] = {}
         self._depth = 0

@@ -147,7 +147,7 @@ INVALID = [
 @pytest.mark.parametrize(("text", "reason"), INVALID, ids=[reason for _, reason in INVALID])
 def test_an_invalid_schema_is_refused_with_the_reason(text: str, reason: str) -> None:
     with pytest.raises(InvalidSchema, match="(?s).") as refused:
-        parse(text, {})
+        parse(text, {}, check_defaults=True)
     assert reason in str(refused.value) or (reason == "nested" and "recursion" in str(refused.value))
 
 
