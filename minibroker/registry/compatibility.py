@@ -9,6 +9,7 @@ from minibroker.registry.contracts import Part, property_of, reserved_names
 from minibroker.registry.coroutine_slices import Slices
 from minibroker.registry.formats.schema import ParsedSchema
 from minibroker.registry.registry_configs import level_of
+from minibroker.registry.registry_errors import invalid_schema
 from minibroker.registry.schema_formats import SchemaFormats
 from minibroker.registry.schema_records import StoredSchema
 from minibroker.registry.schema_state import SchemaState
@@ -53,11 +54,17 @@ async def objections(
 
 
 def _reserved_differences(candidate: Candidate, earlier: Sequence[StoredSchema]) -> list[str]:
-    """Return what is wrong with the names that metadata reserve: once reserved they stay so, and no field has them."""
+    """Return what is wrong with the names that metadata reserve: once reserved they stay so, and no field has them.
+
+    Raises RegistryError if a field has a name that no schema may have.
+    """
     reserved = reserved_names(candidate.metadata)
     before = reserved_names(earlier[-1].metadata) if earlier else set()
     removed = [f"The new schema has reserved field {name} {REMOVED}" for name in sorted(before - reserved)]
-    taken = [name for name in sorted(reserved) if candidate.parsed.has_field(name)]
+    names = candidate.parsed.field_names()
+    if any(name.startswith("$$") for name in names):  # as only those of JSON Schema can
+        raise invalid_schema(candidate.kind, "#: Field names cannot start with $$ prefix")
+    taken = sorted(reserved & names)
     return [*removed, *(f"The new schema has field that conflicts with the reserved field {name}." for name in taken)]
 
 

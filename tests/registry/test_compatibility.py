@@ -38,6 +38,16 @@ def test_a_field_may_not_have_a_reserved_name(registry: Asking, kind: str, text:
     assert registry.ask("POST", "/subjects/s/versions", body).status == (409 if taken else 200)
 
 
+def test_no_property_may_begin_with_two_dollar_signs_if_fields_are_validated(registry: Asking) -> None:
+    fine = {"type": "object", "properties": {"$id": {}, "in": {"properties": {"$$inner": {}}}}}
+    refused = {"type": "object", "properties": {**fine["properties"], "$$title": {}}}
+    assert registry.register("a", refused, schemaType="JSON").status == 200
+    registry.put("/config", {"validateFields": True})
+    answer = registry.register("b", refused, schemaType="JSON")
+    assert (answer.code, answer.body["message"].endswith("#: Field names cannot start with $$ prefix")) == (42201, True)
+    assert registry.register("b", fine, schemaType="JSON").status == 200
+
+
 def test_a_reserved_name_stays_reserved(registry: Asking) -> None:
     registry.put("/config/s", {"validateFields": True})
     registry.register("s", record("R", ("a", "string")), metadata=reserving("x,y"))

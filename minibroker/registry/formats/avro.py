@@ -36,9 +36,9 @@ class AvroSchema:
         """Return the text as Confluent normalizes it."""
         return self._normalized
 
-    def has_field(self, name: str) -> bool:
-        """Return whether it is a record with a field of this name."""
-        return any(field.name == name for field in self.type.fields)
+    def field_names(self) -> set[str]:
+        """Return the names of the fields of a record, and none for any other type."""
+        return {field.name for field in self.type.fields}
 
     def formatted(self, format: str) -> str:
         """Return the canonical text, or with "resolved" the one that contains what it refers to."""

@@ -46,8 +46,8 @@ class ParsedSchema(Protocol):
     def normalized(self) -> str:
         """Return the text as Confluent stores it with `normalize=true`."""
 
-    def has_field(self, name: str) -> bool:
-        """Return whether the schema has a field of this name, not within another one."""
+    def field_names(self) -> set[str]:
+        """Return the names of the fields that are not within another one."""
 
     def formatted(self, format: str) -> str:
         """Return the text in a format that Confluent knows for this kind of schema, such as "resolved" or "serialized".

@@ -30,9 +30,9 @@ class JsonSchema:
         """Return the canonical text with the names of each object sorted."""
         return write_json(self.document, ordered=True)
 
-    def has_field(self, name: str) -> bool:
-        """Return whether it is an object with a property of this name."""
-        return isinstance(self.root, Object) and name in self.root.properties
+    def field_names(self) -> set[str]:
+        """Return the names of the properties of an object, and none for any other type."""
+        return set(self.root.properties) if isinstance(self.root, Object) else set()
 
     def formatted(self, format: str) -> str:
         """Return the canonical text: Confluent has no other format of a JSON Schema."""

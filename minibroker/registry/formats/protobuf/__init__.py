@@ -17,7 +17,7 @@ from minibroker.registry.formats.protobuf.proto_names import Names
 from minibroker.registry.formats.protobuf.proto_reading import read_file
 from minibroker.registry.formats.protobuf.proto_writing import write_file
 from minibroker.registry.formats.protobuf.protobuf_comparing import changes_between
-from minibroker.registry.formats.protobuf.protobuf_model import File, Message
+from minibroker.registry.formats.protobuf.protobuf_model import File
 from minibroker.registry.formats.schema import InvalidSchema
 
 MAXIMUM_FILES = 1000  # that a schema may import, directly or not
@@ -36,10 +36,9 @@ class ProtobufSchema:
         """Return the canonical text in order, with types named in full. Raises InvalidSchema if one is not known."""
         return write_file(self.file, self.names)
 
-    def has_field(self, name: str) -> bool:
-        """Return whether a message of the file has a field of this name."""
-        messages = [each for each in self.file.types if isinstance(each, Message)]
-        return any(field.name == name for message in messages for field in message.all_fields())
+    def field_names(self) -> set[str]:
+        """Return the names of the fields of the messages that are not within another one."""
+        return {field.name for message in self.file.messages() for field in message.all_fields()}
 
     def formatted(self, format: str) -> str:
         """Return the text in Confluent's format "serialized" (a descriptor in base64) or "ignore_extensions"."""
@@ -49,7 +48,11 @@ class ProtobufSchema:
 
     def check(self) -> None:
         """Raise InvalidSchema if protobuf does not accept the schema."""
-        assert self.descriptor.name == OWN_NAME
+        try:
+            assert self.descriptor.name == OWN_NAME
+        except InvalidSchema:
+            self.normalized()  # if a type is not known, Confluent's words say so
+            raise
 
     @cached_property
     def names(self) -> Names:
