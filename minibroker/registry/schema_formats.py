@@ -86,7 +86,7 @@ class SchemaFormats:
             raise invalid_schema(kind, str(error)) from None
 
     async def likeness(self, parsed: ParsedSchema, schema: StoredSchema) -> str:
-        """Return a text that is equal for schemas that differ only in what normalization removes, and in contracts."""
+        """Return a text that is equal for schemas that differ only in the order of their parts, and in contracts."""
         return await _aside(partial(_likeness, parsed, schema), len(schema.text))
 
     async def incompatibilities(
@@ -159,11 +159,7 @@ def resolved_references(
 
 
 def _likeness(parsed: ParsedSchema, schema: StoredSchema) -> str:
-    try:
-        text = parsed.normalized()
-    except InvalidSchema:  # it refers to what is not there, which only normalization needs
-        text = parsed.canonical
-    return guid_of(text, sorted_references(schema.references))
+    return guid_of(parsed.comparable(), sorted_references(schema.references))
 
 
 def sorted_references(references: tuple[Reference, ...]) -> tuple[Reference, ...]:

@@ -126,3 +126,13 @@ def test_a_reference_that_another_context_lacks_does_not_matter_there(registry: 
     registry.register(":.c:b", record("B", ("f", "string")))
     found = registry.post("/subjects/a", record("C"), references=[{"name": "A", "subject": "a", "version": 1}])
     assert found.code == 40403
+
+
+def test_schemas_with_different_defaults_are_not_the_same(registry: Asking) -> None:
+    def with_default(**default: Any) -> dict[str, Any]:
+        return {"type": "record", "name": "R", "fields": [{"name": "a", "type": ["null", "string"], **default}]}
+
+    for version, default in enumerate(({}, {"default": "x"}, {"default": None}), 1):
+        assert registry.register("s", with_default(**default)).body["version"] == version
+        found = registry.ask("POST", "/subjects/s", {"schema": json.dumps(with_default(**default))})
+        assert found.body["version"] == version

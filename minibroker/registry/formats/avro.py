@@ -28,13 +28,13 @@ class AvroSchema:
         """The text as Java writes it."""
         return canonical_text(self.type, self._referenced)
 
-    @cached_property
-    def _normalized(self) -> str:
-        return normalized_text(self.type, self._referenced)
-
     def normalized(self) -> str:
         """Return the text as Confluent normalizes it."""
-        return self._normalized
+        return normalized_text(self.type, self._referenced)
+
+    def comparable(self) -> str:
+        """Return the normalized text with the defaults as they are."""
+        return normalized_text(self.type, self._referenced, converts=False)
 
     def field_names(self) -> set[str]:
         """Return the names of the fields of a record, and none for any other type."""

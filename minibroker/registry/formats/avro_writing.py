@@ -30,18 +30,19 @@ _NOTHING: Final = object()  # the default that Java sees where a value does not 
 
 def canonical_text(schema: AvroType, known: Iterable[AvroType] = ()) -> str:
     """Return a schema as Java writes it. Types in `known` are only named, as are all after their first use."""
-    return _Writer(known, sort=False).text(schema, None)
+    return _Writer(known, sort=False, converts=False).text(schema, None)
 
 
-def normalized_text(schema: AvroType, known: Iterable[AvroType] = ()) -> str:
-    """Return a schema as Confluent stores it when it is normalized."""
-    return _Writer(known, sort=True).text(schema, None)
+def normalized_text(schema: AvroType, known: Iterable[AvroType] = (), *, converts: bool = True) -> str:
+    """Return a schema as Confluent stores it when it is normalized; the defaults stay unless it `converts` them."""
+    return _Writer(known, sort=True, converts=converts).text(schema, None)
 
 
 class _Writer:
-    def __init__(self, known: Iterable[AvroType], sort: bool) -> None:
+    def __init__(self, known: Iterable[AvroType], sort: bool, converts: bool) -> None:
         self._known = {each.name: each for each in known if each.name is not None}
         self._sort = sort
+        self._converts = converts
 
     def text(self, kind: AvroType, space: str | None) -> str:
         if kind.name is not None:
@@ -83,7 +84,7 @@ class _Writer:
         parts = [f'"name":{quoted(field.name)}', f'"type":{self.text(field.type, space)}']
         if field.doc is not None:
             parts.append(f'"doc":{quoted(field.doc)}')
-        default = _of_java(field.type, field.default) if self._sort else field.default
+        default = _of_java(field.type, field.default) if self._converts else field.default
         if field.has_default and default is not _NOTHING:
             parts.append(f'"default":{text_of(self._ordered(default))}')
         if field.order != "ascending":

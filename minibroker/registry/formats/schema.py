@@ -46,6 +46,9 @@ class ParsedSchema(Protocol):
     def normalized(self) -> str:
         """Return the text as Confluent stores it with `normalize=true`."""
 
+    def comparable(self) -> str:
+        """Return a text that is equal for schemas that Confluent takes for the same one."""
+
     def field_names(self) -> set[str]:
         """Return the names of the fields that are not within another one."""
 

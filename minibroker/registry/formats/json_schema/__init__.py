@@ -30,6 +30,10 @@ class JsonSchema:
         """Return the canonical text with the names of each object sorted."""
         return write_json(self.document, ordered=True)
 
+    def comparable(self) -> str:
+        """Return the normalized text."""
+        return self.normalized()
+
     def field_names(self) -> set[str]:
         """Return the names of the properties of an object, and none for any other type."""
         return set(self.root.properties) if isinstance(self.root, Object) else set()

@@ -36,6 +36,13 @@ class ProtobufSchema:
         """Return the canonical text in order, with types named in full. Raises InvalidSchema if one is not known."""
         return write_file(self.file, self.names)
 
+    def comparable(self) -> str:
+        """Return the normalized text, or the canonical one if it refers to what is not there."""
+        try:
+            return self.normalized()
+        except InvalidSchema:
+            return self.canonical
+
     def field_names(self) -> set[str]:
         """Return the names of the fields of the messages that are not within another one."""
         return {field.name for message in self.file.messages() for field in message.all_fields()}
