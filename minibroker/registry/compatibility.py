@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
+from minibroker.registry.contracts import Part, property_of, reserved_names
 from minibroker.registry.coroutine_slices import Slices
 from minibroker.registry.formats.schema import ParsedSchema
+from minibroker.registry.registry_configs import level_of
+from minibroker.registry.registry_errors import invalid_schema
 from minibroker.registry.schema_formats import SchemaFormats
 from minibroker.registry.schema_records import StoredSchema
 from minibroker.registry.schema_state import SchemaState
 
 OTHER_TYPE: Final = "Incompatible because of different schema type"
+REMOVED: Final = "removed from its metadata which is present in the old schema's metadata."
 SHOWN_CHARACTERS: Final = 10 << 10  # of an older schema in a message
 
 
@@ -20,29 +24,67 @@ class Candidate(NamedTuple):
 
     kind: str
     parsed: ParsedSchema
+    metadata: Part
 
 
 async def objections(
-    formats: SchemaFormats, state: SchemaState, level: str, candidate: Candidate, earlier: Sequence[StoredSchema]
+    formats: SchemaFormats,
+    state: SchemaState,
+    config: Mapping[str, Any],
+    candidate: Candidate,
+    earlier: Sequence[StoredSchema],
 ) -> list[str]:
     """Return why a schema is not compatible with the earlier ones, which are given with the oldest first.
 
     Only the first one that differs is reported. Raises RegistryError if one of them cannot be parsed.
     """
+    level, validates = level_of(config), config.get("validateFields") is True
+    found = _reserved_differences(candidate, earlier) if validates else []
+    others = _of_group(config, candidate, earlier)
+    slices, lenient = Slices(), config.get("compatibilityPolicy") == "LENIENT"
     direction, _, transitive = level.partition("_")
-    if direction == "NONE":
-        return []
-    slices = Slices()
-    for schema in reversed(earlier if transitive else earlier[-1:]):
+    for schema in reversed(others if transitive else others[-1:]) if direction != "NONE" else ():
         await slices.next()
-        found = await _compared(formats, state, direction, candidate, schema)
-        if found:
-            return [*found, f"{{validateFields: 'false', compatibility: '{level}'}}"]
-    return []
+        differences = await _compared(formats, state, direction, candidate, schema, lenient=lenient)
+        if differences:
+            found += differences
+            break
+    said = str(validates).lower()
+    return [*found, f"{{validateFields: '{said}', compatibility: '{level}'}}"] if found else []
+
+
+def _reserved_differences(candidate: Candidate, earlier: Sequence[StoredSchema]) -> list[str]:
+    """Return what is wrong with the names that metadata reserve: once reserved they stay so, and no field has them.
+
+    Raises RegistryError if a field has a name that no schema may have.
+    """
+    reserved = reserved_names(candidate.metadata)
+    before = reserved_names(earlier[-1].metadata) if earlier else set()
+    removed = [f"The new schema has reserved field {name} {REMOVED}" for name in sorted(before - reserved)]
+    names = candidate.parsed.field_names()
+    if any(name.startswith("$$") for name in names):  # as only those of JSON Schema can
+        raise invalid_schema(candidate.kind, "#: Field names cannot start with $$ prefix")
+    taken = sorted(reserved & names)
+    return [*removed, *(f"The new schema has field that conflicts with the reserved field {name}." for name in taken)]
+
+
+def _of_group(config: Mapping[str, Any], candidate: Candidate, earlier: Sequence[StoredSchema]) -> list[StoredSchema]:
+    """Return the earlier versions of the schema's compatibility group."""
+    group = config.get("compatibilityGroup")
+    if group is None:
+        return list(earlier)
+    wanted = property_of(candidate.metadata, group)
+    return [each for each in earlier if property_of(each.metadata, group) == wanted]
 
 
 async def _compared(
-    formats: SchemaFormats, state: SchemaState, direction: str, candidate: Candidate, schema: StoredSchema
+    formats: SchemaFormats,
+    state: SchemaState,
+    direction: str,
+    candidate: Candidate,
+    schema: StoredSchema,
+    *,
+    lenient: bool,
 ) -> list[str]:
     older = await formats.parse_stored(state, schema)
     forward, backward = direction in ("FORWARD", "FULL"), direction in ("BACKWARD", "FULL")
@@ -51,10 +93,10 @@ async def _compared(
         found = [OTHER_TYPE] * (forward + backward)
     else:
         if forward:
-            differences = await formats.incompatibilities(schema.kind, older, candidate.parsed)
+            differences = await formats.incompatibilities(schema.kind, older, candidate.parsed, lenient=lenient)
             found += [_filled(each, "old", "new") for each in differences]
         if backward:
-            differences = await formats.incompatibilities(schema.kind, candidate.parsed, older)
+            differences = await formats.incompatibilities(schema.kind, candidate.parsed, older, lenient=lenient)
             found += [_filled(each, "new", "old") for each in differences]
     return [*found, *_shown(schema)] if found else []
 

@@ -11,7 +11,17 @@ from typing import Any, Final
 Part = Mapping[str, Any] | None
 
 VERSION: Final = "confluent:version"  # a property of the metadata
+RESERVED: Final = "confluent:reserved"  # another one: names of fields, with commas between them
 RULES: Final = ("migrationRules", "domainRules", "encodingRules")
+KINDS: Final = ("TRANSFORM", "CONDITION")
+MIGRATING, RUNNING = ("UPGRADE", "DOWNGRADE", "UPDOWN"), ("WRITE", "READ", "WRITEREAD")  # the modes of rules
+ACTIONS: Final = ("onSuccess", "onFailure")
+TEXTS: Final = ("name", "doc", "kind", "mode", "type", "expr", *ACTIONS)  # of a rule
+NAME_CHARACTERS_MAX: Final = 64
+
+
+class InvalidRules(ValueError):
+    """Rules are not valid, although each part of them is of the right type."""
 
 
 def merged_metadata(older: Part, newer: Part) -> Part:
@@ -35,7 +45,17 @@ def merged_rules(older: Part, newer: Part) -> Part:
     return {kind: rules for kind, rules in merged.items() if rules}
 
 
-def with_version(metadata: Part, version: int) -> Part:
+def same_metadata(wanted: Part, found: Part, version: int) -> bool:
+    """Return whether metadata are those of a version; of which only one need say so."""
+    asked, told = property_of(wanted, VERSION), property_of(found, VERSION)
+    if asked is None and told is not None:
+        wanted = with_version(wanted, told)
+    elif asked is not None and told is None:
+        found = with_version(found, version)
+    return wanted == found
+
+
+def with_version(metadata: Part, version: int | str) -> Part:
     """Return metadata with the version of the schema."""
     return merged_metadata(metadata, {"properties": {VERSION: str(version)}})
 
@@ -43,6 +63,11 @@ def with_version(metadata: Part, version: int) -> Part:
 def property_of(metadata: Part, name: str) -> str | None:
     """Return a property of metadata, or None."""
     return None if metadata is None else (metadata.get("properties") or {}).get(name)
+
+
+def reserved_names(metadata: Part) -> set[str]:
+    """Return the names of fields that metadata reserve."""
+    return {name.strip() for name in (property_of(metadata, RESERVED) or "").split(",")} - {""}
 
 
 def check_part(part: Any) -> None:
@@ -68,7 +93,7 @@ def _check_rule(rule: Any) -> None:
             _check_texts(_of(list, value, "a rule's tags are texts"), "a rule's tags are texts")
         elif name == "params":
             _check_texts(_of(dict, value, "a rule's params are texts").values(), "a rule's params are texts")
-        elif name != "disabled" and not isinstance(value, str | None):
+        elif name in TEXTS and not isinstance(value, str | None):
             raise ValueError(f"a rule's {name} is a text")
 
 
@@ -84,7 +109,10 @@ def _check_texts(values: Iterable[Any], message: str) -> None:
 
 
 def cleaned(part: Any) -> Part:
-    """Return metadata or rules from a request as they are stored: sorted, without what is empty. Raises ValueError."""
+    """Return metadata or rules from a request as they are stored: sorted, without what is empty, with defaults.
+
+    Raises ValueError.
+    """
     check_part(part)
     if part is None:
         return None
@@ -93,11 +121,54 @@ def cleaned(part: Any) -> Part:
         if not value:
             continue
         if name in RULES:
-            found[name] = value
+            found[name] = [_whole_rule(rule) for rule in value]
         elif name == "tags":
             found[name] = {tag: sorted({*(value[tag] or ())}) for tag in sorted(value)}
         elif name == "properties":
             found[name] = {each: value[each] for each in sorted(value)}
         elif name == "sensitive":
             found[name] = sorted({*value})
+    _check_rules(part)
     return found
+
+
+def _whole_rule(rule: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a rule as Confluent stores it. Raises ValueError."""
+    whole: dict[str, Any] = {"name": rule.get("name"), "doc": rule.get("doc")}
+    whole |= {"kind": rule.get("kind") or KINDS[0], "mode": rule.get("mode") or RUNNING[-1], "type": rule.get("type")}
+    if whole["kind"] not in KINDS or whole["mode"] not in (*MIGRATING, *RUNNING):
+        raise ValueError(f"a rule has no kind {whole['kind']}, or no mode {whole['mode']}")
+    params = rule.get("params") or {}
+    whole |= {"tags": sorted({*(rule.get("tags") or ())}), "params": {name: params[name] for name in sorted(params)}}
+    whole |= {name: rule.get(name) for name in ("expr", *ACTIONS)}
+    return {name: value for name, value in whole.items() if value} | {"disabled": rule.get("disabled") is True}
+
+
+def _check_rules(part: Mapping[str, Any]) -> None:
+    """Raise InvalidRules, in Confluent's words, for rules that are not valid."""
+    names: set[str | None] = set()
+    for kind in RULES:
+        modes = MIGRATING if kind == "migrationRules" else RUNNING
+        for rule in part.get(kind) or ():
+            name, mode = rule.get("name"), rule.get("mode") or RUNNING[-1]
+            if name in names:
+                raise InvalidRules(f"Found rule with duplicate name '{name}'")
+            names.add(name)
+            _check_name(name)
+            if rule.get("type") is None:
+                raise InvalidRules("Missing rule type")
+            if mode not in ("WRITEREAD", "UPDOWN") and any("," in (rule.get(each) or "") for each in ACTIONS):
+                raise InvalidRules("Multiple actions only valid with WRITEREAD and UPDOWN")
+            if mode not in modes:
+                raise InvalidRules(f"{kind.removesuffix('Rules').capitalize()} rules can only be {', '.join(modes)}")
+
+
+def _check_name(name: str | None) -> None:
+    if not name:
+        raise InvalidRules("Missing rule name" if name is None else "Empty rule name")
+    if len(name) > NAME_CHARACTERS_MAX:
+        raise InvalidRules("Rule name too long")
+    if not (name[0].isalpha() or name[0] == "_"):
+        raise InvalidRules(f"Illegal initial character in rule name: {name}")
+    if not all(each.isalnum() or each in "_-" for each in name[1:]):
+        raise InvalidRules(f"Illegal character in rule name: {name}")

@@ -119,7 +119,7 @@ def _parsed(found: WireSchema) -> ParsedSchema:
     if found.kind not in FORMATS:
         raise NoSchema(f"there is no format {found.kind}, but {', '.join(FORMATS)}")
     try:
-        return parsed_schema(found.kind, found.text, found.references, stored=True)
+        return parsed_schema(found.kind, found.text, found.references)
     except InvalidSchema as error:
         raise NoSchema(f"{INVALID}: {error}") from None
     except ImportError as error:

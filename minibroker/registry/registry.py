@@ -8,16 +8,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from minibroker.registry import registry_errors as errors
 from minibroker.registry import schema_records as records
 from minibroker.registry.compatibility import Candidate, objections
-from minibroker.registry.contracts import VERSION, merged_metadata, merged_rules, property_of, with_version
+from minibroker.registry.contracts import (
+    VERSION,
+    merged_metadata,
+    merged_rules,
+    property_of,
+    same_metadata,
+    with_version,
+)
 from minibroker.registry.coroutine_slices import Slices, turn_for_others
 from minibroker.registry.formats.schema import ParsedSchema, Reference
 from minibroker.registry.qualified_subjects import DEFAULT, prefix_of, qualified, within
-from minibroker.registry.registry_configs import IMPORTING, READING, changed_config, config_of, level_of, mode_of
+from minibroker.registry.registry_configs import IMPORTING, READING, changed_config, config_of, mode_of
 from minibroker.registry.schema_formats import SchemaFormats, sorted_references
 from minibroker.registry.schema_records import Entry, Key, StoredSchema
 from minibroker.registry.schema_state import SchemaState
@@ -77,8 +85,9 @@ class Registry:
             config = config_of(state, subject)
             has_defaults = any(name.startswith(("default", "override")) for name in config)
             if new.text.strip() and not has_defaults:
-                known = await self._find(state, subject, new, deleted=False)
-                if known is not None and new.version in (0, LATEST, known.version) and new.id in (-1, known.id):
+                found = await self._find(state, subject, new, latest_only=new.version == LATEST)
+                known = None if found is None else _registered(state, new, found)
+                if known is not None:
                     return known
             return await self._register(subject, new)
 
@@ -92,7 +101,7 @@ class Registry:
             new = _completed(new, config, earlier, next_version)
         if not new.text.strip():
             raise errors.no_schema()
-        schema, parsed = await self._canonical(state, subject, new)
+        schema, parsed = await self._canonical(state, subject, new, stored=new.id >= 0)
         index = state.index(subject)
         id = index.id_by_guid.get(schema.guid, -1) if new.id == -1 else new.id
         if new.version == 0:
@@ -100,13 +109,12 @@ class Registry:
             if known is not None:
                 return known
         if mode not in IMPORTING:
-            candidate = Candidate(new.kind, parsed)
-            others = _of_group(config, schema, earlier)
-            reasons = await objections(self.formats, state, level_of(config), candidate, others)
+            candidate = Candidate(new.kind, parsed, schema.metadata)
+            reasons = await objections(self.formats, state, config, candidate, earlier)
             if reasons:
                 raise errors.incompatible(subject, reasons)
         if new.version > 0 and new.version != next_version and mode not in IMPORTING:
-            raise errors.RegistryError(42201, "Version is not one more than previous version")
+            raise errors.RegistryError(errors.INVALID_SCHEMA, "Version is not one more than previous version")
         await turn_for_others(len(schema.text))
         state = await self._topic.read_to_change()
         if self._topic.mark != mark:  # others write to the topic, too
@@ -125,11 +133,12 @@ class Registry:
             each._replace(version=_latest_version(state, subject, each)) if each.version == LATEST else each
             for each in new.references
         )
-        parsed = await self.formats.parse(state, new.kind, new.text, references, subject, stored=stored)
+        parse = partial(self.formats.parse, state, new.kind, references=references, subject=subject, stored=stored)
+        parsed = await parse(new.text, check_defaults=new.normalize and not stored)  # as Confluent, else never
         text = parsed.canonical
         if new.normalize:
             text, references = await self.formats.normalized(new.kind, parsed), sorted_references(references)
-            parsed = await self.formats.parse(state, new.kind, text, references, subject, stored=stored)
+            parsed = await parse(text)
         return StoredSchema(subject, 0, -1, text, new.kind, references, new.metadata, new.rule_set), parsed
 
     # --- finding --------------------------------------------------------------------------------
@@ -140,28 +149,38 @@ class Registry:
         A subject without a context is looked for in all.
         """
         state = await self.state()
-        found = await self._find(state, subject, new, deleted)
+        found = await self._find_or_completed(state, subject, new, deleted)
         name = qualified(subject)
         if found is None and name.context == DEFAULT:
             for prefix in state.prefixes()[1:]:
-                found = found or await self._find(state, prefix + name.subject, new, deleted)
+                try:
+                    found = found or await self._find_or_completed(state, prefix + name.subject, new, deleted)
+                except errors.RegistryError as error:
+                    if error.code != errors.INVALID_SCHEMA:
+                        raise
         return found
 
-    async def _find(self, state: SchemaState, subject: str, new: NewSchema, deleted: bool) -> StoredSchema | None:
+    async def _find_or_completed(
+        self, state: SchemaState, subject: str, new: NewSchema, deleted: bool
+    ) -> StoredSchema | None:
+        """Return the version with this schema, or with what it takes from the latest version and from the config."""
+        found, latest = await self._find(state, subject, new, deleted=deleted), state.latest(subject)
+        if found is not None or latest is None:
+            return found
+        completed = _with_contracts(new, config_of(state, subject), latest)
+        return None if completed == new else await self._find(state, subject, completed, deleted=deleted)
+
+    async def _find(
+        self, state: SchemaState, subject: str, new: NewSchema, *, deleted: bool = False, latest_only: bool = False
+    ) -> StoredSchema | None:
         if not new.text.strip():
             return None
         try:
             schema, parsed = await self._canonical(state, subject, new)
-        except errors.RegistryError:  # only a new schema must have valid defaults
+        except errors.RegistryError:  # only a new schema has its defaults checked, and no deleted references
             schema, parsed = await self._canonical(state, subject, new, stored=True)
-        if new.metadata is None and new.rule_set is None:
-            latest = state.latest(subject)
-            if latest is not None and (latest.metadata is not None or latest.rule_set is not None):
-                schema = replace(schema, metadata=latest.metadata, rule_set=latest.rule_set)
         candidates = state.schemas(subject, deleted)
-        if new.version == LATEST:
-            candidates = candidates[-1:]
-        return await self._alike(state, candidates, schema, parsed, new.id)
+        return await self._alike(state, candidates[-1:] if latest_only else candidates, schema, parsed, -1)
 
     async def _alike(
         self,
@@ -171,9 +190,10 @@ class Registry:
         parsed: ParsedSchema,
         id: int,
     ) -> StoredSchema | None:
-        """Return the last of the candidates that is this schema, or differs only in what normalization removes.
+        """Return the last of the candidates that is this schema, or differs only in the order of its parts.
 
-        A schema without references is also one with references that has the same text when they are resolved.
+        A schema without references is also one with references that has the same text when they are resolved. The
+        version in the metadata need not be there.
         """
         same = [each for each in candidates if each.guid == schema.guid]
         if same:
@@ -183,7 +203,7 @@ class Registry:
         wanted, slices = await self.formats.likeness(parsed, schema), Slices()
         for each in reversed(candidates):
             await slices.next()
-            if each.kind != schema.kind or id not in (-1, each.id):
+            if each.kind != schema.kind or id not in (-1, each.id) or not _same_contracts(schema, each):
                 continue
             if await self._likeness(state, each) == wanted:
                 return each
@@ -210,8 +230,7 @@ class Registry:
         state = await self.state()
         config = config_of(state, subject)
         schema, parsed = await self._canonical(state, subject, new)
-        others = _of_group(config, schema, earlier)
-        return await objections(self.formats, state, level_of(config), Candidate(new.kind, parsed), others)
+        return await objections(self.formats, state, config, Candidate(new.kind, parsed, schema.metadata), earlier)
 
     # --- deleting -------------------------------------------------------------------------------
 
@@ -292,6 +311,18 @@ class Registry:
             entries.append(removed if mode is None else records.mode_entry(subject, mode))
             await self._append_many(entries)
 
+    async def delete_mode(self, scope: str | None, *, recursive: bool) -> None:
+        """Remove the mode of a subject, of a context or (None) of all; also those of a context's subjects, if asked.
+
+        Raises RegistryError.
+        """
+        async with self._writing:
+            state = await self._topic.read_to_change()
+            named = scope is not None and qualified(scope).subject != ""
+            inside = [name for name in state.modes if name and prefix_of(name) == prefix_of(scope) and name != scope]
+            scopes = [scope, *(inside if recursive and not named else ())]
+            await self._append_many([records.tombstone(Key("MODE", each)) for each in scopes])
+
     async def delete_context(self, prefix: str) -> None:
         """Delete a context without subjects. Raises RegistryError."""
         async with self._writing:
@@ -366,6 +397,20 @@ def _latest_version(state: SchemaState, subject: str, reference: Reference) -> i
     return LATEST if latest is None else latest.version
 
 
+def _registered(state: SchemaState, new: NewSchema, known: StoredSchema) -> StoredSchema | None:
+    """Return the version that a schema to be registered is, if it is `known`, or an import of the same one."""
+    if new.version in (0, LATEST):
+        return known if new.id in (-1, known.id) else None
+    if new.id != known.id:
+        return None
+    older = state.get(known.subject, new.version)
+    return older if older is not None and (older.id, older.guid) == (known.id, known.guid) else None
+
+
+def _same_contracts(schema: StoredSchema, other: StoredSchema) -> bool:
+    return schema.rule_set == other.rule_set and same_metadata(schema.metadata, other.metadata, other.version)
+
+
 def _completed(
     new: NewSchema, config: Mapping[str, Any], earlier: Sequence[StoredSchema], next_version: int
 ) -> NewSchema:
@@ -373,21 +418,17 @@ def _completed(
     previous = earlier[-1] if earlier else None
     if not new.text.strip() and previous is not None:
         new = replace(new, text=previous.text, kind=previous.kind, references=previous.references)
+    new = _with_contracts(new, config, previous)
+    if new.version != 0 or property_of(new.metadata, VERSION) is not None:
+        new = replace(new, metadata=with_version(new.metadata, next_version))
+    return new
+
+
+def _with_contracts(new: NewSchema, config: Mapping[str, Any], previous: StoredSchema | None) -> NewSchema:
     metadata, rules = new.metadata, new.rule_set
     if previous is not None:
         metadata = previous.metadata if metadata is None else metadata
         rules = previous.rule_set if rules is None else rules
     metadata = merged_metadata(merged_metadata(config.get("defaultMetadata"), metadata), config.get("overrideMetadata"))
     rules = merged_rules(merged_rules(config.get("defaultRuleSet"), rules), config.get("overrideRuleSet"))
-    if new.version != 0 or property_of(metadata, VERSION) is not None:
-        metadata = with_version(metadata, next_version)
     return replace(new, metadata=metadata, rule_set=rules)
-
-
-def _of_group(config: Mapping[str, Any], schema: StoredSchema, earlier: Sequence[StoredSchema]) -> list[StoredSchema]:
-    """Return the earlier versions of the schema's compatibility group."""
-    group = config.get("compatibilityGroup")
-    if group is None:
-        return list(earlier)
-    wanted = property_of(schema.metadata, group)
-    return [each for each in earlier if property_of(each.metadata, group) == wanted]

@@ -2,71 +2,56 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Callable
 from typing import Any, Final
 
 from minibroker.registry import registry_errors as errors
-from minibroker.registry.contracts import cleaned
 from minibroker.registry.coroutine_slices import Slices, turn_for_others
 from minibroker.registry.formats.java_json import text_of
 from minibroker.registry.http_messages import Answer, Request
-from minibroker.registry.qualified_subjects import DEFAULT, WILDCARD, context_prefix, is_valid, normalized, qualified
-from minibroker.registry.registry import NewSchema, Registry, missing_version
-from minibroker.registry.registry_configs import checked_mode, config_of, mode_of
+from minibroker.registry.qualified_subjects import (
+    DEFAULT,
+    WILDCARD,
+    context_prefix,
+    is_valid,
+    normalized,
+    qualified,
+    within,
+)
+from minibroker.registry.registry import NewSchema, missing_version
+from minibroker.registry.registry_configs import config_of, contract_of
 from minibroker.registry.registry_errors import RegistryError
+from minibroker.registry.registry_routes import (
+    INT_MAX,
+    ROUTES,
+    limit_of,
+    not_found,
+    on,
+    page,
+    path_number,
+    version_number,
+)
 from minibroker.registry.schema_records import AVRO, StoredSchema, references_of
 from minibroker.registry.schema_state import SchemaState
+from minibroker.registry.settings_api import SettingsApi
 
 GROUP_ID: Final = "schema-registry"
 SERVER_VERSION: Final = "8.0.0"  # of Confluent's registry, whose API this is
-SUBJECTS_MAX, SCHEMAS_MAX = 20_000, 1000  # in an answer
-INT_MAX: Final = (1 << 31) - 1
-DIGITS_MAX: Final = 100  # of a number in a path, with zeros before it; `int` takes no more than 4,300
-
-Handler = Callable[["RegistryApi", Request], Awaitable[Any]]
+LISTED_MAX, SCHEMAS_MAX = 20_000, 1000  # in an answer
+TAGGING: Final = ("schemaTagsToAdd", "schemaTagsToRemove", "propagateSchemaTags")
 
 
-@dataclass(frozen=True)
-class Route:
-    """A method and a path, whose parts in braces are variables."""
-
-    method: str
-    parts: tuple[str, ...]
-    handler: Handler
-
-    def matches(self, segments: list[str]) -> bool:
-        """Return whether a path with as many segments is of this form."""
-        return all(part == segment or part[0] == "{" for part, segment in zip(self.parts, segments, strict=True))
-
-
-ROUTES: defaultdict[int, list[Route]] = defaultdict(list)  # by the number of their parts
-
-
-def _on(method: str, *paths: str) -> Callable[[Handler], Handler]:
-    def register(handler: Handler) -> Handler:
-        for path in paths:
-            parts = tuple(path.split("/")[1:]) if path != "/" else ()
-            ROUTES[len(parts)].append(Route(method, parts, handler))
-        return handler
-
-    return register
-
-
-class RegistryApi:
+class RegistryApi(SettingsApi):
     """Answers requests by a registry."""
-
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
 
     async def answer(self, request: Request) -> Answer:
         """Answer a request. Raises RegistryError."""
         of_path = [route for route in ROUTES.get(len(request.segments), ()) if route.matches(request.segments)]
         found = next((route for route in of_path if route.method == request.method), None)
         if found is None:
-            raise RegistryError(405, "HTTP 405 Method Not Allowed") if of_path else _not_found()
+            raise RegistryError(405, "HTTP 405 Method Not Allowed") if of_path else not_found()
+        if "findTags" in request.query:
+            raise RegistryError(422, "findTags is not supported here")
         request.variables = {
             part[1:-1]: segment for part, segment in zip(found.parts, request.segments, strict=True) if part[0] == "{"
         }
@@ -75,24 +60,24 @@ class RegistryApi:
 
     # --- subjects -------------------------------------------------------------------------------
 
-    @_on("GET", "/")
+    @on("GET", "/")
     async def root(self, request: Request) -> Any:
         """Return an empty object, for clients that check whether a registry is there."""
         return {}
 
-    @_on("GET", "/subjects")
+    @on("GET", "/subjects")
     async def list_subjects(self, request: Request) -> list[str]:
         """Return the names of the subjects with a prefix, by default all of all contexts."""
         state = await self._registry.state()
         deleted, only = request.flag("deleted"), request.flag("deletedOnly")
         names = (
             name
-            for name in _with_prefix(state, request.text("subjectPrefix", WILDCARD))
+            for name in _with_prefix(state, normalized(request.text("subjectPrefix", WILDCARD)))
             if (deleted and not only) or state.is_live(name) != only
         )
-        return _page(request, names, SUBJECTS_MAX)
+        return page(request, names, LISTED_MAX)
 
-    @_on("POST", "/subjects/{subject}")
+    @on("POST", "/subjects/{subject}")
     async def find_schema(self, request: Request) -> dict[str, Any]:
         """Return the version of a subject that has a schema."""
         subject, deleted = await self._subject(request), request.flag("deleted")
@@ -105,13 +90,13 @@ class RegistryApi:
             )
         return await self._shown(request, schema)
 
-    @_on("DELETE", "/subjects/{subject}")
+    @on("DELETE", "/subjects/{subject}")
     async def delete_subject(self, request: Request) -> list[int]:
         """Delete a subject; return its versions."""
         subject = await self._subject(request)
         return await self._registry.delete_subject(subject, permanent=request.flag("permanent"))
 
-    @_on("GET", "/subjects/{subject}/metadata")
+    @on("GET", "/subjects/{subject}/metadata")
     async def find_by_metadata(self, request: Request) -> dict[str, Any]:
         """Return the latest version whose metadata has properties."""
         state, subject = await self._registry.state(), await self._subject(request)
@@ -124,7 +109,7 @@ class RegistryApi:
 
     # --- versions -------------------------------------------------------------------------------
 
-    @_on("GET", "/subjects/{subject}/versions")
+    @on("GET", "/subjects/{subject}/versions")
     async def list_versions(self, request: Request) -> list[int]:
         """Return the versions of a subject."""
         state, subject = await self._registry.state(), await self._subject(request)
@@ -133,9 +118,9 @@ class RegistryApi:
         if not state.has_subjects(subject, deleted):
             raise errors.subject_not_found(subject)
         found = [schema.version for schema in state.schemas(subject, deleted) if schema.deleted or not only]
-        return _page(request, found, SCHEMAS_MAX * 10)
+        return page(request, found, SCHEMAS_MAX * 10)
 
-    @_on("POST", "/subjects/{subject}/versions")
+    @on("POST", "/subjects/{subject}/versions")
     async def register(self, request: Request) -> dict[str, Any]:
         """Register a schema; return its id.
 
@@ -150,33 +135,34 @@ class RegistryApi:
         left_out = {"subject", "ts", "deleted"} | ({"schema"} if schema.kind == "PROTOBUF" else set())
         return {name: found[name] for name in found if name not in left_out}
 
-    @_on("GET", "/subjects/{subject}/versions/{version}")
+    @on("GET", "/subjects/{subject}/versions/{version}")
     async def get_version(self, request: Request) -> dict[str, Any]:
         """Return a version of a subject."""
         return await self._shown(request, await self._version(request, request.flag("deleted")))
 
-    @_on("GET", "/subjects/{subject}/versions/{version}/schema")
+    @on("GET", "/subjects/{subject}/versions/{version}/schema")
     async def get_version_text(self, request: Request) -> Answer:
         """Return the text of a version alone."""
         schema = await self._version(request, request.flag("deleted"))
         return Answer(raw=(await self._shown(request, schema))["schema"])
 
-    @_on("GET", "/subjects/{subject}/versions/{version}/referencedby")
+    @on("GET", "/subjects/{subject}/versions/{version}/referencedby")
     async def list_referrers(self, request: Request) -> list[int]:
         """Return the ids of the schemas that refer to a version."""
         schema = await self._version(request, deleted=True)
         state = await self._registry.state()
-        return sorted(state.index(schema.subject).referrers.get((schema.subject, schema.version), ()))
+        found = sorted(state.index(schema.subject).referrers.get((schema.subject, schema.version), ()))
+        return page(request, found, LISTED_MAX)
 
-    @_on("DELETE", "/subjects/{subject}/versions/{version}")
+    @on("DELETE", "/subjects/{subject}/versions/{version}")
     async def delete_version(self, request: Request) -> int:
         """Delete a version; return it."""
         subject, named = await self._subject(request), request.variables["version"]
         permanent = request.flag("permanent")
-        return await self._registry.delete_version(subject, _version_number(named), named, permanent=permanent)
+        return await self._registry.delete_version(subject, version_number(named), named, permanent=permanent)
 
     async def _version(self, request: Request, deleted: bool) -> StoredSchema:
-        subject, version = await self._subject(request), _version_number(request.variables["version"])
+        subject, version = await self._subject(request), version_number(request.variables["version"])
         state = await self._registry.state()
         found = state.get(subject, version, deleted)
         name = qualified(subject)
@@ -189,30 +175,34 @@ class RegistryApi:
 
     # --- schemas --------------------------------------------------------------------------------
 
-    @_on("GET", "/schemas")
+    @on("GET", "/schemas")
     async def list_schemas(self, request: Request) -> Answer:
-        """Return the versions of all subjects with a prefix."""
+        """Return the versions of all subjects with a prefix, or also of those that have such an alias."""
         state, deleted = await self._registry.state(), request.flag("deleted")
-        latest, slices = request.flag("latestOnly"), Slices()
-        first, count = request.number("offset", 0), _limit(request, SCHEMAS_MAX)
+        latest, rules, slices = request.flag("latestOnly"), request.text("ruleType"), Slices()
+        first, count = request.number("offset", 0), limit_of(request, SCHEMAS_MAX)
+        prefix = normalized(request.text("subjectPrefix"))
+        aliases = _aliases(state, prefix) if request.flag("aliases") else {}
         found: list[StoredSchema] = []
-        for name in _with_prefix(state, request.text("subjectPrefix", WILDCARD)):
+        for name in sorted({*_with_prefix(state, prefix), *aliases}):
             await slices.next()
-            found += state.schemas(name, deleted)[-1 if latest else None :]
+            schemas = state.schemas(name, deleted)[-1 if latest else None :]
+            found += [schema for schema in schemas if not rules or schema.has_rules(rules)]
             if len(found) >= first + count:
                 break
         texts: list[str] = []
         for schema in found[max(first, 0) : first + count]:
             await slices.next()
-            texts.append(text_of(described(schema)))
+            also = {"aliases": aliases[schema.subject]} if schema.subject in aliases else {}
+            texts.append(text_of(described(schema) | also))
         return Answer(raw=f"[{','.join(texts)}]")
 
-    @_on("GET", "/schemas/types")
+    @on("GET", "/schemas/types")
     async def list_types(self, request: Request) -> list[str]:
         """Return the types of schemas."""
         return ["JSON", "PROTOBUF", AVRO]
 
-    @_on("GET", "/schemas/ids/{id}")
+    @on("GET", "/schemas/ids/{id}")
     async def get_by_id(self, request: Request) -> dict[str, Any]:
         """Return the schema with an id."""
         schema = await self._by_id(request)
@@ -223,22 +213,23 @@ class RegistryApi:
             found["maxId"] = (await self._registry.state()).index(schema.subject).max_id
         return {name: value for name, value in found.items() if name != "id"}
 
-    @_on("GET", "/schemas/ids/{id}/schema")
+    @on("GET", "/schemas/ids/{id}/schema")
     async def get_text_by_id(self, request: Request) -> Answer:
         """Return the text of the schema with an id alone."""
         return Answer(raw=(await self._shown(request, await self._by_id(request)))["schema"])
 
-    @_on("GET", "/schemas/ids/{id}/subjects")
+    @on("GET", "/schemas/ids/{id}/subjects")
     async def list_subjects_of_id(self, request: Request) -> list[str]:
         """Return the subjects with the schema of an id."""
-        return [subject for subject, _ in await self._versions_of_id(request)]
+        return page(request, [subject for subject, _ in await self._versions_of_id(request)], LISTED_MAX)
 
-    @_on("GET", "/schemas/ids/{id}/versions")
+    @on("GET", "/schemas/ids/{id}/versions")
     async def list_versions_of_id(self, request: Request) -> list[dict[str, Any]]:
         """Return the versions of subjects with the schema of an id."""
-        return [{"subject": subject, "version": version} for subject, version in await self._versions_of_id(request)]
+        found = [{"subject": subject, "version": version} for subject, version in await self._versions_of_id(request)]
+        return page(request, found, LISTED_MAX)
 
-    @_on("GET", "/schemas/guids/{guid}")
+    @on("GET", "/schemas/guids/{guid}")
     async def get_by_guid(self, request: Request) -> dict[str, Any]:
         """Return the schema with a GUID."""
         state, guid = await self._registry.state(), request.variables["guid"]
@@ -249,7 +240,7 @@ class RegistryApi:
                 return {name: value for name, value in found.items() if name not in ("subject", "version", "id")}
         raise errors.schema_not_found(guid)
 
-    @_on("GET", "/schemas/guids/{guid}/ids")
+    @on("GET", "/schemas/guids/{guid}/ids")
     async def list_ids_of_guid(self, request: Request) -> list[dict[str, Any]]:
         """Return the ids of the schema with a GUID, by context."""
         state, guid = await self._registry.state(), request.variables["guid"]
@@ -259,7 +250,8 @@ class RegistryApi:
         return found
 
     async def _by_id(self, request: Request) -> StoredSchema:
-        state, id, subject = await self._registry.state(), _number(request.variables["id"]), request.text("subject")
+        state, id = await self._registry.state(), path_number(request.variables["id"])
+        subject = _named(state, request.text("subject"))
         found, name = state.by_id(id, subject), qualified(subject)
         if found is None and name.subject and name.context == DEFAULT:
             others = (state.by_id(id, prefix + name.subject) for prefix in state.prefixes()[1:])
@@ -280,13 +272,13 @@ class RegistryApi:
 
     # --- compatibility --------------------------------------------------------------------------
 
-    @_on("POST", "/compatibility/subjects/{subject}/versions", "/compatibility/subjects/{subject}/versions/{version}")
+    @on("POST", "/compatibility/subjects/{subject}/versions", "/compatibility/subjects/{subject}/versions/{version}")
     async def check(self, request: Request) -> dict[str, Any]:
         """Return whether a schema is compatible with a version of a subject, or with all that its level names."""
         state, subject = await self._registry.state(), await self._subject(request)
         earlier = state.schemas(subject)
         if "version" in request.variables:
-            version = _version_number(request.variables["version"])
+            version = version_number(request.variables["version"])
             found = state.get(subject, version)
             if found is None and version != -1:
                 raise errors.version_not_found(version)
@@ -295,75 +287,19 @@ class RegistryApi:
         try:
             reasons = await self._registry.check(subject, await self._new_schema(request, subject), earlier)
         except RegistryError as error:
-            if error.code != 42201 or not verbose:
+            if error.code != errors.INVALID_SCHEMA or not verbose:
                 raise
             reasons = [error.message]
         return {"is_compatible": not reasons} | ({"messages": reasons} if verbose else {})
 
-    # --- configs and modes ----------------------------------------------------------------------
-
-    @_on("GET", "/config", "/config/{subject}")
-    async def get_config(self, request: Request) -> Mapping[str, Any]:
-        """Return the config of a subject, or of all."""
-        state, subject = await self._registry.state(), _scope(request)
-        if subject is None or request.flag("defaultToGlobal"):
-            return config_of(state, subject)
-        if subject not in state.configs:
-            raise errors.no_config(subject)
-        return state.configs[subject]
-
-    @_on("PUT", "/config", "/config/{subject}")
-    async def set_config(self, request: Request) -> dict[str, Any]:
-        """Change the config of a subject, or of all; return the request."""
-        asked = request.json()
-        await self._registry.set_config(_scope(request), asked)
-        return asked
-
-    @_on("DELETE", "/config", "/config/{subject}")
-    async def delete_config(self, request: Request) -> Mapping[str, Any]:
-        """Remove the config of a subject, or of all; return what it was."""
-        state, subject = await self._registry.state(), _scope(request)
-        before = state.configs.get(subject) if subject is not None else config_of(state, None)
-        if before is None:
-            raise errors.subject_not_found(str(subject))
-        await self._registry.set_config(subject, None)
-        return before
-
-    @_on("GET", "/mode", "/mode/{subject}")
-    async def get_mode(self, request: Request) -> dict[str, str]:
-        """Return the mode of a subject, or of all."""
-        state, subject = await self._registry.state(), _scope(request)
-        if subject is not None and not request.flag("defaultToGlobal") and subject not in state.modes:
-            raise errors.no_mode(subject)
-        own = subject is not None and not request.flag("defaultToGlobal")
-        return {"mode": state.modes[subject] if own else mode_of(state, subject)}
-
-    @_on("PUT", "/mode", "/mode/{subject}")
-    async def set_mode(self, request: Request) -> dict[str, Any]:
-        """Set the mode of a subject, or of all; return the request."""
-        asked = request.json()
-        mode = checked_mode(asked.get("mode"))
-        await self._registry.set_mode(_scope(request), mode, force=request.flag("force"))
-        return asked
-
-    @_on("DELETE", "/mode", "/mode/{subject}")
-    async def delete_mode(self, request: Request) -> dict[str, str]:
-        """Remove the mode of a subject, or of all; return what it was."""
-        state, subject = await self._registry.state(), _scope(request)
-        if subject is not None and subject not in state.modes:
-            raise errors.subject_not_found(subject)
-        before = mode_of(state, None) if subject is None else state.modes[subject]
-        await self._registry.set_mode(subject, None)
-        return {"mode": before}
-
     # --- contexts and the server ----------------------------------------------------------------
 
-    @_on("GET", "/contexts")
+    @on("GET", "/contexts")
     async def list_contexts(self, request: Request) -> list[str]:
         """Return the contexts."""
-        return [DEFAULT, *sorted((await self._registry.state()).contexts)]
+        return page(request, [DEFAULT, *sorted((await self._registry.state()).contexts)], LISTED_MAX)
 
-    @_on("DELETE", "/contexts/{context}")
+    @on("DELETE", "/contexts/{context}")
     async def delete_context(self, request: Request) -> Answer:
         """Delete a context without subjects."""
         try:
@@ -373,25 +309,27 @@ class RegistryApi:
         await self._registry.delete_context(prefix)
         return Answer(status=204, raw="")
 
-    @_on("GET", "/v1/metadata/id")
+    @on("GET", "/v1/metadata/id")
     async def get_cluster_id(self, request: Request) -> dict[str, Any]:
         """Return the ids of the cluster and of the registry."""
         clusters = {"kafka-cluster": self._registry.cluster_id, "schema-registry-cluster": GROUP_ID}
         return {"scope": {"path": [], "clusters": clusters}, "id": ""}
 
-    @_on("GET", "/v1/metadata/version")
+    @on("GET", "/v1/metadata/version")
     async def get_server_version(self, request: Request) -> dict[str, str]:
         """Return the version of Confluent's registry whose API this is."""
         return {"version": SERVER_VERSION, "commitId": "minibroker"}
+
+    @on("GET", "/v1/metadata/deployment")
+    async def get_deployment(self, request: Request) -> dict[str, Any]:
+        """Return what is particular to this registry, which is nothing."""
+        return {"attributes": []}
 
     # --- parts of requests and answers ----------------------------------------------------------
 
     async def _subject(self, request: Request) -> str:
         """Return the subject of a path, or the one for which it is an alias."""
-        subject = normalized(request.variables["subject"])
-        state = await self._registry.state()
-        alias = state.configs.get(subject, {}).get("alias")
-        return subject if not alias else normalized(str(alias))
+        return _named(await self._registry.state(), normalized(request.variables["subject"]))
 
     async def _new_schema(self, request: Request, subject: str) -> NewSchema:
         """Return the schema in a request. Raises RegistryError."""
@@ -404,17 +342,23 @@ class RegistryApi:
             raise RegistryError(422, "schema and schemaType are texts")
         if not all(each is None or (type(each) is int and -1 <= each <= INT_MAX) for each in (id, version)):
             raise RegistryError(422, "id and version are numbers")
+        for name in TAGGING:
+            if found.get(name):
+                raise RegistryError(422, f"{name} is not supported here")
         try:
             references = references_of(found.get("references"))
-            metadata, rules = cleaned(found.get("metadata")), cleaned(found.get("ruleSet"))
-        except (ValueError, TypeError) as error:
+        except ValueError as error:
             raise RegistryError(422, str(error)) from None
+        metadata, rules = contract_of(found.get("metadata")), contract_of(found.get("ruleSet"))
         normalize = request.flag("normalize") or config.get("normalize") is True
         return NewSchema(text, kind, references, metadata, rules, -1 if id is None else id, version or 0, normalize)
 
     async def _shown(self, request: Request, schema: StoredSchema) -> dict[str, Any]:
         """Return a schema for an answer, in the format that the query asks for."""
         found, wanted = described(schema), request.text("format").strip()
+        if request.text("referenceFormat") == "qualified":
+            for reference in found.get("references", ()):
+                reference["subject"] = within(schema.subject, reference["subject"])
         if wanted:
             parsed = await self._registry.formats.parse_stored(await self._registry.state(), schema)
             found["schema"] = parsed.formatted(wanted)
@@ -434,58 +378,39 @@ def described(schema: StoredSchema) -> dict[str, Any]:
     return found | {"schema": schema.text, "ts": schema.timestamp_ms, "deleted": schema.deleted}
 
 
-def _not_found() -> RegistryError:
-    return RegistryError(404, "HTTP 404 Not Found")
-
-
-def _number(text: str) -> int:
-    """Return a number in a path. Raises RegistryError."""
-    if not text.isascii() or not text.isdecimal() or len(text) > DIGITS_MAX or int(text) > INT_MAX:
-        raise _not_found()
-    return int(text)
-
-
-def _version_number(text: str) -> int:
-    """Return a version, -1 for "latest". Raises RegistryError."""
-    bare = text.strip()
-    if bare.lower() == "latest" or bare == "-1":
-        return -1
-    if not bare.isascii() or not bare.isdecimal() or len(bare) > DIGITS_MAX or not 1 <= int(bare) <= INT_MAX:
-        raise errors.invalid_version(text)
-    return int(bare)
-
-
-def _scope(request: Request) -> str | None:
-    """Return whose config or mode a request is about: a subject, a context, or (None) all."""
-    named = request.variables.get("subject")
-    if named is None:
-        return None
-    if not is_valid(named, of_config=True):
-        raise errors.invalid_subject(named)
-    return normalized(named) or None
+def _named(state: SchemaState, subject: str) -> str:
+    """Return a subject, or the one for which it is an alias."""
+    alias = state.configs.get(subject, {}).get("alias") if subject else None
+    return within(subject, str(alias)) if alias else subject
 
 
 def _with_prefix(state: SchemaState, prefix: str) -> list[str]:
-    """Return the subjects with a prefix, which is looked for in all contexts if it begins with the wildcard."""
-    if not prefix.startswith(WILDCARD):
-        return list(state.subjects_from(prefix))
-    bare = prefix.removeprefix(WILDCARD)
-    if not bare:
-        return list(state.subjects_from(""))
-    return [name for context in state.prefixes() for name in state.subjects_from(context + bare)]
+    """Return the subjects with a prefix, in order.
+
+    They are of its context, or of all if it begins with the wildcard.
+    """
+    return list(filter(_matching(prefix), state.subjects_from("" if prefix.startswith(WILDCARD) else prefix)))
+
+
+def _matching(prefix: str) -> Callable[[str], bool]:
+    if prefix.startswith(WILDCARD):
+        bare = prefix.removeprefix(WILDCARD)
+        return lambda name: not bare or qualified(name).subject.startswith(bare)
+    context = qualified(prefix).context
+    return lambda name: name.startswith(prefix) and qualified(name).context == context
+
+
+def _aliases(state: SchemaState, prefix: str) -> dict[str, list[str]]:
+    """Return by subject its aliases with a prefix."""
+    matches, found = _matching(prefix), dict[str, list[str]]()
+    for name in sorted(name for name in state.configs if name and matches(name)):
+        subject = _named(state, name)
+        if subject != name:
+            found.setdefault(subject, []).append(name)
+    return found
 
 
 def _ids_of(state: SchemaState, guid: str) -> list[tuple[str, int]]:
     """Return the ids of a GUID, with the contexts as they are written before a subject."""
     found = ((prefix, state.index(prefix).id_by_guid.get(guid)) for prefix in state.prefixes())
     return [(prefix, id) for prefix, id in found if id is not None]
-
-
-def _limit(request: Request, maximum: int) -> int:
-    limit = request.number("limit", -1)
-    return limit if 0 < limit <= maximum else maximum
-
-
-def _page(request: Request, found: Any, maximum: int) -> list[Any]:
-    first = max(request.number("offset", 0), 0)
-    return list(islice(found, first, first + _limit(request, maximum)))

@@ -20,6 +20,7 @@ from minibroker.registry.schema_records import references_of
 
 TIMEOUT_S: Final = 30.0
 ANSWER_BYTES_MAX: Final = 64 << 20
+IN_CONTEXT: Final = {"referenceFormat": "qualified"}  # references with the context that they are in
 
 
 class RequestFailed(Exception):
@@ -78,11 +79,22 @@ class RegistryClient:
             return f"cannot connect to {self._base}: the server does not speak HTTP"
         return f"cannot connect to {self._base}: {getattr(reason, 'strerror', None) or reason}"
 
+    def ask_all(self, *path: str, query: Mapping[str, object]) -> list[Any]:
+        """Return a list that the registry answers in parts, or at once if it knows no parts. Raises RequestFailed."""
+        found: list[Any] = []
+        while True:
+            part = self.ask("GET", *path, query={**query, "offset": len(found)})
+            if not isinstance(part, list):
+                raise RequestFailed("the registry's answer is no list")
+            if not part or part[0] in found[:1]:
+                return found
+            found += part
+
     def find(self, named: int | str) -> WireSchema:
         """Return the schema with an id or a GUID. Raises LookupError, RequestFailed."""
         path = ("ids", str(named)) if isinstance(named, int) else ("guids", named)
         try:
-            found = self.ask("GET", "schemas", *path)
+            found = self.ask("GET", "schemas", *path, query=IN_CONTEXT)
         except RequestFailed as error:
             if error.code == 40403:
                 raise LookupError(named) from None
@@ -98,7 +110,9 @@ class RegistryClient:
         for name, subject, version in references:
             if name not in visited:
                 visited.add(name)
-                text, referenced = _schema_in(self.ask("GET", "subjects", subject, "versions", str(version)))
+                text, referenced = _schema_in(
+                    self.ask("GET", "subjects", subject, "versions", str(version), query=IN_CONTEXT)
+                )
                 self._resolve(referenced, found, visited, depth + 1)
                 found[name] = text
 

@@ -8,16 +8,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from minibroker.registry.contracts import cleaned
+from minibroker.registry.contracts import InvalidRules, Part, cleaned
 from minibroker.registry.qualified_subjects import GLOBAL, prefix_of
-from minibroker.registry.registry_errors import RegistryError, invalid_level, invalid_mode
-from minibroker.registry.schema_records import CONTRACTS, LEVELS, MODES, TEXTS
+from minibroker.registry.registry_errors import (
+    RegistryError,
+    invalid_level,
+    invalid_mode,
+    invalid_policy,
+    invalid_rules,
+)
+from minibroker.registry.schema_records import CONTRACTS, LEVELS, MODES, POLICIES, SWITCHES, TEXTS
 from minibroker.registry.schema_state import SchemaState
 
 DEFAULT_LEVEL: Final = "BACKWARD"
 DEFAULT_MODE: Final = "READWRITE"
 IMPORTING: Final = ("IMPORT", "FORWARD")
-READING: Final = ("READONLY", "READONLY_OVERRIDE")
+OVERRIDE: Final = "READONLY_OVERRIDE"
+READING: Final = ("READONLY", OVERRIDE)
 EVERYWHERE: Final = f":{GLOBAL}:"
 
 
@@ -47,9 +54,15 @@ def level_of(config: Mapping[str, Any]) -> str:
 
 def mode_of(state: SchemaState, subject: str | None) -> str:
     """Return the mode that applies to a subject."""
-    if "READONLY_OVERRIDE" in (state.modes.get(None), state.modes.get(EVERYWHERE)):
-        return "READONLY_OVERRIDE"
-    return next((state.modes[scope] for scope in _scopes(subject) if scope in state.modes), DEFAULT_MODE)
+    found = (own_mode(state, scope) for scope in _scopes(subject))
+    return next((mode for mode in found if mode is not None), DEFAULT_MODE)
+
+
+def own_mode(state: SchemaState, scope: str | None) -> str | None:
+    """Return the mode of a subject alone, or of a context; READONLY_OVERRIDE of all is the mode of each."""
+    if OVERRIDE in (state.modes.get(None), state.modes.get(EVERYWHERE)):
+        return OVERRIDE
+    return state.modes.get(scope)
 
 
 def checked_mode(mode: Any) -> str:
@@ -78,13 +91,25 @@ def _checked(name: str, value: Any) -> Any:
         if level not in LEVELS:
             raise invalid_level()
         return level
-    if name == "normalize" and isinstance(value, bool):
+    if name == "compatibilityPolicy":
+        policy = value.upper() if isinstance(value, str) else ""
+        if policy not in POLICIES:
+            raise invalid_policy()
+        return policy
+    if name in SWITCHES and isinstance(value, bool):
         return value
     if name in TEXTS and isinstance(value, str):
         return value
     if name in CONTRACTS:
-        try:
-            return cleaned(value)
-        except (ValueError, TypeError) as error:
-            raise RegistryError(422, f"{name}: {error}") from None
+        return contract_of(value)
     raise RegistryError(422, f"{name} cannot be set to {value!r} here")
+
+
+def contract_of(part: Any) -> Part:
+    """Return metadata or rules of a request as they are stored. Raises RegistryError."""
+    try:
+        return cleaned(part)
+    except InvalidRules as error:
+        raise invalid_rules(str(error)) from None
+    except (ValueError, TypeError) as error:
+        raise RegistryError(422, str(error)) from None

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from minibroker.registry.formats.schema import Reference
+
+INVALID_SCHEMA: Final = 42201
 
 
 class RegistryError(Exception):
@@ -79,12 +83,12 @@ def incompatible(subject: str, reasons: list[str]) -> RegistryError:
 
 def invalid_schema(kind: str, reason: str) -> RegistryError:
     """Return the error for a text that is no schema of its type."""
-    return RegistryError(42201, f"Invalid schema of type {kind}, details: {reason}")
+    return RegistryError(INVALID_SCHEMA, f"Invalid schema of type {kind}, details: {reason}")
 
 
 def no_schema() -> RegistryError:
     """Return the error for an empty schema."""
-    return RegistryError(42201, "Empty schema")
+    return RegistryError(INVALID_SCHEMA, "Empty schema")
 
 
 def missing_reference(reference: Reference) -> str:
@@ -108,6 +112,11 @@ def invalid_level() -> RegistryError:
         "Invalid compatibility level. Valid values are none, backward, forward, full, backward_transitive, "
         "forward_transitive, and full_transitive",
     )
+
+
+def invalid_policy() -> RegistryError:
+    """Return the error for an unknown compatibility policy."""
+    return RegistryError(42203, "Invalid compatibility policy. Valid values are strict and lenient")
 
 
 def invalid_mode() -> RegistryError:
@@ -136,6 +145,11 @@ def invalid_subject(subject: str) -> RegistryError:
 def too_large() -> RegistryError:
     """Return the error for a schema that does not fit into a record."""
     return RegistryError(42209, "Register operation failed because schema is too large")
+
+
+def invalid_rules(reason: str) -> RegistryError:
+    """Return the error for rules that do not fit together."""
+    return RegistryError(42210, reason)
 
 
 def context_not_empty(context: str) -> RegistryError:

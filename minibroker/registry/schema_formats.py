@@ -42,13 +42,17 @@ class SchemaFormats:
         subject: str,
         *,
         stored: bool = False,
+        check_defaults: bool = False,
     ) -> ParsedSchema:
-        """Parse a schema of a subject; one that is `stored` may have invalid defaults. Raises RegistryError."""
+        """Parse a schema of a subject. Raises RegistryError.
+
+        One that is `stored` may refer to versions that were deleted since. Avro's defaults are not checked unasked.
+        """
         if kind not in FORMATS:
             raise invalid_schema(kind, f"Invalid schema type {kind}")
         try:
-            resolved = resolved_references(state, references, subject)
-            return await self._parse(kind, text, resolved, stored)
+            resolved = resolved_references(state, references, subject, deleted=stored)
+            return await self._parse(kind, text, resolved, check_defaults)
         except InvalidSchema as error:
             raise invalid_schema(kind, str(error)) from None
 
@@ -56,11 +60,11 @@ class SchemaFormats:
         """Parse a schema that is stored. Raises RegistryError."""
         return await self.parse(state, schema.kind, schema.text, schema.references, schema.subject, stored=True)
 
-    async def _parse(self, kind: str, text: str, resolved: Mapping[str, str], stored: bool) -> ParsedSchema:
-        key = kind, text, tuple(resolved.items()), stored
+    async def _parse(self, kind: str, text: str, resolved: Mapping[str, str], check_defaults: bool) -> ParsedSchema:
+        key = kind, text, tuple(resolved.items()), check_defaults and kind == "AVRO"
         found = self._parsed.get(key)
         if found is None:
-            found = await _aside(partial(parsed_schema, kind, text, resolved, stored=stored), _size_of(key))
+            found = await _aside(partial(parsed_schema, kind, text, resolved, check_defaults=key[3]), _size_of(key))
         self._cache(key, found)
         return found
 
@@ -82,32 +86,31 @@ class SchemaFormats:
             raise invalid_schema(kind, str(error)) from None
 
     async def likeness(self, parsed: ParsedSchema, schema: StoredSchema) -> str:
-        """Return a text that is equal for schemas that differ only in what normalization removes."""
+        """Return a text that is equal for schemas that differ only in the order of their parts, and in contracts."""
         return await _aside(partial(_likeness, parsed, schema), len(schema.text))
 
-    async def incompatibilities(self, kind: str, reader: ParsedSchema, writer: ParsedSchema) -> list[str]:
-        """Return why a schema cannot read what another one of its kind has written.
+    async def incompatibilities(
+        self, kind: str, reader: ParsedSchema, writer: ParsedSchema, *, lenient: bool = False
+    ) -> list[str]:
+        """Return why a schema cannot read what another one of its kind has written; only JSON Schema can be lenient.
 
         A thread compares them: each part with each other part, even small ones may take long.
         """
-        return await asyncio.to_thread(_format(kind).incompatibilities, reader, writer)
+        more = {"lenient": True} if lenient and kind == "JSON" else {}
+        return await asyncio.to_thread(_format(kind).incompatibilities, reader, writer, **more)
 
 
 def _size_of(key: Cached) -> int:
     return len(key[1]) + sum(len(text) for _, text in key[2])
 
 
-def parsed_schema(kind: str, text: str, resolved: Mapping[str, str], *, stored: bool) -> ParsedSchema:
-    """Parse a schema with what it refers to; one that is `stored` may have invalid defaults.
+def parsed_schema(kind: str, text: str, resolved: Mapping[str, str], *, check_defaults: bool = False) -> ParsedSchema:
+    """Parse a schema with what it refers to; only Avro's defaults can be checked.
 
     Raises InvalidSchema, and ImportError if the format's library is missing.
     """
-    if stored and kind == "AVRO":
-        from minibroker.registry.formats.avro import parse_stored
-
-        parsed: ParsedSchema = parse_stored(text, resolved)
-    else:
-        parsed = _format(kind).parse(text, resolved)
+    more = {"check_defaults": True} if check_defaults else {}
+    parsed = _format(kind).parse(text, resolved, **more)
     try:
         parsed.canonical.encode()
     except UnicodeEncodeError:
@@ -124,10 +127,12 @@ async def _aside(work: partial[Result], size: int) -> Result:
     return work() if size <= LARGE_CHARACTERS else await asyncio.to_thread(work)
 
 
-def resolved_references(state: SchemaState, references: tuple[Reference, ...], subject: str) -> dict[str, str]:
+def resolved_references(
+    state: SchemaState, references: tuple[Reference, ...], subject: str, *, deleted: bool = True
+) -> dict[str, str]:
     """Return the texts that references stand for by their names, each after those that it refers to.
 
-    Deleted versions count, since older schemas may refer to them. Raises InvalidSchema.
+    With `deleted`, deleted versions count. Raises InvalidSchema.
     """
     found: dict[str, str] = {}
     visited: set[str] = set()
@@ -138,7 +143,7 @@ def resolved_references(state: SchemaState, references: tuple[Reference, ...], s
         if depth > DEPTH_MAX:
             raise InvalidSchema(f"References are more than {DEPTH_MAX} deep")
         for reference in references:
-            schema = state.get(within(parent, reference.subject), reference.version, deleted=True)
+            schema = state.get(within(parent, reference.subject), reference.version, deleted)
             if schema is None:
                 raise InvalidSchema(missing_reference(reference))
             if reference.name not in visited:
@@ -154,11 +159,7 @@ def resolved_references(state: SchemaState, references: tuple[Reference, ...], s
 
 
 def _likeness(parsed: ParsedSchema, schema: StoredSchema) -> str:
-    try:
-        text = parsed.normalized()
-    except InvalidSchema:  # it refers to what is not there, which only normalization needs
-        text = parsed.canonical
-    return guid_of(text, sorted_references(schema.references), schema.metadata, schema.rule_set)
+    return guid_of(parsed.comparable(), sorted_references(schema.references))
 
 
 def sorted_references(references: tuple[Reference, ...]) -> tuple[Reference, ...]:

@@ -38,6 +38,8 @@ LEVELS: Final = (
 MODES: Final = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT", "FORWARD")
 CONTRACTS: Final = ("defaultMetadata", "overrideMetadata", "defaultRuleSet", "overrideRuleSet")
 TEXTS: Final = ("alias", "compatibilityGroup")
+SWITCHES: Final = ("normalize", "validateFields")
+POLICIES: Final = ("STRICT", "LENIENT")
 
 
 class Key(NamedTuple):
@@ -71,6 +73,10 @@ class StoredSchema:
     def key(self) -> Key:
         """The key of its record."""
         return Key("SCHEMA", self.subject, self.version)
+
+    def has_rules(self, type: str) -> bool:
+        """Return whether it has rules of a type, such as CEL."""
+        return any(rule.get("type") == type for rules in (self.rule_set or {}).values() for rule in rules)
 
 
 def guid_of(
@@ -221,8 +227,9 @@ def stored_config(value: Mapping[str, Any]) -> dict[str, Any]:
     config = {name: each for name, each in value.items() if name != "subject" and each is not None}
     if config.get("compatibilityLevel", LEVELS[0]) not in LEVELS:
         raise ValueError("a level is one of Confluent's")
-    if not isinstance(config.get("normalize", False), bool):
-        raise ValueError("normalize is true or false")
+    for name in SWITCHES:
+        if not isinstance(config.get(name, False), bool):
+            raise ValueError(f"{name} is true or false")
     for name in TEXTS:
         if not isinstance(config.get(name, ""), str):
             raise ValueError(f"{name} is a text")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 from google.protobuf import timestamp_pb2
@@ -18,6 +20,7 @@ from minibroker.registry.formats.format_decoding import decode, framed
 from minibroker.testing import Broker
 
 schema_registry = pytest.importorskip("confluent_kafka.schema_registry", exc_type=ImportError)
+from confluent_kafka.schema_registry.confluent import meta_pb2  # noqa: E402
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer  # noqa: E402
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer  # noqa: E402
 from confluent_kafka.serialization import MessageField, SerializationContext  # noqa: E402
@@ -71,6 +74,18 @@ def test_protobuf_goes_there_and_back_with_its_references(client: Any) -> None:
         record = framed(data)
         assert record is not None
         assert decode("PROTOBUF", protobuf.parse(registered.schema_str, texts), record) == value
+
+
+def test_a_client_finds_the_tags_of_a_field_in_its_descriptor(client: Any, broker: Broker) -> None:
+    text = """syntax = "proto3";
+import "confluent/meta.proto";
+message User { string name = 1 [(confluent.field_meta).tags = "PII", (confluent.field_meta).doc = "d"]; }
+"""
+    id = client.register_schema("tagged-value", schema_registry.Schema(text, "PROTOBUF"))
+    with urlopen(f"{broker.registry_url}/schemas/ids/{id}?format=serialized") as answer:
+        file = FileDescriptorProto.FromString(base64.b64decode(json.load(answer)["schema"]))
+    meta = file.message_type[0].field[0].options.Extensions[meta_pb2.field_meta]
+    assert (list(meta.tags), meta.doc) == (["PII"], "d")
 
 
 def test_json_goes_there_and_back_with_the_schemas_guid_in_a_header(client: Any) -> None:

@@ -262,8 +262,8 @@ def test_defaults_of_a_config_are_added_to_schemas(registry: Asking) -> None:
 
 
 def test_what_has_no_effect_here_is_refused(registry: Asking) -> None:
-    answer = registry.put("/config", {"validateFields": True})
-    assert (answer.status, answer.code) == (422, 422) and "validateFields" in answer.body["message"]
+    answer = registry.put("/config", {"validateRules": True})
+    assert (answer.status, answer.code) == (422, 422) and "validateRules" in answer.body["message"]
 
 
 @pytest.mark.parametrize("mode", ["READONLY", "READONLY_OVERRIDE"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 from collections.abc import Iterator, Mapping
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from minibroker.registry.registry_client import RegistryClient, RequestFailed
+from tests.registry.asking import Asking, record
 
 
 @contextmanager
@@ -124,3 +126,21 @@ def test_a_port_without_a_server_is_told_as_for_brokers() -> None:
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
     with pytest.raises(RequestFailed, match=f"^cannot connect to {url}: Connection refused$"):
         RegistryClient(url).ask("GET", "subjects")
+
+
+@pytest.mark.parametrize("knows_parts", [True, False])
+def test_a_list_in_parts_is_read_to_its_end(knows_parts: bool) -> None:
+    class Listing(RegistryClient):
+        def ask(self, method: str, *path: str, body: Any = None, query: Mapping[str, Any] | None = None) -> Any:
+            return list(range(5))[query["offset"] :][:2] if knows_parts and query is not None else [0, 1, 2, 3, 4]
+
+    assert Listing("http://localhost").ask_all("schemas", query={}) == [0, 1, 2, 3, 4]
+
+
+def test_references_within_a_context_are_found(registry: Asking) -> None:
+    registry.register("a", record("A"))
+    registry.register(":.c:a", record("A", ("f", "string")))
+    references = [{"name": "A", "subject": "a", "version": 1}]
+    guid = registry.register(":.c:d", record("D", ("a", "A")), references=references).body["guid"]
+    found = RegistryClient(registry.url).find(guid)
+    assert json.loads(found.references["A"]) == record("A", ("f", "string"))

@@ -166,7 +166,7 @@ def test_settings_of_others_that_mean_nothing_here_are_kept(broker: Broker, regi
 
 
 def test_a_stored_schema_with_an_invalid_default_is_compared(broker: Broker, registry: Asking) -> None:
-    """Confluent's registry checks the defaults of new schemas only."""
+    """Confluent's registry checks the defaults of new schemas that it normalizes, and no others."""
     invalid = {**R1, "fields": [{"name": "a", "type": "int", "default": "one"}]}
     key = '{"keytype":"SCHEMA","subject":"x","version":1,"magic":1}'
     value = {"subject": "x", "version": 1, "id": 1, "schema": json.dumps(invalid), "deleted": False}
@@ -174,7 +174,11 @@ def test_a_stored_schema_with_an_invalid_default_is_compared(broker: Broker, reg
     assert registry.register("x", invalid).body["id"] == 1
     broker.produce("t", b"\0\0\0\0\1\2")
     assert broker.records("t", decoded=True)[0].decoded == {"a": 1}
-    assert registry.register("y", invalid).code == 42201
+    normalized = {"schema": json.dumps(invalid)}
+    refused = registry.ask("POST", "/subjects/y/versions?normalize=true", normalized)
+    assert refused.code == 42201 and "Invalid default for field a" in refused.body["message"]
+    assert registry.register("y", invalid).body["id"] == 2  # its text is the canonical one
+    assert registry.ask("POST", "/subjects/y", normalized).body["id"] == 2
     assert registry.register("x", R1).body["version"] == 2
 
 

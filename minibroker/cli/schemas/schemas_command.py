@@ -75,7 +75,7 @@ def list_schemas(prefix: str, deleted: bool, registry: RegistryClient, as_json: 
         minibroker schemas list --prefix users
     """
     query = {"subjectPrefix": prefix, "deleted": str(deleted).lower()}
-    found = registry.ask("GET", "schemas", query=query)
+    found = registry.ask_all("schemas", query=query)
     if as_json:
         click.echo(json.dumps(found))
         return

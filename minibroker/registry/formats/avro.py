@@ -18,7 +18,7 @@ from minibroker.registry.formats.schema import InvalidSchema, ParsedSchema
 class AvroSchema:
     """A schema, with the types that it refers to."""
 
-    def __init__(self, text: str, references: Mapping[str, str], check_defaults: bool = True) -> None:
+    def __init__(self, text: str, references: Mapping[str, str], check_defaults: bool) -> None:
         parser = Parser(check_defaults)
         self._referenced = [parser.parse(each) for each in references.values()]
         self.type = parser.parse(text)
@@ -28,30 +28,29 @@ class AvroSchema:
         """The text as Java writes it."""
         return canonical_text(self.type, self._referenced)
 
-    @cached_property
-    def _normalized(self) -> str:
-        return normalized_text(self.type, self._referenced)
-
     def normalized(self) -> str:
         """Return the text as Confluent normalizes it."""
-        return self._normalized
+        return normalized_text(self.type, self._referenced)
+
+    def comparable(self) -> str:
+        """Return the normalized text with the defaults as they are."""
+        return normalized_text(self.type, self._referenced, converts=False)
+
+    def field_names(self) -> set[str]:
+        """Return the names of the fields of a record, and none for any other type."""
+        return {field.name for field in self.type.fields}
 
     def formatted(self, format: str) -> str:
         """Return the canonical text, or with "resolved" the one that contains what it refers to."""
         return canonical_text(self.type) if format == "resolved" else self.canonical
 
 
-def parse(text: str, references: Mapping[str, str], *, check_defaults: bool = True) -> AvroSchema:
-    """Parse a schema; the defaults of its fields must be valid. Raises InvalidSchema."""
+def parse(text: str, references: Mapping[str, str], *, check_defaults: bool = False) -> AvroSchema:
+    """Parse a schema. Raises InvalidSchema, with `check_defaults` if the default of a field is not valid, too."""
     try:
         return AvroSchema(text, references, check_defaults)
     except RecursionError:
         raise InvalidSchema("The types are nested too deep") from None
-
-
-def parse_stored(text: str, references: Mapping[str, str]) -> AvroSchema:
-    """Parse a schema as `parse` does; defaults may be invalid, as older registries let them be."""
-    return parse(text, references, check_defaults=False)
 
 
 def incompatibilities(reader: ParsedSchema, writer: ParsedSchema) -> list[str]:

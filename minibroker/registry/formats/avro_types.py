@@ -16,6 +16,7 @@ PRIMITIVES: Final = ("string", "bytes", "int", "long", "float", "double", "boole
 NAMED: Final = ("record", "error", "enum", "fixed")
 FIRST_LETTER: Final = re.compile(r"[^\W\d]")
 NAME: Final = re.compile(r"[^\W\d]\w*")
+NUMBER: Final = re.compile(r"([+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?))[dDfF]?")
 RESERVED: Final = frozenset(
     {"doc", "fields", "items", "name", "namespace", "size", "symbols", "values", "type", "aliases"}
 )
@@ -96,7 +97,7 @@ PLAIN: Final = {kind: AvroType(kind) for kind in PRIMITIVES}  # without properti
 class Parser:
     """Parses several schemas, of which later ones may use the names of earlier ones."""
 
-    def __init__(self, check_defaults: bool = True) -> None:
+    def __init__(self, check_defaults: bool) -> None:
         self._check_defaults = check_defaults
         self.names: dict[str, AvroType] = {}
         self._depth = 0
@@ -221,7 +222,7 @@ class Parser:
             raise InvalidSchema(f"No enum constant org.apache.avro.Schema.Field.Order.{order.upper()}")
         has_default, default = "default" in node, node.get("default")
         if kind.kind in ("float", "double") and isinstance(default, str):
-            default = _number_of(default)
+            default = _number_of(default, name)
         if has_default and self._check_defaults and not is_valid(kind, default):
             raise InvalidSchema(f"Invalid default for field {name}: {text_of(default)} not a {_written(kind)}")
         props = {key: value for key, value in node.items() if key not in FIELD_RESERVED}
@@ -307,12 +308,12 @@ def _fixed_size(node: dict[str, Any]) -> int:
     return size
 
 
-def _number_of(text: str) -> Any:
-    """Return the number that a text names, as Java reads the default of a float; other texts stay what they are."""
-    try:
-        return float(text)
-    except ValueError:
-        return text
+def _number_of(text: str, field: str) -> float:
+    """Return the number that a text names, as Java reads the default of a float. Raises InvalidSchema."""
+    match = NUMBER.fullmatch(text.strip())
+    if match is None:
+        raise InvalidSchema(f"Can't parse number '{text}' for field '{field}'")
+    return float(match[1])
 
 
 def is_valid(kind: AvroType, value: Any) -> bool:

@@ -1,15 +1,18 @@
 """The texts of Avro schemas: as Java's `Schema.toString` writes them, and as Confluent's registry normalizes them.
 
 Confluent's normalization writes full names and sorted properties, and then parses that and writes it as Java does.
-What is left of it: properties, aliases and keys of defaults are sorted, and empty docs of types are dropped.
+What is left of it: properties, aliases and keys of defaults are sorted, empty docs of types are dropped, and defaults
+are what Java makes of them by their types.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from math import copysign, inf
+from struct import pack, unpack
 from typing import Any, Final
 
-from minibroker.registry.formats.avro_types import AvroType, Field, Name
+from minibroker.registry.formats.avro_types import LONG_MAX, AvroType, Field, Name
 from minibroker.registry.formats.java_json import quoted, text_of
 
 # The types of Java's logical types; another logical type is a property like any other.
@@ -22,21 +25,24 @@ LOGICAL_TYPES: Final = {
     **dict.fromkeys(("local-timestamp-millis", "local-timestamp-micros"), ("long",)),
 }
 
+_NOTHING: Final = object()  # the default that Java sees where a value does not fit a type
+
 
 def canonical_text(schema: AvroType, known: Iterable[AvroType] = ()) -> str:
     """Return a schema as Java writes it. Types in `known` are only named, as are all after their first use."""
-    return _Writer(known, sort=False).text(schema, None)
+    return _Writer(known, sort=False, converts=False).text(schema, None)
 
 
-def normalized_text(schema: AvroType, known: Iterable[AvroType] = ()) -> str:
-    """Return a schema as Confluent stores it when it is normalized."""
-    return _Writer(known, sort=True).text(schema, None)
+def normalized_text(schema: AvroType, known: Iterable[AvroType] = (), *, converts: bool = True) -> str:
+    """Return a schema as Confluent stores it when it is normalized; the defaults stay unless it `converts` them."""
+    return _Writer(known, sort=True, converts=converts).text(schema, None)
 
 
 class _Writer:
-    def __init__(self, known: Iterable[AvroType], sort: bool) -> None:
+    def __init__(self, known: Iterable[AvroType], sort: bool, converts: bool) -> None:
         self._known = {each.name: each for each in known if each.name is not None}
         self._sort = sort
+        self._converts = converts
 
     def text(self, kind: AvroType, space: str | None) -> str:
         if kind.name is not None:
@@ -78,8 +84,9 @@ class _Writer:
         parts = [f'"name":{quoted(field.name)}', f'"type":{self.text(field.type, space)}']
         if field.doc is not None:
             parts.append(f'"doc":{quoted(field.doc)}')
-        if field.has_default:
-            parts.append(f'"default":{text_of(self._ordered(field.default))}')
+        default = _of_java(field.type, field.default) if self._converts else field.default
+        if field.has_default and default is not _NOTHING:
+            parts.append(f'"default":{text_of(self._ordered(default))}')
         if field.order != "ascending":
             parts.append(f'"order":"{field.order}"')
         if field.aliases:
@@ -99,6 +106,53 @@ class _Writer:
 
     def _ordered(self, value: Any) -> Any:
         return _sorted(value) if self._sort else value
+
+
+def _of_java(kind: AvroType, value: Any) -> Any:
+    """Return what Java makes of a default: numbers of the type, by the first branch of a union; maybe _NOTHING."""
+    while kind.kind == "union" and kind.branches:
+        kind = kind.branches[0]
+    match value:
+        case None | bool():
+            return value
+        case int() | float() if kind.kind in ("float", "double"):
+            small = isinstance(value, float) or abs(value) <= LONG_MAX
+            return (_single(value) if kind.kind == "float" else float(value)) if small else _NOTHING
+        case int():
+            return value if kind.kind in ("int", "long") else _NOTHING
+        case str() if kind.kind in ("bytes", "fixed"):
+            return value.encode("latin-1", "replace").decode("latin-1")
+        case str():
+            return value if kind.kind in ("string", "enum") else _NOTHING
+        case list() if kind.kind == "array":
+            return [_inner(kind.element, each) for each in value]
+        case dict() if kind.kind == "map":
+            return {name: _inner(kind.element, each) for name, each in value.items()}
+        case dict() if kind.kind == "record":
+            types = {field.name: field.type for field in kind.fields}
+            return {name: _inner(types[name], each) for name, each in value.items() if name in types}
+    return _NOTHING
+
+
+def _inner(kind: AvroType, value: Any) -> Any:
+    """Return what Java makes of a value within a default; what it would fail with stays."""
+    found = _of_java(kind, value)
+    return value if found is _NOTHING else found
+
+
+def _single(value: float) -> float:
+    """Return the number with the fewest digits that is the same one in 32 bits."""
+    try:
+        single = unpack("f", pack("f", value))
+    except OverflowError:
+        return copysign(inf, value)
+    return next(found for found in _shorter(single[0]) if unpack("f", pack("f", found)) == single or found != found)
+
+
+def _shorter(number: float) -> Iterator[float]:
+    """Yield a number with ever more digits."""
+    for digits in range(1, 10):
+        yield float(f"{number:.{digits}g}")
 
 
 def _object(parts: Iterable[str]) -> str:

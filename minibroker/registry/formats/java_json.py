@@ -6,6 +6,7 @@ import json
 import re
 from decimal import Decimal
 from json.encoder import encode_basestring
+from math import isfinite
 from typing import Any
 
 ESCAPE = re.compile(r"\\(u00..|.)")  # whole, so that an escaped backslash before "u001f" stays
@@ -44,11 +45,13 @@ def quoted(text: str) -> str:
 
 
 def double_text(number: float) -> str:
-    """Return a number as Java's Double.toString writes it: 1.0, 1.0E10."""
+    """Return a number as Java's Double.toString writes it: 1.0, 1.0E10. Jackson puts what is no number into quotes."""
+    if not isfinite(number):
+        return '"NaN"' if number != number else f'"{"-" if number < 0 else ""}Infinity"'
     if number == 0 or LEAST_PLAIN <= abs(number) < GREATEST_PLAIN:
         plain = format(Decimal(repr(number)), "f")
         return plain if "." in plain else f"{plain}.0"
     sign, digits, exponent = Decimal(repr(number)).normalize().as_tuple()
-    assert isinstance(exponent, int)  # infinities and NaN are not in JSON
+    assert isinstance(exponent, int)
     first, rest = str(digits[0]), "".join(map(str, digits[1:])) or "0"
     return f"{'-' if sign else ''}{first}.{rest}E{exponent + len(digits) - 1}"

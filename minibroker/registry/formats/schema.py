@@ -46,6 +46,12 @@ class ParsedSchema(Protocol):
     def normalized(self) -> str:
         """Return the text as Confluent stores it with `normalize=true`."""
 
+    def comparable(self) -> str:
+        """Return a text that is equal for schemas that Confluent takes for the same one."""
+
+    def field_names(self) -> set[str]:
+        """Return the names of the fields that are not within another one."""
+
     def formatted(self, format: str) -> str:
         """Return the text in a format that Confluent knows for this kind of schema, such as "resolved" or "serialized".
 

@@ -49,6 +49,13 @@ def test_schemas_are_registered_listed_shown_checked_and_deleted(run: Run, broke
     assert broker.registry.subjects() == []
 
 
+def test_more_schemas_are_listed_than_one_answer_has(run: Run, broker: Broker) -> None:
+    broker.registry.set_compatibility("NONE")
+    for number in range(1001):  # a thousand are in an answer
+        broker.registry.register("s", f'{{"type":"fixed","name":"F","size":{number}}}')
+    assert len(json.loads(run("schemas", "list", "--json").stdout)) == 1001
+
+
 def test_types_are_those_of_files_and_references_are_given(run: Run, broker: Broker, tmp_path: Path) -> None:
     broker.registry.register("money", record("Money", ("cents", "long")))
     order = json.dumps(record("Order", ("price", "Money"))).encode()

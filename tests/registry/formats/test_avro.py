@@ -147,7 +147,7 @@ INVALID = [
 @pytest.mark.parametrize(("text", "reason"), INVALID, ids=[reason for _, reason in INVALID])
 def test_an_invalid_schema_is_refused_with_the_reason(text: str, reason: str) -> None:
     with pytest.raises(InvalidSchema, match="(?s).") as refused:
-        parse(text, {})
+        parse(text, {}, check_defaults=True)
     assert reason in str(refused.value) or (reason == "nested" and "recursion" in str(refused.value))
 
 
@@ -189,3 +189,41 @@ def test_a_recursive_schema_is_compared_once() -> None:
     tree = record("Tree", ("left?", "Tree"), ("value", "int"))
     assert not incompatibilities(schema(tree), schema(tree))
     assert incompatibilities(schema(tree), schema(record("Tree", ("left?", "Tree"))))
+
+
+@pytest.mark.parametrize(
+    ("kind", "default", "normal"),
+    [
+        ("double", 0, "0.0"),
+        ("double", 10**10, "1.0E10"),
+        ("double", 10**30, None),  # which Java holds in another class
+        ("float", 12.3, "12.3"),
+        ("float", 16777217, "1.6777216E7"),
+        ("float", 1e39, '"Infinity"'),
+        ("float", "-1.5f", "-1.5"),
+        ("double", "NaN", '"NaN"'),
+        ("double", "-Infinity", '"-Infinity"'),
+        ("long", 5, "5"),
+        ("boolean", True, "true"),
+        ("bytes", "\u00ff\u20ac", '"\u00ff?"'),
+        ("string", "\u20ac", '"\u20ac"'),
+        (["null", "double"], None, "null"),
+        (["double", "null"], 3, "3.0"),
+        (["null", "string"], "x", None),  # no value of the first branch
+        ({"type": "array", "items": "double"}, [1, 2.5], "[1.0,2.5]"),
+        ({"type": "array", "items": ["null", "string"]}, ["x"], '["x"]'),
+        ({"type": "map", "values": "float"}, {"b": 1, "a": 0.1}, '{"a":0.1,"b":1.0}'),
+        (record("I", ("d", "double"), ("c", "int")), {"d": 1, "c": 2}, '{"c":2,"d":1.0}'),
+    ],
+)
+def test_a_default_is_normalized_by_its_type(kind: Any, default: Any, normal: str | None) -> None:
+    value = {"type": "record", "name": "R", "fields": [{"name": "x", "type": kind, "default": default}]}
+    _, has_default, found = schema(value).normalized().rpartition('"default":')
+    assert (found[:-3] if has_default else None) == normal
+
+
+def test_a_default_that_names_no_number_is_refused() -> None:
+    for text in ("one", "nan", "inf", "0x10", "1_0", ""):
+        value = {"type": "record", "name": "R", "fields": [{"name": "x", "type": "double", "default": text}]}
+        with pytest.raises(InvalidSchema, match="Can't parse number"):
+            schema(value)

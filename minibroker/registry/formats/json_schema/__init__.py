@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from minibroker.registry.formats.json_schema.json_changes import LENIENT, STRICT
 from minibroker.registry.formats.json_schema.json_comparing import changes_between
-from minibroker.registry.formats.json_schema.json_model import Schema
+from minibroker.registry.formats.json_schema.json_model import Object, Schema
 from minibroker.registry.formats.json_schema.loading import load
 from minibroker.registry.formats.json_schema.text import read_json, write_json
 from minibroker.registry.formats.schema import InvalidSchema
@@ -29,6 +30,14 @@ class JsonSchema:
         """Return the canonical text with the names of each object sorted."""
         return write_json(self.document, ordered=True)
 
+    def comparable(self) -> str:
+        """Return the normalized text."""
+        return self.normalized()
+
+    def field_names(self) -> set[str]:
+        """Return the names of the properties of an object, and none for any other type."""
+        return set(self.root.properties) if isinstance(self.root, Object) else set()
+
     def formatted(self, format: str) -> str:
         """Return the canonical text: Confluent has no other format of a JSON Schema."""
         return self.canonical
@@ -45,10 +54,13 @@ def parse(text: str, references: Mapping[str, str]) -> JsonSchema:
     return JsonSchema(canonical, document, load(document, references))
 
 
-def incompatibilities(reader: JsonSchema, writer: JsonSchema) -> list[str]:
+def incompatibilities(reader: JsonSchema, writer: JsonSchema, *, lenient: bool = False) -> list[str]:
     """Return why `reader` does not accept all that `writer` accepts, in Confluent's words; nothing if it does.
+
+    If it is `lenient`, what is not named in `properties` may change.
 
     Raises InvalidSchema if the two are too large to be compared.
     """
-    changes = changes_between(writer.root, reader.root)
-    return [change.sentence() for change in changes if not change.compatible]
+    allowed = LENIENT if lenient else STRICT
+    changes = changes_between(writer.root, reader.root, allowed)
+    return [change.sentence() for change in changes if change.kind not in allowed]

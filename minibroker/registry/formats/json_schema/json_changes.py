@@ -29,7 +29,13 @@ ITEM_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL ITEM_REMOVED_FROM_OPEN_CONTENT
 ITEM_ADDED_IS_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL ITEM_REMOVED_IS_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL
 ENUM_ARRAY_EXTENDED COMBINED_TYPE_EXTENDED PRODUCT_TYPE_NARROWED SUM_TYPE_EXTENDED NOT_TYPE_NARROWED
 """
-COMPATIBLE: Final = frozenset(_COMPATIBLE.split())
+STRICT: Final = frozenset(_COMPATIBLE.split())  # of Confluent's policies of compatibility, the one by default
+LENIENT: Final = STRICT | {
+    *("ADDITIONAL_PROPERTIES_NARROWED", "ADDITIONAL_PROPERTIES_REMOVED"),
+    *("PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL", "PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL"),
+    "PROPERTY_ADDED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL",
+    "PROPERTY_REMOVED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL",
+}
 
 _SENTENCES: Final = {
     """
@@ -85,11 +91,6 @@ class Change(NamedTuple):
     path: tuple[str, ...] = ()
 
     @property
-    def compatible(self) -> bool:
-        """Whether a reader with the changed schema still accepts all that the original accepted."""
-        return self.kind in COMPATIBLE
-
-    @property
     def place(self) -> str:
         """The path as Confluent writes it."""
         return f"#/{'/'.join(self.path)}"
@@ -105,6 +106,9 @@ def under(step: str, changes: Iterable[Change]) -> list[Change]:
     return [Change(change.kind, (step, *change.path)) for change in changes]
 
 
-def compatible(changes: Iterable[Change]) -> bool:
-    """Return whether all changes are compatible."""
-    return all(change.compatible for change in changes)
+class Changes(list[Change]):
+    """The changes of a pair of schemas. They are compatible if a reader accepts all that it accepted before them."""
+
+    def __init__(self, changes: Iterable[Change], allowed: frozenset[str]) -> None:
+        super().__init__(changes)
+        self.compatible = all(change.kind in allowed for change in self)

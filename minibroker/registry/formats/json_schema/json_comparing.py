@@ -14,7 +14,7 @@ from collections.abc import Generator, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from minibroker.registry.formats.java_order import union_in_java_order
-from minibroker.registry.formats.json_schema.json_changes import Change, compatible, under
+from minibroker.registry.formats.json_schema.json_changes import STRICT, Change, Changes, under
 from minibroker.registry.formats.json_schema.json_model import (
     Array,
     Combined,
@@ -57,9 +57,12 @@ Question = Pair | Search
 Comparing = Generator[Question, Any, list[Change]]  # a pair is answered by its changes, a search by a schema or None
 
 
-def changes_between(original: Schema, update: Schema) -> list[Change]:
-    """Return all changes. Raises InvalidSchema if there is too much to compare."""
-    comparison = _Comparison()
+def changes_between(original: Schema, update: Schema, allowed: frozenset[str] = STRICT) -> list[Change]:
+    """Return all changes, of which the `allowed` kinds are compatible.
+
+    Raises InvalidSchema if there is too much to compare.
+    """
+    comparison = _Comparison(allowed)
     while True:
         changes = comparison.compare(original, update)
         if not comparison.refute():
@@ -69,8 +72,9 @@ def changes_between(original: Schema, update: Schema) -> list[Change]:
 class _Comparison:
     """What is known of the pairs of schemas that were compared; nodes are told apart by identity."""
 
-    def __init__(self) -> None:
-        self._known: dict[Identity, list[Change]] = {}
+    def __init__(self, allowed: frozenset[str]) -> None:
+        self._allowed = allowed
+        self._known: dict[Identity, Changes] = {}
         self._refuted: set[Identity] = set()  # were taken for compatible in a circle, and are not
         self._assumed: set[Identity] = set()
         self._open: set[Identity] = set()
@@ -79,7 +83,7 @@ class _Comparison:
 
     def refute(self) -> bool:
         """Return whether an assumption was wrong, after which all has to be compared again."""
-        wrong = {pair for pair in self._assumed if not compatible(self._known.get(pair, ()))}
+        wrong = {pair for pair in self._assumed if pair in self._known and not self._known[pair].compatible}
         self._refuted |= wrong
         self._known.clear()
         self._assumed.clear()
@@ -104,7 +108,7 @@ class _Comparison:
                     question = next(comparing) if begins else comparing.send(answer)
                     break
                 except StopIteration as ended:
-                    answer = self._known[identity] = ended.value
+                    answer = self._known[identity] = Changes(ended.value, self._allowed)
                     begins = False
                     self._open.discard(identity)
                     running.pop()
@@ -117,22 +121,21 @@ class _Comparison:
         found = (schema for pattern, schema in search.patterns.items() if self._finder.found(pattern, search.name))
         return next(found, None)
 
-    def _already(self, pair: Pair) -> list[Change] | None:
+    def _already(self, pair: Pair) -> Changes | None:
         """Return the changes of a pair that need no comparison, or None."""
         original, update = pair
         if original is None or update is None:
-            if original is update:
-                return []
-            return [Change("SCHEMA_ADDED" if original is None else "SCHEMA_REMOVED")]
+            kinds = [] if original is update else ["SCHEMA_ADDED" if original is None else "SCHEMA_REMOVED"]
+            return Changes(map(Change, kinds), self._allowed)
         identity = id(_resolved(original)), id(_resolved(update))
         if identity in self._known:
             return self._known[identity]
         if identity not in self._open:
             return None
         if identity in self._refuted:
-            return [IN_A_CIRCLE]
+            return Changes([IN_A_CIRCLE], self._allowed)
         self._assumed.add(identity)
-        return []
+        return Changes([], self._allowed)
 
     def _begin(self, pair: Pair) -> tuple[Identity, Comparing]:
         """Begin to compare a pair. Raises InvalidSchema if that would be too much."""
@@ -174,8 +177,8 @@ def _compare_with_parts(original: Schema, update: Schema) -> Generator[Question,
     if not single and not kind:
         return None
     for before, after in pairs:
-        changes = yield before, after
-        if compatible(changes):
+        changes: Changes = yield before, after
+        if changes.compatible:
             return changes if single else [*changes, Change(kind)]
     return None
 
@@ -193,7 +196,8 @@ def _compare_alike(original: Schema, update: Schema) -> Comparing:
     if isinstance(original, Combined) and isinstance(update, Combined):
         return (yield from _combined_changes(original, update))
     if isinstance(original, Not) and isinstance(update, Not):
-        narrowed = compatible((yield (update.inner, original.inner)))
+        inner: Changes = yield (update.inner, original.inner)
+        narrowed = inner.compatible
         return [Change("NOT_TYPE_NARROWED" if narrowed else "NOT_TYPE_EXTENDED", ("not",))]
     if isinstance(original, Object) and isinstance(update, Object):
         return (yield from _object_changes(original, update))
@@ -211,11 +215,11 @@ def _combined_changes(original: Combined, update: Combined) -> Comparing:
     kind = "PRODUCT_TYPE" if update.criterion == "allOf" else "SUM_TYPE"
     if len(before) != len(after):
         changes.append(Change(f"{kind}_{'EXTENDED' if len(before) < len(after) else 'NARROWED'}"))
-    edges: dict[tuple[int, int], list[Change]] = {}
+    edges: dict[tuple[int, int], Changes] = {}
     for index, part in enumerate(before):
         for other_index, other in enumerate(after):
-            between = yield part, other
-            if compatible(between):
+            between: Changes = yield part, other
+            if between.compatible:
                 edges[index, other_index] = between
     pairs = most_pairs(edges, len(before))
     for index, other_index in pairs:
@@ -286,8 +290,8 @@ def _added(name: str, after: Schema, original: Object, required: bool) -> Compar
 
 def _covered(kind: str, before: Schema, after: Schema) -> Comparing:
     """Return the changes where a schema for all others takes the place of one for a property or item."""
-    changes = yield before, after
-    verdict = "IS" if compatible(changes) else "NOT"
+    changes: Changes = yield before, after
+    verdict = "IS" if changes.compatible else "NOT"
     return [*changes, Change(f"{kind}_{verdict}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL")]
 
 

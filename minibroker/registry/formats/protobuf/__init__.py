@@ -36,6 +36,17 @@ class ProtobufSchema:
         """Return the canonical text in order, with types named in full. Raises InvalidSchema if one is not known."""
         return write_file(self.file, self.names)
 
+    def comparable(self) -> str:
+        """Return the normalized text, or the canonical one if it refers to what is not there."""
+        try:
+            return self.normalized()
+        except InvalidSchema:
+            return self.canonical
+
+    def field_names(self) -> set[str]:
+        """Return the names of the fields of the messages that are not within another one."""
+        return {field.name for message in self.file.messages() for field in message.all_fields()}
+
     def formatted(self, format: str) -> str:
         """Return the text in Confluent's format "serialized" (a descriptor in base64) or "ignore_extensions"."""
         if format == "serialized":
@@ -44,7 +55,11 @@ class ProtobufSchema:
 
     def check(self) -> None:
         """Raise InvalidSchema if protobuf does not accept the schema."""
-        assert self.descriptor.name == OWN_NAME
+        try:
+            assert self.descriptor.name == OWN_NAME
+        except InvalidSchema:
+            self.normalized()  # if a type is not known, Confluent's words say so
+            raise
 
     @cached_property
     def names(self) -> Names:

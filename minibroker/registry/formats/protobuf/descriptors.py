@@ -1,13 +1,13 @@
 """Turns .proto files into descriptors and back: clients register them in base64, and decoding needs them.
 
-Options that are not Protobuf's own are left out of descriptors; no reader of data needs them.
+Options that are neither Protobuf's own nor Confluent's are left out of descriptors; no reader of data needs them.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from typing import Any, Final
@@ -20,9 +20,12 @@ from google.protobuf.descriptor_pb2 import (
     FieldDescriptorProto,
     FileDescriptorProto,
 )
+from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as ProtobufMessage
+from google.protobuf.message_factory import GetMessageClass
 
+from minibroker.registry.formats.protobuf.confluent_meta import meta_of, set_meta
 from minibroker.registry.formats.protobuf.proto_names import Names, Scope, is_enum
 from minibroker.registry.formats.protobuf.proto_reading import MAXIMUM_CHARACTERS
 from minibroker.registry.formats.protobuf.protobuf_model import (
@@ -51,12 +54,20 @@ _TYPES: Final = {name.removeprefix("TYPE_").lower(): number for name, number in 
 _TYPE_NAMES: Final = {number: name for name, number in _TYPES.items()}
 
 
+@cache
+def _file_class() -> type[FileDescriptorProto]:
+    """Return a class of descriptors that knows no options but Protobuf's own, whatever else the process imports."""
+    pool = DescriptorPool()
+    pool.AddSerializedFile(descriptor_pb2.DESCRIPTOR.serialized_pb)
+    return GetMessageClass(pool.FindMessageTypeByName("google.protobuf.FileDescriptorProto"))  # type: ignore[return-value]
+
+
 def file_of_base64(text: str) -> File | None:
     """Return the file that a FileDescriptorProto in base64 describes, or None if the text is none."""
     if len(text) > MAXIMUM_CHARACTERS:
         return None
     try:
-        proto = FileDescriptorProto.FromString(base64.b64decode(text.strip(), validate=True))
+        proto = _file_class().FromString(base64.b64decode(text.strip(), validate=True))
     except (binascii.Error, ValueError, DecodeError):
         return None
     _check_depth(proto.message_type)
@@ -163,7 +174,7 @@ def _range_of(start: int, end: int) -> Range:
 
 
 def _options_of(options: ProtobufMessage) -> list[Option]:
-    """Return Protobuf's own options of a descriptor, in the order of their fields."""
+    """Return Protobuf's own options of a descriptor, in the order of their fields, and Confluent's."""
     result = []
     for field, value in options.ListFields():
         if field.is_extension or field.message_type is not None or field.is_repeated:
@@ -174,7 +185,7 @@ def _options_of(options: ProtobufMessage) -> list[Option]:
             result.append(Option(field.name, Kind.BOOLEAN, str(value).lower()))
         else:
             result.append(Option(field.name, Kind.TEXT, value))
-    return result
+    return result + meta_of(options)
 
 
 def _check_depth(messages: Iterable[DescriptorProto]) -> None:
@@ -192,13 +203,13 @@ def _check_depth(messages: Iterable[DescriptorProto]) -> None:
 def descriptor_of(name: str, file: File, names: Names, known: Iterable[str]) -> FileDescriptorProto:
     """Return the descriptor of a file, with those of its imports that are known. Raises InvalidSchema."""
     known = set(known)
-    proto = FileDescriptorProto(name=name, package=file.package or "", syntax=file.syntax or "proto2")
+    proto = _file_class()(name=name, package=file.package or "", syntax=file.syntax or "proto2")
     proto.dependency.extend(each for each in (*file.imports, *file.public_imports) if each in known)
     proto.public_dependency.extend(index for index, each in enumerate(proto.dependency) if each in file.public_imports)
-    _set_options(proto.options, file.options)
     builder = _Builder(names, file.syntax == "proto3")
     scope = Scope(file.package or "")
     try:
+        _set_options(proto.options, file.options)
         for each in file.types:
             builder.add_type(proto, each, scope)
         builder.add_extends(proto.extension, proto.message_type, file.extends, scope)
@@ -236,7 +247,8 @@ class _Builder:
         if isinstance(each, EnumType):
             self._add_enum(parent.enum_type.add(name=each.name), each)
             return
-        added = parent.nested_type.add() if isinstance(parent, DescriptorProto) else parent.message_type.add()
+        within_a_message = parent.DESCRIPTOR.name == "DescriptorProto"
+        added = parent.nested_type.add() if within_a_message else parent.message_type.add()
         self._fill(added, each, scope.within(each.name))
 
     def _fill(self, proto: DescriptorProto, message: Message, scope: Scope) -> None:
@@ -338,8 +350,9 @@ def _ranges(statements: Iterable[Iterable[Range | str]]) -> Iterable[tuple[int, 
                 yield (value, value) if isinstance(value, int) else (value[0], min(value[1], MAXIMUM_NUMBER))
 
 
-def _set_options(proto: ProtobufMessage, options: Iterable[Option]) -> None:
-    """Set those options that are Protobuf's own. Raises InvalidSchema if a value is of another kind."""
+def _set_options(proto: ProtobufMessage, options: Sequence[Option]) -> None:
+    """Set those options that are Protobuf's own or Confluent's. Raises InvalidSchema if a value is of another kind."""
+    set_meta(proto, options)
     for option in options:
         field = None if option.custom else proto.DESCRIPTOR.fields_by_name.get(option.name)
         if field is None or field.message_type is not None or field.is_repeated:

@@ -1,7 +1,7 @@
 """Finds types and extensions of .proto files by their names, from the place where a name stands.
 
-As Confluent does: the names of the messages around the place are tried with the whole package before them, the
-innermost first, and then the name alone. (protoc tries each part of the package, too.)
+The names of the messages around the place are tried before the name, the innermost first, then the parts of the
+package, and then the name alone.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _resolve(known: Mapping[str, object], name: str, scope: Scope) -> str | None
     """Return the full name of what is known, or None."""
     if name.startswith("."):
         return name[1:] if name[1:] in known else None
-    around = [scope.package, *scope.messages] if scope.package else list(scope.messages)
+    around = [*filter(None, scope.package.split(".")), *scope.messages]
     while around:
         full = ".".join((*around, name))
         if full in known:

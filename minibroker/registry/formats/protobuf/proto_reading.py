@@ -339,14 +339,14 @@ class _Reader(Words):
         name = self.name()
         if opening == "[":
             name = f"[{name}]"
-        inner = self.name() if self.takes(".") else None
+        inner = self.name().split(".") if self.takes(".") else []
         if not (separator == ":" and self.peek() == "{"):  # which may be left out before a map
             found = self.take()
             if found != separator:
                 self.fail(f"expected '{separator}' in option")
         kind, value = self._value()
-        if inner is not None:
-            kind, value = Kind.OPTION, Option(inner, kind, value)
+        for each in reversed(inner):
+            kind, value = Kind.OPTION, Option(each, kind, value)
         return Option(name, kind, value, opening == "(")
 
     def _value(self) -> tuple[Kind, Any]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from decimal import ROUND_HALF_EVEN, Decimal, DecimalException
 from functools import reduce
 from typing import Any, Final, TypeVar
 
 from minibroker.registry.formats.protobuf.proto_names import Names, Scope
+from minibroker.registry.formats.protobuf.proto_options import as_map, merged, plain_number
 from minibroker.registry.formats.protobuf.protobuf_model import (
     MAXIMUM_NUMBER,
     SCALARS,
@@ -35,7 +35,6 @@ _ESCAPES: Final = str.maketrans(
 )
 Numbered = TypeVar("Numbered", Field, Group)
 _AFTER_ALL_NUMBERS: Final = (1 << 31) - 1
-_THOUSANDTHS: Final = Decimal("0.001")
 
 
 def write_file(file: File, names: Names | None = None, *, extensions: bool = True) -> str:
@@ -242,14 +241,14 @@ class _Writer:
         for name, of_name in by_name.items():
             extension = self._names.extensions.get(name)
             merges = extension is not None and extension.label != "repeated"
-            result += [reduce(_merged, of_name)] if merges else of_name
+            result += [reduce(merged, of_name)] if merges else of_name
         return result
 
     def _named_in_full(self, option: Option) -> Option:
         """Return an option with its full name, and with a map for what is set of a message."""
         assert self._names is not None
         full = self._names.resolve_extension(option.name, self._scope) if option.custom else None
-        return option if full is None else _as_map(Option(full, option.kind, option.value, option.custom))
+        return option if full is None else as_map(Option(full, option.kind, option.value, option.custom))
 
     def _option(self, option: Option) -> str:
         """Return an option without the keyword."""
@@ -307,12 +306,7 @@ class _Writer:
 
     def _number(self, text: str) -> str:
         """Return a number; in normal form as Java's DecimalFormat writes it."""
-        if self._names is None:
-            return text
-        try:
-            return _plain(text)
-        except (ValueError, DecimalException):
-            return text  # such as "-inf"
+        return text if self._names is None else plain_number(text)
 
 
 def _block(head: str, blocks: Iterable[Sequence[str]]) -> str:
@@ -358,46 +352,3 @@ def _default_kind(type_name: str) -> Kind:
     if type_name in ("bool", "string"):
         return Kind.BOOLEAN if type_name == "bool" else Kind.TEXT
     return Kind.NUMBER if type_name in SCALARS else Kind.NAME
-
-
-def _as_map(option: Option) -> Option:
-    """Return an option that sets a field of a message as one whose value is a map."""
-    if option.kind is not Kind.OPTION:
-        return option
-    inner: Option = option.value
-    value = inner.value
-    if inner.kind in (Kind.BOOLEAN, Kind.NAME, Kind.NUMBER):
-        value = Word(inner.kind, value)
-    elif inner.kind is Kind.OPTION:
-        value = _as_map(inner).value
-    return Option(option.name, Kind.MAP, {inner.name: value}, option.custom)
-
-
-def _merged(first: Option, second: Option) -> Option:
-    """Return two options of the same name as one: maps are joined, and of anything else the last one stays."""
-    if first.kind is not Kind.MAP or second.kind is not Kind.MAP:
-        return second
-    values = dict(first.value)
-    for name, value in second.value.items():
-        if name not in values:
-            values[name] = value
-            continue
-        both = [each for some in (values[name], value) for each in (some if isinstance(some, list) else [some])]
-        values[name] = list({repr(each): each for each in both}.values())
-    return Option(second.name, Kind.MAP, values, second.custom)
-
-
-def _plain(text: str) -> str:
-    """Return a number in decimal, with at most three digits behind the point. Raises ValueError or DecimalException."""
-    sign, digits = ("-", text[1:]) if text.startswith("-") else ("", text)
-    if digits[:2].lower() == "0x":
-        return f"{sign}{int(digits[2:], 16)}"
-    if digits.isdecimal():
-        octal = len(digits) > 1 and digits[0] == "0"
-        return f"{sign if int(digits) else ''}{int(digits, 8 if octal else 10)}"
-    number = Decimal(text)
-    if not number.is_finite() or abs(number.adjusted()) > 400:
-        raise ValueError(text)
-    rounded = number.quantize(_THOUSANDTHS, rounding=ROUND_HALF_EVEN) if number.adjusted() < 20 else number
-    plain = f"{rounded:f}"
-    return plain.rstrip("0").rstrip(".") if "." in plain else plain

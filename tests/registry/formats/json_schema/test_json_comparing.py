@@ -67,3 +67,58 @@ def test_changes_in_draft_2020_12_are_those_that_were_recorded() -> None:
 def test_an_object_without_any_property_is_any_value_in_draft_2020_12() -> None:
     anything = {"$schema": "https://json-schema.org/draft/2020-12/schema", "properties": {}}
     assert changes(anything | {"additionalProperties": False}, anything) == []
+
+
+KINDS = ["Asset", "Basket", "Bond", "Equity", "Forward", "Future", "Index", "Loan", "Option", "Repo", "Swap", "Trade"]
+
+
+def trade(identity: str) -> dict[str, Any]:
+    """Return a schema of twelve kinds of objects, each of which may contain any other; one has an id of this type."""
+    any_kind = {"oneOf": [{"$ref": f"#/definitions/{kind}"} for kind in KINDS]}
+    definitions: dict[str, Any] = {
+        kind: {"type": "object", "properties": {"id": {"type": "string"}, "a": any_kind, "b": any_kind}}
+        for kind in KINDS
+    }
+    definitions["Asset"]["properties"]["id"] = {"type": identity}
+    return {"type": "object", "definitions": definitions, "properties": {"product": any_kind}}
+
+
+def test_a_large_circle_is_compared_to_its_end() -> None:
+    assert changes(trade("string"), trade("string")) == []
+    assert verdict(trade("string"), trade("number"))
+
+
+def test_what_is_assumed_of_a_circle_hides_no_change() -> None:
+    def circle(first: str, second: str) -> dict[str, Any]:
+        def one(identity: str, next: str) -> dict[str, Any]:
+            ref = {"oneOf": [{"$ref": f"#/definitions/{next}"}]}
+            return {"type": "object", "properties": {"id": {"type": identity}, "ref": ref}}
+
+        parts = {"A": one(first, "C"), "B": one(second, "C"), "C": one("integer", "A")}
+        either = {"oneOf": [{"$ref": "#/definitions/A"}, {"$ref": "#/definitions/B"}]}
+        return {"type": "object", "definitions": parts, "properties": {"root": either}}
+
+    assert verdict(circle("integer", "boolean"), circle("boolean", "number"))
+
+
+def test_a_reader_is_lenient_about_what_is_not_named() -> None:
+    described: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string"}}}
+    more = described | {"properties": {"a": {"type": "string"}, "b": {"type": "number"}}}
+    only_texts = {"additionalProperties": {"type": "string"}}
+    pairs = [
+        (described, more),  # a property added to an open content model
+        (described, described | {"additionalProperties": False}),
+        (described, described | only_texts),
+    ]
+    for original, update in pairs:
+        writer, reader = parse(json.dumps(original), {}), parse(json.dumps(update), {})
+        assert incompatibilities(reader, writer) != [] == incompatibilities(reader, writer, lenient=True), update
+    within = {"type": "object", "properties": {"o": {"oneOf": [described]}}}
+    wider = {"type": "object", "properties": {"o": {"oneOf": [more]}}}
+    writer, reader = parse(json.dumps(within), {}), parse(json.dumps(wider), {})
+    assert incompatibilities(reader, writer) != [] == incompatibilities(reader, writer, lenient=True)
+    for original, update in (
+        (described | only_texts, more | only_texts),  # the new property is no text
+        (more | {"additionalProperties": False}, described | {"additionalProperties": False}),
+    ):
+        assert incompatibilities(parse(json.dumps(update), {}), parse(json.dumps(original), {}), lenient=True), update

@@ -53,6 +53,11 @@ def test_what_is_no_proto_file_is_invalid(text: str) -> None:
         parse(text, {})
 
 
+def test_an_unknown_type_is_named() -> None:
+    with pytest.raises(InvalidSchema, match="^Could not resolve type: Nope$"):
+        parse('syntax = "proto3"; message A { int32 a = 1; Nope b = 2; }', {})
+
+
 def test_a_syntax_error_says_where() -> None:
     with pytest.raises(InvalidSchema, match=r"Could not parse Protobuf - Syntax error in :3:15: expected '=' but"):
         parse(SYNTAX + "message A {\n   int32 some;\n}", {})

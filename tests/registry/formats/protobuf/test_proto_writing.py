@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
 
 from minibroker.registry.formats.protobuf import parse
+from minibroker.registry.formats.protobuf.confluent_meta import meta_of
 
 FILE = """// a file
 syntax = "proto3"; package m;
@@ -175,12 +180,109 @@ def test_a_file_is_written_in_its_parts_and_normalized_in_order() -> None:
 
 
 def test_a_descriptor_gives_the_same_normal_text() -> None:
-    text = FILE.replace('option (confluent.file_meta).doc = "d";', "").replace(
-        ' [(confluent.field_meta) = { tags: ["t"], params: { key: "k" value: "v" } }]', ""
-    )
-    schema = parse(text, {})
+    schema = parse(FILE, {})
     described = parse(schema.formatted("serialized"), {})
     assert described.normalized() == schema.normalized()
+
+
+def test_a_descriptor_has_confluents_options_and_no_others() -> None:
+    text = """syntax = "proto3";
+import "confluent/meta.proto";
+message A {
+  option (confluent.message_meta).doc = "d";
+  int32 a = 1 [(confluent.field_meta).tags = "t", (.confluent.field_meta).tags = ["u"], (mine) = 1, deprecated = true];
+  int32 b = 2 [(confluent.field_meta) = { params: [{ key: "z", value: 1 }, { key: "a" }], doc: { no: "text" } }];
+  int32 c = 3 [(confluent.field_meta) = 5];
+  enum E { option (confluent.enum_meta).doc = "e"; Z = 0 [(confluent.enum_value_meta).tags = "v"]; }
+}
+"""
+    described = parse(parse(text, {}).formatted("serialized"), {})
+    assert described.canonical == (
+        """syntax = "proto3";
+
+import "confluent/meta.proto";
+
+message A {
+  option (confluent.message_meta) = {
+    doc: "d"
+  };
+
+  int32 a = 1 [
+    deprecated = true,
+    (confluent.field_meta) = {
+      tags: [
+        "t",
+        "u"
+      ]
+    }
+  ];
+  int32 b = 2 [(confluent.field_meta) = {
+    params: [
+      {
+        key: "z",
+        value: "1"
+      },
+      {
+        key: "a",
+        value: ""
+      }
+    ]
+  }];
+  int32 c = 3;
+
+  enum E {
+    option (confluent.enum_meta) = {
+      doc: "e"
+    };
+    Z = 0 [(confluent.enum_value_meta) = {
+      tags: [
+        "v"
+      ]
+    }];
+  }
+}
+"""
+    )
+
+
+def test_another_option_with_the_number_of_confluents_is_left_out() -> None:
+    file = FileDescriptorProto(name="options", syntax="proto3")
+    field = file.message_type.add(name="FieldOptions").field.add(name="mine", number=1088, label=1)
+    field.type = Field.TYPE_BYTES
+    pool = DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    options = GetMessageClass(pool.FindMessageTypeByName("FieldOptions"))
+    assert meta_of(options(mine=b"\xff")) == []
+
+
+def test_names_are_found_in_each_part_of_the_package() -> None:
+    text = """syntax = "proto3"; package confluent.events;
+import "confluent/type/decimal.proto";
+message A { type.Decimal a = 1; events.A b = 2; B c = 3; message B { A.B d = 1; } }
+"""
+    normal = parse(text, {}).normalized()
+    types = [line.split()[0] for line in normal.splitlines() if "=" in line and "syntax" not in line]
+    assert types == [".confluent.type.Decimal", ".confluent.events.A", *2 * [".confluent.events.A.B"]]
+
+
+def test_options_of_fields_within_fields_are_maps_in_normal_form() -> None:
+    text = """syntax = "proto3"; package m;
+import "google/protobuf/descriptor.proto";
+message O { P p = 1; P q = 2; } message P { string v = 1; int32 w = 2; }
+extend google.protobuf.FieldOptions { O o = 10000; }
+message A { int32 a = 1 [(o).q.v = "x", (o).p.w = 2]; }
+"""
+    schema = parse(text, {})
+    assert '(o).q.v = "x",' in schema.canonical
+    expected = """[(m.o) = {
+    p: {
+      w: 2
+    },
+    q: {
+      v: "x"
+    }
+  }];"""
+    assert expected in schema.normalized()
 
 
 def test_proto2_keeps_its_labels_defaults_groups_and_extensions() -> None:
@@ -215,8 +317,10 @@ extend A {
 
 @pytest.mark.parametrize(
     ("number", "normal"),
-    [("1.50", "1.5"), ("0x1F", "31"), ("-0", "0"), ("1e3", "1000"), ("0.0005", "0"), ("0.0015", "0.002"), ("-7", "-7"),
-     ("010", "8"), ("-inf", "-inf")],
+    [("1.50", "1.5"), ("0x1F", "31"), ("-0", "0"), ("1e3", "1000"), ("0.0005", "0.001"), ("0.0015", "0.002"),
+     ("-7", "-7"), ("010", "8"), ("-inf", "-inf"), ("10f", "10"), ("1.5d", "1.5"), ("1.2355", "1.235"),
+     ("16777217.0", "16777216"), ("16777217.00000000", "16777217"), ("1e23", "99999997781963080000000"),
+     ("1e39", "1" + 39 * "0"), ("0.12345678901234567", "0.123"), ("1_0", "1_0")],
 )  # fmt: skip
 def test_a_number_is_normalized_as_java_formats_it(number: str, normal: str) -> None:
     text = f'syntax = "proto3"; message A {{ int32 a = 1 [(o) = {number}]; }}'

@@ -1,0 +1,86 @@
+"""Which method answers which path, and what paths and queries have in them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+from minibroker.registry import registry_errors as errors
+from minibroker.registry.http_messages import Request
+from minibroker.registry.qualified_subjects import is_valid, normalized
+from minibroker.registry.registry_errors import RegistryError
+
+INT_MAX: Final = (1 << 31) - 1
+DIGITS_MAX: Final = 100  # of a number in a path, with zeros before it; `int` takes no more than 4,300
+
+Handler = Callable[[Any, Request], Awaitable[Any]]
+
+
+@dataclass(frozen=True)
+class Route:
+    """A method and a path, whose parts in braces are variables."""
+
+    method: str
+    parts: tuple[str, ...]
+    handler: Handler
+
+    def matches(self, segments: list[str]) -> bool:
+        """Return whether a path with as many segments is of this form."""
+        return all(part == segment or part[0] == "{" for part, segment in zip(self.parts, segments, strict=True))
+
+
+ROUTES: defaultdict[int, list[Route]] = defaultdict(list)  # by the number of their parts
+
+
+def on(method: str, *paths: str) -> Callable[[Handler], Handler]:
+    def register(handler: Handler) -> Handler:
+        for path in paths:
+            parts = tuple(path.split("/")[1:]) if path != "/" else ()
+            ROUTES[len(parts)].append(Route(method, parts, handler))
+        return handler
+
+    return register
+
+
+def not_found() -> RegistryError:
+    return RegistryError(404, "HTTP 404 Not Found")
+
+
+def path_number(text: str) -> int:
+    """Return a number in a path. Raises RegistryError."""
+    if not text.isascii() or not text.isdecimal() or len(text) > DIGITS_MAX or int(text) > INT_MAX:
+        raise not_found()
+    return int(text)
+
+
+def version_number(text: str) -> int:
+    """Return a version, -1 for "latest". Raises RegistryError."""
+    bare = text.strip()
+    if bare.lower() == "latest" or bare == "-1":
+        return -1
+    if not bare.isascii() or not bare.isdecimal() or len(bare) > DIGITS_MAX or not 1 <= int(bare) <= INT_MAX:
+        raise errors.invalid_version(text)
+    return int(bare)
+
+
+def scope_of(request: Request) -> str | None:
+    """Return whose config or mode a request is about: a subject, a context, or (None) all."""
+    named = request.variables.get("subject")
+    if named is None:
+        return None
+    if not is_valid(named, of_config=True):
+        raise errors.invalid_subject(named)
+    return normalized(named) or None
+
+
+def limit_of(request: Request, maximum: int) -> int:
+    limit = request.number("limit", -1)
+    return limit if 0 < limit <= maximum else maximum
+
+
+def page(request: Request, found: Any, maximum: int) -> list[Any]:
+    first = max(request.number("offset", 0), 0)
+    return list(islice(found, first, first + limit_of(request, maximum)))

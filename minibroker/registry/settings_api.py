@@ -1,0 +1,75 @@
+"""The paths of Confluent's HTTP API for configs and modes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from minibroker.registry import registry_errors as errors
+from minibroker.registry.http_messages import Request
+from minibroker.registry.registry import Registry
+from minibroker.registry.registry_configs import checked_mode, config_of, mode_of, own_mode
+from minibroker.registry.registry_routes import on, scope_of
+
+
+class SettingsApi:
+    """Answers requests about configs and modes."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    @on("GET", "/config", "/config/{subject}")
+    async def get_config(self, request: Request) -> Mapping[str, Any]:
+        """Return the config of a subject, or of all."""
+        state, subject = await self._registry.state(), scope_of(request)
+        if subject is None or request.flag("defaultToGlobal"):
+            return config_of(state, subject)
+        if subject not in state.configs:
+            raise errors.no_config(subject)
+        return state.configs[subject]
+
+    @on("PUT", "/config", "/config/{subject}")
+    async def set_config(self, request: Request) -> dict[str, Any]:
+        """Change the config of a subject, or of all; return the request."""
+        asked = request.json()
+        await self._registry.set_config(scope_of(request), asked)
+        return asked
+
+    @on("DELETE", "/config", "/config/{subject}")
+    async def delete_config(self, request: Request) -> Mapping[str, Any]:
+        """Remove the config of a subject, or of all; return what it was."""
+        state, subject = await self._registry.state(), scope_of(request)
+        before = state.configs.get(subject) if subject is not None else config_of(state, None)
+        if before is None:
+            raise errors.subject_not_found(str(subject))
+        await self._registry.set_config(subject, None)
+        return before
+
+    @on("GET", "/mode", "/mode/{subject}")
+    async def get_mode(self, request: Request) -> dict[str, str]:
+        """Return the mode of a subject, or of all."""
+        state, subject = await self._registry.state(), scope_of(request)
+        if subject is None or request.flag("defaultToGlobal"):
+            return {"mode": mode_of(state, subject)}
+        mode = own_mode(state, subject)
+        if mode is None:
+            raise errors.no_mode(subject)
+        return {"mode": mode}
+
+    @on("PUT", "/mode", "/mode/{subject}")
+    async def set_mode(self, request: Request) -> dict[str, Any]:
+        """Set the mode of a subject, or of all; return the request. Null removes it."""
+        asked = request.json()
+        mode = None if "mode" in asked and asked["mode"] is None else checked_mode(asked.get("mode"))
+        await self._registry.set_mode(scope_of(request), mode, force=request.flag("force"))
+        return asked
+
+    @on("DELETE", "/mode", "/mode/{subject}")
+    async def delete_mode(self, request: Request) -> dict[str, str | None]:
+        """Remove the mode of a subject or of all, or of a context and its subjects; return what it was."""
+        state, subject, recursive = await self._registry.state(), scope_of(request), request.flag("recursive")
+        before = mode_of(state, None) if subject is None else own_mode(state, subject)
+        if before is None and not recursive:
+            raise errors.subject_not_found(str(subject))
+        await self._registry.delete_mode(subject, recursive=recursive)
+        return {"mode": before}

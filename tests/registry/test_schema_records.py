@@ -1,0 +1,24 @@
+"""GUIDs are those that Confluent's registry gave to the same schemas."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from minibroker.registry.formats.schema import Reference
+from minibroker.registry.schema_records import guid_of
+
+RECORDED = json.loads((Path(__file__).parent / "formats/recorded/guids.json").read_text())
+
+
+def test_guids_are_the_recorded_ones() -> None:
+    """Those of each format are without anything, with rules, metadata, both of them, and so on with references."""
+    references = tuple(Reference(*each) for each in RECORDED["references"])
+    for kind, text in RECORDED["schemas"].items():
+        found = [
+            guid_of(text, referring, metadata, rules)
+            for referring in ((), references)
+            for metadata in (None, RECORDED["metadata"])
+            for rules in (None, RECORDED["ruleSet"])
+        ]
+        assert found == RECORDED["guids"][kind]
