@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 HERE = Path(__file__).parent
 PROGRAMS = HERE / "programs"
@@ -169,6 +170,14 @@ def spark_connector() -> list[Path]:
 
 
 @functools.cache
+def kafka_connect() -> Path:
+    """The folder with the jars of Kafka Connect and its sink to a file, which only a benchmark runs."""
+    folder = HERE.parent / "benchmarks" / "connect"
+    _build(folder, [*MAVEN, f"-Dkafka.version={APACHE_KAFKA}", "dependency:copy-dependencies"], APACHE_KAFKA)
+    return folder / "target" / APACHE_KAFKA
+
+
+@functools.cache
 def lake_jars() -> list[Path]:
     """The jars of the Spark libraries of Iceberg and Delta."""
     folder = HERE / "lake" / "libraries"
@@ -186,13 +195,13 @@ def lake_site() -> Path:
 
 
 @functools.cache
-def hadoop_s3() -> list[Path]:
-    """The jars of Hadoop's file system of S3, of the release whose client is among pyspark's own jars."""
+def hadoop(name: Literal["s3", "hdfs"]) -> list[Path]:
+    """The jars of Hadoop's file system of S3, or of its HDFS for tests, of the release that is among pyspark's jars."""
     import pyspark
 
     (client,) = (Path(pyspark.__file__).parent / "jars").glob("hadoop-client-api-*.jar")
     version = client.stem.removeprefix("hadoop-client-api-")
-    folder = CLUSTER / "s3"
+    folder = CLUSTER / name
     _build(folder, [*MAVEN, f"-Dhadoop.version={version}", "dependency:copy-dependencies"], version)
     return sorted((folder / "target" / version).glob("*.jar"))
 

@@ -54,6 +54,7 @@ class Daemon:
         command = [str(SPARK_HOME / "bin" / "spark-class"), *arguments]
         with self.log_file.open("wb") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=directory, env=dict(env))
+        self.pid = self._process.pid
 
     def await_line(self, pattern: str | re.Pattern[str]) -> re.Match[str]:
         """Wait until it logs this. Raises AssertionError if it ends before, or does not say it."""
