@@ -71,9 +71,7 @@ def bound_metrics(
 
 
 @contextlib.asynccontextmanager
-async def metrics_served(
-    measured: Measurements | None, present: Callable[[], Measured | None]
-) -> AsyncIterator[None]:
+async def metrics_served(measured: Measurements | None, present: Callable[[], Measured | None]) -> AsyncIterator[None]:
     """Serve the metrics, if any, for the duration of the block; `present` returns the broker, or None if it is down."""
     if measured is None:
         yield
