@@ -1,4 +1,4 @@
-"""Log directories and archives in S3, read and written by a cluster."""
+"""Log directories and archives in S3, and archives in HDFS, read and written by a cluster."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from confluent_kafka import Producer
 
 from conformance.pipeline_cluster.drivers import RunningDriver, running_driver
 from conformance.pipeline_cluster.standalone import StandaloneCluster
-from conformance.pipeline_cluster.storage import CREDENTIALS, ObjectStore, running_object_store
+from conformance.pipeline_cluster.storage import CREDENTIALS, ObjectStore, running_hdfs, running_object_store
 from tests.pipeline.sink.committed import create_topic, values
 from tests.running import RunningBroker, running_broker
 
-pytestmark = pytest.mark.thorough  # a server of S3, and an application for each job
+pytestmark = pytest.mark.thorough  # servers of S3 and HDFS, and an application for each job
 COUNT = 2000
 EXPECTED = [b"%d" % number for number in range(COUNT)]
 
@@ -62,6 +62,13 @@ def test_a_log_directory_in_s3_is_counted(s3_driver: RunningDriver, store: Objec
 
 def test_an_archive_in_s3_is_replayed(s3_driver: RunningDriver, store: ObjectStore, broker: RunningBroker) -> None:
     archive_and_replay(s3_driver, store.url("logs/data"), "s3a://archives/orders", broker, "from-s3")
+
+
+def test_an_archive_in_hdfs_is_replayed(
+    driver: RunningDriver, directory: Path, broker: RunningBroker, tmp_path: Path
+) -> None:
+    with running_hdfs(tmp_path) as hdfs:
+        archive_and_replay(driver, str(directory), f"{hdfs}/archives/orders", broker, "from-hdfs")
 
 
 def archive_and_replay(driver: RunningDriver, source: str, archive: str, broker: RunningBroker, to: str) -> None:
