@@ -138,9 +138,14 @@ def registry_client(name: str) -> list[str]:
 
 def _python_program(folder: Path) -> list[str]:
     """The command of a program in Python, with libraries that our own environment does not have."""
+    return ["env", f"PYTHONPATH={_site(folder)}", sys.executable, str(folder / "main.py")]
+
+
+def _site(folder: Path) -> Path:
+    """The folder into which the packages of a folder's requirements are installed."""
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--target", "target/site"]
-    _build(folder, [*install, "-r", "requirements.txt"], folder.name)
-    return ["env", f"PYTHONPATH={folder / 'target' / 'site'}", sys.executable, str(folder / "main.py")]
+    _build(folder, [*install, "-r", "requirements.txt"], "site")
+    return folder / "target" / "site"
 
 
 @functools.cache
@@ -188,10 +193,13 @@ def lake_jars() -> list[Path]:
 @functools.cache
 def lake_site() -> Path:
     """The folder with the Spark that these are for, and with other readers of their tables."""
-    folder = HERE / "lake" / "site"
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--target", "target/site"]
-    _build(folder, [*install, "-r", "requirements.txt"], "site")
-    return folder / "target" / "site"
+    return _site(HERE / "lake" / "site")
+
+
+@functools.cache
+def spark_release(version: str) -> Path:
+    """The folder with another release of Spark, `4.0` or `4.2`."""
+    return _site(HERE / "spark" / "releases" / version)
 
 
 @functools.cache
@@ -209,9 +217,7 @@ def hadoop(name: Literal["s3", "hdfs"]) -> list[Path]:
 @functools.cache
 def moto() -> Path:
     """The folder with the packages of a server of S3."""
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--target", "target/site"]
-    _build(CLUSTER / "s3", [*install, "-r", "requirements.txt"], "moto")
-    return CLUSTER / "s3" / "target" / "site"
+    return _site(CLUSTER / "s3")
 
 
 @functools.cache
