@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from minibroker.pipeline.directory.cluster_metadata import METADATA
 from minibroker.pipeline.jobs.verify.checkpoint_checks import (
     LEADER_EPOCHS,
     LOG_START,
     read_epochs,
     wrong_epochs,
 )
-from minibroker.pipeline.jobs.verify.directory_metadata import METADATA
 from minibroker.pipeline.jobs.verify.findings import Finding, Findings, Problem
 from minibroker.pipeline.jobs.verify.log_files import LOG, SNAPSHOT, TRANSACTION_INDEX, PartitionPlan
 from minibroker.pipeline.jobs.verify.offset_checks import EpochRun
