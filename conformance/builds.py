@@ -203,8 +203,8 @@ def spark_release(version: str) -> Path:
 
 
 @functools.cache
-def hadoop(name: Literal["s3", "hdfs"]) -> list[Path]:
-    """The jars of Hadoop's file system of S3, or of its HDFS for tests, of the release that is among pyspark's jars."""
+def hadoop(name: Literal["s3", "hadoop"]) -> list[Path]:
+    """The jars of Hadoop's file system of S3, or of HDFS and YARN, of the release that is among pyspark's jars."""
     import pyspark
 
     (client,) = (Path(pyspark.__file__).parent / "jars").glob("hadoop-client-api-*.jar")
@@ -212,6 +212,12 @@ def hadoop(name: Literal["s3", "hdfs"]) -> list[Path]:
     folder = CLUSTER / name
     _build(folder, [*MAVEN, f"-Dhadoop.version={version}", "dependency:copy-dependencies"], version)
     return sorted((folder / "target" / version).glob("*.jar"))
+
+
+@functools.cache
+def hdfs_client() -> Path:
+    """The folder with the packages of a client of HDFS."""
+    return _site(CLUSTER / "hadoop")
 
 
 @functools.cache

@@ -101,7 +101,7 @@ def _program(command: list[str], environment: dict[str, str]) -> Iterator[str]:
 def running_hdfs(directory: Path) -> Iterator[str]:
     """HDFS of a name node and a data node for the length of a block, with its files in a directory; its URL."""
     details = directory / "details.json"  # written once it serves
-    classes = ":".join(map(str, builds.hadoop("hdfs")))
+    classes = ":".join(map(str, builds.hadoop("hadoop")))
     options = ["-nomr", "-format", "-nnport", "0", "-datanodes", "1", "-writeDetails", str(details)]
     command = [str(find_java().program), *SHORT_LIVED.split(), "-Xmx384m", "-cp", classes, HDFS, *options]
     with (directory / "hdfs.log").open("wb") as log:
