@@ -114,6 +114,7 @@ def fill(broker: RunningBroker, topic: Topic) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     admin.create_topics([NewTopic(topic.name, max(WORKERS), 1)])[topic.name].result()
     settings = {"compression.type": topic.codec, "batch.size": 16384, "linger.ms": 50}
+    settings["enable.idempotence"] = True  # so each record is there once, and few requests wait at a time
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, **settings})
     random = Random(1)
     heads = [
