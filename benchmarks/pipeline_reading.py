@@ -256,6 +256,8 @@ def rows_of(samples: Samples) -> Iterator[list[str]]:
         beside = best.get(series._replace(kind="stream" if series.kind == "stream" else "batch", reader=CONNECTOR))
         alone = best.get(series._replace(workers=1))
         cpu = Cpu(*(median(each) for each in zip(*(sample.cpu for sample in samples[series]), strict=True)))
+        if series.reader == CONNECTOR:
+            cpu = cpu._replace(python=0.0)  # it has none: what was measured is left from the reader before
         yield [
             *(series.topic.name, series.kind, series.reader, str(series.workers), f"{rate / 1e3:.0f} k"),
             *(f"{rate / other:.2f}" if other else "" for other in (beside, alone)),
