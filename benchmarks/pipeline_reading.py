@@ -1,11 +1,12 @@
-"""How fast Spark reads a topic: our source from its directory and from the running broker, and Spark's own connector.
+"""How fast Spark reads a topic, by our source and by Spark's own connector: batches and streams, one and two workers.
 
-    python benchmarks/pipeline_reading.py
-    python benchmarks/pipeline_reading.py --runs 5 --topic 100-none
+    python benchmarks/pipeline_reading.py                             # some ten minutes on two idle cores
+    python benchmarks/pipeline_reading.py --topic 100-lz4 --runs 1    # a part of it
 
-All in one run, one session and on one topic, with all columns, to the sink that drops them; the runs of the readers
-alternate. The naive decoder has no Spark: it makes a tuple of each record of the directory's files. CPU is that of the
-JVM and of Spark's Python processes, and of the broker. It needs Java, and Maven for the connector.
+All in one run, from one broker, on a standalone cluster whose workers have a core each; with all columns, to the sink
+that drops them. The runs of the readers alternate. Beside them, Kafka Connect writes the values of each topic to a
+file, which is its simplest sink, with as many tasks. CPU is that of all JVMs (the driver's, too), of Spark's Python
+processes, and of the broker. It needs Java, and Maven for the connector and Kafka Connect.
 """
 
 from __future__ import annotations
@@ -14,32 +15,55 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from random import Random
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import click
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
+from kafka_connect import Connect, running_connect
 from machine import ROOT, cpu_seconds, load_average
 
 sys.path.insert(0, str(ROOT))
 
 from conformance.builds import spark_connector  # noqa: E402
+from conformance.pipeline_cluster.standalone import SETTINGS, StandaloneCluster, running_cluster  # noqa: E402
 from minibroker.cli.shared import print_table  # noqa: E402
 from minibroker.pipeline.session import session  # noqa: E402
-from minibroker.protocol.records.formats import batches_in, records_in  # noqa: E402
 from tests.running import RunningBroker, running_broker  # noqa: E402
 
-PARTITIONS = 2
-RECORDS = {100: 2_000_000, 1000: 600_000}
-NAIVE_RECORDS = 100_000
+WORKERS = (1, 2)
+RECORDS = {100: 1_000_000, 1000: 300_000}
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+OURS, DIRECTORY, CONNECTOR, CONNECT = "minibroker", "minibroker, directory", "Spark's connector", "Kafka Connect, file"
+HEADINGS = [
+    "topic",
+    "read as",
+    "reader",
+    "workers",
+    "best/s",
+    "of connector",
+    "of 1 worker",
+    "us",
+    "JVM",
+    "Python",
+    "broker",
+]
+# Executors as users have them: with the optimising compiler, and memory for it.
+EXECUTORS = {
+    "spark.driver.extraJavaOptions": "",
+    "spark.executor.extraJavaOptions": "",
+    "spark.executor.memory": "900m",
+    "spark.executorEnv.PYTHONPATH": str(ROOT),
+}
 
 
 class Topic(NamedTuple):
@@ -57,31 +81,41 @@ class Topic(NamedTuple):
         return RECORDS[self.size_bytes]
 
 
-class Sample(NamedTuple):
-    """One run: records a second, and CPU microseconds a record."""
+class Series(NamedTuple):
+    """What is read alike, and so beside each other."""
 
-    rate: float
+    topic: Topic
+    kind: str
+    reader: str
+    workers: int
+
+
+class Cpu(NamedTuple):
+    """Seconds of CPU."""
+
     jvm: float
     python: float
     broker: float
 
 
-TOPICS = tuple(Topic(size, codec) for size in RECORDS for codec in ("none", "lz4", "zstd"))
+class Sample(NamedTuple):
+    """One run: records a second, and CPU microseconds a record."""
+
+    rate: float
+    cpu: Cpu
+
+
+Samples = dict[Series, list[Sample]]
+TOPICS = tuple(Topic(size, codec) for size in RECORDS for codec in CODECS)
 
 
 def fill(broker: RunningBroker, topic: Topic) -> None:
-    """Records of text like JSON with keys, in batches of 16 KB, as the Java client makes them."""
+    """Records of text like JSON with keys, in batches of 16 KB, as the Java client makes them; a partition a worker."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    admin.create_topics([NewTopic(topic.name, PARTITIONS, 1)])[topic.name].result()
-    producer = Producer(
-        {
-            "bootstrap.servers": broker.bootstrap_servers,
-            "compression.type": topic.codec,
-            "batch.size": 16384,
-            "linger.ms": 50,
-            "queue.buffering.max.messages": 100_000,
-        }
-    )
+    admin.create_topics([NewTopic(topic.name, max(WORKERS), 1)])[topic.name].result()
+    settings = {"compression.type": topic.codec, "batch.size": 16384, "linger.ms": 50}
+    settings["enable.idempotence"] = True  # so each record is there once, and few requests wait at a time
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, **settings})
     random = Random(1)
     heads = [
         b'{"id":%d,"customer":"customer-%d","amount":%d,"note":"' % (n, n % 977, n * 7 % 10007) for n in range(5000)
@@ -91,114 +125,166 @@ def fill(broker: RunningBroker, topic: Topic) -> None:
     for number in range(topic.records):
         while True:
             try:
-                producer.produce(topic.name, values[number % 5000], b"key-%05d" % (number % 9999), number % PARTITIONS)
+                producer.produce(
+                    topic.name, values[number % 5000], b"key-%05d" % (number % 9999), number % max(WORKERS)
+                )
                 break
             except BufferError:
                 producer.poll(0.1)
     assert producer.flush(120) == 0
 
 
-def reader(spark: SparkSession, kind: str, where: dict[str, str], topic: Topic) -> Callable[[], None]:
-    """A whole read to nowhere; each run plans anew."""
+class Readers:
+    """Whole reads of a topic to nowhere, in a session; each run plans anew."""
 
-    def read() -> None:
-        frame: DataFrame = spark.read.format(kind).options(**where, subscribe=topic.name).load()
+    def __init__(self, spark: SparkSession, broker: RunningBroker) -> None:
+        self._spark = spark
+        servers = {"kafka.bootstrap.servers": broker.bootstrap_servers, "startingOffsets": "earliest"}
+        self._where = {
+            OURS: ("minibroker", servers),
+            CONNECTOR: ("kafka", servers),
+            DIRECTORY: ("minibroker", {"path": str(broker.directory / "data"), "startingOffsets": "earliest"}),
+        }
+
+    def reads(self, topic: Topic) -> Iterator[tuple[str, str, Callable[[], None]]]:
+        """Yield each way to read a topic."""
+        for reader in self._where:
+            yield "batch", reader, partial(self._batch, reader, topic)
+        for reader in (OURS, CONNECTOR):
+            yield "stream", reader, partial(self._stream, reader, topic)
+
+    def _batch(self, reader: str, topic: Topic) -> None:
+        form, options = self._where[reader]
+        frame = self._spark.read.format(form).options(**options, subscribe=topic.name).load()
         frame.write.format("noop").mode("overwrite").save()
 
-    return read
+    def _stream(self, reader: str, topic: Topic) -> None:
+        form, options = self._where[reader]
+        frame = self._spark.readStream.format(form).options(**options, subscribe=topic.name).load()
+        query = frame.writeStream.format("noop").trigger(availableNow=True).start()
+        query.awaitTermination()
+        assert sum(progress["numInputRows"] for progress in query.recentProgress) == topic.records
 
 
-def python_cpu_seconds(jvm: int) -> float:
-    """User and system time of all processes below the JVM, those included that have ended."""
-    parents: dict[int, tuple[int, int]] = {}
+class Meter:
+    """Measures runs by the CPU clocks of processes and all that they have started."""
+
+    def __init__(self, jvms: Sequence[int], broker: int) -> None:
+        self._jvms = jvms
+        self._broker = broker
+
+    def measured(self, run: Callable[[], None], topic: Topic) -> Sample:
+        start, cpu = time.perf_counter(), self._cpu()
+        run()
+        seconds = time.perf_counter() - start
+        spent = (1e6 * (after - before) / topic.records for before, after in zip(cpu, self._cpu(), strict=True))
+        return Sample(topic.records / seconds, Cpu(*spent))
+
+    def _cpu(self) -> Cpu:
+        """The CPU so far of the JVMs and all below them, those included that have ended."""
+        found = dict(processes())
+        below = set(self._jvms)
+        for _ in range(6):  # worker, executor, daemon, Python workers
+            below |= {pid for pid, process in found.items() if process.parent in below}
+        ours = [found[pid] for pid in below if pid in found]
+        java = sum(process.ticks for process in ours if process.is_java)
+        python = sum(process.ticks for process in ours if not process.is_java) + sum(each.ended_ticks for each in ours)
+        return Cpu(java * TICK_S, python * TICK_S, cpu_seconds(self._broker))
+
+
+class Process(NamedTuple):
+    """What the kernel says of a process: its CPU, and that of its children that have ended, which here are Python's."""
+
+    parent: int
+    is_java: bool
+    ticks: int
+    ended_ticks: int
+
+
+def processes() -> Iterator[tuple[int, Process]]:
+    """Yield all processes of this machine."""
     for entry in filter(str.isdecimal, os.listdir("/proc")):
         try:
-            fields = Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()
+            name, _, rest = Path("/proc", entry, "stat").read_text().rpartition(")")
         except OSError:  # it has just ended
             continue
-        parents[int(entry)] = int(fields[1]), sum(map(int, fields[11:15]))
-    below, found = {jvm}, 0
-    for _ in range(4):  # daemon and workers
-        below |= {pid for pid, (parent, _) in parents.items() if parent in below}
-    for pid in below - {jvm}:
-        found += parents[pid][1]
-    return found * TICK_S
+        parent, user, system, ended_user, ended_system = (int(rest.split()[field]) for field in (1, 11, 12, 13, 14))
+        yield int(entry), Process(parent, name.endswith("(java"), user + system, ended_user + ended_system)
 
 
-def measured(read: Callable[[], None], topic: Topic, jvm: int, broker: int) -> Sample:
-    before = time.perf_counter(), cpu_seconds(jvm), python_cpu_seconds(jvm), cpu_seconds(broker)
-    read()
-    after = time.perf_counter(), cpu_seconds(jvm), python_cpu_seconds(jvm), cpu_seconds(broker)
-    seconds, *cpu = (end - start for start, end in zip(before, after, strict=True))
-    return Sample(topic.records / seconds, *(1e6 * each / topic.records for each in cpu))
+def with_spark(cluster: StandaloneCluster, broker: RunningBroker, topics: Sequence[Topic], runs: int) -> Samples:
+    """Read each topic `runs` times by each reader, with one worker and with two."""
+    samples: Samples = {}
+    jars = ",".join(map(str, spark_connector()))
+    for workers in WORKERS:
+        settings = {**SETTINGS, **EXECUTORS, "spark.jars": jars, "spark.cores.max": str(workers)}
+        spark = session(cluster.url, log_level="error", **settings)
+        gateway = spark.sparkContext._gateway
+        assert gateway is not None
+        meter = Meter([gateway.proc.pid, *(worker.pid for worker in cluster.workers.values())], broker.process.pid)
+        readers = Readers(spark, broker)
+        for _, _, read in readers.reads(topics[0]):
+            read()  # which does not count: JVMs compile what they run
+        for topic in topics:
+            for _ in range(runs):
+                for kind, reader, read in readers.reads(topic):
+                    samples.setdefault(Series(topic, kind, reader, workers), []).append(meter.measured(read, topic))
+        spark.stop()
+    return samples
 
 
-def naive(directory: Path, topic: Topic) -> Sample:
-    """The first records of a directory, as tuples."""
-    started, cpu = time.perf_counter(), time.process_time()
-    rows = sum(1 for _ in islice(tuples(directory, topic), NAIVE_RECORDS))
-    seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
-    return Sample(rows / seconds, 0.0, 1e6 * cpu / rows, 0.0)
+def with_connect(connect: Connect, broker: RunningBroker, topics: Sequence[Topic]) -> Samples:
+    """Copy the values of each topic to a file, with one task and with two."""
+    meter = Meter([connect.pid], broker.process.pid)
+    samples: Samples = {}
+    for topic in topics:
+        for tasks in WORKERS:
+            size_bytes = topic.records * (topic.size_bytes + 1)
+            with connect.sink(topic.name, tasks) as sink:
+                sink.await_size(1)  # until then its group forms
+                here = sink.size()
+                sample = meter.measured(partial(sink.await_size, size_bytes), topic)
+            done = 1 - here / size_bytes
+            cpu = Cpu(*(each / done for each in sample.cpu))
+            samples[Series(topic, "sink", CONNECT, tasks)] = [Sample(sample.rate * done, cpu)]
+    return samples
 
 
-def tuples(directory: Path, topic: Topic) -> Iterator[tuple[Any, ...]]:
-    for partition in range(PARTITIONS):
-        for file in sorted((directory / f"{topic.name}-{partition}").glob("*.log")):
-            data = memoryview(file.read_bytes())
-            for position, header in batches_in(data):
-                kind = header.timestamp_type
-                for each in records_in(data[position : position + header.size_bytes]):
-                    yield each.key, each.value, topic.name, partition, each.offset, each.timestamp, kind
-
-
-def rows_of(topic: Topic, samples: dict[str, list[Sample]]) -> Iterator[list[str]]:
-    connector = max(sample.rate for sample in samples["Spark's connector, broker"])
-    for name, taken in samples.items():
-        best = max(sample.rate for sample in taken)
-        jvm, python, broker = (median(sample[index] for sample in taken) for index in (1, 2, 3))
-        rates = f"{best / 1e3:.0f} k", f"{median(sample.rate for sample in taken) / 1e3:.0f} k"
-        cpu = f"{jvm + python:.2f}", f"{jvm:.2f}", f"{python:.2f}", f"{broker:.2f}"
-        yield [topic.name, name, *rates, f"{best / connector:.2f}", *cpu]
-
-
-def compare(spark: SparkSession, broker: RunningBroker, topic: Topic, runs: int) -> list[list[str]]:
-    """Fill a topic and read it `runs` times by each reader, after a run that does not count."""
-    fill(broker, topic)
-    jvm = spark.sparkContext._gateway.proc.pid
-    servers = {"kafka.bootstrap.servers": broker.bootstrap_servers}
-    directory = broker.directory / "data"
-    readers = {
-        "minibroker, directory": reader(spark, "minibroker", {"path": str(directory)}, topic),
-        "minibroker, broker": reader(spark, "minibroker", servers, topic),
-        "Spark's connector, broker": reader(spark, "kafka", {**servers, "startingOffsets": "earliest"}, topic),
-    }
-    for read in readers.values():
-        read()
-    samples: dict[str, list[Sample]] = {name: [] for name in readers}
-    for _ in range(runs):
-        for name, read in readers.items():
-            samples[name].append(measured(read, topic, jvm, broker.process.pid))
-    samples["naive decoder, directory"] = [naive(directory, topic)]
-    return list(rows_of(topic, samples))
+def rows_of(samples: Samples) -> Iterator[list[str]]:
+    best = {series: max(sample.rate for sample in taken) for series, taken in samples.items()}
+    for series, rate in sorted(best.items(), key=lambda each: (TOPICS.index(each[0].topic), *each[0][1:])):
+        beside = best.get(series._replace(kind="stream" if series.kind == "stream" else "batch", reader=CONNECTOR))
+        alone = best.get(series._replace(workers=1))
+        cpu = Cpu(*(median(each) for each in zip(*(sample.cpu for sample in samples[series]), strict=True)))
+        if series.reader == CONNECTOR:
+            cpu = cpu._replace(python=0.0)  # it has none: what was measured is left from the reader before
+        yield [
+            *(series.topic.name, series.kind, series.reader, str(series.workers), f"{rate / 1e3:.0f} k"),
+            *(f"{rate / other:.2f}" if other else "" for other in (beside, alone)),
+            *(f"{each:.2f}" for each in (cpu.jvm + cpu.python, *cpu)),
+        ]
 
 
 @click.command()
-@click.option("--runs", default=3, show_default=True, help="How often each reader reads each topic.")
+@click.option("--runs", default=2, show_default=True, help="How often Spark reads each topic with each reader.")
 @click.option("--topic", "names", multiple=True, type=click.Choice([topic.name for topic in TOPICS]))
 def main(runs: int, names: tuple[str, ...]) -> None:
     """Compare the readers, and print a table."""
-    load = load_average()
-    jars = ",".join(map(str, spark_connector()))
-    spark = session("local[2]", **{"spark.jars": jars, "spark.driver.memory": "2g"})
-    rows = []
-    with tempfile.TemporaryDirectory(prefix="minibroker-benchmarks-") as folder, running_broker(Path(folder)) as broker:
-        for topic in TOPICS:
-            if not names or topic.name in names:
-                rows += compare(spark, broker, topic, runs)
-    spark.stop()
-    headings = ["topic", "reader", "best/s", "median/s", "of connector", "us", "JVM", "Python", "broker"]
-    print_table(headings, rows)
-    click.echo(f"load average {load:.1f} before, {load_average():.1f} after")
+    started, load = time.monotonic(), load_average()
+    topics = [topic for topic in TOPICS if not names or topic.name in names]
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # of both workers
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="minibroker-benchmarks-")))
+        (folder / "cluster").mkdir()
+        broker = stack.enter_context(running_broker(folder))
+        for topic in topics:
+            fill(broker, topic)
+        with running_connect(folder, broker.bootstrap_servers) as connect:
+            samples = with_connect(connect, broker, topics)
+        with running_cluster(folder / "cluster") as cluster:
+            samples |= with_spark(cluster, broker, topics, runs)
+    print_table(HEADINGS, list(rows_of(samples)))
+    click.echo(f"{time.monotonic() - started:.0f} s; load average {load:.1f} before, {load_average():.1f} after")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 HERE = Path(__file__).parent
 PROGRAMS = HERE / "programs"
@@ -137,9 +138,14 @@ def registry_client(name: str) -> list[str]:
 
 def _python_program(folder: Path) -> list[str]:
     """The command of a program in Python, with libraries that our own environment does not have."""
+    return ["env", f"PYTHONPATH={_site(folder)}", sys.executable, str(folder / "main.py")]
+
+
+def _site(folder: Path) -> Path:
+    """The folder into which the packages of a folder's requirements are installed."""
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--target", "target/site"]
-    _build(folder, [*install, "-r", "requirements.txt"], folder.name)
-    return ["env", f"PYTHONPATH={folder / 'target' / 'site'}", sys.executable, str(folder / "main.py")]
+    _build(folder, [*install, "-r", "requirements.txt"], "site")
+    return folder / "target" / "site"
 
 
 @functools.cache
@@ -169,6 +175,14 @@ def spark_connector() -> list[Path]:
 
 
 @functools.cache
+def kafka_connect() -> Path:
+    """The folder with the jars of Kafka Connect and its sink to a file, which only a benchmark runs."""
+    folder = HERE.parent / "benchmarks" / "connect"
+    _build(folder, [*MAVEN, f"-Dkafka.version={APACHE_KAFKA}", "dependency:copy-dependencies"], APACHE_KAFKA)
+    return folder / "target" / APACHE_KAFKA
+
+
+@functools.cache
 def lake_jars() -> list[Path]:
     """The jars of the Spark libraries of Iceberg and Delta."""
     folder = HERE / "lake" / "libraries"
@@ -179,30 +193,37 @@ def lake_jars() -> list[Path]:
 @functools.cache
 def lake_site() -> Path:
     """The folder with the Spark that these are for, and with other readers of their tables."""
-    folder = HERE / "lake" / "site"
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--target", "target/site"]
-    _build(folder, [*install, "-r", "requirements.txt"], "site")
-    return folder / "target" / "site"
+    return _site(HERE / "lake" / "site")
 
 
 @functools.cache
-def hadoop_s3() -> list[Path]:
-    """The jars of Hadoop's file system of S3, of the release whose client is among pyspark's own jars."""
+def spark_release(version: str) -> Path:
+    """The folder with another release of Spark, `4.0` or `4.2`."""
+    return _site(HERE / "spark" / "releases" / version)
+
+
+@functools.cache
+def hadoop(name: Literal["s3", "hadoop"]) -> list[Path]:
+    """The jars of Hadoop's file system of S3, or of HDFS and YARN, of the release that is among pyspark's jars."""
     import pyspark
 
     (client,) = (Path(pyspark.__file__).parent / "jars").glob("hadoop-client-api-*.jar")
     version = client.stem.removeprefix("hadoop-client-api-")
-    folder = CLUSTER / "s3"
+    folder = CLUSTER / name
     _build(folder, [*MAVEN, f"-Dhadoop.version={version}", "dependency:copy-dependencies"], version)
     return sorted((folder / "target" / version).glob("*.jar"))
 
 
 @functools.cache
+def hdfs_client() -> Path:
+    """The folder with the packages of a client of HDFS."""
+    return _site(CLUSTER / "hadoop")
+
+
+@functools.cache
 def moto() -> Path:
     """The folder with the packages of a server of S3."""
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--target", "target/site"]
-    _build(CLUSTER / "s3", [*install, "-r", "requirements.txt"], "moto")
-    return CLUSTER / "s3" / "target" / "site"
+    return _site(CLUSTER / "s3")
 
 
 @functools.cache

@@ -10,12 +10,25 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from conformance.pipeline_cluster.standalone import SETTINGS, StandaloneCluster
+from conformance.pipeline_cluster.standalone import SETTINGS
 from minibroker.pipeline.packaging import executor_settings
 
 REPOSITORY = Path(__file__).parents[2]
+
+
+class Cluster(Protocol):
+    """Where a driver's executors run."""
+
+    @property
+    def url(self) -> str:
+        """What Spark takes as its master."""
+        ...
+
+    def driver_environment(self) -> dict[str, str]:
+        """Return the environment of a driver."""
+        ...
 
 
 class DriverFailed(AssertionError):
@@ -25,7 +38,7 @@ class DriverFailed(AssertionError):
 class RunningDriver:
     """A driver on a cluster. Without an archive, its executors have what their own Python has."""
 
-    def __init__(self, cluster: StandaloneCluster, archive: Path | None, settings: Mapping[str, str]) -> None:
+    def __init__(self, cluster: Cluster, archive: Path | None, settings: Mapping[str, str]) -> None:
         shipped = executor_settings(str(archive)) if archive else {}
         words = [f"{name}={value}" for name, value in {**SETTINGS, **shipped, **settings}.items()]
         command = [sys.executable, "-m", "conformance.pipeline_cluster.driver", cluster.url, *words]
@@ -74,7 +87,7 @@ class RunningDriver:
 
 
 @contextmanager
-def running_driver(cluster: StandaloneCluster, archive: Path | None, **settings: str) -> Iterator[RunningDriver]:
+def running_driver(cluster: Cluster, archive: Path | None, **settings: str) -> Iterator[RunningDriver]:
     """A driver for the length of a block, which may kill it; `settings` are Spark's."""
     driver = RunningDriver(cluster, archive, settings)
     try:

@@ -54,6 +54,7 @@ class Daemon:
         command = [str(SPARK_HOME / "bin" / "spark-class"), *arguments]
         with self.log_file.open("wb") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=directory, env=dict(env))
+        self.pid = self._process.pid
 
     def await_line(self, pattern: str | re.Pattern[str]) -> re.Match[str]:
         """Wait until it logs this. Raises AssertionError if it ends before, or does not say it."""
@@ -83,9 +84,7 @@ class StandaloneCluster:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        bare = directory / "bare"
-        venv.create(bare, with_pip=False, symlinks=True)
-        self.paths = {"equipped": Path(sys.executable).parent, "bare": bare / "bin"}
+        self.paths = {"equipped": Path(sys.executable).parent, "bare": bare_python(directory / "bare")}
         master = ["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
         self.master = Daemon("master", directory, master, self._environment())
         self.workers: dict[str, Daemon] = {}
@@ -110,9 +109,7 @@ class StandaloneCluster:
 
     def driver_environment(self) -> dict[str, str]:
         """Return the environment of a driver, which has everything, but plans queries with a bare Python."""
-        path = os.pathsep.join((str(self.paths["bare"]), os.environ["PATH"]))
-        places = {"PATH": path, "PYSPARK_PYTHON": "python3", "SPARK_LOCAL_DIRS": str(self.directory)}
-        return {**os.environ, **LOCAL, **places}
+        return driver_environment(self.directory, self.paths["bare"])
 
     def close(self) -> None:
         """End all processes; executors end when their worker is gone."""
@@ -120,11 +117,29 @@ class StandaloneCluster:
             daemon.kill()
 
     def _environment(self, *paths: Path) -> dict[str, str]:
-        inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
         path = os.pathsep.join((*map(str, paths), os.environ["PATH"]))
-        java = str(find_java().program.resolve().parents[1])
-        places = {"JAVA_HOME": java, "SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_DIRS": str(self.directory)}
-        return {**inherited, **places, **DAEMON, **LOCAL, "PATH": path}
+        return {**daemon_environment(self.directory), "PATH": path}
+
+
+def daemon_environment(directory: Path) -> dict[str, str]:
+    """Return the environment of a daemon that keeps what it writes in a directory."""
+    inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    java = str(find_java().program.resolve().parents[1])
+    places = {"JAVA_HOME": java, "SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_DIRS": str(directory)}
+    return {**inherited, **places, **DAEMON, **LOCAL}
+
+
+def driver_environment(directory: Path, bare: Path) -> dict[str, str]:
+    """Return this process's environment for a driver that plans queries with a Python without packages."""
+    path = os.pathsep.join((str(bare), os.environ["PATH"]))
+    places = {"PATH": path, "PYSPARK_PYTHON": "python3", "SPARK_LOCAL_DIRS": str(directory)}
+    return {**os.environ, **LOCAL, **places}
+
+
+def bare_python(directory: Path) -> Path:
+    """Make a Python without any package; the directory with its programs."""
+    venv.create(directory, with_pip=False, symlinks=True)
+    return directory / "bin"
 
 
 @contextmanager

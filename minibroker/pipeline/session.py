@@ -51,18 +51,19 @@ def session(master: str = "local[2]", *, log_level: LogLevel = "error", **conf: 
     `conf` are Spark's own settings (`**{"spark.driver.memory": "4g"}`) and override ours. An existing session is used
     as it is, except for the settings of Spark SQL, as by `getOrCreate`; the log level stays that of the first session.
     A server of Spark Connect (`sc://HOST:PORT`) has its own log level, and takes settings of Spark SQL only.
-    Raises `minibroker.pipeline.java.JavaError` if there is no Java 17 or newer, and `SessionError` if no master
+    Raises `minibroker.pipeline.java.JavaError` if there is no Java for this Spark, and `SessionError` if no master
     answers.
     """
     require_platform()
     _require_master(master)
     if master.startswith(CONNECT):
         return _connected(master, conf)
-    java = find_java()
-    local = master.startswith("local")
-    _prepare_workers(local)
+    import pyspark
     from pyspark.sql import SparkSession
 
+    java = find_java(pyspark.__version__)
+    local = master.startswith("local")
+    _prepare_workers(local)
     settings = {**DEFAULTS, **(LOCAL_DEFAULTS if local else {}), **conf}
     settings["spark.driver.extraJavaOptions"] = _java_options(settings.get("spark.driver.extraJavaOptions"), log_level)
     builder = SparkSession.builder.appName("minibroker").master(master)

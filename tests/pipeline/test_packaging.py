@@ -19,7 +19,7 @@ from minibroker.pipeline.packaging import executor_settings, write_archive
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pack no large libraries."""
-    monkeypatch.setattr(packaging, "OF_SCHEMAS", ())
+    monkeypatch.setattr(packaging, "OPTIONAL", ())
     monkeypatch.setattr(packaging, "_required", lambda name: ["py4j", "crc32c"] if name == "minibroker" else [])
 
 
@@ -55,5 +55,5 @@ def test_a_library_that_is_missing_is_said(tmp_path: Path) -> None:
 
 
 def test_what_decodes_protobuf_is_packed_where_it_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packaging, "OF_SCHEMAS", ("protobuf", "no-such-library"))
+    monkeypatch.setattr(packaging, "OPTIONAL", ("protobuf", "no-such-library"))
     assert [each.partition(" ")[0] for each in write_archive(tmp_path / "a.tar.gz", [])] == ["crc32c", "protobuf"]

@@ -126,19 +126,23 @@ def reads_locally(source: Source, options: Mapping[str, str], table: Table, engi
     return runs_locally(engine, size_bytes=sum(size_bytes(logs[each]) for each in partitions))
 
 
-class DirectoryOrUrl(click.Path):
-    """An existing directory, or a URL of a file system of pyarrow's, such as s3://bucket/logs."""
+class Directory(click.Path):
+    """An existing directory, or, with `urls`, a URL of a file system of pyarrow's, such as s3://bucket/logs."""
+
+    def __init__(self, *, urls: bool) -> None:
+        super().__init__(exists=True, file_okay=False, resolve_path=True)
+        self._urls = urls
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return a URL as it is, and a directory with its whole path. Raises click.BadParameter."""
-        return value if "://" in str(value) else super().convert(value, param, ctx)
+        if "://" not in str(value):
+            return super().convert(value, param, ctx)
+        return value if self._urls else self.fail(f"{value}: this job needs a directory of this machine", param, ctx)
 
 
 def path_option(help: str, *, required: bool = False, urls: bool = False) -> Callable[[Command], Command]:
     """`--path`, an existing directory, as argument `path`; with `urls`, also that of another file system."""
-    kind = DirectoryOrUrl if urls else click.Path
-    directory = kind(exists=True, file_okay=False, resolve_path=True)
-    return click.option("--path", metavar="DIR", type=directory, required=required, help=help)
+    return click.option("--path", metavar="DIR", type=Directory(urls=urls), required=required, help=help)
 
 
 def spark_options(command: Command) -> Command:

@@ -98,8 +98,9 @@ class BrokerSource:
         aborted = AbortedRanges() if self._read_committed else None
         partition, start, end = split.offsets
         decoder = decoder_for(request, split.offsets, aborted)
+        wanted = split.offsets, self._fetch_settings, self._read_committed, request.fail_on_data_loss
         with Client(self._bootstrap_servers, self._settings) as client:
-            for fetched in self._fetcher(client, split.offsets, request):
+            for fetched in Fetcher(client, *wanted):
                 if fetched.start != start:
                     yield from decoder.finish()
                     start = fetched.start
@@ -109,6 +110,3 @@ class BrokerSource:
                         aborted.add(producer_id, first_offset)
                 yield from decoder.feed(fetched.data, fetched.place, None)
             yield from decoder.finish()
-
-    def _fetcher(self, client: Client, offsets: OffsetRange, request: ReadRequest) -> Fetcher:
-        return Fetcher(client, offsets, self._fetch_settings, self._read_committed, request.fail_on_data_loss)

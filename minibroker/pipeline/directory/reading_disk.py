@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 from functools import lru_cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 MARK: Final = "://"
 SCHEMES: Final = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}  # Hadoop's names, and pyarrow's
 LOCAL: Final = "file:"
+HDFS: Final = "hdfs"
+CONNECT_TIMEOUT_S: Final = 10
 
 
 def internal_path(text: str) -> str:
@@ -154,7 +158,20 @@ def file_system(scheme: str, root: str) -> tuple[FileSystem, str]:
 
     kind, _, query = scheme.partition("+")
     try:
+        if kind == HDFS and find_spec("hdfs_native") is not None:
+            return _by_hdfs_native(root), ""
         system, base = FileSystem.from_uri(f"{kind}{MARK}{root}{'?' if query else ''}{query}")
-    except (ValueError, pa.ArrowException) as error:
+    except (ValueError, RuntimeError, pa.ArrowException) as error:
         raise OSError(f"{kind}{MARK}{root}: {error}") from None
     return system, base.rstrip("/")
+
+
+def _by_hdfs_native(root: str) -> FileSystem:
+    """Return HDFS by a client that needs no Java. Pyarrow's own needs Hadoop's `libhdfs`."""
+    host, _, port = root.partition(":")
+    if port:  # not of several name nodes with one name; the client would try for minutes
+        socket.create_connection((host, int(port)), CONNECT_TIMEOUT_S).close()
+    from hdfs_native.fsspec import HdfsFileSystem
+    from pyarrow.fs import FSSpecHandler, PyFileSystem
+
+    return PyFileSystem(FSSpecHandler(HdfsFileSystem(host=host, port=int(port) if port else None)))

@@ -11,14 +11,12 @@ from typing import Any, Final
 
 from minibroker.client.client_errors import ClientError
 from minibroker.pipeline.brokers.client import Client
+from minibroker.pipeline.directory.cluster_metadata import TOPIC_RESOURCE, Configs, read_metadata
 from minibroker.pipeline.directory.finding import find_logs, paths_in
 from minibroker.pipeline.jobs.hadoop_files import HadoopFiles, Journal
-from minibroker.pipeline.jobs.verify.directory_metadata import read_metadata
 from minibroker.pipeline.options import ReadOptions
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.configs import DescribeConfigsRequest
-
-Configs = dict[str, dict[str, str]]
 
 HOME: Final = "_archive/configs"
 # A replay does not set these: they would delete or refuse archived records, or name replicas of the old cluster.
@@ -30,7 +28,6 @@ LEFT_BEHIND: Final = frozenset(
         *("leader.replication.throttled.replicas", "follower.replication.throttled.replicas"),
     )
 )
-_TOPIC_RESOURCE: Final = 2
 _SET_FOR_THE_TOPIC: Final = 1  # the source of a config
 
 
@@ -56,7 +53,7 @@ def described(client: Client, topic: str, *, only_set: bool = False) -> dict[str
     Raises `ClientError`.
     """
     resource = DescribeConfigsRequest.DescribeConfigsResource(
-        resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=None
+        resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=None
     )
     answer: Any = client.request(DescribeConfigsRequest(resources=[resource]), lowest=1 if only_set else 0)
     for result in answer.results:

@@ -29,9 +29,7 @@ OpenTransactions = Mapping[int, int]
 class Rewriting:
     """A rewriting from `source`, which no broker may write to, to `target`, which is created.
 
-    It is a context manager.
-
-    `resumed` is whether an earlier run has done a part. Methods raise `RewriteError` and `OSError`.
+    It is a context manager. Methods raise `RewriteError` and `OSError`.
     """
 
     def __init__(self, source: str, target: str, settings: RewriteSettings, topics: Collection[str] = ()) -> None:
@@ -39,7 +37,6 @@ class Rewriting:
         if os.path.commonpath((self.source, self.target)) in (self.source, self.target):
             raise RewriteError("neither of the two directories may be within the other one")
         self.settings = settings
-        self.resumed = False
         self._topics = topics
         self._workspace = Workspace(self.target)
         self._locks = ExitStack()
@@ -55,7 +52,7 @@ class Rewriting:
                 # there.
                 raise RewriteError(f"{self.source} was not stopped cleanly: start a broker on it and stop it first")
             self._locks.callback(self._workspace.lock().close)
-            self.resumed = self._workspace.begin(self._plan, self.settings)
+            self._workspace.begin(self._plan, self.settings)
         except BaseException:
             self._locks.close()
             raise

@@ -67,11 +67,8 @@ class Workspace:
             raise RewriteError(f"{self.target} is in use by another process")
         return lock
 
-    def begin(self, plan: Plan, settings: RewriteSettings) -> bool:
-        """Write down the plan. Return whether a part of it may be done already.
-
-        Raises `RewriteError` if another rewriting has done something here.
-        """
+    def begin(self, plan: Plan, settings: RewriteSettings) -> None:
+        """Write down the plan. Raises `RewriteError` if another rewriting has done something here."""
         path = f"{self._state}/plan.json"
         said = {
             "version": VERSION,
@@ -86,11 +83,10 @@ class Workspace:
                 if found.get(name) != value:
                     raise RewriteError(f"{self.target} has {OTHERS[name]}: finish that one, or remove the directory")
             self._disk.remove_tree(f"{self._state}/work")
-            return True
+            return
         for name in ("logs", "done"):
             self._disk.make_directory(f"{self._state}/{name}")
         self._disk.write_whole(path, json.dumps(said, indent=1).encode(), sync=True)
-        return False
 
     def _has_done_something(self) -> bool:
         """Return whether a segment or a log is done. A refused run, which has done nothing, is no obstacle."""

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from minibroker.client.client_errors import ClientError, error_name
+from minibroker.client.client_errors import ClientError, error_name, may_pass
 from minibroker.client.cluster_client import Sent
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.encode.encoder import EncodeError, encode
@@ -22,7 +22,6 @@ from minibroker.pipeline.log_source import TopicPartition
 from minibroker.pipeline.sink.identity import Identity
 from minibroker.pipeline.sink.sink_errors import (
     FENCED,
-    RETRIABLE,
     SEQUENCE_LOST,
     UNCERTAIN,
     Fenced,
@@ -201,8 +200,7 @@ class Sender:
             raise Fenced(f"{batch.partition}: {error_name(code)}: another producer has the transactional id by now")
         if code == ErrorCode.MESSAGE_TOO_LARGE:
             raise self._refused(batch.partition, batch.rows, f"{error_name(code)}, {len(batch.data)} bytes")
-        may_pass = code in RETRIABLE or (code in SEQUENCE_LOST and self._renew is not None)
-        if not may_pass:
+        if not may_pass(code) and (code not in SEQUENCE_LOST or self._renew is None):
             raise self._failure(batch, code, detail)
         if batch.attempts > self._settings.retries or time.monotonic() > batch.deadline:
             why = str(detail) if isinstance(detail, ClientError) else error_name(code)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from minibroker.client.client_errors import error_name
+from minibroker.client.client_errors import error_name, may_pass
 from minibroker.pipeline.brokers.client import Client
-from minibroker.pipeline.sink.sink_errors import RETRIABLE, WriteFailed
+from minibroker.pipeline.sink.sink_errors import WriteFailed
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.metadata import MetadataRequest
 
@@ -30,7 +30,7 @@ class Topics:
         deadline = time.monotonic() + self._max_block_ms / 1000
         while self._counts.get(topic, 0) < at_least:
             code = self._ask(topic)
-            if code != ErrorCode.NONE and code not in RETRIABLE:
+            if code != ErrorCode.NONE and not may_pass(code):
                 raise WriteFailed(f"{self._client.bootstrap_servers}: topic {topic}: {error_name(code)}")
             if self._counts.get(topic, 0) >= at_least:
                 break

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from minibroker.client.client_connection import NEWEST
-from minibroker.client.client_errors import ClientError, error_name
+from minibroker.client.client_errors import ClientError, error_name, may_pass
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.log_source import TopicPartition
 from minibroker.pipeline.sink.identity import Identity
-from minibroker.pipeline.sink.sink_errors import FENCED, RETRIABLE, Fenced, WriteFailed
+from minibroker.pipeline.sink.sink_errors import FENCED, Fenced, WriteFailed
 from minibroker.pipeline.sink.sink_settings import SinkSettings
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
@@ -30,6 +30,7 @@ from minibroker.protocol.messages.transactions import (
     InitProducerIdRequest,
     TxnOffsetCommitRequest,
 )
+from minibroker.protocol.response_errors import error_codes
 
 Generation = Literal[1, 2]
 
@@ -80,7 +81,6 @@ class Transaction:
             lambda: InitProducerIdRequest(
                 transactional_id=self.transactional_id, transaction_timeout_ms=self._settings.transaction_timeout_ms
             ),
-            lambda answer: [answer.error_code],
         )
         self.identity.become(answer.producer_id, answer.producer_epoch)
 
@@ -92,12 +92,7 @@ class Transaction:
         answer = self._ask(
             "group",
             "fetching the marker",
-            lambda: OffsetFetchRequest(
-                group_id=self.transactional_id,
-                topics=None,
-                require_stable=stable,
-            ),
-            lambda answer: [answer.error_code, *_codes(answer.topics, "partitions", "error_code")],
+            lambda: OffsetFetchRequest(group_id=self.transactional_id, topics=None, require_stable=stable),
             _STABLE_OFFSET_FETCH_VERSION,
             _STABLE_OFFSET_FETCH_VERSION,
         )
@@ -113,9 +108,6 @@ class Transaction:
                 "transaction",
                 "adding partitions",
                 lambda: self._partitions_request(new),
-                lambda answer: _codes(
-                    answer.results_by_topic_v3_and_below, "results_by_partition", "partition_error_code"
-                ),
                 highest=_ADD_PARTITIONS_VERSION,
             )
         self._partitions |= new
@@ -135,13 +127,11 @@ class Transaction:
                 "transaction",
                 "adding the marker",
                 lambda: AddOffsetsToTxnRequest(**self._producer(), group_id=self.transactional_id),
-                lambda answer: [answer.error_code],
             )
         self._ask(
             "group",
             "committing the marker",
             lambda: self._marker_request(marker),
-            lambda answer: _codes(answer.topics, "partitions", "error_code"),
             highest=_OFFSETS_VERSIONS[self.generation],
         )
 
@@ -168,7 +158,6 @@ class Transaction:
             "transaction",
             "committing" if commit else "aborting",
             lambda: EndTxnRequest(**self._producer(), committed=commit),
-            lambda answer: [answer.error_code],
             highest=_END_VERSIONS[self.generation],
         )
         self._partitions.clear()
@@ -188,7 +177,6 @@ class Transaction:
         kind: Literal["group", "transaction"],
         what: str,
         request: Callable[[], Message],
-        codes: Callable[[Any], list[int]],
         lowest: int = 0,
         highest: int = NEWEST,
     ) -> Any:
@@ -204,11 +192,11 @@ class Transaction:
                     raise WriteFailed(f"transactional id {self.transactional_id}: {what}: {error}") from None
                 code, said = int(ErrorCode.NETWORK_EXCEPTION), str(error)
             else:
-                code = next((code for code in codes(answer) if code != ErrorCode.NONE), int(ErrorCode.NONE))
-                said = f"{self._client.address(node_id)}: {error_name(code)}"
+                code = next(iter(error_codes(answer)), int(ErrorCode.NONE))
                 if code == ErrorCode.NONE:
                     return answer
-            if code not in RETRIABLE or time.monotonic() > deadline:
+                said = f"{self._client.address(node_id)}: {error_name(code)}"
+            if not may_pass(code) or time.monotonic() > deadline:
                 raise self._failure(code, f"transactional id {self.transactional_id}: {what}: {said}")
             if code == ErrorCode.CONCURRENT_TRANSACTIONS:
                 time.sleep(min(_CONCURRENT_BACKOFF_MS, backoff_ms) / 1000)
@@ -245,8 +233,3 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     for partition in partitions:
         topics[partition.topic].append(partition.partition)
     return topics
-
-
-def _codes(topics: Iterable[Any], partitions: str, code: str) -> list[int]:
-    """Return the error codes of the partitions of an answer's topics."""
-    return [getattr(each, code) for topic in topics for each in getattr(topic, partitions)]

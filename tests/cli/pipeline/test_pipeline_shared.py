@@ -14,6 +14,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from minibroker.cli.pipeline import pipeline_shared
+from minibroker.cli.pipeline.pipeline_command import pipeline
 from minibroker.cli.pipeline.pipeline_shared import (
     Source,
     explained,
@@ -45,6 +46,13 @@ def command(source: Source) -> None:
     """Print the options for Spark."""
     for name, value in source.options().items():
         click.echo(f"{name}={value}")
+
+
+@pytest.mark.parametrize("job", [("verify",), ("rewrite", "--output", "new")])
+def test_a_job_on_files_of_this_machine_refuses_a_url_in_one_line(job: tuple[str, ...]) -> None:
+    result = runner().invoke(pipeline, [*job, "--path", "s3://bucket/logs"])
+    assert result.exit_code == 2
+    assert "s3://bucket/logs: this job needs a directory of this machine" in result.stderr
 
 
 def test_a_directory_is_read_but_for_kafkas_own_topics(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -76,3 +77,14 @@ def test_paths_and_their_internal_forms() -> None:
     assert internal_path("file:/a%20b") == "/a b"
     assert internal_path("/a?b") == "/a?b"
     assert internal_path("s3n://bucket/a?x=y") == "s3+x=y://bucket/a"
+
+
+def test_a_name_node_that_does_not_answer_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading_disk, "find_spec", lambda name: name)
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        where = f"hdfs://127.0.0.1:{unused.getsockname()[1]}/logs"
+        with pytest.raises(OptionError, match="path: .*Connection refused"):
+            paths_in(where)
+    with pytest.raises(OptionError, match="path: hdfs://127.0.0.1:x: invalid literal"):
+        paths_in("hdfs://127.0.0.1:x/logs")

@@ -1,7 +1,8 @@
-"""Reads the checkpoint files of a directory and its partitions strictly: a version, a count, and rows.
+"""Reads the checkpoint files of a directory and its partitions strictly.
 
-0                            version 2                            rows orders 0 17                  topic, partition,
-offset; in leader-epoch-checkpoint: epoch, start offset
+0             version
+2             rows
+orders 0 17   topic, partition, offset; in leader-epoch-checkpoint: epoch, start offset
 """
 
 from __future__ import annotations

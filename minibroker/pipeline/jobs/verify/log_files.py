@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from minibroker.pipeline.directory.cluster_metadata import ClusterMetadata, read_metadata
 from minibroker.pipeline.jobs.verify.checkpoint_checks import (
     CLEANER,
     LEADER_EPOCHS,
@@ -19,7 +20,6 @@ from minibroker.pipeline.jobs.verify.checkpoint_checks import (
     TopicPartition,
     read_offsets,
 )
-from minibroker.pipeline.jobs.verify.directory_metadata import DirectoryMetadata, read_metadata
 from minibroker.pipeline.jobs.verify.findings import CHECKS, Finding, Findings
 from minibroker.pipeline.jobs.verify.side_file_checks import expected_ids
 from minibroker.pipeline.log_source import OptionError
@@ -161,7 +161,7 @@ def plan_directory(
 def _lost_partitions(
     directories: Mapping[TopicPartition, str],
     offsets: Mapping[str, Mapping[TopicPartition, int]],
-    metadata: DirectoryMetadata,
+    metadata: ClusterMetadata,
     checks: frozenset[str],
 ) -> list[Finding]:
     """Return a finding for each partition that the checkpoint names and the metadata log has, without a directory."""

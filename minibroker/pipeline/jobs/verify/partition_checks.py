@@ -9,24 +9,20 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from minibroker.pipeline.directory.cluster_metadata import METADATA
 from minibroker.pipeline.jobs.verify.checkpoint_checks import (
     LEADER_EPOCHS,
     LOG_START,
     read_epochs,
     wrong_epochs,
 )
-from minibroker.pipeline.jobs.verify.directory_metadata import METADATA
 from minibroker.pipeline.jobs.verify.findings import Finding, Findings, Problem
 from minibroker.pipeline.jobs.verify.log_files import LOG, SNAPSHOT, TRANSACTION_INDEX, PartitionPlan
 from minibroker.pipeline.jobs.verify.offset_checks import EpochRun
 from minibroker.pipeline.jobs.verify.producer_checks import State, carried_on
 from minibroker.pipeline.jobs.verify.segment_checks import SegmentSummary, Vanished, check_metadata_snapshot
 from minibroker.pipeline.jobs.verify.side_file_checks import wrong_counts, wrong_id
-from minibroker.pipeline.jobs.verify.snapshot_checks import (
-    SnapshotEntry,
-    read_snapshot,
-    wrong_states,
-)
+from minibroker.pipeline.jobs.verify.snapshot_checks import read_snapshot, wrong_states
 from minibroker.pipeline.jobs.verify.transaction_checks import (
     NO_RECORD,
     Known,
@@ -41,6 +37,7 @@ from minibroker.storage.checkpoints.checkpoint_texts import (
     ABORTED_TRANSACTIONS_CHECKPOINT,
     PARTITION_METADATA,
 )
+from minibroker.storage.inspection.index_inspection import ProducerStateEntry
 
 
 def check_partition(plan: PartitionPlan, summaries: Sequence[SegmentSummary | Vanished]) -> list[Finding]:
@@ -242,7 +239,7 @@ class _Fold:
 
     # --- snapshots --------------------------------------------------------------------------------
 
-    def _read_snapshots(self) -> dict[int, list[SnapshotEntry]]:
+    def _read_snapshots(self) -> dict[int, list[ProducerStateEntry]]:
         if "snapshots" not in self._plan.checks:
             return {}
         found = {}

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from minibroker.pipeline.jobs.verify.directory_metadata import METADATA
+from minibroker.pipeline.directory.cluster_metadata import METADATA
 from minibroker.pipeline.jobs.verify.findings import Problem
 from minibroker.protocol.primitives import uuid_text
 from minibroker.protocol.records.crc import crc32c

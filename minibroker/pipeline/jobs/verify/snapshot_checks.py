@@ -1,58 +1,39 @@
 """Checks `.snapshot` files, in which a broker stores its producers' states, by themselves and against the log.
 
-int16 version (1)   uint32 CRC-32C of the rest   int32 entries
-entry: int64 producer id, int16 epoch, int32 last sequence, int64 last offset, int32 offset delta, int64 timestamp,
-       int32 coordinator epoch, int64 first offset of the open transaction
+Their format is described in `storage/producers/producer_state.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from struct import Struct
-from typing import NamedTuple
 
 from minibroker.pipeline.jobs.verify.findings import Problem
 from minibroker.pipeline.jobs.verify.producer_checks import MAX_SEQUENCE, State
 from minibroker.protocol.records.crc import crc32c
-
-VERSION = 1
-_HEAD = Struct(">hIi")
-_CRC_END = 6
-_ENTRY = Struct(">qhiqiqiq")
+from minibroker.storage.inspection.index_inspection import SNAPSHOT_CRC_START, SNAPSHOT_HEAD, ProducerStateEntry
+from minibroker.storage.producers.producer_state import SNAPSHOT_ENTRY, SNAPSHOT_VERSION
 
 
-class SnapshotEntry(NamedTuple):
-    """An entry of a snapshot, about one producer."""
-
-    producer_id: int
-    epoch: int
-    last_sequence: int
-    last_offset: int
-    offset_delta: int
-    timestamp: int
-    coordinator_epoch: int
-    transaction_first_offset: int
-
-
-def read_snapshot(path: Path) -> tuple[list[SnapshotEntry], list[Problem]]:
+def read_snapshot(path: Path) -> tuple[list[ProducerStateEntry], list[Problem]]:
     """Return the entries of a snapshot, and the problems of the file by itself. Raises `OSError`."""
     data = path.read_bytes()
-    if len(data) < _HEAD.size:
+    if len(data) < SNAPSHOT_HEAD.size:
         return [], [Problem("snapshot", 0, -1, f"{len(data)} bytes, less than its header")]
-    version, stored, count = _HEAD.unpack_from(data)
-    if version != VERSION:
+    version, stored, count = SNAPSHOT_HEAD.unpack_from(data)
+    if version != SNAPSHOT_VERSION:
         return [], [Problem("snapshot", 0, -1, f"version {version}")]
-    computed = crc32c(memoryview(data)[_CRC_END:])
+    computed = crc32c(memoryview(data)[SNAPSHOT_CRC_START:])
     if stored != computed:
         return [], [Problem("snapshot", 0, -1, f"checksum {stored:08x}, computed {computed:08x}")]
-    if count * _ENTRY.size != len(data) - _HEAD.size:
+    if count * SNAPSHOT_ENTRY.size != len(data) - SNAPSHOT_HEAD.size:
         return [], [Problem("snapshot", 0, -1, f"{count} entries in {len(data)} bytes")]
-    return [SnapshotEntry(*fields) for fields in _ENTRY.iter_unpack(memoryview(data)[_HEAD.size :])], []
+    rows = enumerate(SNAPSHOT_ENTRY.iter_unpack(memoryview(data)[SNAPSHOT_HEAD.size :]))
+    return [ProducerStateEntry(SNAPSHOT_HEAD.size + place * SNAPSHOT_ENTRY.size, *row) for place, row in rows], []
 
 
 def wrong_states(
-    entries: list[SnapshotEntry],
+    entries: list[ProducerStateEntry],
     states: Mapping[int, State],
     opened: Mapping[int, int],
     *,
@@ -65,23 +46,22 @@ def wrong_states(
     An expired producer may be only in the log. If retention or compaction has removed records of a producer, only the
     remaining ones count.
     """
-    for place, entry in enumerate(entries):
-        position = _HEAD.size + place * _ENTRY.size
+    for entry in entries:
         state = states.get(entry.producer_id)
         if state is not None and state.missing != missing:
             continue  # its last batch may have been compacted away
         said = _difference(entry, state, opened, start, compacted)
         if said:
-            yield Problem("snapshot-state", position, entry.last_offset, f"producer {entry.producer_id}: {said}")
+            yield Problem("snapshot-state", entry.position, entry.last_offset, f"producer {entry.producer_id}: {said}")
 
 
 def _difference(
-    entry: SnapshotEntry, state: State | None, opened: Mapping[int, int], start: int, compacted: bool
+    entry: ProducerStateEntry, state: State | None, opened: Mapping[int, int], start: int, compacted: bool
 ) -> str:
     if state is None:
         return "the log has nothing of it" if entry.last_offset >= start and not compacted else ""
-    if entry.epoch != state.epoch:
-        return f"epoch {entry.epoch}, in the log {state.epoch}"
+    if entry.producer_epoch != state.epoch:
+        return f"epoch {entry.producer_epoch}, in the log {state.epoch}"
     sequence_known = entry.last_sequence >= 0 and state.expected is not None and state.last_offset >= 0
     if sequence_known and (entry.last_sequence + 1) & MAX_SEQUENCE != state.expected:
         return f"last sequence {entry.last_sequence}, by the log {state.expected} is next"

@@ -1,0 +1,164 @@
+"""Reads topics, partitions and configs from the metadata log in a log directory, as far as it can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from minibroker.pipeline.directory.reading_disk import DISK
+from minibroker.protocol.declare import Message
+from minibroker.protocol.errors import KafkaError
+from minibroker.protocol.messages.control_records import LeaderChangeMessage
+from minibroker.protocol.messages.metadata_records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    ConfigRecord,
+    EndTransactionRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from minibroker.protocol.primitives import MalformedMessage
+from minibroker.protocol.records.batch import MAGIC
+from minibroker.protocol.records.control import control_message
+from minibroker.protocol.records.metadata_values import UnknownMetadata, read_frame
+from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.record import Record
+from minibroker.protocol.records.walking import BatchWalker, FoundBatch
+from minibroker.storage.names import LOG_SUFFIX
+
+METADATA = "__cluster_metadata-0"
+ALWAYS_COMPACTED = ("__consumer_offsets", "__transaction_state")
+TOPIC_RESOURCE = 2
+_SNAPSHOT_SUFFIX = ".checkpoint"
+_KINDS: dict[int, type[Message]] = {
+    kind.api_key: kind
+    for kind in (
+        *(ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord),
+        *(AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord),
+    )
+}
+
+TopicPartition = tuple[str, int]
+Configs = dict[str, dict[str, str]]
+
+
+@dataclass
+class ClusterMetadata:
+    """The topics of a cluster: ids, partitions, and configs that were set. All are empty without a metadata log.
+
+    `voters` is the number of nodes that have the log.
+    """
+
+    ids: dict[str, bytes] = field(default_factory=dict)
+    partitions: set[TopicPartition] = field(default_factory=set)
+    configs: Configs = field(default_factory=dict)
+    voters: int = 1
+    _transaction: list[Message] | None = None
+
+    @property
+    def compacted(self) -> set[str]:
+        """The names of the topics with `compact` in their `cleanup.policy`."""
+        found = {topic for topic, configs in self.configs.items() if "compact" in configs.get("cleanup.policy", "")}
+        return found | set(ALWAYS_COMPACTED)
+
+    def take(self, message: Message) -> None:
+        """Apply a record. Those of a transaction (KIP-868) are applied when it ends."""
+        match message:
+            case BeginTransactionRecord():
+                self._transaction = []
+            case AbortTransactionRecord():
+                self._transaction = None
+            case EndTransactionRecord():
+                ended, self._transaction = self._transaction or [], None
+                for each in ended:
+                    self._apply(each)
+            case _ if self._transaction is not None:
+                self._transaction.append(message)
+            case _:
+                self._apply(message)
+
+    def _apply(self, message: Message) -> None:
+        apply: dict[type[Message], Callable[..., None]] = {
+            TopicRecord: self._create,
+            RemoveTopicRecord: self._remove,
+            PartitionRecord: self._add_partition,
+            ConfigRecord: self._configure,
+        }
+        apply[type(message)](message)
+
+    def _create(self, record: TopicRecord) -> None:
+        self._forget(record.name)
+        self.ids[record.name] = record.topic_id
+
+    def _remove(self, record: RemoveTopicRecord) -> None:
+        for name in [name for name, topic_id in self.ids.items() if topic_id == record.topic_id]:
+            self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        self.ids.pop(name, None)
+        self.configs.pop(name, None)
+        self.partitions = {each for each in self.partitions if each[0] != name}
+
+    def _add_partition(self, record: PartitionRecord) -> None:
+        names = [name for name, topic_id in self.ids.items() if topic_id == record.topic_id]
+        self.partitions.update((name, record.partition_id) for name in names)
+
+    def _configure(self, record: ConfigRecord) -> None:
+        if record.resource_type != TOPIC_RESOURCE:
+            return
+        configs = self.configs.setdefault(record.resource_name, {})
+        if record.value is None:
+            configs.pop(record.name, None)
+        else:
+            configs[record.name] = record.value
+
+
+def read_metadata(root: Path | str) -> ClusterMetadata:
+    """Read the newest snapshot of the metadata log in a log directory, and then the whole log. Raises `OSError`.
+
+    Skip parts that cannot be read.
+    """
+    found = ClusterMetadata()
+    directory = f"{root}/{METADATA}"
+    try:
+        names = sorted(DISK.names(directory))
+    except FileNotFoundError:
+        return found
+    snapshots = [name for name in names if name.endswith(_SNAPSHOT_SUFFIX)][-1:]
+    for name in (*snapshots, *(name for name in names if name.endswith(LOG_SUFFIX))):
+        for record, is_control in _records(DISK.read_whole(f"{directory}/{name}")):
+            with suppress(UnknownMetadata, MalformedMessage, KafkaError):
+                if is_control:
+                    _note_voters(found, record)
+                elif record.value:
+                    _note(found, record.value)
+    return found
+
+
+def _note(found: ClusterMetadata, value: bytes) -> None:
+    api_key, version, position = read_frame(value)
+    if api_key in _KINDS:
+        found.take(_KINDS[api_key].decode(value, version, position))
+
+
+def _note_voters(found: ClusterMetadata, record: Record) -> None:
+    message = control_message(record)
+    if isinstance(message, LeaderChangeMessage):
+        found.voters = len(message.voters)
+
+
+def _records(data: bytes) -> Iterator[tuple[Record, bool]]:
+    """Yield the records of sound batches, and whether they are control records."""
+    view, position = memoryview(data), 0
+    walker = BatchWalker(lambda: lambda at, size_bytes: view[at : at + size_bytes], len(view))
+    while position < len(view):
+        found = walker.step(position)
+        size_bytes = found.header.size_bytes if isinstance(found, FoundBatch) else found.size_bytes
+        if isinstance(found, FoundBatch) and found.is_sound and found.header.magic == MAGIC:
+            with suppress(KafkaError):
+                for record in records_of(view, position):
+                    yield record, found.header.is_control
+        position += size_bytes
