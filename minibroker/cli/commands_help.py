@@ -20,7 +20,7 @@ The help texts of all commands, as `minibroker COMMAND --help` prints them. This
 - A server is HOST:PORT; without a port, it is 9092. Without `--bootstrap-server`, the server is the one in `--client`
   or `--command-config`, else in the variable `MINIBROKER_BOOTSTRAP_SERVER`, else 127.0.0.1:9092.
 - A command waits 5 seconds for a connection, and 30 for an answer; `--timeout` changes both. Ctrl-C ends it at once,
-  with status 130; `serve`, `proxy` and `explore`, which end so, close their files before, and their status is 0.
+  with status 130. It is the usual end of `serve`, `proxy` and `explore`: they close their files, and their status is 0.
 - `--log-level debug` shows each connection, request and answer on stderr: names, versions, sizes, times and errors, but
   nothing of what they contain.
 - Errors are one line on stderr. The status is 1 for an operation that failed, and 2 for a mistake on the command line

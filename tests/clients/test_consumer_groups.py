@@ -38,7 +38,7 @@ pytestmark = pytest.mark.timeout(300)
 @pytest.fixture
 def own_broker(tmp_path: Path, complaints: list[str]) -> Iterator[RunningBroker]:
     """A broker that may be killed, and comes back at the same address; members that fall silent are soon missed."""
-    complaints += ["Disconnected", "Connect to", "brokers are down", "[tT]imed out", "Connection refused"]
+    complaints += ["Disconnected", "Connect to", "brokers are down", "[tT]imed out", "Connection (refused|reset)"]
     with running_broker(tmp_path, f"listeners=PLAINTEXT://127.0.0.1:{free_ports()}", *SOON) as running:
         yield running
 

@@ -39,7 +39,7 @@ pytestmark = pytest.mark.timeout(300)
 @pytest.fixture
 def own_broker(tmp_path: Path, complaints: list[str]) -> Iterator[RunningBroker]:
     """A broker that may be killed, and comes back at the same address."""
-    complaints += ["Disconnected", "Connect to", "brokers are down", "timed out", "Connection refused"]
+    complaints += ["Disconnected", "Connect to", "brokers are down", "timed out", "Connection (refused|reset)"]
     address = f"listeners=PLAINTEXT://127.0.0.1:{free_ports()}"
     with running_broker(tmp_path, address) as running:
         yield running

@@ -11,6 +11,7 @@ from minibroker.cli.administration import DEFAULT_CONFIG
 from minibroker.cli.handover.handover_state import State
 from minibroker.cli.shared import print_table
 from minibroker.protocol.legible import few
+from minibroker.quantities import counted
 
 SECRET: Final = "(secret)"
 # What clusters in production have, where Kafka's default is made for trying it out.
@@ -59,13 +60,13 @@ def _differences(state: State) -> Iterator[Difference]:
 def print_report(state: State) -> None:
     """Print the report."""
     counts = {
-        "topics": len(state.topics),
-        "users": len({row.user for row in state.users}),
-        "ACLs": len(state.acls),
-        "quotas": len(state.quotas),
-        "groups with offsets": len(state.offsets),
+        "topic": len(state.topics),
+        "user": len({row.user for row in state.users}),
+        "ACL": len(state.acls),
+        "quota": len(state.quotas),
+        "group": len(state.offsets),
     }
-    click.echo(f"{state.source} has {', '.join(f'{count} {what}' for what, count in counts.items())}")
+    click.echo(f"{state.source} has {', '.join(counted(count, what) for what, count in counts.items())} with offsets")
     for note in (*_notes(state), *(f"no format has {each}" for each in state.left_out)):
         click.echo(f"- {note}")
     click.echo()

@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from minibroker.cli.shared import OneLineGroup
+from minibroker.cli.shared import OneLineGroup, help_if_alone
 
 TOOLS: Final = {
     "kafka-broker-api-versions": "kafka_broker_api_versions",
@@ -24,9 +24,12 @@ TOOLS: Final = {
     "kafka_tools",
     cls=OneLineGroup,
     modules={name: f"minibroker.cli.kafka_tools.{module}" for name, module in TOOLS.items()},
+    invoke_without_command=True,
 )
-def main() -> None:
+@click.pass_context
+def main(context: click.Context) -> None:
     """Kafka's tools, as far as minibroker has them."""
+    help_if_alone(context)
 
 
 if __name__ == "__main__":

@@ -251,7 +251,7 @@ def test_texts_for_terraform_compute_nothing() -> None:
 def test_the_report_says_what_differs(filled: Broker, run_client: Run) -> None:
     said = run_client("handover").stdout
     assert "all brokers" not in run_client("handover", "--to", "terraform").stdout  # the default of a new cluster
-    assert "has 1 topics, 2 users, 6 ACLs, 3 quotas, 2 groups with offsets" in said
+    assert "has 1 topic, 2 users, 6 ACLs, 3 quotas, 2 groups with offsets" in said
     assert "topics with one replica, which the loss of a broker takes away: Orders" in said
     found = {row["setting"]: row for row in json.loads(run_client("handover", "--json").stdout)["settings"]}
     delay = found["group.initial.rebalance.delay.ms"]

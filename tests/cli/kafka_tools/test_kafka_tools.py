@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from tests.cli.conftest import Run
+from minibroker.cli.kafka_tools.__main__ import main
+from tests.cli.conftest import Run, runner
 from tests.running import RunningBroker
+
+
+def test_alone_it_names_its_tools() -> None:
+    result = runner().invoke(main, [])
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "\n  kafka-console-producer  " in result.stdout
 
 
 def test_offsets_are_printed_by_partition(tool: Run) -> None:
