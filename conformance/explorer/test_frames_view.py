@@ -174,6 +174,25 @@ def test_a_produce_is_composed_sent_and_answered(explorer: Explorer, broker: Bro
     assert [record.key for record in broker.records("orders") if record.value == b"hand"] == [b"by"]
 
 
+def test_a_request_goes_to_the_chosen_node_and_its_fault_and_error_stand_in_one_line(browser: Browser) -> None:
+    with Broker(explorer=True, nodes=2) as broker:
+        broker.faults.add(api="Produce", node=2, error="NOT_LEADER_OR_FOLLOWER")
+        explorer = Explorer(browser, broker.explorer_url)
+        page = explorer.open("#/try/Produce/9")
+        page.get_by_label("to node").select_option("2")
+        page.get_by_role("button", name="send").click()
+        expect(page.get_by_role("listbox", name="Fields of the answer")).to_contain_text("NOT_LEADER_OR_FOLLOWER")
+        assert [each.node_id for each in broker.requests("Produce")] == [2]
+        explorer.open("#/frames?filter=fault%3Dany")
+        marks = page.get_by_role("option").locator(".tagged")
+        expect(marks).to_have_count(2)
+        error, fault = (each.bounding_box() for each in marks.all())
+        assert error is not None and fault is not None
+        assert error["y"] == fault["y"]
+        assert error["x"] + error["width"] <= fault["x"]
+        explorer.close()
+
+
 def test_a_lesson_sees_what_its_reader_did(explorer: Explorer, broker: Broker) -> None:
     page = explorer.open("#/try/ApiVersions/3")
     page.get_by_role("button", name="send").click()

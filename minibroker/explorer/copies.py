@@ -23,7 +23,7 @@ LINE_DIGITS: Final = 96
 MOST_COMMANDS: Final = 20
 
 PYTHON = '''\
-"""Sends a {api} request of version {version}, and prints the answer."""
+"""Sends {api} of version {version}, and prints the answer."""
 
 import socket
 

@@ -177,6 +177,8 @@ class _Form:
         values = {place.name: self._value_of(place) for place in places}
         if {"name", "topic_id"} <= values.keys():  # either of them says which topic is meant
             values |= {"name": self._topic, "topic_id": uuid_text(bytes(16))}
+        if {"name", "value"} <= values.keys():  # a config's name, and no topic's
+            values["name"] = ""
         return values
 
     def _value_of(self, place: Place) -> Any:

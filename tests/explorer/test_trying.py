@@ -46,6 +46,13 @@ def test_a_topic_to_ask_for_is_named_and_has_no_id_beside() -> None:
     assert topics["item"]["blank"] == {"name": "orders", "topic_id": "A" * 22}
 
 
+def test_a_new_config_has_no_name_of_a_topic() -> None:
+    form = _Form(7, True, 7, "orders", bytes(16)).fields(request_class(ApiKey.CREATE_TOPICS))
+    (topics,) = (field for field in form if field["name"] == "topics")
+    (configs,) = (field for field in topics["item"]["fields"] if field["name"] == "configs")
+    assert configs["item"]["blank"] == {"name": "", "value": None}
+
+
 def test_a_member_of_a_classic_group_says_what_it_reads(explored: Broker) -> None:
     explored.create_topic("orders")
     ask(explored, "try/send", "POST", {"hex": composed(explored, "FindCoordinator", 4)})

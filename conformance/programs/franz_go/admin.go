@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -109,7 +110,16 @@ func (a administration) configs(ctx context.Context) error {
 	return a.expectConfigs(ctx, map[string]string{"retention.ms": value, "cleanup.policy": "delete,compact", "segment.bytes": "1073741824"})
 }
 
+// Wait until a broker has the configs, as Kafka's brokers apply a change a little after the controller has answered.
 func (a administration) expectConfigs(ctx context.Context, expected map[string]string) error {
+	err := a.haveConfigs(ctx, expected)
+	for end := time.Now().Add(10 * time.Second); err != nil && time.Now().Before(end); err = a.haveConfigs(ctx, expected) {
+		time.Sleep(20 * time.Millisecond)
+	}
+	return err
+}
+
+func (a administration) haveConfigs(ctx context.Context, expected map[string]string) error {
 	described, err := a.client.DescribeTopicConfigs(ctx, a.topic)
 	if err != nil {
 		return err

@@ -125,13 +125,16 @@ def _properties(cursor: Cursor, base_offset: int, start: int) -> None:
 
 
 def _json(cursor: Cursor, base_offset: int, start: int) -> None:
+    import json  # a slow import
+
     try:
         fields = list(json_fields(bytes(cursor.data)))
     except ValueError as error:
         raise Unreadable(f"no JSON object: {error}") from None
     for _, end, key, value in fields:
         with cursor.part(key, "JSON") as part:
-            part.value, part.about, cursor.position = str(value), _ABOUT_JSON.get(key, ""), end
+            part.value = value if isinstance(value, str | int) else json.dumps(value)
+            part.about, cursor.position = _ABOUT_JSON.get(key, ""), end
     if fields:
         with cursor.part("end", "JSON"):
             cursor.position = cursor.end

@@ -78,12 +78,12 @@ def test_the_state_of_the_quorum_has_a_part_for_each_field() -> None:
     part = explained(Kind.QUORUM_STATE, QuorumState(1, 4, (1,)).text())
     assert [(each.name, each.value) for each in part.parts] == [
         ("clusterId", ""),
-        ("leaderId", "1"),
-        ("leaderEpoch", "4"),
-        ("votedId", "-1"),
-        ("appliedOffset", "0"),
-        ("currentVoters", "[{'voterId': 1}]"),
-        ("data_version", "0"),
+        ("leaderId", 1),
+        ("leaderEpoch", 4),
+        ("votedId", -1),
+        ("appliedOffset", 0),
+        ("currentVoters", '[{"voterId": 1}]'),
+        ("data_version", 0),
         ("end", None),
     ]
 

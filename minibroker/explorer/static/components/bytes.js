@@ -91,7 +91,7 @@ function Field({ row, lit, point, tint }) {
   return html`<div class=${`field ${lit ? "lit" : ""}`} style=${{ paddingLeft: `${row.depth * 14 + 6}px` }} onMouseEnter=${point}>
     <i class=${`tint t${tint}`}></i><span class="name">${row.name}</span>
     ${row.value !== undefined && html`<span class=${`value ${row.value[0] === '"' ? "string" : ""}`} title=${row.value}>${row.value}</span>`}
-    ${row.meaning && html`<span class=${`meaning ${row.meaning.startsWith("WRONG") ? "bad" : ""}`}>${row.meaning}</span>`}
+    ${row.meaning && html`<span class=${`meaning ${row.meaning.startsWith("WRONG") ? "bad" : ""}`} title=${row.meaning}>${row.meaning}</span>`}
     ${row.taken && html`<span class="tagged fault">compaction would take it</span>`}
     ${row.problem && html`<span class="bad">${row.problem}</span>`}
     <span class="type">${row.type}</span></div>`;
@@ -102,6 +102,7 @@ function About({ row, base }) {
   const size = row.end - row.start;
   return html`<p class="about"><b>${row.name}</b> <span class="type">${row.type}</span> ${counted(size, "byte")} at ${base + row.start}
     ${row.prefix ? `, of which ${row.prefix} ${row.prefix === 1 ? "is" : "are"} the length` : ""}
+    ${row.meaning ? html`<span class=${row.meaning.startsWith("WRONG") ? "bad" : "meant"}>${row.meaning}</span>` : ""}
     ${row.versions ? html`<span class="tag">versions ${row.versions}</span>` : ""}${row.kip ? html`<span class="tag">KIP-${row.kip}</span>` : ""}
     ${row.about ? html`<br/>${row.about}` : ""}</p>`;
 }

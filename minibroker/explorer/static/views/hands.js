@@ -2,6 +2,7 @@
 
 import { html, useEffect, useState } from "../core/lib.js";
 import { state } from "../core/frames.js";
+import { address } from "../core/places.js";
 import { control, get } from "../core/server.js";
 import { moment } from "../core/text.js";
 
@@ -9,7 +10,7 @@ export const id = "hands";
 export const title = "Hands";
 export const icon = "⚙";
 
-const SPANS = ["1 s", "1 minute", "1 hour", "7 days"];
+const SPANS = ["1 s", "1 minute", "1 hour", "1 day", "7 days"];
 const VERBS = ["stop", "kill", "start", "pause", "resume", "make-stale", "refresh"];
 const ACTS = { error: "answers with an error", close: "disconnects", answer: "spoils the answer", delay: "delays", throttle: "throttles", corrupt: "damages batches" };
 
@@ -45,6 +46,7 @@ export function View({ about }) {
         <p><button onClick=${() => run("DELETE", "faults")}>remove all</button></p>`}</section>
     <section><h2>Nodes</h2><table><tbody>${about.nodes.map((node) => html`<tr key=${node}><th>node ${node}</th><td class="verbs">${VERBS.map((verb) => html`<button onClick=${() => run("POST", `nodes/${node}/${verb}`)}>${verb}</button>`)}</td></tr>`)}</tbody></table>
       <p><button onClick=${() => run("POST", "elect-leaders")}>elect leaders</button></p></section>
+    <section><h2>Groups and transactions</h2><p><a href=${address("groups")}>rebalance, evict, hold, release and fence them beside their states</a></p></section>
     <section><h2>Life</h2><div class="verbs"><button onClick=${() => run("POST", "snapshots", undefined, (made) => setSnapshots([...snapshots, made.snapshot]))}>take a snapshot</button>
       ${snapshots.map((each) => html`<button onClick=${() => run("POST", `snapshots/${each}/restore`)}>restore snapshot ${each}</button>`)}
       <button onClick=${() => run("POST", "restart")}>restart</button><button class="danger" onClick=${() => run("POST", "kill")}>kill</button><button class="danger" onClick=${() => { if (confirm("Remove all topics, groups and faults?")) run("POST", "reset"); }}>reset</button></div></section>
