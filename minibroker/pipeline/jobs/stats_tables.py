@@ -51,8 +51,9 @@ def tables(statistics: Statistics, most: int | None = None, only: str | None = N
     names = [only] if only else [name for name in statistics.tables if name != "producer" or has_producers]
     found = []
     for name in names:
-        rows = statistics.tables[name][:most]
-        left_out = len(statistics.tables[name]) - len(rows) + statistics.left_out.get(name, 0)
+        with_records = [row for row in statistics.tables[name] if row.batches]  # others have transaction markers alone
+        rows = with_records[:most]
+        left_out = len(with_records) - len(rows) + statistics.left_out.get(name, 0)
         found.append(traffic_table(name, rows, left_out))
     if statistics.keys is not None:
         found.append(_skew_table(statistics.keys))

@@ -40,6 +40,14 @@ def test_one_table_alone() -> None:
     assert [table.title for table in found] == ["By codec and format"]
 
 
+def test_what_has_nothing_but_transaction_markers_is_no_row() -> None:
+    found = statistics()
+    zstd, none = found.tables["codec, format"]
+    found.tables["codec, format"] = [zstd, replace(none, batches=0, records=0, bytes=0, control_batches=2)]
+    (table,) = tables(found, only="codec, format")[:1]
+    assert ([row[0] for row in table.rows], table.note) == (["zstd"], "")
+
+
 def test_producers_are_a_table_only_where_there_are_any() -> None:
     found = statistics(keys=False)
     found.tables["producer"] = [traffic(producer=-1)]
