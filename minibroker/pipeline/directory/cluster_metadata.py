@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -49,13 +48,16 @@ Configs = dict[str, dict[str, str]]
 class ClusterMetadata:
     """The topics of a cluster: ids, partitions, and configs that were set. All are empty without a metadata log.
 
-    `voters` is the number of nodes that have the log.
+    `voters` is the number of nodes that have the log, `unreadable` that of the batches and records that were skipped.
+    `is_torn` says that the log ends in what is no sound batch, as a crash may leave it; this is not counted.
     """
 
     ids: dict[str, bytes] = field(default_factory=dict)
     partitions: set[TopicPartition] = field(default_factory=set)
     configs: Configs = field(default_factory=dict)
     voters: int = 1
+    unreadable: int = 0
+    is_torn: bool = False
     _transaction: list[Message] | None = None
 
     @property
@@ -129,12 +131,15 @@ def read_metadata(root: Path | str) -> ClusterMetadata:
         return found
     snapshots = [name for name in names if name.endswith(_SNAPSHOT_SUFFIX)][-1:]
     for name in (*snapshots, *(name for name in names if name.endswith(LOG_SUFFIX))):
-        for record, is_control in _records(DISK.read_whole(f"{directory}/{name}")):
-            with suppress(UnknownMetadata, MalformedMessage, KafkaError):
+        found.unreadable += found.is_torn  # a file that others follow
+        for record, is_control in _records(DISK.read_whole(f"{directory}/{name}"), found):
+            try:
                 if is_control:
                     _note_voters(found, record)
                 elif record.value:
                     _note(found, record.value)
+            except (UnknownMetadata, MalformedMessage, KafkaError):
+                found.unreadable += 1
     return found
 
 
@@ -150,15 +155,22 @@ def _note_voters(found: ClusterMetadata, record: Record) -> None:
         found.voters = len(message.voters)
 
 
-def _records(data: bytes) -> Iterator[tuple[Record, bool]]:
-    """Yield the records of sound batches, and whether they are control records."""
+def _records(data: bytes, metadata: ClusterMetadata) -> Iterator[tuple[Record, bool]]:
+    """Yield the records of sound batches, and whether they are control records; count what is not sound."""
     view, position = memoryview(data), 0
+    metadata.is_torn = False
     walker = BatchWalker(lambda: lambda at, size_bytes: view[at : at + size_bytes], len(view))
     while position < len(view):
         found = walker.step(position)
         size_bytes = found.header.size_bytes if isinstance(found, FoundBatch) else found.size_bytes
+        metadata.is_torn = position + size_bytes >= len(view)
         if isinstance(found, FoundBatch) and found.is_sound and found.header.magic == MAGIC:
-            with suppress(KafkaError):
+            metadata.is_torn = False
+            try:
                 for record in records_of(view, position):
                     yield record, found.header.is_control
+            except KafkaError:
+                metadata.unreadable += 1
+        elif not metadata.is_torn:
+            metadata.unreadable += 1
         position += size_bytes

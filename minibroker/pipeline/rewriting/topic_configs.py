@@ -88,6 +88,8 @@ class Metadata:
             return changes({}, topics, settings), False
         try:
             known = read_metadata(self._target)
+            if known.unreadable or (known.is_torn and self._is_clean):
+                raise RewriteError(f"{directory} cannot be used: parts of it cannot be read")
             needed = changes(known.configs, topics, settings)
             if needed and known.voters == 1:
                 self._append(directory, needed)
@@ -96,6 +98,7 @@ class Metadata:
         return needed, known.voters == 1
 
     def _append(self, directory: str, needed: Iterable[Change]) -> None:
+        """Append the changes, after what a crash has left behind the end is cut off."""
         environment = Environment(Disk(), now_ms, schedule=lambda delay_ms, callback: None)
         known = Checkpointed(clean=self._is_clean)
         log = open_log(environment, directory, (METADATA_TOPIC, 0), LogSettings(), known)

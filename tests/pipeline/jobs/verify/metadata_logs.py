@@ -20,6 +20,6 @@ def topic(name: str) -> bytes:
 
 def metadata(directory: Path, *values: bytes, name: str = f"{0:020d}.log") -> Path:
     (directory / "__cluster_metadata-0").mkdir(exist_ok=True)
-    batches = b"".join(bytes(build_batch([Record(timestamp=1, value=value)])) for value in values)
+    batches = b"".join(bytes(build_batch([Record(index, 1, None, each)])) for index, each in enumerate(values))
     (directory / "__cluster_metadata-0" / name).write_bytes(batches)
     return directory
