@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import socket
 from typing import Final, NamedTuple
@@ -56,6 +57,12 @@ def bound(address: HostPort, *, listens: bool = True, shared: bool = False) -> s
             found.listen()
     except OSError as error:
         found.close()
-        raise OSError(f"cannot listen on {address}: {error.strerror or error}") from None
+        raise OSError(f"cannot listen on {address}: {why_not_bound(error)}") from None
     found.setblocking(False)
     return found
+
+
+def why_not_bound(error: OSError) -> str:
+    """Return why an address cannot be listened on, and what to do if it is taken."""
+    reason = error.strerror or str(error)
+    return f"{reason}; choose another port, or 0 for any free one" if error.errno == errno.EADDRINUSE else reason

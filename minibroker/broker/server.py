@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from minibroker.addresses import why_not_bound
 from minibroker.broker.assembly import Broker
 from minibroker.broker.clock import Clock, in_slices
 from minibroker.broker.configs.listeners import Listener
@@ -75,7 +76,7 @@ def bind(listener: Listener, settings: Any, *, reserved: bool = False) -> BoundL
         bound.listen(settings["socket.listen.backlog.size"])
     except OSError as error:
         bound.close()
-        raise BindError(f"cannot listen on {Endpoint(host, listener.port)}: {error.strerror}") from None
+        raise BindError(f"cannot listen on {Endpoint(host, listener.port)}: {why_not_bound(error)}") from None
     port = bound.getsockname()[1]
     host_name = listener.advertised_host or listener.host or socket.getfqdn()
     return BoundListener(listener, bound, Endpoint(host_name, listener.advertised_port or port))
