@@ -66,7 +66,8 @@ def test_no_host_means_all_addresses() -> None:
 
 def test_a_taken_port_is_an_error_of_one_line(bound: BoundListener) -> None:
     with pytest.raises(
-        BindError, match=rf"cannot listen on 127\.0\.0\.1:{bound.endpoint.port}: Address already in use; choose another port"
+        BindError,
+        match=rf"cannot listen on 127\.0\.0\.1:{bound.endpoint.port}: Address already in use; choose another port",
     ):
         bind(listener(port=bound.endpoint.port), SETTINGS)
 
