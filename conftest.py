@@ -32,7 +32,7 @@ settings.register_profile(
     database=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.register_profile("short", settings.get_profile("thorough"), max_examples=15)
+settings.register_profile("short", settings.get_profile("thorough"), max_examples=10)
 settings.register_profile("long", max_examples=2000, deadline=None)
 
 ROOT = Path(__file__).parent

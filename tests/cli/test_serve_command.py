@@ -221,7 +221,7 @@ def test_what_is_imported_is_not_looked_through_for_garbage() -> None:
     assert ran.stdout == "True True\n"
 
 
-@pytest.mark.parametrize("log_format", ["text", "json"])
+@pytest.mark.parametrize("log_format", [pytest.param("text", marks=pytest.mark.thorough), "json"])
 def test_requests_that_are_refused_write_little_whatever_they_say(tmp_path: Path, log_format: str) -> None:
     """A request of 92 kB, to 8,000 partitions that are not there, made 322 MB of log in 0.3 s; here 50 of them."""
     Data = ProduceRequest.TopicProduceData

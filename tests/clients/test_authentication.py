@@ -159,6 +159,7 @@ def unsecured(seconds: float) -> str:
     return ".".join(part.rstrip("=") for part in parts) + "."
 
 
+@pytest.mark.thorough  # tests/testing/faults has sessions that end, too
 def test_confluent_logs_in_with_tokens_again_and_again(broker: RunningBroker, topic_name: str) -> None:
     """Its tokens last for two seconds: it authenticates anew on the same connection, and no record is lost."""
     told: list[str] = []

@@ -221,7 +221,14 @@ def test_a_hit_is_heard_of_while_its_request_is_held_and_nothing_else_happens(br
     assert producer.flush(20) == 0
 
 
-@pytest.mark.parametrize("more", [{}, {"when": "after"}, {"delay": "10 ms"}], ids=["before", "after", "delayed"])
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param({}, id="before"),
+        pytest.param({"when": "after"}, id="after", marks=pytest.mark.thorough),
+        pytest.param({"delay": "10 ms"}, id="delayed", marks=pytest.mark.thorough),
+    ],
+)
 def test_of_a_silenced_client_that_goes_away_nothing_is_kept(broker: Broker, more: dict[str, str]) -> None:
     broker.create_topic("t")
     fault = broker.faults.add(api="Produce", answer="silence", **more)
