@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from minibroker.broker.network import connection
 from tests.broker.harness import Harness
+
+
+@pytest.fixture(autouse=True, scope="module")
+def endless_turns() -> Iterator[None]:
+    """Let a turn run all requests of a read, however long the machine takes for them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connection, "TURN_SECONDS", 1000.0)
+        yield
 
 
 @pytest.fixture
