@@ -41,7 +41,7 @@ ROOT = Path(__file__).parent
 BARE = str(ROOT / "tests" / "bare")
 WITHOUT = ("tests/broker", "tests/storage", "tests/testing", "tests/test_operating_system.py")  # what `--bare` runs
 MEMORY, MEMORY_BYTES = "/dev/shm", 4 << 30  # a file system in memory, and what has to be free there
-IN_MEMORY = "minibroker-tests-"  # how the directory there begins
+IN_MEMORY = pytest.StashKey[str]()  # the directory there, in the process that made it
 SPARK = "spark"  # all files with a Spark session, as one: it costs 20 s of CPU
 # What takes a worker half a minute or more, the longest first.
 LONG = (
@@ -101,27 +101,26 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.getoption("thorough"):
-        keep_in_memory()
+        keep_in_memory(config)
     usual = "thorough" if config.getoption("thorough") else "short"
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", usual))
 
 
-def keep_in_memory() -> None:
+def keep_in_memory(config: pytest.Config) -> None:
     """Put the files of tests into memory where there is room, which takes a quarter of the CPU time off a run of all.
 
-    CI has them on a disk. Workers, whose environment is that of the first process, only find that it was done.
+    CI has them on a disk. Workers, and what tests start, have the same directory, as they have this environment.
     """
     if "TMPDIR" in os.environ or not os.access(MEMORY, os.W_OK) or shutil.disk_usage(MEMORY).free < MEMORY_BYTES:
         return
     if not os.statvfs(MEMORY).f_flag & os.ST_NOEXEC:  # as in a container; some tests run what they have written
-        tempfile.tempdir = os.environ["TMPDIR"] = tempfile.mkdtemp(prefix=IN_MEMORY, dir=MEMORY)
+        tempfile.tempdir = os.environ["TMPDIR"] = config.stash[IN_MEMORY] = tempfile.mkdtemp(dir=MEMORY)
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Free the memory, unless a test has failed whose files somebody may want to see."""
-    directory = os.environ.get("TMPDIR", "")
-    if not exitstatus and not hasattr(session.config, "workerinput") and Path(directory).name.startswith(IN_MEMORY):
-        shutil.rmtree(directory, ignore_errors=True)
+    if not exitstatus and IN_MEMORY in session.config.stash:
+        shutil.rmtree(session.config.stash[IN_MEMORY], ignore_errors=True)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
