@@ -3,9 +3,9 @@
     python benchmarks/pipeline_reading.py                             # some ten minutes on two idle cores
     python benchmarks/pipeline_reading.py --topic 100-lz4 --runs 1    # a part of it
 
-All in one run, from one broker, on a standalone cluster whose workers have a core each; with all columns, to the sink
-that drops them. The runs of the readers alternate. Beside them, Kafka Connect writes the values of each topic to a
-file, which is its simplest sink, with as many tasks. CPU is that of all JVMs (the driver's, too), of Spark's Python
+One run measures all of it, from one broker, on a standalone cluster whose workers have a core each. Every reader reads
+all columns, and the sink drops them. The runs of the readers alternate. Kafka Connect then writes the values of each
+topic to a file, its simplest sink, with as many tasks. CPU is that of all JVMs (the driver's, too), of Spark's Python
 processes, and of the broker. It needs Java, and Maven for the connector and Kafka Connect.
 """
 

@@ -58,6 +58,8 @@ class ClusterMetadata:
     voters: int = 1
     unreadable: int = 0
     is_torn: bool = False
+    _names: dict[bytes, str] = field(default_factory=dict)  # by id
+    _indexes: dict[str, set[int]] = field(default_factory=dict)  # of the partitions, by topic
     _transaction: list[Message] | None = None
 
     @property
@@ -94,19 +96,23 @@ class ClusterMetadata:
     def _create(self, record: TopicRecord) -> None:
         self._forget(record.name)
         self.ids[record.name] = record.topic_id
+        self._names[record.topic_id] = record.name
 
     def _remove(self, record: RemoveTopicRecord) -> None:
-        for name in [name for name, topic_id in self.ids.items() if topic_id == record.topic_id]:
+        name = self._names.get(record.topic_id)
+        if name is not None:
             self._forget(name)
 
     def _forget(self, name: str) -> None:
-        self.ids.pop(name, None)
+        self._names.pop(self.ids.pop(name, b""), None)
         self.configs.pop(name, None)
-        self.partitions = {each for each in self.partitions if each[0] != name}
+        self.partitions -= {(name, index) for index in self._indexes.pop(name, ())}
 
     def _add_partition(self, record: PartitionRecord) -> None:
-        names = [name for name, topic_id in self.ids.items() if topic_id == record.topic_id]
-        self.partitions.update((name, record.partition_id) for name in names)
+        name = self._names.get(record.topic_id)
+        if name is not None:
+            self.partitions.add((name, record.partition_id))
+            self._indexes.setdefault(name, set()).add(record.partition_id)
 
     def _configure(self, record: ConfigRecord) -> None:
         if record.resource_type != TOPIC_RESOURCE:

@@ -1,7 +1,7 @@
-"""The step from record to record that `scanning.py` takes most often. The package may have this module compiled.
+"""Steps over records, for `scanning.py`. A wheel for one platform has this module compiled by mypyc.
 
-This costs Python about 0.35 us a record, and 0.02 us where mypyc has compiled it: `i64` makes its numbers those of the
-processor. Both do the same, and without a compiler nothing is missing but the speed.
+A record takes Python about 0.35 us, and 0.02 us when compiled: with `i64`, numbers are those of the processor. Both do
+the same.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from minibroker.protocol.records.varints import MAX_VARINT_BYTES, SECOND_BYTE, M
 if TYPE_CHECKING:
     from mypy_extensions import i64
 
-IS_COMPILED = not __file__.endswith(".py")
-
+IS_COMPILED = __file__.endswith((".so", ".pyd"))
 
 # Varints are read in zigzag encoding, where odd is negative: null keys and values have odd lengths.
 #
