@@ -15,7 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from minibroker.pipeline.java import find_java, java_home, require_platform
+from minibroker.pipeline import saved_classes
+from minibroker.pipeline.java import OPTIMISE_LATER, find_java, java_home, require_platform
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,11 +66,10 @@ def session(master: str = "local[2]", *, log_level: LogLevel = "error", **conf: 
     local = master.startswith("local")
     _prepare_workers(local)
     settings = {**DEFAULTS, **(LOCAL_DEFAULTS if local else {}), **conf}
-    settings["spark.driver.extraJavaOptions"] = _java_options(settings.get("spark.driver.extraJavaOptions"), log_level)
     builder = SparkSession.builder.appName("minibroker").master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)
-    with java_home(java):
+    with java_home(java, (*OPTIMISE_LATER, *saved_classes.java_options(java), *_log_options(log_level))):
         spark = builder.getOrCreate()
     register(spark)
     return spark
@@ -143,6 +143,5 @@ def _library_roots() -> list[str]:
     return [str(Path(spec.origin).parents[1]) for spec in specs if spec is not None and spec.origin is not None]
 
 
-def _java_options(given: str | None, log_level: LogLevel) -> str:
-    ours = f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()} -Dminibroker.spark.log.level={log_level}"
-    return f"{ours} {given}" if given else ours
+def _log_options(level: LogLevel) -> tuple[str, ...]:
+    return f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}", f"-Dminibroker.spark.log.level={level}"

@@ -1,6 +1,6 @@
 """`--engine`: whether a job runs in this process or in Spark. Both give the same results.
 
-Spark takes some 20 s of CPU to start, which pays only for logs that one process reads in more than that.
+Spark takes 10 s of CPU and more to start, which pays only for logs that one process reads in more than that.
 """
 
 from __future__ import annotations
