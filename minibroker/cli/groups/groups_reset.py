@@ -58,7 +58,7 @@ class Move(NamedTuple):
     "--to-datetime",
     metavar="TIME",
     type=moment_of,
-    help="To a time like 2026-01-31T12:00:00, in UTC unless it has a zone.",
+    help="To a time like 2026-01-31T12:00:00, in UTC unless it has a zone, or '2 hours ago'.",
 )
 @click.option(
     "--by-duration",

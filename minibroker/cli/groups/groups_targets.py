@@ -5,27 +5,25 @@ It sends no requests; the ends of logs and the committed offsets are passed in.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any, NamedTuple
 
 import click
 
 from minibroker.cli.shared import failure
-
-SECOND_MS = 1000
+from minibroker.quantities import moment_ms
 
 
 def moment_of(text: str) -> int:
-    """Parse an ISO 8601 time, by default in UTC, to ms since 1970. Raises click.BadParameter."""
+    """Parse a time, by default in UTC as Kafka's tool takes it, to ms since 1970. Raises click.BadParameter."""
     try:
-        moment = datetime.fromisoformat(text)
+        return moment_ms(text, time.time_ns() // 1_000_000, UTC)
     except ValueError:
         raise click.BadParameter(
-            f"{text!r} is no time like 2026-01-31T12:00:00 or 2026-01-31T12:00:00.500+01:00"
+            f"{text!r} is no time like 2026-01-31T12:00:00, 2026-01-31T12:00:00.500+01:00 or '2 hours ago'"
         ) from None
-    zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return round(zoned.timestamp() * SECOND_MS)
 
 
 class Target(NamedTuple):

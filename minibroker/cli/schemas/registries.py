@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from minibroker.cli.connecting import CONNECT_TIMEOUT_S, LONGEST_TIMEOUT_S
+from minibroker.cli.connecting import CONNECT_TIMEOUT_S, LONGEST_TIMEOUT_S, Unreachable
 from minibroker.cli.shared import failure
 
 if TYPE_CHECKING:
@@ -23,7 +23,8 @@ Command = Callable[..., Any]
 def registry_options(default: str | None = DEFAULT, about: str = ABOUT) -> Callable[[Command], Command]:
     """Return a decorator that adds the options of the registry; its command gets a client as its argument `registry`.
 
-    That is None if there is no URL, not even a default. A request that fails ends the command with a line and status 1.
+    That is None if there is no URL, not even a default. A request that is refused ends the command with a line and
+    status 1; one without an answer with status 2.
     """
 
     def decorate(command: Command) -> Command:
@@ -50,7 +51,7 @@ def registry_options(default: str | None = DEFAULT, about: str = ABOUT) -> Calla
             try:
                 return command(registry=client, **rest)
             except RequestFailed as error:
-                raise failure(str(error)) from None
+                raise (failure(str(error)) if error.code else Unreachable(str(error))) from None
 
         return with_client
 

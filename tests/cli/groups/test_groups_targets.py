@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 
 import click
@@ -31,7 +32,13 @@ def test_a_time_is_utc_unless_it_says_otherwise(text: str, expected: datetime) -
     assert moment_of(text) == round(expected.timestamp() * 1000)
 
 
-@pytest.mark.parametrize("text", ["", "noon", "2026-13-01", "12:00"])
+def test_a_time_may_be_said_from_now() -> None:
+    now_ms = time.time_ns() // 1_000_000
+    assert 0 <= moment_of("2 hours ago") - (now_ms - 7_200_000) <= 60_000
+    assert moment_of("@1700000000000") == NOW_MS
+
+
+@pytest.mark.parametrize("text", ["", "noon", "2026-13-01"])
 def test_anything_else_is_no_time(text: str) -> None:
     with pytest.raises(click.BadParameter, match="is no time like"):
         moment_of(text)
