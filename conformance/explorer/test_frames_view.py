@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -61,6 +62,20 @@ def produce(broker: Broker, *values: bytes, client_id: str = "shop") -> None:
 def produced(broker: Broker) -> int:
     """The number of the frame of the first Produce."""
     return broker.requests("Produce")[0].number
+
+
+def test_a_bar_of_the_timeline_tells_its_frame_and_opens_it(explorer: Explorer, broker: Broker) -> None:
+    page = explorer.open("#/frames?filter=api%3DProduce")
+    first = broker.requests("Produce")[0]
+    told = rf"^{first.number}: Produce v{first.version} of shop, [\d.]+ ms"
+    expect(page.get_by_role("option").filter(has_text="shop").first).to_be_visible()
+    bars = page.locator(".timeline canvas")
+    bars.hover(position={"x": 152, "y": 26})  # the first bar of the first lane
+    expect(bars).to_have_attribute("title", re.compile(told))
+    bars.hover(position={"x": 20, "y": 26})
+    expect(bars).to_have_attribute("title", "")
+    bars.click(position={"x": 152, "y": 26})
+    expect(page).to_have_url(re.compile(rf"#/frames/{first.number}\b"))
 
 
 def test_frames_appear_as_they_come(explorer: Explorer, broker: Broker) -> None:

@@ -9,6 +9,7 @@ const LANE = 16;
 const LEFT = 150;
 const TOP = 18;
 const MOST_LANES = 8;
+const NEAR = 8; // pixels
 export const LANES = { connection: (row) => row.connection, client: (row) => row.client_id || "no client id", node: (row) => `node ${row.node}` };
 
 function colours(element) {
@@ -56,7 +57,9 @@ function draw(canvas, { by, zoom, selected, end }) {
   pen.textBaseline = "middle";
   const scale = (box.width - LEFT - 12) / Math.max(to - from, 1);
   const x = (at) => LEFT + (at - from) * scale;
-  canvas.view = { from, scale, to };
+  const laneAt = new Map(lanes.map((lane, at) => [lane, at]));
+  const laneOf = (row) => laneAt.get(name(row)) ?? lanes.length - 1;
+  canvas.view = { from, scale, to, laneOf };
 
   lanes.forEach((lane, at) => {
     const y = TOP + at * LANE + LANE / 2;
@@ -69,10 +72,9 @@ function draw(canvas, { by, zoom, selected, end }) {
     pen.fillText(lane.length > 22 ? `${lane.slice(0, 21)}…` : lane, 8, y);
   });
 
-  const laneAt = new Map(lanes.map((lane, at) => [lane, at]));
   const drawn = new Int32Array(lanes.length).fill(-1e9);
   for (const row of visible) {
-    const at = laneAt.get(name(row)) ?? lanes.length - 1;
+    const at = laneOf(row);
     const left = Math.max(x(row.at), LEFT);
     const width = Math.max((row.duration_ms ?? 0) * scale, 2.5);
     const isStriking = row.faults.length || row.errors.length;
@@ -151,14 +153,25 @@ export function Timeline({ by, zoom, selected, select }) {
     };
   }, [by, zoom, selected, seen]);
 
-  const clicked = (event) => {
-    const { from, scale } = canvas.current.view;
+  // The frame whose bar is at the pointer, or beside it in its lane.
+  const pointed = (event) => {
+    const { from, scale, laneOf } = canvas.current.view;
     const at = from + (event.offsetX - LEFT) / scale;
-    const next = atAxis(frames.shown, at);
-    const near = [next - 1, next].map((each) => frames.shown[each]).filter(Boolean)
-      .sort((a, b) => Math.abs(a.at - at) - Math.abs(b.at - at))[0];
-    if (near) select(near.number);
+    const lane = Math.floor((event.offsetY - TOP) / LANE);
+    const away = (row) => Math.max(row.at - at, at - row.at - (row.duration_ms ?? 0), 0);
+    return frames.shown.slice(atAxis(frames.shown, at - 2000), atAxis(frames.shown, at + NEAR / scale))
+      .filter((row) => laneOf(row) === lane && away(row) <= NEAR / scale)
+      .sort((a, b) => away(a) - away(b))[0];
   };
-  return html`<div class="timeline"><canvas ref=${canvas} role="img" onClick=${clicked}
+  const clicked = (event) => {
+    const found = pointed(event);
+    if (found) select(found.number);
+  };
+  const moved = (event) => {
+    const found = pointed(event);
+    canvas.current.title = found ? `${found.number}: ${found.api} v${found.version} of ${found.client_id ?? "no client id"}, ${found.duration_ms ?? "?"} ms${[...found.errors, ...found.faults].map((each) => `, ${each}`).join("")}` : "";
+    canvas.current.style.cursor = found ? "pointer" : "default";
+  };
+  return html`<div class="timeline"><canvas ref=${canvas} role="img" onClick=${clicked} onMouseMove=${moved}
     aria-label="Timeline of the frames below: a bar for each, with marks for faults, errors and what tests did"></canvas></div>`;
 }
