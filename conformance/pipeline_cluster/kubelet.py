@@ -93,9 +93,9 @@ class Pod:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start the process, in a folder of its own as in that of Spark's image."""
+        """Start the process, in a folder of its own as in Spark's image. Raises HTTPError while a volume is missing."""
         work = self.directory / "work-dir"
-        work.mkdir(parents=True)
+        work.mkdir(parents=True, exist_ok=True)
         places = self._mounted()
         environment = {**self._image, **self._environment(places)}
         command = entry_point([_placed(each, places) for each in self._container["args"]], environment)
@@ -114,6 +114,7 @@ class Pod:
         return {
             "phase": "Running" if code is None else "Failed" if code else "Succeeded",
             "podIP": ADDRESS,
+            "conditions": [{"type": "Ready", "status": str(code is None)}],
             "containerStatuses": [{**container, "ready": code is None, "restartCount": 0, "state": state}],
         }
 
@@ -229,11 +230,20 @@ class Kubelet:
         wanted = {pod["metadata"]["name"]: pod for pod in self._api.items("pods")}
         for name, found in wanted.items():
             if name not in self.pods:
-                self.pods[name] = Pod(found, self._directory, self._image, self._api)
-                self.pods[name].start()
+                self._try(Pod(found, self._directory, self._image, self._api))
         for name, pod in self.pods.items():
             if name not in wanted:
                 pod.end()
             elif (status := pod.status())["phase"] != self._reported.get(name):
                 self._reported[name] = status["phase"]
                 self._api.report(name, status)
+
+    def _try(self, pod: Pod) -> None:
+        """Start a pod, unless Spark has not made its config map yet."""
+        try:
+            pod.start()
+        except HTTPError as error:
+            if error.code != NOT_FOUND:
+                raise
+        else:
+            self.pods[pod.name] = pod

@@ -15,20 +15,24 @@ from conformance import builds
 from conformance.pipeline_cluster.kubelet import ADDRESS, CORE, Api, Kubelet, Pod
 from conformance.pipeline_cluster.standalone import (
     PAUSE_S,
+    SETTINGS,
+    SPARK_HOME,
     START_PATIENCE_S,
     bare_python,
     daemon_environment,
     driver_environment,
 )
+from minibroker.pipeline.packaging import DIRECTORY, executor_settings
 from tests.certificates import Authority
 from tests.clients.ports import free_ports
 
 RIGHTS = "apis/rbac.authorization.k8s.io/v1"
 ACCOUNT = "spark"
-GRANTED = {
-    "resources": ["pods", "services", "configmaps", "persistentvolumeclaims"],
-    "verbs": ["get", "list", "watch", "create", "patch", "delete", "deletecollection"],
-}
+VERBS = ["get", "list", "watch", "create", "patch", "delete", "deletecollection"]
+GRANTED = [
+    {"apiGroups": [""], "resources": ["pods", "services", "configmaps", "persistentvolumeclaims"], "verbs": VERBS},
+    {"apiGroups": ["networking.k8s.io"], "resources": ["networkpolicies"], "verbs": VERBS},
+]
 MOUNTED = "/var/run/secrets/kubernetes.io/serviceaccount"  # what the account's pods have of it
 
 
@@ -86,9 +90,50 @@ class KubernetesCluster:
             "spark.executor.instances": "2",
         }
 
+    def await_pods(self, count: int) -> None:
+        """Wait until so many pods have started, with those that have ended."""
+        deadline = time.monotonic() + START_PATIENCE_S
+        while len(self.pods) < count:
+            assert time.monotonic() < deadline, [pod.name for pod in self.pods]
+            time.sleep(PAUSE_S)
+
     def driver_environment(self) -> dict[str, str]:
         """Return the environment of a driver."""
         return driver_environment(self.directory, self._bare)
+
+    def submit(self, program: Path, archive: Path, *arguments: str) -> None:
+        """Run a program whose driver is in a pod of the account. Raises CalledProcessError."""
+        submitter = "spark.kubernetes.authenticate.submission"
+        mounted = "spark.kubernetes.authenticate.driver.mounted"
+        settings = {
+            **{name: value for name, value in SETTINGS.items() if not name.startswith("spark.driver.")},
+            **executor_settings(str(archive)),
+            "spark.driver.memory": "768m",
+            "spark.executor.instances": "2",
+            "spark.kubernetes.container.image": "spark",
+            "spark.kubernetes.driverEnv.PYTHONPATH": DIRECTORY,
+            "spark.kubernetes.file.upload.path": f"file://{self.directory}/uploads",
+            "spark.kubernetes.authenticate.driver.serviceAccountName": ACCOUNT,
+            f"{submitter}.caCertFile": str(self._certificate),
+            f"{submitter}.oauthToken": self.api.token_of(ACCOUNT),
+            # The names in a cluster, https://kubernetes.default.svc and the folder, are Spark's defaults.
+            "spark.kubernetes.driver.master": self.address,
+            f"{mounted}.caCertFile": f"{MOUNTED}/ca.crt",
+            f"{mounted}.oauthTokenFile": f"{MOUNTED}/token",
+        }
+        words = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+        (self.directory / "uploads").mkdir(exist_ok=True)
+        spark_submit = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", self.url, "--deploy-mode", "cluster"]
+        environment = {**daemon_environment(self.directory), "PATH": os.environ["PATH"]}
+        del environment["SPARK_LOCAL_DIRS"]  # Spark would mount an empty folder at this path
+        with (self.directory / "submit.log").open("wb") as log:
+            subprocess.run(
+                [*spark_submit, *words, str(program), *arguments],
+                env=environment,
+                stdout=log,
+                stderr=log,
+                check=True,
+            )
 
     def close(self) -> None:
         """End all processes."""
@@ -113,7 +158,7 @@ class KubernetesCluster:
         self._make(CORE, "configmaps", "kube-root-ca.crt", data={"ca.crt": self._certificates.pem})
         for name in ("default", ACCOUNT):
             self._make(CORE, "serviceaccounts", name)
-        self._make(RIGHTS, "roles", ACCOUNT, rules=[{"apiGroups": [""], **GRANTED}])
+        self._make(RIGHTS, "roles", ACCOUNT, rules=GRANTED)
         subjects = [{"kind": "ServiceAccount", "name": ACCOUNT}]
         role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": ACCOUNT}
         self._make(RIGHTS, "rolebindings", ACCOUNT, subjects=subjects, roleRef=role)

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from conformance.pipeline_cluster.drivers import RunningDriver, running_driver
+from conformance.pipeline_cluster.drivers import DriverFailed, RunningDriver, running_driver
 from conformance.pipeline_cluster.kubernetes import KubernetesCluster, running_kubernetes
-from tests.pipeline.sink.committed import create_topic
+from conformance.pipeline_cluster.test_kills_on_cluster import await_records
+from tests.pipeline.sink.committed import create_topic, values
 from tests.running import RunningBroker
 
-COUNT = 1000
+COUNT, MANY = 1000, 200_000
+COUNT_RECORDS = """
+import sys
+from minibroker.pipeline.session import session
+servers, topic, out = sys.argv[1:]
+spark = session()
+options = {"kafka.bootstrap.servers": servers, "subscribe": topic, "isolation.level": "read_committed"}
+count = spark.read.format("minibroker").options(**options).load().count()
+open(out, "w").write(f"{spark.sparkContext.master} {count}")
+spark.stop()
+"""
 TASKS = 4
 BUILD_TIMEOUT_S = 3600
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(BUILD_TIMEOUT_S)]  # the API server is compiled
@@ -69,3 +81,43 @@ def test_a_topic_is_archived(broker: RunningBroker, pods_driver: RunningDriver, 
             "archive", "--bootstrap-server", broker.bootstrap_servers, "--topic", topic, "--out", str(tmp_path / "out")
         )
         assert f"{count:,} records written to" in report, report
+
+
+def test_a_pod_is_killed_during_a_write(
+    broker: RunningBroker, kubernetes: KubernetesCluster, pods_driver: RunningDriver
+) -> None:
+    create_topic(broker.bootstrap_servers, "with-pod-killed", TASKS)
+    sink = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "with-pod-killed"}
+    options = {**sink, "delivery": "exactly-once", "writeId": "with-pod-killed"}
+    before = len(kubernetes.pods)
+    pods_driver.tell("write", options=options, count=MANY, tasks=3 * TASKS)
+    await_records(broker.bootstrap_servers, "with-pod-killed", 1)
+    kubernetes.pods[-1].end(signal.SIGKILL)
+    pods_driver.answer()
+    assert sorted(int(value or b"") for value in values(broker.bootstrap_servers, "with-pod-killed")) == [*range(MANY)]
+    kubernetes.await_pods(before + 1)
+
+
+def test_a_driver_in_a_pod_has_what_spark_submit_was_given(
+    broker: RunningBroker, kubernetes: KubernetesCluster, archive: Path, topic: str, tmp_path: Path
+) -> None:
+    program = tmp_path / "count.py"
+    program.write_text(COUNT_RECORDS)
+    kubernetes.submit(program, archive, broker.bootstrap_servers, topic, str(tmp_path / "counted"))
+    assert (tmp_path / "counted").read_text() == f"{kubernetes.url} {COUNT}"
+
+
+@pytest.mark.parametrize(
+    ("missing", "complaint"),
+    [
+        ("spark.kubernetes.authenticate.oauthToken", 'User "system:anonymous" cannot create'),
+        ("spark.kubernetes.container.image", "need an image: set spark.kubernetes.container.image"),
+    ],
+    ids=["account", "image"],
+)
+def test_a_setting_that_kubernetes_needs_is_said_in_a_line(
+    kubernetes: KubernetesCluster, archive: Path, missing: str, complaint: str
+) -> None:
+    settings = {name: value for name, value in kubernetes.settings().items() if name != missing}
+    with running_driver(kubernetes, archive, **settings) as driver, pytest.raises(DriverFailed, match=complaint):
+        driver.ask("stop")
