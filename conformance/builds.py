@@ -221,6 +221,14 @@ def hdfs_client() -> Path:
 
 
 @functools.cache
+def api_server() -> Path:
+    """The program of Kubernetes' API server, which takes many minutes to compile."""
+    folder = CLUSTER / "api_server"
+    _build(folder, ["go", "build", "-o", "target/api-server", "."], "api-server")
+    return folder / "target" / "api-server"
+
+
+@functools.cache
 def moto() -> Path:
     """The folder with the packages of a server of S3."""
     return _site(CLUSTER / "s3")

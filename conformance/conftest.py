@@ -47,7 +47,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     ours = [item for item in items if item.path.is_relative_to(HERE)]
     for item in ours:
-        item.add_marker(pytest.mark.timeout(TIMEOUT_S))
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TIMEOUT_S))
     if config.getoption("--against") == "kafka":
         left_out = [item for item in ours if item.get_closest_marker("minibroker_only")]
         items[:] = [item for item in items if item not in left_out]

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from minibroker.pipeline import saved_classes
 from minibroker.pipeline.java import OPTIMISE_LATER, find_java, java_home, require_platform
+from minibroker.pipeline.spark_errors import reason_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,7 +41,12 @@ LOCAL_DEFAULTS: Final = {
     "spark.driver.bindAddress": LOOPBACK,
     "spark.python.daemon.module": "minibroker.pipeline.worker_daemon",
 }
+HERE: Final = "local[2]"
 STANDALONE: Final = "spark://"
+KUBERNETES: Final = "k8s://"
+# Either names the image of executors, without which Spark makes no pods, says nothing, and waits.
+IMAGES: Final = ("spark.kubernetes.container.image", "spark.kubernetes.executor.container.image")
+SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"  # in the environment of what spark-submit runs
 CONNECT: Final = "sc://"  # Spark Connect
 DEFAULT_PORTS: Final = {STANDALONE: "", CONNECT: ":15002"}
 CONNECT_TIMEOUT_S: Final = 5
@@ -51,16 +57,19 @@ class SessionError(Exception):
     """A session cannot start. The message is one line."""
 
 
-def session(master: str = "local[2]", *, log_level: LogLevel = "error", **conf: str) -> SparkSession:
-    """Return a Spark session with our sources registered: two cores of this machine, unless `master` says otherwise.
+def session(master: str | None = None, *, log_level: LogLevel = "error", **conf: str) -> SparkSession:
+    """Return a Spark session with our sources registered.
 
-    `conf` are Spark's own settings (`**{"spark.driver.memory": "4g"}`) and override ours. An existing session is used
-    as it is, except for the settings of Spark SQL, as by `getOrCreate`; the log level stays that of the first session.
-    A server of Spark Connect (`sc://HOST:PORT`) has its own log level, and takes settings of Spark SQL only.
-    Raises `minibroker.pipeline.java.JavaError` if there is no Java for this Spark, and `SessionError` if no master
-    answers.
+    Without `master`, it is that of spark-submit if that runs this program, else two cores of this machine. `conf` are
+    Spark's own settings (`**{"spark.driver.memory": "4g"}`); they override those of spark-submit, which override ours.
+    An existing session is used as it is, except for the settings of Spark SQL, as by `getOrCreate`; the log level stays
+    that of the first session. A server of Spark Connect (`sc://HOST:PORT`) has its own log level, and takes settings of
+    Spark SQL only. Raises `minibroker.pipeline.java.JavaError` if there is no Java for this Spark, and `SessionError`
+    if no master answers, or does not let Spark in.
     """
     require_platform()
+    conf = {**_submitted(), **conf}
+    master = master or conf.get("spark.master", HERE)
     _require_master(master)
     if master.startswith(CONNECT):
         return _connected(master, conf)
@@ -69,14 +78,38 @@ def session(master: str = "local[2]", *, log_level: LogLevel = "error", **conf: 
 
     java = find_java(pyspark.__version__)
     local = master.startswith("local")
-    _prepare_workers(local)
-    settings = {**DEFAULTS, **(LOCAL_DEFAULTS if local else {}), **conf}
-    builder = SparkSession.builder.appName("minibroker").master(master)
+    _prepare_workers(local, conf.get("spark.pyspark.python"))
+    settings = {**DEFAULTS, **(LOCAL_DEFAULTS if local else {}), **conf, "spark.master": master}
+    builder = SparkSession.builder.appName("minibroker")
     for name, value in settings.items():
         builder = builder.config(name, value)
     with java_home(java, (*OPTIMISE_LATER, *saved_classes.java_options(java), *_log_options(log_level))):
-        spark = builder.getOrCreate()
+        spark = _started(builder, master)
     register(spark)
+    return spark
+
+
+def _submitted() -> dict[str, str]:
+    """Return the settings of spark-submit, if that runs this program."""
+    if SUBMITTED not in os.environ:
+        return {}
+    from pyspark import SparkConf, SparkContext
+
+    SparkContext._ensure_initialized()
+    return dict(SparkConf().getAll())
+
+
+def _started(builder: SparkSession.Builder, master: str) -> SparkSession:
+    """Return the session. Raises `SessionError` if the cluster refuses it, or can give it no executors."""
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        spark = builder.getOrCreate()
+    except Py4JJavaError as error:
+        raise SessionError(f"no Spark session on {master}: {reason_of(str(error))}") from error
+    if master.startswith(KUBERNETES) and not any(map(spark.sparkContext.getConf().contains, IMAGES)):
+        spark.stop()
+        raise SessionError(f"Spark's executors on Kubernetes need an image: set {IMAGES[0]}")
     return spark
 
 
@@ -127,11 +160,16 @@ def _require_master(master: str) -> None:
     raise SessionError(f"no Spark master answers at {scheme}{'; '.join(reasons)}")
 
 
-def _prepare_workers(local: bool) -> None:
-    """Make Spark's Python processes use this Python and this package. Only the environment reaches all of them."""
+def _prepare_workers(local: bool, program: str | None = None) -> None:
+    """Make Spark's Python processes use this Python and this package. Only the environment reaches all of them.
+
+    On a cluster they use another `program`, as the setting `spark.pyspark.python` says to spark-submit only.
+    """
     if local:
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = _worker_python()
         os.environ["SPARK_LOCAL_IP"] = LOOPBACK
+    elif program:
+        os.environ["PYSPARK_PYTHON"] = program
     root = str(Path(__file__).parents[2])
     roots = [] if root in (*site.getsitepackages(), site.getusersitepackages()) else [root]
     if not local and os.environ.get("PYSPARK_PYTHON", sys.executable) != sys.executable:

@@ -11,6 +11,9 @@ OURS: Final = "minibroker."
 ERROR_CLASS: Final = re.compile(r"^\[[A-Z_.0-9]+\] ")
 CAUSE: Final = re.compile(r"^(?:Caused by)?: (?P<name>[\w.$]+): (?P<message>.+)$", re.MULTILINE)
 
+# What Kubernetes' API server answered, between the request and the same again as Java prints it.
+ANSWERED: Final = re.compile(r"Failure executing: .+? Message: (?P<message>.+?)\. Received status: Status\(")
+
 
 def reason_of(text: str) -> str:
     """Return the Python error of ours in Spark's text, else any Python error, else Java's cause.
@@ -24,6 +27,8 @@ def reason_of(text: str) -> str:
     if "Traceback (most recent call last)" in text and raised:
         return f"{raised[-1]['name'].rpartition('.')[2]}: {raised[-1]['message']}"
     causes = list(CAUSE.finditer(text))
+    if causes and (answered := ANSWERED.search(causes[-1]["message"])):
+        return answered["message"]
     if causes:
         return f"{causes[-1]['name'].rpartition('.')[2]}: {causes[-1]['message']}"
     first = next((line for line in text.splitlines() if line.strip()), text)

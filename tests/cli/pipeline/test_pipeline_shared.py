@@ -116,6 +116,11 @@ def test_where_spark_cannot_run_is_said_before_its_jvm_does(master: str) -> None
             "An error occurred while calling o64.create.\n: java.io.FileNotFoundException: /x (No such file)\n\tat a.b",
             "FileNotFoundException: /x (No such file)",
         ),
+        (
+            "An error\n\tat a.b\nCaused by: io.fabric8.KubernetesClientException: Failure executing: POST at: https://h:1/a."
+            ' Message: pods is forbidden: User "a.b" cannot. Received status: Status(apiVersion=v1, code=403)\n',
+            'pods is forbidden: User "a.b" cannot',
+        ),
         ("one line", "one line"),
     ],
 )
