@@ -34,7 +34,7 @@ def start_java(settings: Mapping[str, str]) -> None:
     reading, writing = os.pipe()
     output = _HeldOutput(reading)
     try:
-        gateway = launch_gateway(conf, {"stderr": writing})
+        gateway = launch_gateway(conf, {"stderr": writing})  # type: ignore[no-untyped-call]
     except PySparkRuntimeError:
         os.close(writing)
         raise StartError(f"Spark does not start: {start_error_of(output.last_words())}") from None
