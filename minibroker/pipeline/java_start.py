@@ -22,8 +22,11 @@ class StartError(Exception):
     """Spark's JVM did not start. The message is one line."""
 
 
-def start_java(settings: Mapping[str, str]) -> None:
-    """Start the JVM of this process with Spark's settings, unless there is one. Raises `StartError`."""
+def start_java(settings: Mapping[str, str], *, is_quiet: bool = False) -> None:
+    """Start the JVM of this process with Spark's settings, unless there is one. Raises `StartError`.
+
+    If `is_quiet`, what it says of a start without an error is lost, such as a page about each library that it fetches.
+    """
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
@@ -42,7 +45,7 @@ def start_java(settings: Mapping[str, str]) -> None:
         os.close(writing)
         raise
     os.close(writing)
-    output.pass_on()
+    output.pass_on(with_start=not is_quiet)
     SparkContext._ensure_initialized(gateway=gateway, conf=conf)
 
 
@@ -65,11 +68,11 @@ class _HeldOutput:
                     self._held += piece
         os.close(self._reading)
 
-    def pass_on(self) -> None:
-        """Write what was held back, and all that comes from now on."""
+    def pass_on(self, *, with_start: bool = True) -> None:
+        """Write what was held back, unless that is not wanted, and all that comes from now on."""
         with self._lock:
             held, self._held = self._held, None
-            _write(held or b"")
+            _write((held or b"") if with_start else b"")
 
     def last_words(self) -> str:
         """Return what a JVM that has ended wrote."""

@@ -82,7 +82,7 @@ def session(master: str = "local[2]", *, log_level: LogLevel = "error", **conf: 
     for name, value in settings.items():
         builder = builder.config(name, value)
     with java_home(java):
-        start_java(settings)
+        start_java(settings, is_quiet=log_level == "off")
         spark = builder.getOrCreate()
     _silence_query_loggers()
     register(spark)

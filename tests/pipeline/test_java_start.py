@@ -40,6 +40,19 @@ def test_output_is_held_back_until_it_is_passed_on(capfd: pytest.CaptureFixture[
     assert capfd.readouterr().err == "at the start\nlater\n"
 
 
+def test_the_start_may_be_left_out(capfd: pytest.CaptureFixture[str]) -> None:
+    reading, writing = os.pipe()
+    output = _HeldOutput(reading)
+    os.write(writing, b"at the start\n")
+    while not output._held:
+        pass
+    output.pass_on(with_start=False)
+    os.write(writing, b"later\n")
+    os.close(writing)
+    assert output.last_words() == ""
+    assert capfd.readouterr().err == "later\n"
+
+
 def test_what_a_jvm_wrote_that_has_ended_is_not_passed_on(capfd: pytest.CaptureFixture[str]) -> None:
     reading, writing = os.pipe()
     output = _HeldOutput(reading)
