@@ -12,6 +12,7 @@ ERROR_CLASS: Final = re.compile(r"^\[[A-Z_.0-9]+\] ")
 ENDED: Final = re.compile(r'^Exception in thread "main" [\w.$]+: (?P<message>.+)$', re.MULTILINE)
 # What Java says before and after the reason for which it does not start.
 AROUND: Final = ("Error: Could not create", "Error: A fatal", "Error occurred during", "Picked up ", "WARNING: ")
+RPC: Final = re.compile(r'^\s*status = StatusCode\.(?P<name>\w+)\s+details = "(?P<message>.*)"$', re.MULTILINE)
 CAUSE: Final = re.compile(r"^(?:Caused by)?: (?P<name>[\w.$]+): (?P<message>.+)$", re.MULTILINE)
 
 
@@ -26,6 +27,8 @@ def reason_of(text: str) -> str:
             return match["message"]
     if "Traceback (most recent call last)" in text and raised:
         return f"{raised[-1]['name'].rpartition('.')[2]}: {raised[-1]['message']}"
+    if call := RPC.search(text):  # of Spark Connect
+        return f"{call['name']}: {call['message']}"
     causes = list(CAUSE.finditer(text))
     if causes:
         return f"{causes[-1]['name'].rpartition('.')[2]}: {causes[-1]['message']}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.pipeline.spark_errors import start_error_of
+from minibroker.pipeline.spark_errors import reason_of, start_error_of
 
 HEAP = """Picked up JAVA_TOOL_OPTIONS: -Dx=y
 Invalid maximum heap size: -Xmxfoo
@@ -31,3 +31,12 @@ Exception in thread "main" java.lang.RuntimeException: [unresolved dependency: a
 )
 def test_a_jvm_did_not_start_for_a_reason(text: str, reason: str) -> None:
     assert start_error_of(text) == reason
+
+
+def test_what_a_server_of_spark_connect_refuses_is_said() -> None:
+    text = """<_InactiveRpcError of RPC that terminated with:
+\tstatus = StatusCode.UNAUTHENTICATED
+\tdetails = "No authentication token provided"
+\tdebug_error_string = "UNKNOWN:Error received from peer ipv4:127.0.0.1:15002"
+>"""
+    assert reason_of(text) == "UNAUTHENTICATED: No authentication token provided"
