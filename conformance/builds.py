@@ -203,6 +203,12 @@ def spark_release(version: str) -> Path:
 
 
 @functools.cache
+def notebook() -> Path:
+    """The folder with the packages of a notebook's kernel, and of a client of Spark Connect."""
+    return _site(HERE / "spark" / "notebook")
+
+
+@functools.cache
 def hadoop(name: Literal["s3", "hadoop"]) -> list[Path]:
     """The jars of Hadoop's file system of S3, or of HDFS and YARN, of the release that is among pyspark's jars."""
     import pyspark

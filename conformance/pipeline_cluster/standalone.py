@@ -38,6 +38,7 @@ SETTINGS = {
     "spark.executor.extraJavaOptions": SHORT_LIVED,
     "spark.executor.memory": "512m",
     "spark.executor.cores": "1",
+    "spark.cores.max": "2",  # an executor on each worker, and as much is left for a second driver
     "spark.python.authenticate.socketTimeout": "120s",
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",  # a query waits until both executors are there
     "spark.sql.shuffle.partitions": "2",
@@ -80,7 +81,7 @@ class Daemon:
 
 
 class StandaloneCluster:
-    """A master and two workers, `equipped` and `bare`, each with a core and a Python of its own."""
+    """A master and two workers, `equipped` and `bare`, each with a Python of its own, and cores for two drivers."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -102,7 +103,7 @@ class StandaloneCluster:
         """Start a worker, or one in the place of one that was killed."""
         work = self.directory / f"work-{name}"
         where = ["--host", "127.0.0.1", "--webui-port", "0", "--work-dir", str(work)]
-        has = ["--cores", "1", "--memory", "1g"]
+        has = ["--cores", "2", "--memory", "1g"]
         command = ["org.apache.spark.deploy.worker.Worker", *where, *has, self.url]
         self.workers[name] = Daemon(name, self.directory, command, self._environment(self.paths[name]))
         return self.workers[name]

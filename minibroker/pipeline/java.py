@@ -37,6 +37,7 @@ OPTIMISE_LATER: Final = (
     "-XX:Tier4CompileThreshold=1500000",
     "-XX:Tier4BackEdgeThreshold=4000000",
 )
+TO_STDERR: Final = "-XX:+DisplayVMOutputToStderr"  # why a JVM does not start is else partly on stdout
 
 
 class JavaError(Exception):
@@ -120,7 +121,7 @@ for argument do
     *) set -- "$@" "$argument" ;;
     esac
 done
-exec {shlex.join([str(java.program.absolute()), *options])} "$@"
+exec {shlex.join([str(java.program.absolute()), TO_STDERR, *options])} "$@"
 """
     )
     path.chmod(0o755)

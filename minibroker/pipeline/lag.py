@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Any, NamedTuple
 
 
@@ -23,9 +24,10 @@ class SourceLag(NamedTuple):
     offsets_behind_latest: int
 
     def metrics(self) -> dict[str, str]:
-        """Return the metrics as Spark's Kafka source writes them into the progress."""
+        """Return the metrics as the progress has them of Spark's Kafka source, the average with one decimal place."""
+        average = Decimal(str(self.avg_offsets_behind_latest)).quantize(Decimal("0.1"), ROUND_HALF_UP)
         return {
-            "avgOffsetsBehindLatest": str(self.avg_offsets_behind_latest),
+            "avgOffsetsBehindLatest": f"{average:f}",
             "maxOffsetsBehindLatest": str(self.max_offsets_behind_latest),
             "minOffsetsBehindLatest": str(self.min_offsets_behind_latest),
         }

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from minibroker.pipeline import saved_classes
 from minibroker.pipeline.java import OPTIMISE_LATER, find_java, java_home, require_platform
+from minibroker.pipeline.java_start import start_java
 from minibroker.pipeline.spark_errors import reason_of
 
 if TYPE_CHECKING:
@@ -48,8 +49,14 @@ KUBERNETES: Final = "k8s://"
 IMAGES: Final = ("spark.kubernetes.container.image", "spark.kubernetes.executor.container.image")
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"  # in the environment of what spark-submit runs
 CONNECT: Final = "sc://"  # Spark Connect
+# Of an error in a query PySpark writes Java's whole stack to stderr, as a line of JSON, and raises the error, too.
+QUERY_LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 DEFAULT_PORTS: Final = {STANDALONE: "", CONNECT: ":15002"}
 CONNECT_TIMEOUT_S: Final = 5
+CONNECT_DEFAULTS: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.connect.serverStacktrace.enabled": "false",  # some 150 lines below each error
+}
 CONNECT_REMEDY: Final = "python3 -m pip install 'pyspark[connect]'"
 
 
@@ -63,28 +70,43 @@ def session(master: str | None = None, *, log_level: LogLevel = "error", **conf:
     Without `master`, it is that of spark-submit if that runs this program, else two cores of this machine. `conf` are
     Spark's own settings (`**{"spark.driver.memory": "4g"}`); they override those of spark-submit, which override ours.
     An existing session is used as it is, except for the settings of Spark SQL, as by `getOrCreate`; the log level stays
-    that of the first session. A server of Spark Connect (`sc://HOST:PORT`) has its own log level, and takes settings of
-    Spark SQL only. Raises `minibroker.pipeline.java.JavaError` if there is no Java for this Spark, and `SessionError`
-    if no master answers, or does not let Spark in.
+    that of the first session. So is the session of a notebook on Spark Connect, with the settings in `conf` alone. A
+    server of Spark Connect (`sc://HOST:PORT`) has its own log level, and takes settings of Spark SQL only. Raises
+    `minibroker.pipeline.java.JavaError` if there is no Java for this Spark, `StartError` of `java_start` if it does not
+    start, and `SessionError` if no master answers, or does not let Spark in.
     """
     require_platform()
+    import pyspark
+    from pyspark.sql import SparkSession, is_remote
+
+    present = SparkSession.getActiveSession() if is_remote() else None
+    if present is not None:
+        return _with_settings(present, conf)
     conf = {**_submitted(), **conf}
     master = master or conf.get("spark.master", HERE)
     _require_master(master)
     if master.startswith(CONNECT):
         return _connected(master, conf)
-    import pyspark
-    from pyspark.sql import SparkSession
-
     java = find_java(pyspark.__version__)
     local = master.startswith("local")
     _prepare_workers(local, conf.get("spark.pyspark.python"))
-    settings = {**DEFAULTS, **(LOCAL_DEFAULTS if local else {}), **conf, "spark.master": master}
-    builder = SparkSession.builder.appName("minibroker")
+    ours = {"spark.app.name": "minibroker", **DEFAULTS, **(LOCAL_DEFAULTS if local else {})}
+    settings = {**ours, **conf, "spark.master": master}
+    builder = SparkSession.builder
     for name, value in settings.items():
         builder = builder.config(name, value)
     with java_home(java, (*OPTIMISE_LATER, *saved_classes.java_options(java), *_log_options(log_level))):
+        start_java(settings, is_quiet=log_level == "off")
         spark = _started(builder, master)
+    _silence_query_loggers()
+    register(spark)
+    return spark
+
+
+def _with_settings(spark: SparkSession, conf: Mapping[str, str]) -> SparkSession:
+    """Return a session that there is, with these settings."""
+    for name, value in conf.items():
+        spark.conf.set(name, value)
     register(spark)
     return spark
 
@@ -120,14 +142,22 @@ def _connected(server: str, conf: Mapping[str, str]) -> SparkSession:
     if find_spec("grpc") is None:  # of which PySpark says nothing under `python -c`: it ends the interpreter
         raise SessionError(f"Spark Connect: grpcio is not installed: {CONNECT_REMEDY}")
     builder = SparkSession.builder.remote(server)
-    for name, value in {"spark.sql.session.timeZone": "UTC", **conf}.items():
+    for name, value in {**CONNECT_DEFAULTS, **conf}.items():
         builder = builder.config(name, value)
     try:
         spark = builder.getOrCreate()
     except ImportError as error:
         raise SessionError(f"Spark Connect: {error}: {CONNECT_REMEDY}") from None
+    _silence_query_loggers()
     register(spark)
     return spark
+
+
+def _silence_query_loggers() -> None:
+    from pyspark.logger import PySparkLogger
+
+    for name in QUERY_LOGGERS:
+        PySparkLogger.getLogger(name).disabled = True
 
 
 def register(spark: SparkSession) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.pipeline import java
-from minibroker.pipeline.java import ACTIONS, VECTORS, Java, JavaError, find_java, java_home
+from minibroker.pipeline.java import ACTIONS, TO_STDERR, VECTORS, Java, JavaError, find_java, java_home
 
 
 def program(path: Path, says: str) -> Path:
@@ -85,5 +85,6 @@ def test_a_jvm_is_spared_what_it_need_not_have(
     arguments = ["-cp", "a b", VECTORS, "$HOME", ACTIONS, ""]
     with java_home(Java(path, version)):
         started = subprocess.run([f"{os.environ['JAVA_HOME']}/bin/java", *arguments], capture_output=True, text=True)
-    assert started.stdout == "".join(f"<{each}>" for each in arguments if each not in dropped)
+    kept = (each for each in arguments if each not in dropped)
+    assert started.stdout == "".join(f"<{each}>" for each in (TO_STDERR, *kept))
     assert os.environ["JAVA_HOME"] == "/as/before"

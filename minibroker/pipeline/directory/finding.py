@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from minibroker.pipeline.directory.reading_disk import DISK, internal_path, is_remote
+from minibroker.pipeline.directory.reading_disk import DISK, internal_path, is_remote, url_of
 from minibroker.pipeline.log_source import OptionError, TopicPartition
 from minibroker.storage.checkpoints.checkpoint_texts import (
     LOG_START_OFFSET_CHECKPOINT,
@@ -84,21 +84,29 @@ def log_start_offsets(log_directory: str) -> Mapping[tuple[str, int], int]:
 def _logs_at(path: str) -> list[FoundLog]:
     path = _absolute(path)
     try:
-        names = DISK.names(path)
+        entries = DISK.entries(path)
     except OSError as error:
-        raise OptionError(f"path: {path}: {error.strerror or error}") from None
-    if offsets_with(names, LOG_SUFFIX):
+        raise OptionError(f"path: {_missing(path, error)}") from None
+    if offsets_with(list(entries), LOG_SUFFIX):
         return [_log_itself(path)]
-    partitions = ((topic_partition_of(name), f"{path}/{name}") for name in names)
+    partitions = (
+        (topic_partition_of(name), f"{path}/{name}") for name, is_directory in entries.items() if is_directory
+    )
     return [
         FoundLog(TopicPartition(*partition), log_path, path)
         for partition, log_path in partitions
-        if partition is not None and DISK.is_directory(log_path)
+        if partition is not None
     ]
+
+
+def _missing(path: str, error: OSError) -> str:
+    """Return what is wrong with a directory. Pyarrow gives an error number, and a long text with the path in it."""
+    reason = os.strerror(error.errno) if error.errno else error.strerror
+    return f"{url_of(path)}: {reason or error}"
 
 
 def _log_itself(path: str) -> FoundLog:
     partition = topic_partition_of(os.path.basename(path))
     if partition is None:
-        raise OptionError(f"path: {path} holds segments, but is not named <topic>-<partition>")
+        raise OptionError(f"path: {url_of(path)} holds segments, but is not named <topic>-<partition>")
     return FoundLog(TopicPartition(*partition), path, os.path.dirname(path))

@@ -41,6 +41,13 @@ def internal_path(text: str) -> str:
     return f"{SCHEMES.get(scheme, scheme)}{'+' if query else ''}{query}{MARK}{place.rstrip('/')}"
 
 
+def url_of(path: str) -> str:
+    """Return such a path for a reader: as the URL from which it was made, with pyarrow's name of the scheme."""
+    scheme, _, place = path.partition(MARK)
+    kind, _, query = scheme.partition("+")
+    return f"{kind}{MARK}{place}?{query}" if is_remote(path) and query else path
+
+
 def is_remote(path: str) -> bool:
     """Return whether such a path is in another file system."""
     return MARK in path
@@ -96,12 +103,19 @@ class ReadingDisk(Disk):
 
     def names(self, directory: str) -> list[str]:
         """Return the names in a directory, sorted."""
+        return list(self.entries(directory)) if is_remote(directory) else super().names(directory)
+
+    def entries(self, directory: str) -> dict[str, bool]:
+        """Return the names in a directory, sorted, each with whether it is one: of an object store in one request."""
         if not is_remote(directory):
-            return super().names(directory)
+            return {
+                name: super(ReadingDisk, self).is_directory(f"{directory}/{name}") for name in self.names(directory)
+            }
         from pyarrow.fs import FileSelector
 
         system, name = _located(directory)
-        return sorted(info.base_name for info in system.get_file_info(FileSelector(name)))
+        found = {info.base_name: _is_directory(info) for info in system.get_file_info(FileSelector(name))}
+        return dict(sorted(found.items()))
 
     def size_bytes(self, path: str) -> int:
         """Return the size of a file."""

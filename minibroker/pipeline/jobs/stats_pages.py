@@ -40,7 +40,7 @@ h1 { font-size: 1.5em; margin-bottom: .2em; } h2 { font-size: 1.1em; margin: 2em
 .plots svg { width: 100%; height: auto; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9em; }
-th, td { padding: .25em .8em; text-align: right; border-bottom: 1px solid #e4e4e4; white-space: nowrap; }
+th, td { padding: .25em .5em; text-align: right; border-bottom: 1px solid #e4e4e4; white-space: nowrap; }
 th { border-bottom: 2px solid #999; } th.text, td.text { text-align: left; }
 p.note { color: #666; }
 """

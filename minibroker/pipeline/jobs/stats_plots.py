@@ -214,7 +214,7 @@ def parts_of_a_record(axes: Axes, statistics: Statistics) -> None:
         lefts = [left + width for left, width in zip(lefts, widths, strict=True)]
     longest = max((*lefts, 1.0))
     for place, (row, left) in enumerate(zip(rows, lefts, strict=True)):
-        axes.text(left + longest * 0.01, place, f"overhead {row.overhead_per_record:.3g} B", va="center")
+        axes.text(left + longest * 0.01, place, f"overhead {bytes_text(row.overhead_per_record or 0)}", va="center")
     axes.set_xlim(0, longest * 1.3)
     _name_rows(axes, [_codec_and_format(row) for row in rows])
     axes.xaxis.set_major_formatter(lambda number, _: bytes_text(number))

@@ -68,11 +68,11 @@ def traffic_table(name: str, rows: list[Traffic], left_out: int = 0) -> Table:
         Column("batches"): lambda row: f"{row.batches:,}",
         Column("bytes"): lambda row: bytes_text(row.bytes),
         Column("share"): lambda row: f"{row.share:.1%}",
-        Column("records/batch"): lambda row: f"{row.records / row.batches:.3g}" if row.batches else "",
+        Column("records/batch"): lambda row: count_text(row.records / row.batches) if row.batches else "",
         Column("median batch"): lambda row: _or_none(row.median_batch_bytes, bytes_text),
         Column("largest"): lambda row: _or_none(row.max_batch_bytes, bytes_text),
         Column("compression"): lambda row: _or_none(row.compression_ratio, "{:.2f} x".format),
-        Column("overhead/record"): lambda row: _or_none(row.overhead_per_record, "{:.3g} B".format),
+        Column("overhead/record"): lambda row: _or_none(row.overhead_per_record, bytes_text),
         Column("tombstones"): lambda row: _tombstones(row),
         Column("records/s"): lambda row: _or_none(row.records_per_second, count_text),
     }

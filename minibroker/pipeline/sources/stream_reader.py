@@ -39,6 +39,7 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._latest: Offsets | None = None
         self._until: Offsets | None = None  # the end of a query with the trigger `availableNow`
         self._last_batch_s: float | None = None
+        self._committed: JsonOffsets | None = None
 
     @with_plain_errors
     def initialOffset(self) -> JsonOffsets:
@@ -57,9 +58,10 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     @with_plain_errors
     def latestOffset(self, start: JsonOffsets, limit: ReadLimit) -> JsonOffsets:
-        """Return where the next batch ends; `start` if there is none yet."""
+        """Return where the next batch ends; `start` if there is none yet. All batches up to `start` are finished."""
         if self._latest is None:
             warn_of(self._options.ignored)
+        self._commit_to_group(start)
         if self._until is None:
             self._latest = stream_planning.present_offsets(self._options, self._source)
         else:
@@ -71,6 +73,17 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         if isinstance(limit, ReadMaxRows):
             end = stream_planning.limited(begin, end, limit.max_rows, self._source)
         return to_json(end)
+
+    def _commit_to_group(self, finished: JsonOffsets) -> None:
+        """Commit offsets to a group, if one is named, unless it has them. The checkpoint has them anyway.
+
+        Spark's own call to commit a batch comes with the next one, and so never for the last one.
+        """
+        group = self._options.commit_offsets_to_group
+        if group is not None and finished != self._committed:
+            assert isinstance(self._source, BrokerSource)
+            commit_offsets(self._source.client, group, from_json(finished))
+            self._committed = finished
 
     def _has_to_wait(self, start: Offsets, end: Offsets) -> bool:
         """Return whether there are fewer than `minOffsetsPerTrigger` offsets, and the last batch is too recent."""
@@ -103,13 +116,6 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Run in a task: yield its rows. Raises `DataLoss` and `CorruptData`."""
         return rows_with_plain_errors(rows(self._source, partition, self._request))
-
-    def commit(self, end: JsonOffsets) -> None:
-        """Commit the offsets of a finished batch to a group, if one is named. The checkpoint has them anyway."""
-        group = self._options.commit_offsets_to_group
-        if group is not None:
-            assert isinstance(self._source, BrokerSource)
-            commit_offsets(self._source.client, group, from_json(end))
 
     def stop(self) -> None:
         """Close connections and files."""

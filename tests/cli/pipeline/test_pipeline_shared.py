@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -139,6 +140,19 @@ def test_executors_that_lack_a_library_are_told_apart_from_this_machine() -> Non
     told = explained(error)
     assert isinstance(told, click.ClickException)
     assert told.message.startswith("Spark's executors have no pyarrow: `minibroker pipeline package` makes")
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        "java.lang.ClassNotFoundException: Class org.apache.hadoop.fs.s3a.S3AFileSystem not found",
+        'org.apache.hadoop.fs.UnsupportedFileSystemException: No FileSystem for scheme "s3"',
+    ],
+)
+def test_it_is_said_what_spark_needs_for_s3(cause: str) -> None:
+    told = explained(PySparkException(f"An error occurred\n: {cause}\n\tat java.lang.Thread.run(Thread.java:1)"))
+    needed = r"Spark writes to S3 as s3a://, with --conf spark.jars.packages=org.apache.hadoop:hadoop-aws:\d+\.\d+\.\d+"
+    assert re.fullmatch(needed, str(told))
 
 
 def test_a_fault_of_the_program_is_not_hidden() -> None:

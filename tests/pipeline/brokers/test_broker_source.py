@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka import TopicPartition as AdminPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from minibroker.client.client_errors import ClientError
 from minibroker.pipeline.brokers.broker_source import BrokerSource
@@ -62,12 +63,18 @@ def test_a_group_gets_the_offsets_of_a_stream(
     options = {"subscribe": topic, "kafka.bootstrap.servers": broker.bootstrap_servers, "commitOffsetsToGroup": "g"}
     parsed = parse_options(options, "records", "stream")
     reader = StreamReader(parsed, RECORDS_REQUEST, BrokerSource(broker.bootstrap_servers, parsed.selection))
-    reader.commit({topic: {"0": 7, "1": 3}})
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("g")])["g"].result()
-    offsets = {(each.topic, each.partition): each.offset for each in found.topic_partitions}
-    assert offsets == {(topic, 0): 7, (topic, 1): 3}
-    reader.commit({"gone": {"0": 7}})  # the query goes on
+
+    def committed() -> dict[int, int]:
+        found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("g")])["g"].result()
+        return {each.partition: each.offset for each in found.topic_partitions}
+
+    reader.latestOffset({topic: {"0": 7, "1": 3}}, ReadAllAvailable())  # a batch has ended there
+    assert committed() == {0: 7, 1: 3}
+    admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions("g", [AdminPartition(topic, 0, 1)])])["g"].result()
+    reader.latestOffset({topic: {"0": 7, "1": 3}}, ReadAllAvailable())
+    assert committed() == {0: 1, 1: 3}  # without another batch there is nothing to commit
+    reader.latestOffset({"gone": {"0": 7}}, ReadAllAvailable())  # the query goes on
     assert caplog.messages == ["offsets are not committed to group g: gone-0: UNKNOWN_TOPIC_OR_PARTITION"]
     reader.stop()
 

@@ -11,7 +11,7 @@ import pytest
 
 from minibroker.pipeline.directory import reading_disk
 from minibroker.pipeline.directory.finding import find_logs, paths_in
-from minibroker.pipeline.directory.reading_disk import DISK, internal_path
+from minibroker.pipeline.directory.reading_disk import DISK, internal_path, url_of
 from minibroker.pipeline.jobs.archived_configs import topic_configs
 from minibroker.pipeline.log_opening import read_here, selected
 from minibroker.pipeline.log_source import OptionError, TopicPartition
@@ -60,12 +60,22 @@ def test_a_partition_and_several_directories_are_found_by_their_urls(bucket: Pat
 
 
 def test_what_is_missing_is_said(bucket: Path) -> None:
-    with pytest.raises(OptionError, match="path: s3://bucket/nothing: "):
-        find_logs(paths_in("s3://bucket/nothing"))
+    for url in ("s3://bucket/nothing", "s3://bucket/nothing?region=x&scheme=http"):
+        with pytest.raises(OptionError) as caught:
+            find_logs(paths_in(url))
+        assert str(caught.value) == f"path: {url}: No such file or directory"
     with pytest.raises(FileNotFoundError):
         DISK.stamp("s3://bucket/nothing")
     assert not DISK.exists("s3://bucket/nothing")
     assert DISK.exists("s3://bucket/logs") and DISK.is_directory("s3://bucket/logs")
+
+
+def test_a_log_directory_is_listed_at_once(bucket: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Writer(bucket / "logs").close()
+    (bucket / "logs" / "file-0").touch()
+    monkeypatch.setattr(DISK, "is_directory", None)  # a request for each partition
+    for path in ("s3://bucket/logs", str(bucket / "logs")):
+        assert list(find_logs([internal_path(path)])) == [TopicPartition("orders", 0)]
 
 
 def test_a_file_system_that_nobody_knows_is_said() -> None:
@@ -77,6 +87,8 @@ def test_paths_and_their_internal_forms() -> None:
     assert internal_path("file:/a%20b") == "/a b"
     assert internal_path("/a?b") == "/a?b"
     assert internal_path("s3n://bucket/a?x=y") == "s3+x=y://bucket/a"
+    urls = ("s3://bucket/a?x=y", "s3://bucket/a", "/a?b")
+    assert tuple(url_of(internal_path(url)) for url in urls) == urls
 
 
 def test_a_name_node_that_does_not_answer_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,16 @@ def test_a_row_of_traffic_in_units() -> None:
     }
 
 
+def test_large_averages_have_a_factor() -> None:
+    found = statistics()
+    row = found.tables["topic, partition"][0]
+    large = replace(row, records=500_000, batches=100, overhead_per_record=1990.0)
+    found.tables["topic, partition"] = [large]
+    (table,) = tables(found, only="topic, partition")[:1]
+    cells = dict(zip((column.name for column in table.columns), table.rows[0], strict=True))
+    assert (cells["records/batch"], cells["overhead/record"]) == ("5 k", "1.99 kB")
+
+
 def test_of_many_rows_the_first_are_given_and_the_others_counted() -> None:
     by_partition, _, by_producer, *_ = tables(statistics(partitions=30), 20)
     assert (len(by_partition.rows), by_partition.note) == (20, "Left out: the 10 smallest.")

@@ -1,0 +1,42 @@
+"""Reasons in what a JVM wrote that did not start. Those in Spark's errors are in `test_pipeline_shared`."""
+
+from __future__ import annotations
+
+import pytest
+
+from minibroker.pipeline.spark_errors import reason_of, start_error_of
+
+HEAP = """Picked up JAVA_TOOL_OPTIONS: -Dx=y
+Invalid maximum heap size: -Xmxfoo
+Error: Could not create the Java Virtual Machine.
+Error: A fatal exception has occurred. Program will exit.
+"""
+SMALL = """Error occurred during initialization of VM
+Too small maximum heap
+"""
+SUBMIT = """:: loading settings :: url = jar:file:/jars/ivy.jar!/ivysettings.xml
+Exception in thread "main" java.lang.RuntimeException: [unresolved dependency: a#b;1: not found]
+\tat org.apache.spark.util.MavenUtils$.resolveMavenCoordinates(MavenUtils.scala:539)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (HEAP, "Invalid maximum heap size: -Xmxfoo"),
+        (SMALL, "Too small maximum heap"),
+        (SUBMIT, "[unresolved dependency: a#b;1: not found]"),
+        ("", "Java says nothing"),
+    ],
+)
+def test_a_jvm_did_not_start_for_a_reason(text: str, reason: str) -> None:
+    assert start_error_of(text) == reason
+
+
+def test_what_a_server_of_spark_connect_refuses_is_said() -> None:
+    text = """<_InactiveRpcError of RPC that terminated with:
+\tstatus = StatusCode.UNAUTHENTICATED
+\tdetails = "No authentication token provided"
+\tdebug_error_string = "UNKNOWN:Error received from peer ipv4:127.0.0.1:15002"
+>"""
+    assert reason_of(text) == "UNAUTHENTICATED: No authentication token provided"
