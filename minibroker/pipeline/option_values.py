@@ -19,12 +19,13 @@ INT64_MAX: Final = 2**63 - 1
 INT32_MAX: Final = 2**31 - 1
 
 
-def number(option: str, text: str, least: int = 0) -> int:
-    """Return a whole number from `least` on that fits in 64 bits."""
+def number(option: str, text: str, least: int = 0, most: int = INT64_MAX) -> int:
+    """Return a whole number from `least` to `most`."""
     stripped = text.strip()
-    if re.fullmatch(r"-?[0-9]{1,19}", stripped) and least <= int(stripped) <= INT64_MAX:
+    if re.fullmatch(r"-?[0-9]{1,19}", stripped) and least <= int(stripped) <= most:
         return int(stripped)
-    raise OptionError(f"{option}: {text!r} is not a whole number from {least} on")
+    limit = "on" if most == INT64_MAX else f"to {most}"
+    raise OptionError(f"{option}: {text!r} is not a whole number from {least} {limit}")
 
 
 def switch(option: str, text: str) -> bool:

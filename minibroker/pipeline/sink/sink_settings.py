@@ -13,13 +13,13 @@ from minibroker.client.connection_settings import Settings
 from minibroker.pipeline.encode.encoder import BatchSettings
 from minibroker.pipeline.foreign_options import meaningless, without
 from minibroker.pipeline.log_source import OptionError
+from minibroker.pipeline.option_values import INT32_MAX, number, one_of, switch
 from minibroker.protocol.records.compression import Compression
 
 Choice = TypeVar("Choice", bound=str)
 Delivery = Literal["at-least-once", "exactly-once"]
 DELIVERIES: Final[tuple[Delivery, ...]] = ("at-least-once", "exactly-once")
 
-_INT_MAX: Final = (1 << 31) - 1
 _LEVELS: Final = {
     Compression.GZIP: "compression.gzip.level",
     Compression.LZ4: "compression.lz4.level",
@@ -64,7 +64,7 @@ class SinkSettings:
     max_block_ms: int = 60_000
     request_timeout_ms: int = 30_000
     delivery_timeout_ms: int = 120_000
-    retries: int = _INT_MAX
+    retries: int = INT32_MAX
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
     transaction_timeout_ms: int = 900_000
@@ -130,7 +130,7 @@ def _producer_settings(given: _Options) -> dict[str, object]:
         "max_block_ms": given.number("max.block.ms", 60_000),
         "request_timeout_ms": given.number("request.timeout.ms", 30_000, 1),
         "delivery_timeout_ms": given.number("delivery.timeout.ms", 120_000),
-        "retries": given.number("retries", _INT_MAX),
+        "retries": given.number("retries", INT32_MAX),
         "retry_backoff_ms": given.number("retry.backoff.ms", 100),
         "retry_backoff_max_ms": given.number("retry.backoff.max.ms", 1_000),
         "transaction_timeout_ms": given.number("transaction.timeout.ms", 900_000, 1),
@@ -150,7 +150,7 @@ def _timing(kafka: Mapping[str, str]) -> dict[str, str]:
 def _batch_settings(given: _Options) -> BatchSettings:
     names = tuple(codec.name.lower() for codec in Compression)
     codec = Compression[given.choice("compression.type", names, "none").upper()]
-    levels = {of: given.optional_number(name, signed=True) for of, name in _LEVELS.items()}
+    levels = {of: given.optional_number(name, -INT32_MAX) for of, name in _LEVELS.items()}
     return BatchSettings(codec=codec, level=levels.get(codec), batch_bytes=given.number("batch.size", 256 << 10, 1))
 
 
@@ -192,30 +192,17 @@ class _Options:
         return value
 
     def flag(self, name: str, default: bool) -> bool:
-        return self.choice(name, ("true", "false"), "true" if default else "false") == "true"
+        text = self.text(name)
+        return default if text is None else switch(self._prefix + name, text)
 
     def choice(self, name: str, choices: tuple[Choice, ...], default: Choice) -> Choice:
-        value = self._given.pop(name.lower(), None)
-        if value is None:
-            return default
-        for choice in choices:
-            if value.strip().lower() == choice:
-                return choice
-        raise OptionError(f"{self._prefix}{name} is one of {', '.join(choices)}, not {value!r}")
+        text = self.text(name)
+        return default if text is None else one_of(self._prefix + name, text, choices)
 
     def number(self, name: str, default: int, least: int = 0) -> int:
-        value = self._given.pop(name.lower(), None)
-        return default if value is None else self._parsed(name, value, least)
+        value = self.optional_number(name, least)
+        return default if value is None else value
 
-    def optional_number(self, name: str, signed: bool = False) -> int | None:
-        value = self._given.pop(name.lower(), None)
-        return None if value is None else self._parsed(name, value, -(1 << 31) if signed else 0)
-
-    def _parsed(self, name: str, value: str, least: int) -> int:
-        try:
-            number = int(value)
-        except ValueError:
-            raise OptionError(f"{self._prefix}{name} is a whole number, not {value!r}") from None
-        if not least <= number <= _INT_MAX:
-            raise OptionError(f"{self._prefix}{name} is from {least} to {_INT_MAX}, not {number}")
-        return number
+    def optional_number(self, name: str, least: int = 0) -> int | None:
+        text = self.text(name)
+        return None if text is None else number(self._prefix + name, text, least, INT32_MAX)
