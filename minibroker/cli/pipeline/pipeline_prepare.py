@@ -12,7 +12,7 @@ from minibroker.quantities import bytes_text
 def prepare() -> None:
     """Save the classes that Spark's Java loads, so that later jobs start with half of the CPU.
 
-    It takes half a minute, once for each Java and each Spark, and some 200 MB in ~/.cache/minibroker.
+    It takes a minute, once for each Java and each Spark, and some 200 MB in ~/.cache/minibroker.
 
     \b
     Example:
