@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from minibroker.cli.pipeline.pipeline_shared import explained, spark_session
+from minibroker.cli.pipeline.pipeline_shared import spark_session
 from minibroker.cli.shared import INTERRUPTED, print_table
 
 if TYPE_CHECKING:
@@ -46,14 +46,12 @@ class LakeRun(NamedTuple):
 def lake_session(table_format: LakeFormat, master: str, conf: Assignments, title: str = "") -> Iterator[SparkSession]:
     """Start a Spark session with the library of a table format, which shows its progress if it has a title.
 
-    Raises click.ClickException, and `LakeLibraryMissing` before Spark starts.
+    Raises `LakeLibraryMissing` before Spark starts.
     """
-    try:
-        from pyspark import __version__
+    from pyspark import __version__
 
-        from minibroker.pipeline.jobs.lake_session import lake_settings
-    except ImportError as error:
-        raise explained(error) from error
+    from minibroker.pipeline.jobs.lake_session import lake_settings
+
     settings = lake_settings(table_format, dict(conf), __version__)
     with spark_session(master, tuple(settings.items()), title=title, progress=bool(title)) as spark:
         yield spark

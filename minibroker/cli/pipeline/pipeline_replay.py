@@ -25,12 +25,7 @@ from minibroker.cli.connecting import (
     timeout_option,
 )
 from minibroker.cli.pipeline.pipeline_lake import FORMATS, lake_session, table_at
-from minibroker.cli.pipeline.pipeline_shared import (
-    cannot,
-    explained,
-    spark_options,
-    spark_session,
-)
+from minibroker.cli.pipeline.pipeline_shared import cannot, spark_options, spark_session
 from minibroker.cli.shared import SERVER_VARIABLE, assignment_of, assignments_option, json_option, print_table
 
 if TYPE_CHECKING:
@@ -38,7 +33,6 @@ if TYPE_CHECKING:
 
     from minibroker.pipeline.jobs.replay import Archived
     from minibroker.pipeline.jobs.replay_task import ReplayTask
-    from minibroker.pipeline.sink.sink_settings import SinkSettings
 
 COMMIT_RECORDS: Final = 100_000
 POLL_S: Final = 1.0
@@ -115,14 +109,15 @@ def replay(
     if servers is None:
         raise click.UsageError("name the broker with --bootstrap-server")
     require_connection(Bootstrap(servers, client, connect_timeout_s))
-    settings = _settings(servers, dict(client))
+
+    from minibroker.pipeline.jobs.archived_configs import for_replay
+    from minibroker.pipeline.jobs.replay import archived_partitions, replay_id_of, replay_settings
+    from minibroker.pipeline.jobs.replay_task import ReplayTask
+
+    settings = replay_settings(servers, dict(client))
     if "://" not in archive and not Path(archive).is_dir():
         raise cannot(f"there is no archive {archive}")
     with _session(table_format, master, conf) as spark:
-        from minibroker.pipeline.jobs.archived_configs import for_replay
-        from minibroker.pipeline.jobs.replay import archived_partitions, replay_id_of
-        from minibroker.pipeline.jobs.replay_task import ReplayTask
-
         rows, all_configs = _archive(spark, table_format, archive)
         archived = _chosen(archived_partitions(rows), topics)
         targets = _renamed(archived, topic_map) if to is None else {_only_topic(archived): to}
@@ -162,15 +157,6 @@ def _archive(spark: SparkSession, table_format: Any, path: str) -> tuple[DataFra
     if not table.exists():
         raise cannot(f"{path} is not a table of {table_format}")
     return table.read(), {topic: dict(configs) for topic, configs in newest_note(table).configs.items()}
-
-
-def _settings(servers: str, client: dict[str, str]) -> SinkSettings:
-    """Check the settings, before Spark starts. Raises click.ClickException without the extra, and `OptionError`."""
-    try:
-        from minibroker.pipeline.jobs.replay import replay_settings
-    except ImportError as error:
-        raise explained(error) from error
-    return replay_settings(servers, client)
 
 
 def _chosen(archived: list[Archived], topics: tuple[str, ...]) -> list[Archived]:

@@ -107,13 +107,11 @@ def source_options(command: Command) -> Callable[..., Any]:
 def reads_locally(source: Source, options: Mapping[str, str], table: Table, engine: Engine) -> bool:
     """Check the options of a batch query, and return whether this process runs it. Nothing of Spark has started yet.
 
-    Raises click.ClickException without the extra, or if there is nothing to read, and the errors of the log's source.
+    Raises click.ClickException if there is nothing to read, and the errors of the log's source.
     """
-    try:
-        from minibroker.pipeline.log_opening import offsets_to_read, selected
-        from minibroker.pipeline.options import parse_options
-    except ImportError as error:
-        raise explained(error) from error
+    from minibroker.pipeline.log_opening import offsets_to_read, selected
+    from minibroker.pipeline.options import parse_options
+
     parsed = parse_options(options, table, "batch")
     partitions = selected(parsed)
     if not partitions:
@@ -175,11 +173,10 @@ def master_of(text: str) -> str:
 def spark_session(
     master: str = "local[*]", conf: tuple[tuple[str, str], ...] = (), *, title: str = "", progress: bool = True
 ) -> Iterator[SparkSession]:
-    """Start a Spark session for a command, with its progress on stderr if that is a terminal; stop it at the end.
+    """Start a Spark session for a command, with its progress on stderr if that is a terminal; stop it at the end."""
+    import_module("minibroker.pipeline.sources")  # what the session registers, with its imports
+    from minibroker.pipeline.session import session
 
-    Raises click.ClickException with status 2 if Spark or Java is missing.
-    """
-    session = _imported_session()
     is_connect = master.startswith("sc://")
     # It would print the stack of each call that Ctrl-C interrupts.
     logging.getLogger("py4j").addHandler(logging.NullHandler())
@@ -210,15 +207,6 @@ def _starting() -> AbstractContextManager[object]:
     from rich.console import Console
 
     return Console(stderr=True).status("starting Spark")
-
-
-def _imported_session() -> Callable[..., SparkSession]:
-    try:
-        import_module("minibroker.pipeline.sources")  # what the session registers, with its imports
-        from minibroker.pipeline.session import session
-    except ImportError as error:
-        raise explained(error) from error
-    return session
 
 
 def explained(error: Exception) -> Exception:
