@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final
 
 SECOND_MS: Final = 1000
@@ -70,13 +70,9 @@ class Traffic:
             return round(row[name] * whole / part) if part else None
 
         return cls(
+            **{each.name: row[each.name] for each in fields(cls) if each.name in row},
             by={name: row[name] for name in by},
-            records=row["records"],
-            batches=row["batches"],
-            bytes=row["bytes"],
             share=row["bytes"] / all_bytes if all_bytes else 0.0,
-            median_batch_bytes=row["median_batch_bytes"],
-            max_batch_bytes=row["max_batch_bytes"],
             uncompressed_bytes=scaled("measured_uncompressed_bytes", row["bytes"], measured_bytes),
             compression_ratio=uncompressed / measured_bytes if measured_bytes else None,
             overhead_per_record=(uncompressed - payload) / measured_records if measured_records else None,
@@ -84,11 +80,6 @@ class Traffic:
             value_bytes=scaled("measured_value_bytes", row["records"], measured_records),
             tombstones=scaled("measured_null_values", row["records"], measured_records),
             records_per_second=_rate(row["records"], row["first_ms"], row["last_ms"]),
-            first_ms=row["first_ms"],
-            last_ms=row["last_ms"],
-            measured_batches=row["measured_batches"],
-            control_batches=row["control_batches"],
-            control_bytes=row["control_bytes"],
         )
 
 
