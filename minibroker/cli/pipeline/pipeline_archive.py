@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from minibroker.cli.pipeline.pipeline_lake import FORMATS, HEAD, LakeRun, archive_to_table, lake_session
-from minibroker.cli.pipeline.pipeline_shared import (
-    Source,
-    cannot,
-    source_options,
-    spark_options,
-    spark_session,
+from minibroker.cli.pipeline.pipeline_lake import (
+    FORMATS,
+    LakeRun,
+    archive_to_table,
+    format_option,
+    lake_session,
+    print_written,
 )
-from minibroker.cli.shared import INTERRUPTED, assignments_option, json_option, print_table
+from minibroker.cli.pipeline.pipeline_shared import Source, cannot, source_options, spark_options, spark_session
+from minibroker.cli.shared import INTERRUPTED, assignments_option, json_option
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,14 +46,7 @@ UNCOMMITTED: Final = (
 @click.option(
     "--out", metavar="DIR", required=True, help="The archive: a directory, or any URL to which Spark can write."
 )
-@click.option(
-    "--format",
-    "table_format",
-    type=click.Choice(FORMATS),
-    default=FORMATS[0],
-    show_default=True,
-    help="Plain Parquet files, or a table; Spark fetches the library of iceberg and delta from Maven Central.",
-)
+@format_option("Plain Parquet files, or a table; Spark fetches the library of iceberg and delta from Maven Central.")
 @click.option("--compact", is_flag=True, help="Merge small files of a table after the run, or after each 16 batches.")
 @click.option("--checkpoint", metavar="DIR", help="Where to store the progress, if not in the archive itself.")
 @click.option("--continuous", is_flag=True, help="Run until interrupted, instead of ending once all is archived.")
@@ -109,14 +103,17 @@ def archive(
     }
     interval = (trigger or INTERVAL) if continuous else None
     topics = _topics(reading)
+    settings: Any = {"topic_ids": topics.ids, "topic_configs": topics.configs, "compression": compression}
     if table_format != FORMATS[0]:
         lake = LakeRun(table_format, out, interval, compact, as_json)
-        settings = {"topic_ids": topics.ids, "topic_configs": topics.configs, "compression": compression}
         with lake_session(table_format, master, conf, "archive") as spark:
             return archive_to_table(spark, lake, reading, batch_offsets=batch_offsets, **settings)
+    from minibroker.pipeline.jobs.archive_run import ArchiveRun
+
     reading = {"maxOffsetsPerTrigger": str(batch_offsets), **reading}
     with spark_session(master, conf, title="archive", progress=False) as spark:
-        run = _begun(spark, reading, topics, out, checkpoint, interval, compression)
+        records = spark.readStream.format("minibroker").options(**reading).load()
+        run = ArchiveRun(records, out, checkpoint=checkpoint, interval=interval, **settings)
         try:
             is_over = _show_until_over(spark, run, topics.progress, "archive")
         finally:
@@ -153,9 +150,8 @@ class _Topics(NamedTuple):
 
 def _topics(reading: Mapping[str, str]) -> _Topics:
     """Find the topics, before Spark starts. Raises click.ClickException if there is none, and the source's errors."""
-    from minibroker.pipeline.jobs.archived_configs import topic_configs
+    from minibroker.pipeline.jobs.archived_topics import topic_configs, topic_ids
     from minibroker.pipeline.jobs.stream_progress import StreamProgress
-    from minibroker.pipeline.jobs.topic_ids import topic_ids
     from minibroker.pipeline.options import parse_options
 
     parsed = parse_options(reading, "records", "stream")
@@ -164,29 +160,6 @@ def _topics(reading: Mapping[str, str]) -> _Topics:
     if not names:
         raise cannot("there is no topic to archive")
     return _Topics(progress, topic_ids(parsed, names), topic_configs(parsed, names))
-
-
-def _begun(
-    spark: SparkSession,
-    reading: Mapping[str, str],
-    topics: _Topics,
-    out: str,
-    checkpoint: str | None,
-    interval: str | None,
-    codec: str,
-) -> ArchiveRun:
-    from minibroker.pipeline.jobs.archive_run import ArchiveRun
-
-    records = spark.readStream.format("minibroker").options(**reading).load()
-    return ArchiveRun(
-        records,
-        out,
-        topic_ids=topics.ids,
-        topic_configs=topics.configs,
-        checkpoint=checkpoint,
-        interval=interval,
-        compression=codec,
-    )
 
 
 def _show_until_over(spark: SparkSession, run: ArchiveRun, progress: StreamProgress, title: str) -> bool:
@@ -232,9 +205,6 @@ def _print(run: ArchiveRun, out: str, as_json: bool) -> None:
     if as_json:
         answer = {"archive": run.batches.files.root, "written": written.as_json(), "in_all": totals.as_json()}
         click.echo(json.dumps(answer))
-        return
-    if written.partitions:
-        print_table(HEAD, [(*partition, *counts) for partition, counts in sorted(written.partitions.items())])
-        click.echo()
-    files = f"{written.files:,} file{'' if written.files == 1 else 's'}"
-    click.echo(f"{written.records:,} records written to {out} in {files}; {totals.records:,} records in all")
+    else:
+        files = f"{written.files:,} file{'' if written.files == 1 else 's'}"
+        print_written(written, f"{out} in {files}", totals.records)

@@ -9,7 +9,7 @@ import json
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -24,8 +24,8 @@ from minibroker.cli.connecting import (
     server_option,
     timeout_option,
 )
-from minibroker.cli.pipeline.pipeline_lake import FORMATS, lake_session, table_at
-from minibroker.cli.pipeline.pipeline_shared import cannot, spark_options, spark_session
+from minibroker.cli.pipeline.pipeline_lake import FORMATS, format_option, lake_session, table_at
+from minibroker.cli.pipeline.pipeline_shared import cannot, spark_options
 from minibroker.cli.shared import SERVER_VARIABLE, assignment_of, assignments_option, json_option, print_table
 
 if TYPE_CHECKING:
@@ -42,14 +42,7 @@ HEAD: Final = ("topic", "partition", "to", "archived", "written", "there already
 
 @click.command()
 @click.option("--from", "archive", metavar="DIR", required=True, help="The archive: a directory, or a URL.")
-@click.option(
-    "--format",
-    "table_format",
-    type=click.Choice(FORMATS),
-    default=FORMATS[0],
-    show_default=True,
-    help="What the archive is.",
-)
+@format_option("What the archive is.")
 @server_option(f"Any Kafka.  [env var: {SERVER_VARIABLE}]")
 @click.option(
     "--topic", "topics", metavar="NAME", multiple=True, help="An archived topic; by default all. Can be repeated."
@@ -110,14 +103,14 @@ def replay(
         raise click.UsageError("name the broker with --bootstrap-server")
     require_connection(Bootstrap(servers, client, connect_timeout_s))
 
-    from minibroker.pipeline.jobs.archived_configs import for_replay
+    from minibroker.pipeline.jobs.archived_topics import for_replay
     from minibroker.pipeline.jobs.replay import archived_partitions, replay_id_of, replay_settings
     from minibroker.pipeline.jobs.replay_task import ReplayTask
 
     settings = replay_settings(servers, dict(client))
     if "://" not in archive and not Path(archive).is_dir():
         raise cannot(f"there is no archive {archive}")
-    with _session(table_format, master, conf) as spark:
+    with lake_session(table_format, master, conf) as spark:
         rows, all_configs = _archive(spark, table_format, archive)
         archived = _chosen(archived_partitions(rows), topics)
         targets = _renamed(archived, topic_map) if to is None else {_only_topic(archived): to}
@@ -137,17 +130,11 @@ def replay(
         print_table(HEAD, report)
 
 
-def _session(table_format: Any, master: str, conf: tuple[tuple[str, str], ...]) -> AbstractContextManager[SparkSession]:
-    if table_format == FORMATS[0]:
-        return spark_session(master, conf, progress=False)
-    return lake_session(table_format, master, conf)
-
-
 def _archive(spark: SparkSession, table_format: Any, path: str) -> tuple[DataFrame, dict[str, dict[str, str]]]:
     """Return the rows of an archive, and the configs of its topics."""
     if table_format == FORMATS[0]:
         from minibroker.pipeline.jobs.archive import read_archive
-        from minibroker.pipeline.jobs.archived_configs import noted_configs
+        from minibroker.pipeline.jobs.archived_topics import noted_configs
         from minibroker.pipeline.jobs.hadoop_files import HadoopFiles
 
         return read_archive(spark, path), noted_configs(HadoopFiles(spark, path))

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from minibroker.cli.pipeline.pipeline_engine import Engine, engine_option
 from minibroker.cli.pipeline.pipeline_shared import (
+    Engine,
     Source,
     cannot,
+    engine_option,
     reads_locally,
     source_options,
     spark_options,

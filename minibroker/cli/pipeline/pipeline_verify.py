@@ -15,8 +15,15 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from minibroker.cli.pipeline.pipeline_engine import Engine, engine_option, runs_locally
-from minibroker.cli.pipeline.pipeline_shared import cannot, path_option, spark_options, spark_session
+from minibroker.cli.pipeline.pipeline_shared import (
+    Engine,
+    cannot,
+    engine_option,
+    path_option,
+    runs_locally,
+    spark_options,
+    spark_session,
+)
 from minibroker.cli.shared import json_option, print_table
 
 if TYPE_CHECKING:

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Final
 
 from minibroker.pipeline.foreign_options import without
 from minibroker.pipeline.jobs.archive import ORDER, archived
-from minibroker.pipeline.jobs.archive_batches import ArchiveError, counts, in_few_tasks
+from minibroker.pipeline.jobs.archive_batches import ArchiveError, in_few_tasks
 from minibroker.pipeline.jobs.archive_run import require_same_topics
-from minibroker.pipeline.jobs.archive_totals import Totals, Written
+from minibroker.pipeline.jobs.archive_totals import Totals, totals_of
 from minibroker.pipeline.jobs.hadoop_files import HadoopFiles
 from minibroker.pipeline.jobs.lake_tables import ArchiveNote, LakeTable
 from minibroker.pipeline.jobs.replay import archived_partitions
 from minibroker.pipeline.log_opening import open_source
-from minibroker.pipeline.log_source import OffsetRange, TopicPartition
+from minibroker.pipeline.log_source import OffsetRange
 from minibroker.pipeline.options import STARTING, WHICH, parse_options
 from minibroker.pipeline.planning import Offsets
 from minibroker.pipeline.stream_planning import (
@@ -82,11 +82,6 @@ class LakeArchive:
         configs = {**note.configs, **(topic_configs or {})}
         self.note = replace(note, topics=dict(topic_ids), configs=configs)
 
-    @property
-    def exists(self) -> bool:
-        """Whether the table exists: it is created with the first records."""
-        return self.table.exists()
-
     def run(self) -> Iterator[Totals]:
         """Archive what there is at the start of this run. Yield what each commit has added.
 
@@ -142,15 +137,14 @@ class LakeArchive:
         self.note = note
 
     def _counted(self, ranges: list[OffsetRange]) -> Totals:
-        """Count the rows of these ranges by reading them, which also shows that they can be read."""
+        """Count the rows of these ranges."""
         from pyspark.sql import functions as F
 
         todo = self._spark.createDataFrame([(*each.partition, each.start, each.end) for each in ranges], RANGES)
         lowest, topics = min(each.start for each in ranges), sorted({each.partition.topic for each in ranges})
         rows = self.table.read().where(F.col("topic").isin(topics) & (F.col("offset") >= lowest))
         found = rows.join(F.broadcast(todo), ["topic", "partition"]).where("offset >= _begin AND offset < _end")
-        by_partition = found.groupBy("topic", "partition").agg(*counts()).collect()
-        return Totals({TopicPartition(row[0], row[1]): Written(*row[2:]) for row in by_partition})
+        return totals_of(found)
 
 
 def _require_archive(spark: SparkSession, table: LakeTable) -> None:

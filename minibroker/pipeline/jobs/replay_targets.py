@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from minibroker.pipeline.brokers.client import Client
-from minibroker.pipeline.jobs.archived_configs import described
+from minibroker.pipeline.jobs.archived_topics import described
 from minibroker.pipeline.log_source import OptionError
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.topics import CreateTopicsRequest

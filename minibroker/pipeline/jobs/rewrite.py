@@ -143,5 +143,4 @@ def _rows(task: SegmentTask, segments: Iterable[NewSegment]) -> pa.RecordBatch:
         )
         for segment in segments
     ]
-    columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), WRITTEN, strict=True)]
-    return pa.RecordBatch.from_arrays(columns, schema=WRITTEN)
+    return pa.RecordBatch.from_pylist([dict(zip(WRITTEN.names, row, strict=True)) for row in rows], WRITTEN)
