@@ -9,7 +9,7 @@ import json
 import sys
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -102,8 +102,8 @@ def archive(
         **_committed_only(dict(options)),
     }
     interval = (trigger or INTERVAL) if continuous else None
-    topics = _topics(reading)
-    settings: Any = {"topic_ids": topics.ids, "topic_configs": topics.configs, "compression": compression}
+    progress, settings = _topics(reading)
+    settings["compression"] = compression
     if table_format != FORMATS[0]:
         lake = LakeRun(table_format, out, interval, compact, as_json)
         with lake_session(table_format, master, conf, "archive") as spark:
@@ -115,7 +115,7 @@ def archive(
         records = spark.readStream.format("minibroker").options(**reading).load()
         run = ArchiveRun(records, out, checkpoint=checkpoint, interval=interval, **settings)
         try:
-            is_over = _show_until_over(spark, run, topics.progress, "archive")
+            is_over = _show_until_over(spark, run, progress)
         finally:
             run.stop()
         _print(run, out, as_json)
@@ -140,16 +140,11 @@ def _committed_only(options: dict[str, str]) -> dict[str, str]:
     return options
 
 
-class _Topics(NamedTuple):
-    """What is archived: where the stream begins and the log ends, and the topics' identities and configs."""
+def _topics(reading: Mapping[str, str]) -> tuple[StreamProgress, dict[str, Any]]:
+    """Find where the stream begins and the log ends, and identities and configs of the topics, before Spark starts.
 
-    progress: StreamProgress
-    ids: dict[str, str]
-    configs: dict[str, dict[str, str]]
-
-
-def _topics(reading: Mapping[str, str]) -> _Topics:
-    """Find the topics, before Spark starts. Raises click.ClickException if there is none, and the source's errors."""
+    Raises click.ClickException if there is no topic, and the source's errors.
+    """
     from minibroker.pipeline.jobs.archived_topics import topic_configs, topic_ids
     from minibroker.pipeline.jobs.stream_progress import StreamProgress
     from minibroker.pipeline.options import parse_options
@@ -159,10 +154,10 @@ def _topics(reading: Mapping[str, str]) -> _Topics:
     names = {partition.topic for partition in progress.begin}
     if not names:
         raise cannot("there is no topic to archive")
-    return _Topics(progress, topic_ids(parsed, names), topic_configs(parsed, names))
+    return progress, {"topic_ids": topic_ids(parsed, names), "topic_configs": topic_configs(parsed, names)}
 
 
-def _show_until_over(spark: SparkSession, run: ArchiveRun, progress: StreamProgress, title: str) -> bool:
+def _show_until_over(spark: SparkSession, run: ArchiveRun, progress: StreamProgress) -> bool:
     """Wait until the stream ends; return False if it is interrupted. Show the progress on a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -177,7 +172,7 @@ def _show_until_over(spark: SparkSession, run: ArchiveRun, progress: StreamProgr
     )
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as bars:
-        bar = bars.add_task(title, total=None, state="")
+        bar = bars.add_task("archive", total=None, state="")
         try:
             while run.query.isActive:
                 if console.is_terminal:

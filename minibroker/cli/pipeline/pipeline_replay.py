@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from minibroker.pipeline.jobs.replay import Archived
+    from minibroker.pipeline.jobs.replay_targets import Prepared
     from minibroker.pipeline.jobs.replay_task import ReplayTask
 
 COMMIT_RECORDS: Final = 100_000
@@ -118,14 +119,14 @@ def replay(
         name = replay_id or replay_id_of(whole, targets, repartition)
         task = ReplayTask(settings, name, targets, repartition, commit_records)
         kept = for_replay(all_configs, targets, {each.partition.topic for each in archived})
-        made, remarks = _prepare(task, archived, dict(configs), partitions, kept)
-        for remark in remarks:
+        prepared = _prepare(task, archived, dict(configs), partitions, kept)
+        for remark in prepared.remarks:
             click.echo(remark, err=True)
         written = _run(rows, task, archived)
     report = [_row(task, each, written.get((each.partition.topic, each.partition.partition), 0)) for each in archived]
     if as_json:
         partition_rows = [dict(zip(FIELDS, row, strict=True)) for row in report]
-        click.echo(json.dumps({"id": name, "created": made, "partitions": partition_rows}))
+        click.echo(json.dumps({"id": name, "created": prepared.made, "partitions": partition_rows}))
     else:
         print_table(HEAD, report)
 
@@ -181,7 +182,7 @@ def _prepare(
     configs: Mapping[str, str],
     partitions: int | None,
     kept: Mapping[str, Mapping[str, str]],
-) -> tuple[list[str], list[str]]:
+) -> Prepared:
     from minibroker.pipeline.jobs.replay import needed_topics
     from minibroker.pipeline.jobs.replay_targets import prepare_topics
     from minibroker.pipeline.sink.delivery import connected
@@ -190,8 +191,7 @@ def _prepare(
         needed = needed_topics(archived, task)
         if task.repartition:
             needed = {topic: need._replace(partitions=partitions or need.partitions) for topic, need in needed.items()}
-        prepared = prepare_topics(client, needed, configs, any_count=task.repartition, archived=kept)
-    return prepared.made, prepared.remarks
+        return prepare_topics(client, needed, configs, any_count=task.repartition, archived=kept)
 
 
 def _run(rows: DataFrame, task: ReplayTask, archived: list[Archived]) -> dict[tuple[str, int], int]:
