@@ -101,16 +101,15 @@ def described(client: Client, topic: str, *, only_set: bool = False) -> dict[str
         resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=None
     )
     answer: Any = client.request(DescribeConfigsRequest(resources=[resource]), lowest=1 if only_set else 0)
-    for result in answer.results:
-        if result.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            return {}
-        if result.error_code != ErrorCode.NONE:
-            raise ClientError(f"{client.bootstrap_servers}: configs of topic {topic}: {result.error_message}")
-        rows = result.configs
-        if only_set:
-            rows = [row for row in rows if row.config_source == _SET_FOR_THE_TOPIC and row.value is not None]
-        return {row.name: row.value or "" for row in rows}
-    return {}
+    (result,) = answer.results
+    if result.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        return {}
+    if result.error_code != ErrorCode.NONE:
+        raise ClientError(f"{client.bootstrap_servers}: configs of topic {topic}: {result.error_message}")
+    rows = result.configs
+    if only_set:
+        rows = [row for row in rows if row.config_source == _SET_FOR_THE_TOPIC and row.value is not None]
+    return {row.name: row.value or "" for row in rows}
 
 
 def note_configs(files: HadoopFiles, configs: Mapping[str, Mapping[str, str]]) -> None:
