@@ -11,11 +11,14 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from itertools import islice
-from typing import Any, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import click
 
 from minibroker.protocol.legible import one_line, readable
+
+if TYPE_CHECKING:
+    from rich.table import Column
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Complete = Callable[[click.Context, click.Parameter, str], list[str]]
@@ -249,7 +252,7 @@ def json_option(help: str) -> Callable[[Command], Command]:
     return click.option("--json", "as_json", is_flag=True, help=help)
 
 
-def print_table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
+def print_table(head: Iterable[str | Column], rows: Iterable[Iterable[object]]) -> None:
     """Print a table as wide as the terminal, or without one as wide as needed; None is an empty cell."""
     from rich import box
     from rich.console import Console

@@ -13,6 +13,9 @@ from collections.abc import Mapping
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any, NamedTuple
 
+from minibroker.pipeline.planning import Offsets
+from minibroker.pipeline.stream_planning import from_json
+
 
 class SourceLag(NamedTuple):
     """How many offsets a source has not read yet: most, fewest and average of its partitions, and in all."""
@@ -50,17 +53,13 @@ def _lag(end: Any, latest: Any) -> SourceLag | None:
     if not there:
         return None
     behind = [max(0, offset - read.get(partition, 0)) for partition, offset in there.items()]
-    topics = tuple(sorted({topic for topic, _ in there}))
+    topics = tuple(sorted({partition.topic for partition in there}))
     return SourceLag(topics, max(behind), min(behind), sum(behind) / len(behind), sum(behind))
 
 
-def _offsets(value: Any) -> dict[tuple[str, str], int]:
-    """Return offsets by topic and partition; none if the value, or the JSON text, has another form."""
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError:
-            return {}
-    if not isinstance(value, Mapping) or not all(isinstance(each, Mapping) for each in value.values()):
+def _offsets(value: Any) -> Offsets:
+    """Return offsets by partition; none if the value, or the JSON text, has another form."""
+    try:
+        return from_json(json.loads(value) if isinstance(value, str) else value)
+    except (ValueError, TypeError, AttributeError):
         return {}
-    return {(topic, partition): int(offset) for topic, each in value.items() for partition, offset in each.items()}

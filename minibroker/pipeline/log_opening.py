@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 
 import pyarrow as pa
 
@@ -44,20 +45,14 @@ def request_of(options: ReadOptions, columns: Sequence[str]) -> ReadRequest:
 
 def selected(options: ReadOptions) -> Sequence[TopicPartition]:
     """Return the partitions to read, sorted. Raises what the log's source raises."""
-    source = open_source(options)
-    try:
+    with closing(open_source(options)) as source:
         return source.partitions()
-    finally:
-        source.close()
 
 
 def offsets_to_read(options: ReadOptions) -> int:
     """Return the approximate number of records. Raises what the log's source raises."""
-    source = open_source(options)
-    try:
+    with closing(open_source(options)) as source:
         return sum(latest - earliest for earliest, latest in source.bounds(source.partitions()).values())
-    finally:
-        source.close()
 
 
 def read_here(options: ReadOptions, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -66,9 +61,6 @@ def read_here(options: ReadOptions, columns: Sequence[str]) -> Iterator[pa.Recor
     Raises what planning and the log's source raise.
     """
     request = request_of(options, columns)
-    source = open_source(options)
-    try:
+    with closing(open_source(options)) as source:
         for split in planning.splits(options, source, planning.batch_ranges(options, source)):
             yield from source.read(split, request)
-    finally:
-        source.close()

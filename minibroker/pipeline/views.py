@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
+from minibroker.pipeline.foreign_options import without
 from minibroker.pipeline.log_opening import open_source
 from minibroker.pipeline.log_source import OptionError
-from minibroker.pipeline.options import parse_options
+from minibroker.pipeline.options import RECORDS_ONLY, WHICH, parse_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OFFSETS: Final = "topic string, partition int, earliest long, latest long"
-SELECTING: Final = ("subscribe", "subscribepattern", "assign")
-RECORDS_ONLY: Final = ("includeheaders",)
 
 
 def register_views(spark: SparkSession, options: Mapping[str, str], *, prefix: str = "") -> list[str]:
@@ -26,20 +26,16 @@ def register_views(spark: SparkSession, options: Mapping[str, str], *, prefix: s
     name, and what the log's source raises.
     """
     parsed = parse_options(options, "records", "batch")
-    source = open_source(parsed)
-    try:
+    with closing(open_source(parsed)) as source:
         bounds = source.bounds(source.partitions())
-    finally:
-        source.close()
-    where = {name: text for name, text in options.items() if name.lower() not in SELECTING}
     topics: dict[str, str] = {}
     for topic in sorted({partition.topic for partition in bounds}):
         view = prefix + re.sub(r"\W", "_", topic, flags=re.ASCII)
         if topics.setdefault(view, topic) != topic:
             raise OptionError(f"the topics {topics[view]} and {topic} would both be the view {view}")
     for view, topic in topics.items():
-        of_topic = {**where, "subscribe": topic}
-        of_batches = {name: text for name, text in of_topic.items() if name.lower() not in RECORDS_ONLY}
+        of_topic = {**without(options, WHICH), "subscribe": topic}
+        of_batches = without(of_topic, RECORDS_ONLY)
         spark.read.format("minibroker").options(**of_topic).load().createOrReplaceTempView(view)
         spark.read.format("minibroker-batches").options(**of_batches).load().createOrReplaceTempView(f"{view}_batches")
         rows = [(*partition, *edges) for partition, edges in bounds.items() if partition.topic == topic]

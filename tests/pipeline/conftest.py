@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner, Result
 
 from conftest import SPARK, unit_of
+from minibroker.cli.main import main
+from minibroker.cli.pipeline import (
+    pipeline_archive,
+    pipeline_compact,
+    pipeline_lake,
+    pipeline_rewrite,
+    pipeline_stats,
+)
 from tests.spark_settings import settings_in
 
 if TYPE_CHECKING:
@@ -32,3 +42,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     spark = session("local[2,3]", **settings_in(tmp_path_factory.mktemp("spark")))
     yield spark
     spark.stop()
+
+
+@pytest.fixture
+def job(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """Run a command of `minibroker pipeline` in the session of all tests."""
+
+    @contextmanager
+    def session(*_: Any, **__: Any) -> Iterator[SparkSession]:
+        yield spark
+
+    for module in (pipeline_archive, pipeline_compact, pipeline_lake, pipeline_rewrite, pipeline_stats):
+        monkeypatch.setattr(module, "spark_session", session)
+    return lambda *arguments: CliRunner().invoke(main, ["pipeline", *map(str, arguments)])

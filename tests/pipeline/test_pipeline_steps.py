@@ -9,16 +9,14 @@ import io
 import re
 import shlex
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
+from click.testing import Result
 from confluent_kafka import Producer
 
-from minibroker.cli.main import main
-from minibroker.cli.pipeline import pipeline_archive, pipeline_replay, pipeline_rewrite
 from minibroker.pipeline import packaging
 from minibroker.registry.schema_records import schema_entry
 from tests.pipeline.schemas_topic import ANN, USER
@@ -72,20 +70,15 @@ def address(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
+def command(job: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
     """Return what runs a command of the document in the session of all tests."""
-
-    @contextmanager
-    def session(*_: Any, **__: Any) -> Iterator[SparkSession]:
-        yield spark
-
-    for module in (pipeline_archive, pipeline_replay, pipeline_rewrite):
-        monkeypatch.setattr(module, "spark_session", session)
     monkeypatch.setattr(packaging.write_archive, "__defaults__", ((),))
     monkeypatch.setattr(packaging, "_required", lambda name: [])
 
     def run(line: str) -> str:
-        result = CliRunner().invoke(main, shlex.split(line)[1:])
+        program, group, *arguments = shlex.split(line)
+        assert (program, group) == ("minibroker", "pipeline")
+        result = job(*arguments)
         assert result.exit_code == 0, f"{line}\n{result.output}"
         return "".join(f"{each.rstrip()}\n" for each in result.stdout.splitlines())
 

@@ -9,19 +9,20 @@ import json
 import sys
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from minibroker.cli.pipeline.pipeline_lake import FORMATS, HEAD, LakeRun, archive_to_table, lake_session
-from minibroker.cli.pipeline.pipeline_shared import (
-    Source,
-    cannot,
-    source_options,
-    spark_options,
-    spark_session,
+from minibroker.cli.pipeline.pipeline_lake import (
+    FORMATS,
+    LakeRun,
+    archive_to_table,
+    format_option,
+    lake_session,
+    print_written,
 )
-from minibroker.cli.shared import INTERRUPTED, assignments_option, json_option, print_table
+from minibroker.cli.pipeline.pipeline_shared import Source, cannot, source_options, spark_options, spark_session
+from minibroker.cli.shared import INTERRUPTED, assignments_option, json_option
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,14 +46,7 @@ UNCOMMITTED: Final = (
 @click.option(
     "--out", metavar="DIR", required=True, help="The archive: a directory, or any URL to which Spark can write."
 )
-@click.option(
-    "--format",
-    "table_format",
-    type=click.Choice(FORMATS),
-    default=FORMATS[0],
-    show_default=True,
-    help="Plain Parquet files, or a table; Spark fetches the library of iceberg and delta from Maven Central.",
-)
+@format_option("Plain Parquet files, or a table; Spark fetches the library of iceberg and delta from Maven Central.")
 @click.option("--compact", is_flag=True, help="Merge small files of a table after the run, or after each 16 batches.")
 @click.option("--checkpoint", metavar="DIR", help="Where to store the progress, if not in the archive itself.")
 @click.option("--continuous", is_flag=True, help="Run until interrupted, instead of ending once all is archived.")
@@ -108,17 +102,20 @@ def archive(
         **_committed_only(dict(options)),
     }
     interval = (trigger or INTERVAL) if continuous else None
-    topics = _topics(reading)
+    progress, settings = _topics(reading)
+    settings["compression"] = compression
     if table_format != FORMATS[0]:
         lake = LakeRun(table_format, out, interval, compact, as_json)
-        settings = {"topic_ids": topics.ids, "topic_configs": topics.configs, "compression": compression}
         with lake_session(table_format, master, conf, "archive") as spark:
             return archive_to_table(spark, lake, reading, batch_offsets=batch_offsets, **settings)
+    from minibroker.pipeline.jobs.archive_run import ArchiveRun
+
     reading = {"maxOffsetsPerTrigger": str(batch_offsets), **reading}
     with spark_session(master, conf, title="archive", progress=False) as spark:
-        run = _begun(spark, reading, topics, out, checkpoint, interval, compression)
+        records = spark.readStream.format("minibroker").options(**reading).load()
+        run = ArchiveRun(records, out, checkpoint=checkpoint, interval=interval, **settings)
         try:
-            is_over = _show_until_over(spark, run, topics.progress, "archive")
+            is_over = _show_until_over(spark, run, progress)
         finally:
             run.stop()
         _print(run, out, as_json)
@@ -143,19 +140,13 @@ def _committed_only(options: dict[str, str]) -> dict[str, str]:
     return options
 
 
-class _Topics(NamedTuple):
-    """What is archived: where the stream begins and the log ends, and the topics' identities and configs."""
+def _topics(reading: Mapping[str, str]) -> tuple[StreamProgress, dict[str, Any]]:
+    """Find where the stream begins and the log ends, and identities and configs of the topics, before Spark starts.
 
-    progress: StreamProgress
-    ids: dict[str, str]
-    configs: dict[str, dict[str, str]]
-
-
-def _topics(reading: Mapping[str, str]) -> _Topics:
-    """Find the topics, before Spark starts. Raises click.ClickException if there is none, and the source's errors."""
-    from minibroker.pipeline.jobs.archived_configs import topic_configs
+    Raises click.ClickException if there is no topic, and the source's errors.
+    """
+    from minibroker.pipeline.jobs.archived_topics import topic_configs, topic_ids
     from minibroker.pipeline.jobs.stream_progress import StreamProgress
-    from minibroker.pipeline.jobs.topic_ids import topic_ids
     from minibroker.pipeline.options import parse_options
 
     parsed = parse_options(reading, "records", "stream")
@@ -163,33 +154,10 @@ def _topics(reading: Mapping[str, str]) -> _Topics:
     names = {partition.topic for partition in progress.begin}
     if not names:
         raise cannot("there is no topic to archive")
-    return _Topics(progress, topic_ids(parsed, names), topic_configs(parsed, names))
+    return progress, {"topic_ids": topic_ids(parsed, names), "topic_configs": topic_configs(parsed, names)}
 
 
-def _begun(
-    spark: SparkSession,
-    reading: Mapping[str, str],
-    topics: _Topics,
-    out: str,
-    checkpoint: str | None,
-    interval: str | None,
-    codec: str,
-) -> ArchiveRun:
-    from minibroker.pipeline.jobs.archive_run import ArchiveRun
-
-    records = spark.readStream.format("minibroker").options(**reading).load()
-    return ArchiveRun(
-        records,
-        out,
-        topic_ids=topics.ids,
-        topic_configs=topics.configs,
-        checkpoint=checkpoint,
-        interval=interval,
-        compression=codec,
-    )
-
-
-def _show_until_over(spark: SparkSession, run: ArchiveRun, progress: StreamProgress, title: str) -> bool:
+def _show_until_over(spark: SparkSession, run: ArchiveRun, progress: StreamProgress) -> bool:
     """Wait until the stream ends; return False if it is interrupted. Show the progress on a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -204,7 +172,7 @@ def _show_until_over(spark: SparkSession, run: ArchiveRun, progress: StreamProgr
     )
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as bars:
-        bar = bars.add_task(title, total=None, state="")
+        bar = bars.add_task("archive", total=None, state="")
         try:
             while run.query.isActive:
                 if console.is_terminal:
@@ -232,9 +200,6 @@ def _print(run: ArchiveRun, out: str, as_json: bool) -> None:
     if as_json:
         answer = {"archive": run.batches.files.root, "written": written.as_json(), "in_all": totals.as_json()}
         click.echo(json.dumps(answer))
-        return
-    if written.partitions:
-        print_table(HEAD, [(*partition, *counts) for partition, counts in sorted(written.partitions.items())])
-        click.echo()
-    files = f"{written.files:,} file{'' if written.files == 1 else 's'}"
-    click.echo(f"{written.records:,} records written to {out} in {files}; {totals.records:,} records in all")
+    else:
+        files = f"{written.files:,} file{'' if written.files == 1 else 's'}"
+        print_written(written, f"{out} in {files}", totals.records)

@@ -11,9 +11,10 @@ from typing import Any, Final
 
 import click
 
-from minibroker.cli.pipeline.pipeline_engine import Engine, engine_option
 from minibroker.cli.pipeline.pipeline_shared import (
+    Engine,
     Source,
+    engine_option,
     reads_locally,
     source_options,
     spark_options,
@@ -74,7 +75,7 @@ def compact(
 
 
 def _computed_here(options: Mapping[str, str], out: str | None, tombstones: bool) -> Sequence[Mapping[str, Any]]:
-    from minibroker.pipeline.jobs.compact_local import savings_here, write_compacted_here
+    from minibroker.pipeline.jobs.compact import savings_here, write_compacted_here
 
     rows = savings_here(options, tombstones=tombstones)
     if out is not None:

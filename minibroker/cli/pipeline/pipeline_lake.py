@@ -1,4 +1,4 @@
-"""`minibroker pipeline archive --format iceberg` or `delta`: a run, and its report.
+"""`minibroker pipeline archive --format iceberg` or `delta`: a run; and the session and report of all formats.
 
 `minibroker.pipeline.jobs.lake_archive` does the work.
 """
@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import click
 
-from minibroker.cli.pipeline.pipeline_shared import explained, spark_session
+from minibroker.cli.pipeline.pipeline_shared import spark_session
 from minibroker.cli.shared import INTERRUPTED, print_table
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from minibroker.pipeline.jobs.lake_session import LakeFormat
     from minibroker.pipeline.jobs.lake_tables import LakeTable
 
+Command = TypeVar("Command", bound=Callable[..., Any])
 Assignments = tuple[tuple[str, str], ...]
 
 FORMATS: Final = ("parquet", "iceberg", "delta")
@@ -42,20 +43,25 @@ class LakeRun(NamedTuple):
     json: bool
 
 
-@contextmanager
-def lake_session(table_format: LakeFormat, master: str, conf: Assignments, title: str = "") -> Iterator[SparkSession]:
-    """Start a Spark session with the library of a table format, which shows its progress if it has a title.
+def format_option(help: str) -> Callable[[Command], Command]:
+    """`--format`, as argument `table_format`: that of an archive."""
+    choice = click.Choice(FORMATS)
+    return click.option("--format", "table_format", type=choice, default=FORMATS[0], show_default=True, help=help)
 
-    Raises click.ClickException, and `LakeLibraryMissing` before Spark starts.
+
+@contextmanager
+def lake_session(table_format: Any, master: str, conf: Assignments, title: str = "") -> Iterator[SparkSession]:
+    """Start a Spark session with the library of a format, if it has one, and show its progress if it has a title.
+
+    Raises `LakeLibraryMissing` before Spark starts.
     """
-    try:
+    if table_format != FORMATS[0]:
         from pyspark import __version__
 
         from minibroker.pipeline.jobs.lake_session import lake_settings
-    except ImportError as error:
-        raise explained(error) from error
-    settings = lake_settings(table_format, dict(conf), __version__)
-    with spark_session(master, tuple(settings.items()), title=title, progress=bool(title)) as spark:
+
+        conf = tuple(lake_settings(table_format, dict(conf), __version__).items())
+    with spark_session(master, conf, title=title, progress=bool(title)) as spark:
         yield spark
 
 
@@ -90,7 +96,7 @@ def _run(spark: SparkSession, archive: LakeArchive, run: LakeRun, written: Total
         for totals in archive.run():
             written.add(totals)
             commits += 1
-        if run.compact and archive.exists and (pause_s is None or commits >= COMMITS_PER_COMPACTION):
+        if run.compact and archive.table.exists() and (pause_s is None or commits >= COMMITS_PER_COMPACTION):
             archive.compact()
             commits = 0
         if pause_s is None:
@@ -106,12 +112,17 @@ def _seconds(spark: SparkSession, interval: str) -> float:
 
 
 def _print(archive: LakeArchive, run: LakeRun, written: Totals) -> None:
-    in_all = archive.table.read().count() if archive.exists else 0
+    in_all = archive.table.read().count() if archive.table.exists() else 0
     if run.json:
         added = {"partitions": written.as_json()["partitions"]}
         click.echo(json.dumps({"archive": archive.table.target, "written": added, "in_all": {"records": in_all}}))
-        return
+    else:
+        print_written(written, run.out, in_all)
+
+
+def print_written(written: Totals, where: str, in_all: int) -> None:
+    """Print what a run has written of each partition, and how many records the archive has."""
     if written.partitions:
         print_table(HEAD, [(*partition, *counts) for partition, counts in sorted(written.partitions.items())])
         click.echo()
-    click.echo(f"{written.records:,} records written to {run.out}; {in_all:,} records in all")
+    click.echo(f"{written.records:,} records written to {where}; {in_all:,} records in all")

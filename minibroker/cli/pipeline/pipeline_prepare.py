@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from minibroker.cli.pipeline.pipeline_shared import explained
 from minibroker.quantities import bytes_text
 
 
@@ -18,9 +17,7 @@ def prepare() -> None:
     Example:
         minibroker pipeline prepare
     """
-    try:
-        from minibroker.pipeline.saved_classes import save_classes
-    except ImportError as error:
-        raise explained(error) from error
+    from minibroker.pipeline.saved_classes import save_classes
+
     path = save_classes()
     click.echo(f"{path}: {bytes_text(path.stat().st_size)}; the sessions of this Spark and this Java use it")

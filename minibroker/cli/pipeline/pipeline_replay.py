@@ -9,7 +9,7 @@ import json
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -24,21 +24,16 @@ from minibroker.cli.connecting import (
     server_option,
     timeout_option,
 )
-from minibroker.cli.pipeline.pipeline_lake import FORMATS, lake_session, table_at
-from minibroker.cli.pipeline.pipeline_shared import (
-    cannot,
-    explained,
-    spark_options,
-    spark_session,
-)
+from minibroker.cli.pipeline.pipeline_lake import FORMATS, format_option, lake_session, table_at
+from minibroker.cli.pipeline.pipeline_shared import cannot, spark_options
 from minibroker.cli.shared import SERVER_VARIABLE, assignment_of, assignments_option, json_option, print_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from minibroker.pipeline.jobs.replay import Archived
+    from minibroker.pipeline.jobs.replay_targets import Prepared
     from minibroker.pipeline.jobs.replay_task import ReplayTask
-    from minibroker.pipeline.sink.sink_settings import SinkSettings
 
 COMMIT_RECORDS: Final = 100_000
 POLL_S: Final = 1.0
@@ -48,14 +43,7 @@ HEAD: Final = ("topic", "partition", "to", "archived", "written", "there already
 
 @click.command()
 @click.option("--from", "archive", metavar="DIR", required=True, help="The archive: a directory, or a URL.")
-@click.option(
-    "--format",
-    "table_format",
-    type=click.Choice(FORMATS),
-    default=FORMATS[0],
-    show_default=True,
-    help="What the archive is.",
-)
+@format_option("What the archive is.")
 @server_option(f"Any Kafka.  [env var: {SERVER_VARIABLE}]")
 @click.option(
     "--topic", "topics", metavar="NAME", multiple=True, help="An archived topic; by default all. Can be repeated."
@@ -115,14 +103,15 @@ def replay(
     if servers is None:
         raise click.UsageError("name the broker with --bootstrap-server")
     require_connection(Bootstrap(servers, client, connect_timeout_s))
-    settings = _settings(servers, dict(client))
+
+    from minibroker.pipeline.jobs.archived_topics import for_replay
+    from minibroker.pipeline.jobs.replay import archived_partitions, replay_id_of, replay_settings
+    from minibroker.pipeline.jobs.replay_task import ReplayTask
+
+    settings = replay_settings(servers, dict(client))
     if "://" not in archive and not Path(archive).is_dir():
         raise cannot(f"there is no archive {archive}")
-    with _session(table_format, master, conf) as spark:
-        from minibroker.pipeline.jobs.archived_configs import for_replay
-        from minibroker.pipeline.jobs.replay import archived_partitions, replay_id_of
-        from minibroker.pipeline.jobs.replay_task import ReplayTask
-
+    with lake_session(table_format, master, conf) as spark:
         rows, all_configs = _archive(spark, table_format, archive)
         archived = _chosen(archived_partitions(rows), topics)
         targets = _renamed(archived, topic_map) if to is None else {_only_topic(archived): to}
@@ -130,29 +119,23 @@ def replay(
         name = replay_id or replay_id_of(whole, targets, repartition)
         task = ReplayTask(settings, name, targets, repartition, commit_records)
         kept = for_replay(all_configs, targets, {each.partition.topic for each in archived})
-        made, remarks = _prepare(task, archived, dict(configs), partitions, kept)
-        for remark in remarks:
+        prepared = _prepare(task, archived, dict(configs), partitions, kept)
+        for remark in prepared.remarks:
             click.echo(remark, err=True)
         written = _run(rows, task, archived)
     report = [_row(task, each, written.get((each.partition.topic, each.partition.partition), 0)) for each in archived]
     if as_json:
         partition_rows = [dict(zip(FIELDS, row, strict=True)) for row in report]
-        click.echo(json.dumps({"id": name, "created": made, "partitions": partition_rows}))
+        click.echo(json.dumps({"id": name, "created": prepared.made, "partitions": partition_rows}))
     else:
         print_table(HEAD, report)
-
-
-def _session(table_format: Any, master: str, conf: tuple[tuple[str, str], ...]) -> AbstractContextManager[SparkSession]:
-    if table_format == FORMATS[0]:
-        return spark_session(master, conf, progress=False)
-    return lake_session(table_format, master, conf)
 
 
 def _archive(spark: SparkSession, table_format: Any, path: str) -> tuple[DataFrame, dict[str, dict[str, str]]]:
     """Return the rows of an archive, and the configs of its topics."""
     if table_format == FORMATS[0]:
         from minibroker.pipeline.jobs.archive import read_archive
-        from minibroker.pipeline.jobs.archived_configs import noted_configs
+        from minibroker.pipeline.jobs.archived_topics import noted_configs
         from minibroker.pipeline.jobs.hadoop_files import HadoopFiles
 
         return read_archive(spark, path), noted_configs(HadoopFiles(spark, path))
@@ -162,15 +145,6 @@ def _archive(spark: SparkSession, table_format: Any, path: str) -> tuple[DataFra
     if not table.exists():
         raise cannot(f"{path} is not a table of {table_format}")
     return table.read(), {topic: dict(configs) for topic, configs in newest_note(table).configs.items()}
-
-
-def _settings(servers: str, client: dict[str, str]) -> SinkSettings:
-    """Check the settings, before Spark starts. Raises click.ClickException without the extra, and `OptionError`."""
-    try:
-        from minibroker.pipeline.jobs.replay import replay_settings
-    except ImportError as error:
-        raise explained(error) from error
-    return replay_settings(servers, client)
 
 
 def _chosen(archived: list[Archived], topics: tuple[str, ...]) -> list[Archived]:
@@ -208,7 +182,7 @@ def _prepare(
     configs: Mapping[str, str],
     partitions: int | None,
     kept: Mapping[str, Mapping[str, str]],
-) -> tuple[list[str], list[str]]:
+) -> Prepared:
     from minibroker.pipeline.jobs.replay import needed_topics
     from minibroker.pipeline.jobs.replay_targets import prepare_topics
     from minibroker.pipeline.sink.delivery import connected
@@ -217,8 +191,7 @@ def _prepare(
         needed = needed_topics(archived, task)
         if task.repartition:
             needed = {topic: need._replace(partitions=partitions or need.partitions) for topic, need in needed.items()}
-        prepared = prepare_topics(client, needed, configs, any_count=task.repartition, archived=kept)
-    return prepared.made, prepared.remarks
+        return prepare_topics(client, needed, configs, any_count=task.repartition, archived=kept)
 
 
 def _run(rows: DataFrame, task: ReplayTask, archived: list[Archived]) -> dict[tuple[str, int], int]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from minibroker.cli.pipeline.pipeline_shared import explained, path_option, spark_options, spark_session
+from minibroker.cli.pipeline.pipeline_shared import path_option, spark_options, spark_session
 from minibroker.cli.shared import json_option, print_table
 
 if TYPE_CHECKING:
@@ -68,12 +68,9 @@ def rewrite(
     Example:
         minibroker pipeline rewrite --path old-data --output new-data --format 2 --compression zstd
     """
-    try:
-        from minibroker.pipeline.jobs.rewrite import run_begun
-        from minibroker.pipeline.rewriting.directory import Rewriting
-        from minibroker.pipeline.rewriting.rewrite_settings import RewriteSettings
-    except ImportError as error:
-        raise explained(error) from error
+    from minibroker.pipeline.jobs.rewrite import run_begun
+    from minibroker.pipeline.rewriting.directory import Rewriting
+    from minibroker.pipeline.rewriting.rewrite_settings import RewriteSettings
     from minibroker.protocol.records.compression import Compression
 
     codec = None if compression is None else Compression[compression.upper()]

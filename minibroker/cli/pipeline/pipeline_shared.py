@@ -1,5 +1,8 @@
 """Common parts of the jobs' commands: the choice of the log, a Spark session, and Spark's errors in one line.
 
+With `--engine`, a job runs in this process or in Spark, and gives the same results. Spark takes 10 s of CPU and more to
+start, which pays only for logs that one process reads in more than that.
+
 Nothing of the extra `minibroker[spark]` is imported before a session is needed, so that `--help` works without it.
 """
 
@@ -15,7 +18,7 @@ from functools import wraps
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import click
 
@@ -27,16 +30,17 @@ from minibroker.cli.connecting import (
     server_option,
     timeout_option,
 )
-from minibroker.cli.pipeline.pipeline_engine import Engine, runs_locally
 from minibroker.cli.shared import assignment_of
 from minibroker.pipeline.spark_errors import reason_of
 from minibroker.protocol.legible import one_line
+from minibroker.quantities import bytes_text, count_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from minibroker.pipeline.log_source import Table
 
+Engine = Literal["auto", "local", "spark"]
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 EXTRA: Final = ("pyspark", "pyarrow", "numpy", "pandas", "kafka")
@@ -47,6 +51,9 @@ MISSING: Final = re.compile(r"No module named '(minibroker|pyarrow|numpy|pandas)
 # What Spark says of s3a:// without its library, and of s3://, which is no name of Hadoop's.
 NO_S3: Final = re.compile(r'S3AFileSystem not found|No FileSystem for scheme "s3"')
 ALL_TOPICS: Final = ".*"
+ENGINES: Final = ("auto", "local", "spark")
+LOCAL_BYTES_MAX: Final = 1 << 30
+LOCAL_RECORDS_MAX: Final = 2_000_000  # of a broker, which does not say how large they are
 MASTER: Final = re.compile(r"local(\[[^\]]+\]|-cluster\[[^\]]+\])?|yarn|(spark|k8s|sc)://.+")
 
 
@@ -107,16 +114,45 @@ def source_options(command: Command) -> Callable[..., Any]:
     return with_source
 
 
+def engine_option(command: Command) -> Command:
+    """`--engine`, as argument `engine`, for `runs_locally`."""
+    return click.option(
+        "--engine",
+        type=click.Choice(ENGINES),
+        default="auto",
+        show_default=True,
+        help="Run in this process or in Spark; auto chooses by size, and Spark if --master or --conf is given.",
+    )(command)
+
+
+def runs_locally(engine: Engine, *, size_bytes: int | None = None, records: int | None = None) -> bool:
+    """Return whether a log of this size, or so many records of a broker, is read by this process. Say so on stderr."""
+    if engine != "auto":
+        return engine == "local"
+    if _is_given("master") or _is_given("conf"):
+        return False
+    if size_bytes is not None:
+        local, size = size_bytes < LOCAL_BYTES_MAX, bytes_text(size_bytes)
+    else:
+        local, size = (records or 0) < LOCAL_RECORDS_MAX, f"{count_text(records or 0)} records"
+    where = "in this process; --engine spark uses Spark" if local else "by Spark; --engine local does without"
+    click.echo(f"reading {size} {where}", err=True)
+    return local
+
+
+def _is_given(parameter: str) -> bool:
+    source = click.get_current_context().get_parameter_source(parameter)
+    return source is not None and source.name != "DEFAULT"
+
+
 def reads_locally(source: Source, options: Mapping[str, str], table: Table, engine: Engine) -> bool:
     """Check the options of a batch query, and return whether this process runs it. Nothing of Spark has started yet.
 
-    Raises click.ClickException without the extra, or if there is nothing to read, and the errors of the log's source.
+    Raises click.ClickException if there is nothing to read, and the errors of the log's source.
     """
-    try:
-        from minibroker.pipeline.log_opening import offsets_to_read, selected
-        from minibroker.pipeline.options import parse_options
-    except ImportError as error:
-        raise explained(error) from error
+    from minibroker.pipeline.log_opening import offsets_to_read, selected
+    from minibroker.pipeline.options import parse_options
+
     parsed = parse_options(options, table, "batch")
     partitions = selected(parsed)
     if not partitions:
@@ -178,11 +214,10 @@ def master_of(text: str) -> str:
 def spark_session(
     master: str = "local[*]", conf: tuple[tuple[str, str], ...] = (), *, title: str = "", progress: bool = True
 ) -> Iterator[SparkSession]:
-    """Start a Spark session for a command, with its progress on stderr if that is a terminal; stop it at the end.
+    """Start a Spark session for a command, with its progress on stderr if that is a terminal; stop it at the end."""
+    import_module("minibroker.pipeline.sources")  # what the session registers, with its imports
+    from minibroker.pipeline.session import session
 
-    Raises click.ClickException with status 2 if Spark or Java is missing.
-    """
-    session = _imported_session()
     is_connect = master.startswith("sc://")
     # It would print the stack of each call that Ctrl-C interrupts.
     logging.getLogger("py4j").addHandler(logging.NullHandler())
@@ -222,15 +257,6 @@ def _starting() -> AbstractContextManager[object]:
     from rich.console import Console
 
     return Console(stderr=True).status("starting Spark")
-
-
-def _imported_session() -> Callable[..., SparkSession]:
-    try:
-        import_module("minibroker.pipeline.sources")  # what the session registers, with its imports
-        from minibroker.pipeline.session import session
-    except ImportError as error:
-        raise explained(error) from error
-    return session
 
 
 def explained(error: Exception) -> Exception:

@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from minibroker.cli.pipeline.pipeline_engine import Engine, engine_option
 from minibroker.cli.pipeline.pipeline_shared import (
+    Engine,
     Source,
     cannot,
+    engine_option,
     reads_locally,
     source_options,
     spark_options,
     spark_session,
 )
-from minibroker.cli.shared import assignments_option, json_option
+from minibroker.cli.shared import assignments_option, json_option, print_table
+from minibroker.pipeline.jobs.stats import DIMENSIONS
 
 if TYPE_CHECKING:
     from minibroker.pipeline.jobs.stats_report import Statistics
-    from minibroker.pipeline.jobs.stats_tables import Table
 
-DIMENSIONS: Final = ("topic", "partition", "producer", "codec", "format")
 SUFFIXES: Final = (".png", ".html")
 TOP_KEYS: Final = 10
 
@@ -133,30 +133,16 @@ def _check_plot(path: Path | None) -> None:
 
 
 def _print(found: Statistics, by: tuple[str, ...] | None, top: int) -> None:
+    from rich.table import Column
+
     from minibroker.pipeline.jobs.stats_tables import summary, tables
 
     for line in summary(found):
         click.echo(line)
     for table in tables(found, top, ", ".join(by) if by else None):
         click.echo(f"\n{table.title}")
-        _print_table(table)
+        print_table(
+            [Column(each.name, justify="right" if each.is_number else "left") for each in table.columns], table.rows
+        )
         if table.note:
             click.echo(table.note)
-
-
-def _print_table(table: Table) -> None:
-    import sys
-
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table as Printed
-
-    from minibroker.cli.shared import TABLE_WIDTH
-
-    printed = Printed(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for column in table.columns:
-        printed.add_column(column.name, justify="right" if column.is_number else "left", overflow="fold")
-    for row in table.rows:
-        printed.add_row(*row)
-    width = None if sys.stdout.isatty() else TABLE_WIDTH
-    Console(width=width, markup=False, highlight=False, emoji=False).print(printed)

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from minibroker.cli.pipeline.pipeline_engine import Engine, engine_option, runs_locally
 from minibroker.cli.pipeline.pipeline_shared import (
+    Engine,
     cannot,
-    explained,
+    engine_option,
     path_option,
+    runs_locally,
     spark_options,
     spark_session,
 )
@@ -78,8 +79,9 @@ def verify(
     Example:
         minibroker pipeline verify --path minibroker-data
     """
-    wanted = _wanted(checks, skip)
-    plan = _plan(path, topics, wanted, compacted)
+    from minibroker.pipeline.jobs.verify import log_files
+
+    plan = log_files.plan_directory(path, topics=topics, checks=_wanted(checks, skip), compacted=compacted)
     if _is_in_use(path):
         click.echo(f"{path} is in use: concurrent writes may look like damage", err=True)
     found = _found(plan, engine, path, master, conf)
@@ -91,15 +93,6 @@ def verify(
     else:
         _print(found, each)
     return int(any(strict or finding.severity != "note" for finding in found))
-
-
-def _plan(path: str, topics: Sequence[str], checks: Sequence[str], compacted: Sequence[str]) -> DirectoryPlan:
-    """Find the files to check. Raises click.ClickException without the extra."""
-    try:
-        from minibroker.pipeline.jobs.verify import log_files
-    except ImportError as error:
-        raise explained(error) from error
-    return log_files.plan_directory(path, topics=topics, checks=checks, compacted=compacted)
 
 
 def _found(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -12,7 +11,7 @@ from minibroker.pipeline.brokers.client_settings import client_settings
 from minibroker.pipeline.log_source import TopicPartition
 from minibroker.protocol.errors import ErrorCode
 
-DEFAULT_CLIENT_ID: Final = "minibroker-pipeline"
+CLIENT_ID: Final = "minibroker-pipeline"
 
 
 class Client(blocking.Client):
@@ -21,31 +20,23 @@ class Client(blocking.Client):
     `settings` are the options that begin with `kafka.`, without that prefix. Raises `OptionError` if one is invalid.
     """
 
-    def __init__(
-        self, bootstrap_servers: str, settings: Mapping[str, str] | None = None, client_id: str = DEFAULT_CLIENT_ID
-    ) -> None:
-        super().__init__(client_settings(bootstrap_servers, settings or {}, client_id))
+    def __init__(self, bootstrap_servers: str, settings: Mapping[str, str] | None = None) -> None:
+        super().__init__(client_settings(bootstrap_servers, settings or {}, CLIENT_ID))
         self.bootstrap_servers = bootstrap_servers
 
-    def partitions(
-        self, topics: Iterable[str] | re.Pattern[str] | None = None, *, missing_ok: bool = False
-    ) -> list[TopicPartition]:
-        """Return the partitions of these topics, of topics whose whole name matches, or of all topics, sorted.
+    def partitions(self, topics: Iterable[str] | None = None, *, missing_ok: bool = False) -> list[TopicPartition]:
+        """Return the partitions of these topics, or of all topics, sorted.
 
         Internal topics are included only if they are named. Raises `ClientError` if a topic does not exist, unless
         `missing_ok`.
         """
-        named = None if topics is None or isinstance(topics, re.Pattern) else sorted(set(topics))
-        return sorted(self.retry(lambda: self._described(named, topics, missing_ok)))
+        named = None if topics is None else sorted(set(topics))
+        return sorted(self.retry(lambda: self._described(named, missing_ok)))
 
-    def _described(
-        self, named: list[str] | None, topics: Iterable[str] | re.Pattern[str] | None, missing_ok: bool
-    ) -> list[TopicPartition]:
+    def _described(self, named: list[str] | None, missing_ok: bool) -> list[TopicPartition]:
         found = []
         for topic in self.metadata(named).topics:
-            if named is None and (
-                topic.is_internal or (isinstance(topics, re.Pattern) and not topics.fullmatch(topic.name))
-            ):
+            if named is None and topic.is_internal:
                 continue
             if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 if missing_ok:

@@ -29,17 +29,8 @@ def archived(records: DataFrame) -> DataFrame:
     The time zone of the session makes no difference. This works on batch and streaming DataFrames.
     """
     day = f"(unix_micros(timestamp) - pmod(unix_micros(timestamp), {DAY_US})) div {DAY_US}"
-    return records.selectExpr(
-        "key",
-        "value",
-        "partition",
-        "offset",
-        "timestamp",
-        "timestampType",
-        "headers",
-        "topic",
-        f"date_from_unix_date(cast({day} as int)) as date",
-    )
+    columns = ("key", "value", "partition", "offset", "timestamp", "timestampType", "headers", "topic")
+    return records.selectExpr(*columns, f"date_from_unix_date(cast({day} as int)) as date")
 
 
 def read_archive(spark: SparkSession, path: str) -> DataFrame:

@@ -15,14 +15,14 @@ paths.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from math import ceil
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from minibroker.pipeline.jobs.archive import COLUMNS, DIRECTORIES, ORDER
 from minibroker.pipeline.jobs.archive_merging import Merging
-from minibroker.pipeline.jobs.archive_totals import Totals, Written
+from minibroker.pipeline.jobs.archive_totals import Totals, totals_of
 from minibroker.pipeline.jobs.hadoop_files import HadoopFiles, Journal, StoredFile
-from minibroker.pipeline.log_source import TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -111,12 +111,9 @@ class ArchiveBatches:
         self.files.write(f"{staging}/written", Noted(self.query, self._counted(rows, data)).text())
 
     def _counted(self, rows: DataFrame, data: str) -> Totals:
-        """Count the rows in the files by reading them, which also shows that they can be read."""
-        written = rows.sparkSession.read.schema(COLUMNS).parquet(self.files.url(data))
-        found = written.groupBy("topic", "partition").agg(*counts()).collect()
-        partitions = {TopicPartition(row[0], row[1]): Written(*row[2:]) for row in found}
         files = self._parquet(data)
-        return Totals(partitions, len(files), sum(file.size_bytes for file in files))
+        totals = totals_of(rows.sparkSession.read.schema(COLUMNS).parquet(self.files.url(data)))
+        return replace(totals, files=len(files), file_bytes=sum(file.size_bytes for file in files))
 
     def _move(self, staging: str, batch: int) -> None:
         """Move the files of a written batch to their places, unless they are there already."""
@@ -139,11 +136,3 @@ def in_few_tasks(rows: DataFrame) -> DataFrame:
     splits: int = rows._jdf.rdd().getNumPartitions()
     tasks = max(ceil(splits / SPLITS_PER_TASK), rows.sparkSession.sparkContext.defaultParallelism)
     return rows.coalesce(tasks) if tasks < splits else rows
-
-
-def counts() -> list[Any]:
-    """Return what `Written` has of a group of rows, in its order."""
-    from pyspark.sql import functions as F
-
-    sizes = [F.coalesce(F.octet_length(column), F.lit(0)).cast("bigint") for column in ("key", "value")]
-    return [F.count("*"), F.sum(sizes[0] + sizes[1]), F.min("offset"), F.max("offset")]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from minibroker.pipeline.jobs.archive import archived
 from minibroker.pipeline.jobs.archive_batches import HOME, ArchiveBatches, ArchiveError, queries_of
-from minibroker.pipeline.jobs.archived_configs import note_configs
+from minibroker.pipeline.jobs.archived_topics import note_configs
 from minibroker.pipeline.jobs.hadoop_files import HadoopFiles, Journal
 from minibroker.pipeline.spark_errors import reason_of
 
@@ -103,8 +103,7 @@ def _note_topics(files: HadoopFiles, topic_ids: Mapping[str, str]) -> None:
     newest = journal.newest()
     known: dict[str, str] = json.loads(newest[1]) if newest and queries_of(files) else {}
     require_same_topics(files.root, known, topic_ids)
-    if dict(topic_ids) != known:
-        journal.append(newest[0] + 1 if newest else 0, json.dumps(dict(topic_ids), sort_keys=True))
+    journal.replace(json.dumps(dict(topic_ids), sort_keys=True))
 
 
 def require_same_topics(where: str, known: Mapping[str, str], topic_ids: Mapping[str, str]) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from minibroker.pipeline.log_source import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 class Written(NamedTuple):
@@ -36,11 +39,6 @@ class Totals:
         """The number of records of all partitions."""
         return sum(written.records for written in self.partitions.values())
 
-    @property
-    def payload_bytes(self) -> int:
-        """The bytes of keys and values of all partitions."""
-        return sum(written.payload_bytes for written in self.partitions.values())
-
     def add(self, later: Totals) -> None:
         """Add what was written later."""
         for partition, written in later.partitions.items():
@@ -65,3 +63,13 @@ class Totals:
             for row in parsed["partitions"]
         }
         return cls(partitions, parsed["files"], parsed["file_bytes"])
+
+
+def totals_of(rows: DataFrame) -> Totals:
+    """Count rows of the archive by reading them, which also shows that they can be read."""
+    from pyspark.sql import functions as F
+
+    sizes = [F.coalesce(F.octet_length(column), F.lit(0)).cast("bigint") for column in ("key", "value")]
+    counts = [F.count("*"), F.sum(sizes[0] + sizes[1]), F.min("offset"), F.max("offset")]
+    found = rows.groupBy("topic", "partition").agg(*counts).collect()
+    return Totals({TopicPartition(*row[:2]): Written(*row[2:]) for row in found})

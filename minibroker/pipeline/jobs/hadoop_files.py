@@ -119,5 +119,11 @@ class Journal:
         for name in self._names()[: -self.KEPT]:
             self._files.delete(f"{self._directory}/{name}")
 
+    def replace(self, text: str) -> None:
+        """Write a text with the next number, unless it is the newest one."""
+        number, known = self.newest() or (-1, None)
+        if text != known:
+            self.append(number + 1, text)
+
     def _names(self) -> list[str]:
         return [name for name in self._files.names(self._directory) if name.isdecimal()]

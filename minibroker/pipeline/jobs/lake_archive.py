@@ -10,20 +10,22 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from minibroker.pipeline.foreign_options import without
 from minibroker.pipeline.jobs.archive import ORDER, archived
-from minibroker.pipeline.jobs.archive_batches import ArchiveError, counts, in_few_tasks
+from minibroker.pipeline.jobs.archive_batches import ArchiveError, in_few_tasks
 from minibroker.pipeline.jobs.archive_run import require_same_topics
-from minibroker.pipeline.jobs.archive_totals import Totals, Written
+from minibroker.pipeline.jobs.archive_totals import Totals, totals_of
 from minibroker.pipeline.jobs.hadoop_files import HadoopFiles
 from minibroker.pipeline.jobs.lake_tables import ArchiveNote, LakeTable
 from minibroker.pipeline.jobs.replay import archived_partitions
 from minibroker.pipeline.log_opening import open_source
-from minibroker.pipeline.log_source import OffsetRange, TopicPartition
-from minibroker.pipeline.options import parse_options
+from minibroker.pipeline.log_source import OffsetRange
+from minibroker.pipeline.options import STARTING, WHICH, parse_options
 from minibroker.pipeline.planning import Offsets
 from minibroker.pipeline.stream_planning import (
     from_json,
@@ -40,8 +42,6 @@ if TYPE_CHECKING:
 
 BATCH_OFFSETS: Final = 5_000_000
 RANGES: Final = "topic string, partition int, _begin bigint, _end bigint"
-# A range of offsets says these for the reader; the rest of the options stays.
-PLANNED: Final = ("subscribe", "subscribepattern", "assign", "starting")
 
 
 class LakeArchive:
@@ -82,27 +82,19 @@ class LakeArchive:
         configs = {**note.configs, **(topic_configs or {})}
         self.note = replace(note, topics=dict(topic_ids), configs=configs)
 
-    @property
-    def exists(self) -> bool:
-        """Whether the table exists: it is created with the first records."""
-        return self.table.exists()
-
     def run(self) -> Iterator[Totals]:
         """Archive what there is at the start of this run. Yield what each commit has added.
 
         Raises `ArchiveError`, and what the log's source raises.
         """
         parsed = parse_options(self._options, "records", "stream")
-        source = open_source(parsed)
-        try:
+        with closing(open_source(parsed)) as source:
             until = present_offsets(parsed, source)
             begin = from_json(self.note.offsets) if self.note.offsets else initial_offsets(parsed, source)
             while sizes(begin, until, source):
                 end = limited(begin, until, self._batch_offsets, source)
                 yield self._put(stream_ranges(parsed, source, begin, end), {**begin, **end})
                 begin = from_json(self.note.offsets)
-        finally:
-            source.close()
 
     def compact(self) -> None:
         """Merge the table's small files."""
@@ -125,9 +117,8 @@ class LakeArchive:
         assigned: dict[str, list[int]] = {}
         for each in ranges:
             assigned.setdefault(each.partition.topic, []).append(each.partition.partition)
-        kept = {name: value for name, value in self._options.items() if not name.lower().startswith(PLANNED)}
         return {
-            **kept,
+            **without(self._options, (*WHICH, *STARTING, "startingOffsetsByTimestampStrategy")),
             "assign": json.dumps(assigned),
             "startingOffsets": json.dumps(to_json({each.partition: each.start for each in ranges})),
             "endingOffsets": json.dumps(to_json({each.partition: each.end for each in ranges})),
@@ -146,15 +137,14 @@ class LakeArchive:
         self.note = note
 
     def _counted(self, ranges: list[OffsetRange]) -> Totals:
-        """Count the rows of these ranges by reading them, which also shows that they can be read."""
+        """Count the rows of these ranges."""
         from pyspark.sql import functions as F
 
         todo = self._spark.createDataFrame([(*each.partition, each.start, each.end) for each in ranges], RANGES)
         lowest, topics = min(each.start for each in ranges), sorted({each.partition.topic for each in ranges})
         rows = self.table.read().where(F.col("topic").isin(topics) & (F.col("offset") >= lowest))
         found = rows.join(F.broadcast(todo), ["topic", "partition"]).where("offset >= _begin AND offset < _end")
-        by_partition = found.groupBy("topic", "partition").agg(*counts()).collect()
-        return Totals({TopicPartition(row[0], row[1]): Written(*row[2:]) for row in by_partition})
+        return totals_of(found)
 
 
 def _require_archive(spark: SparkSession, table: LakeTable) -> None:

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from minibroker.pipeline.jobs.archive import DIRECTORIES
 from minibroker.pipeline.jobs.hadoop_files import HadoopFiles
@@ -47,52 +47,10 @@ def note_in(text: str | None) -> ArchiveNote | None:
     return ArchiveNote(**json.loads(text)[NOTE])
 
 
-class LakeTable(Protocol):
-    """A table at a path or URL. Rows that are appended may have more columns than the table: it gets them, too.
-
-    `unfinished` matches the files that a run leaves if it is killed as it creates the table.
-    """
-
-    target: str
-    unfinished: re.Pattern[str]
-
-    def exists(self) -> bool:
-        """Return whether there is such a table."""
-        ...
-
-    def mend(self) -> None:
-        """Finish what a run that was killed in a commit has left, so that all readers find this commit."""
-        ...
-
-    def create(self, rows: DataFrame) -> None:
-        """Create an empty table with the columns of these rows, partitioned by topic and date."""
-        ...
-
-    def append(self, rows: DataFrame, note: ArchiveNote, compression: str) -> None:
-        """Append rows in one commit, with a note."""
-        ...
-
-    def notes(self) -> Iterator[ArchiveNote]:
-        """Yield the notes of the commits, the newest first."""
-        ...
-
-    def read(self) -> DataFrame:
-        """Return the rows of the table."""
-        ...
-
-    def compact(self, note: ArchiveNote) -> None:
-        """Merge small files, as the format does it. `note` is the newest one."""
-        ...
-
-
-def lake_table(spark: SparkSession, table_format: LakeFormat, target: str) -> LakeTable:
-    """Return the table of a format at an absolute path or a URL. It need not exist."""
-    return IcebergTable(spark, target) if table_format == "iceberg" else DeltaTable(spark, target)
-
-
 class IcebergTable:
-    """An Iceberg table without a catalog. Notes are properties of snapshots."""
+    """An Iceberg table without a catalog, at a path or URL. Notes are properties of snapshots."""
 
+    # The files that a run leaves if it is killed as it creates the table.
     unfinished = re.compile(r"metadata/\.?[0-9a-f-]{36}\.metadata\.json(\.crc)?")
 
     def __init__(self, spark: SparkSession, target: str) -> None:
@@ -116,7 +74,7 @@ class IcebergTable:
             files.write(ICEBERG_HINT, version)
 
     def create(self, rows: DataFrame) -> None:
-        """Create an empty table."""
+        """Create an empty table with the columns of these rows, partitioned by topic and date."""
         iceberg = self._jvm.org.apache.iceberg
         schema = iceberg.spark.SparkSchemaUtil.convert(rows._jdf.schema().asNullable())
         spec = iceberg.PartitionSpec.builderFor(schema)
@@ -126,7 +84,10 @@ class IcebergTable:
         self._tables.create(schema, spec.build(), properties, self.target)
 
     def append(self, rows: DataFrame, note: ArchiveNote, compression: str) -> None:
-        """Append rows in one commit, with a note. Each task's rows are sorted by topic and date."""
+        """Append rows in one commit, with a note. Each task's rows are sorted by topic and date.
+
+        They may have more columns than the table: it gets them, too.
+        """
         options = {
             SNAPSHOT_PROPERTY: note.text(),
             "mergeSchema": "true",
@@ -206,3 +167,11 @@ class DeltaTable:
     def compact(self, note: ArchiveNote) -> None:
         """Merge small files."""
         self._spark.sql(f"OPTIMIZE {self._name}")
+
+
+LakeTable = IcebergTable | DeltaTable
+
+
+def lake_table(spark: SparkSession, table_format: LakeFormat, target: str) -> LakeTable:
+    """Return the table of a format at an absolute path or a URL. It need not exist."""
+    return IcebergTable(spark, target) if table_format == "iceberg" else DeltaTable(spark, target)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from minibroker.pipeline.brokers.client import Client
-from minibroker.pipeline.jobs.archived_configs import described
+from minibroker.pipeline.jobs.archived_topics import described
 from minibroker.pipeline.log_source import OptionError
-from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.topics import CreateTopicsRequest
 
 # For topics that are created: archived timestamps are kept, and retention must not delete old records.
@@ -48,7 +48,7 @@ def prepare_topics(
     `ClientError`.
     """
     archived = archived or {}
-    found = _partitions(client, needed)
+    found = Counter(partition.topic for partition in client.partitions(needed, missing_ok=True))
     for topic, count in found.items():
         if not any_count and count < needed[topic].partitions:
             raise OptionError(f"topic {topic} has {count} partitions, and the archive has {needed[topic].partitions}")
@@ -63,18 +63,6 @@ def prepare_topics(
         set_configs = {name: value for name, value in wanted.items() if value}
         _create(client, topic, needed[topic].partitions, set_configs)
     return Prepared(made, remarks)
-
-
-def _partitions(client: Client, topics: Iterable[str]) -> dict[str, int]:
-    """Return the number of partitions of each topic that exists."""
-    answer = client.retry(lambda: client.metadata(topics))
-    found = {}
-    for topic in answer.topics:
-        if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            continue
-        client.check(topic.error_code, f"topic {topic.name}")
-        found[topic.name] = len(topic.partitions)
-    return found
 
 
 def _create(client: Client, topic: str, partitions: int, configs: Mapping[str, str]) -> None:

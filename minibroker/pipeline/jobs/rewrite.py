@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -21,8 +22,8 @@ from minibroker.pipeline.rewriting.transaction_rewriting import Survey
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# One row for each segment to rewrite. `openTransactions` (producer id, first offset) of its log is null unless only
-# committed records are kept.
+# One row for each segment to rewrite: the fields of `SegmentTask`, and its log's open transactions (producer id, first
+# offset), which are null unless only committed records are kept.
 SEGMENTS: Final = pa.schema(
     [
         ("topic", pa.string()),
@@ -34,8 +35,8 @@ SEGMENTS: Final = pa.schema(
         ("openTransactions", pa.map_(pa.int64(), pa.int64())),
     ]
 )
-# One row for each written segment. A segment becomes several if one would be too large; then only the first has
-# `sourceSizeInBytes`, `droppedBatches` and `lostBytes`. `records` is null if a wrapper was copied unread.
+# One row for each written segment: its partition, and the fields of `NewSegment`. `records` is null if a wrapper was
+# copied unread.
 WRITTEN: Final = pa.schema(
     [
         ("topic", pa.string()),
@@ -50,7 +51,6 @@ WRITTEN: Final = pa.schema(
         ("lostBytes", pa.int64()),
     ]
 )
-TASK_COLUMNS: Final = ("topic", "partition", "baseOffset", "sizeInBytes", "isLast", "isTorn")
 SURVEYS: Final = pa.schema([("survey", pa.binary())])
 
 
@@ -67,8 +67,9 @@ def rewrite(segments: DataFrame, source: str, target: str, settings: RewriteSett
     def written(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for row in batch.to_pylist():
-                task = SegmentTask(*(row[name] for name in TASK_COLUMNS))
-                open = None if row["openTransactions"] is None else dict(row["openTransactions"])
+                *fields, opened = (row[name] for name in SEGMENTS.names)
+                task = SegmentTask(*fields)
+                open = None if opened is None else dict(opened)
                 yield _rows(task, rewrite_segment(task, source, target, settings, open))
 
     return segments.mapInArrow(shipped(written), from_arrow_schema(WRITTEN))
@@ -103,18 +104,10 @@ def segments_of(
     spark: SparkSession, tasks: Sequence[SegmentTask], open: Mapping[str, Mapping[int, int]] | None = None
 ) -> DataFrame:
     """Return the segments as rows (`SEGMENTS`), each in a Spark partition, and so a task, of its own."""
-    rows = [
-        {
-            "topic": task.topic,
-            "partition": task.partition,
-            "baseOffset": task.base_offset,
-            "sizeInBytes": task.size_bytes,
-            "isLast": task.is_last,
-            "isTorn": task.is_torn,
-            "openTransactions": None if open is None else list(open.get(task.log, {}).items()),
-        }
-        for task in tasks
-    ]
+    rows = []
+    for task in tasks:
+        opened = None if open is None else list(open.get(task.log, {}).items())
+        rows.append(dict(zip(SEGMENTS.names, (*astuple(task), opened), strict=True)))
     return rows_of_tasks(spark, rows, lambda row: [pa.RecordBatch.from_pylist([row], SEGMENTS)], SEGMENTS)
 
 
@@ -128,20 +121,8 @@ def _surveys(spark: SparkSession, tasks: Sequence[SegmentTask], source: str) -> 
 
 
 def _rows(task: SegmentTask, segments: Iterable[NewSegment]) -> pa.RecordBatch:
-    rows = [
-        (
-            task.topic,
-            task.partition,
-            segment.base_offset,
-            segment.next_offset,
-            segment.size_bytes,
-            segment.batch_count,
-            None if segment.record_count < 0 else segment.record_count,
-            segment.source_bytes,
-            segment.dropped_batches,
-            segment.lost_bytes,
-        )
-        for segment in segments
-    ]
-    columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), WRITTEN, strict=True)]
-    return pa.RecordBatch.from_arrays(columns, schema=WRITTEN)
+    rows = []
+    for segment in segments:
+        row = dict(zip(WRITTEN.names, (task.topic, task.partition, *segment), strict=True))
+        rows.append(row if segment.record_count >= 0 else {**row, "records": None})
+    return pa.RecordBatch.from_pylist(rows, WRITTEN)

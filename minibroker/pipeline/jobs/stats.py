@@ -27,6 +27,21 @@ BATCH_COLUMNS: Final = (
     "recordCount int, maxTimestamp timestamp, producerId bigint, isControl boolean, uncompressedSizeInBytes bigint, "
     "keyBytes bigint, valueBytes bigint, nullValues int"
 )
+# What is summed up for each group: a column of the batches table, or what the batch counts for, of these batches.
+SUMS: Final = {
+    "records": ("data", "records"),
+    "batches": ("data", "one"),
+    "bytes": ("data", "sizeInBytes"),
+    "control_batches": ("control", "one"),
+    "control_bytes": ("control", "sizeInBytes"),
+    "measured_batches": ("measured", "one"),
+    "measured_records": ("measured", "records"),
+    "measured_bytes": ("measured", "sizeInBytes"),
+    "measured_uncompressed_bytes": ("measured", "uncompressedSizeInBytes"),
+    "measured_key_bytes": ("measured", "keyBytes"),
+    "measured_value_bytes": ("measured", "valueBytes"),
+    "measured_null_values": ("measured", "nullValues"),
+}
 KEY_COLUMNS: Final = "topic string, key binary"
 SIZE_CLASSES_PER_DOUBLING: Final = 2
 
@@ -70,29 +85,23 @@ def _measures() -> dict[str, Column]:
     """Return the columns that are computed for each group."""
     from pyspark.sql import functions as F
 
-    data, measured = ~F.col("isControl"), F.col("uncompressedSizeInBytes").isNotNull() & ~F.col("isControl")
-
-    def total(column: str | Column, where: Column = data) -> Column:
-        return F.coalesce(F.sum(F.when(where, F.col(column) if isinstance(column, str) else column)), F.lit(0))
-
-    one = F.lit(1)
+    control = F.col("isControl")
+    batches = {
+        "data": ~control,
+        "control": control,
+        "measured": F.col("uncompressedSizeInBytes").isNotNull() & ~control,
+    }
+    counts = {"records": records(), "one": F.lit(1)}
+    size, time_ms = F.when(~control, F.col("sizeInBytes")), F.when(~control, F.unix_millis("maxTimestamp"))
     return {
-        "records": total(records()),
-        "batches": total(one),
-        "bytes": total("sizeInBytes"),
-        "median_batch_bytes": F.percentile_approx(F.when(data, F.col("sizeInBytes")), 0.5),
-        "max_batch_bytes": F.max(F.when(data, F.col("sizeInBytes"))),
-        "control_batches": total(one, ~data),
-        "control_bytes": total("sizeInBytes", ~data),
-        "first_ms": F.min(F.when(data, F.unix_millis("maxTimestamp"))),
-        "last_ms": F.max(F.when(data, F.unix_millis("maxTimestamp"))),
-        "measured_batches": total(one, measured),
-        "measured_records": total(records(), measured),
-        "measured_bytes": total("sizeInBytes", measured),
-        "measured_uncompressed_bytes": total("uncompressedSizeInBytes", measured),
-        "measured_key_bytes": total("keyBytes", measured),
-        "measured_value_bytes": total("valueBytes", measured),
-        "measured_null_values": total("nullValues", measured),
+        **{
+            name: F.coalesce(F.sum(F.when(batches[those], counts.get(column, F.col(column)))), F.lit(0))
+            for name, (those, column) in SUMS.items()
+        },
+        "median_batch_bytes": F.percentile_approx(size, 0.5),
+        "max_batch_bytes": F.max(size),
+        "first_ms": F.min(time_ms),
+        "last_ms": F.max(time_ms),
     }
 
 

@@ -15,11 +15,6 @@ from minibroker.pipeline.log_opening import read_here
 from minibroker.pipeline.options import parse_options
 from minibroker.pipeline.schemas import BATCHES, RECORDS, chosen
 
-SUMS: Final = (
-    *("records", "batches", "bytes", "control_batches", "control_bytes"),
-    *("measured_batches", "measured_records", "measured_bytes", "measured_uncompressed_bytes"),
-    *("measured_key_bytes", "measured_value_bytes", "measured_null_values"),
-)
 MERGED_ROWS: Final = 1 << 20  # of keys, before they are counted together
 EVERYTHING: Final = "everything"
 
@@ -45,7 +40,7 @@ class LocalQueries:
     def _grouped(self, by: Sequence[str]) -> list[dict[str, Any]]:
         names = list(by) or [EVERYTHING]
         extremes = [("size", "max"), ("size", "list"), ("time_ms", "min"), ("time_ms", "max")]
-        groups = self._batches.group_by(names).aggregate([*((name, "sum") for name in SUMS), *extremes])
+        groups = self._batches.group_by(names).aggregate([*((name, "sum") for name in stats.SUMS), *extremes])
         rows = [_row(row, by) for row in groups.to_pylist()]
         if not rows and not by:
             rows = [_row({}, by)]
@@ -112,34 +107,27 @@ def _counted(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
 def _measured(batches: pa.Table) -> pa.Table:
     """Return the dimensions of each batch, and what is summed up: 0 where a measure is not about the batch."""
     data = pc.invert(batches["isControl"])
-    measured = pc.and_(data, pc.is_valid(batches["uncompressedSizeInBytes"]))
-    size = batches["sizeInBytes"].cast(pa.int64())
+    conditions = {
+        "data": data,
+        "control": batches["isControl"],
+        "measured": pc.and_(data, pc.is_valid(batches["uncompressedSizeInBytes"])),
+    }
     span = pc.add(pc.subtract(batches["lastOffset"], batches["baseOffset"]), 1)
-    records = pc.coalesce(batches["recordCount"].cast(pa.int64()), span)
-    time_ms = pc.divide(batches["maxTimestamp"].cast(pa.int64()), 1000)
     one = pa.chunked_array([pa.array(np.ones(len(batches), np.int64))])
+    counts = {"records": pc.coalesce(batches["recordCount"].cast(pa.int64()), span), "one": one}
+    time_ms = pc.divide(batches["maxTimestamp"].cast(pa.int64()), 1000)
 
-    def where(condition: pa.ChunkedArray, value: pa.ChunkedArray) -> pa.ChunkedArray:
-        return pc.if_else(condition, pc.fill_null(value.cast(pa.int64()), 0), 0)
+    def total(those: str, column: str) -> pa.ChunkedArray:
+        values = counts[column] if column in counts else batches[column].cast(pa.int64())
+        return pc.if_else(conditions[those], pc.fill_null(values, 0), 0)
 
     return pa.table(
         {
             **{name: batches[column] for name, column in stats.DIMENSIONS.items()},
             EVERYTHING: one,
-            "size": pc.if_else(data, size, None),
+            "size": pc.if_else(data, batches["sizeInBytes"].cast(pa.int64()), None),
             "time_ms": pc.if_else(data, time_ms, None),
-            "records": where(data, records),
-            "batches": where(data, one),
-            "bytes": where(data, size),
-            "control_batches": where(batches["isControl"], one),
-            "control_bytes": where(batches["isControl"], size),
-            "measured_batches": where(measured, one),
-            "measured_records": where(measured, records),
-            "measured_bytes": where(measured, size),
-            "measured_uncompressed_bytes": where(measured, batches["uncompressedSizeInBytes"]),
-            "measured_key_bytes": where(measured, batches["keyBytes"]),
-            "measured_value_bytes": where(measured, batches["valueBytes"]),
-            "measured_null_values": where(measured, batches["nullValues"]),
+            **{name: total(*which) for name, which in stats.SUMS.items()},
         }
     )
 
@@ -149,7 +137,7 @@ def _row(row: Mapping[str, Any], by: Sequence[str]) -> dict[str, Any]:
     sizes = sorted(size for size in row.get("size_list", ()) if size is not None)
     return {
         **{name: row[name] for name in by},
-        **{name: row.get(f"{name}_sum") or 0 for name in SUMS},
+        **{name: row.get(f"{name}_sum") or 0 for name in stats.SUMS},
         "median_batch_bytes": sizes[(len(sizes) - 1) // 2] if sizes else None,
         "max_batch_bytes": row.get("size_max"),
         "first_ms": row.get("time_ms_min"),

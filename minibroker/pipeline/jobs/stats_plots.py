@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from minibroker.pipeline.jobs.stats import SIZE_CLASSES_PER_DOUBLING
@@ -52,15 +52,13 @@ def plots_of(statistics: Statistics) -> list[Plot]:
 def record_rates(axes: Axes, statistics: Statistics) -> None:
     """Draw records per second over time, with topics stacked."""
     _rates(axes, statistics, lambda rate: rate.records, count_text)
-    axes.set_title("Records written")
-    axes.set_ylabel("records/s")
+    axes.set(title="Records written", ylabel="records/s")
 
 
 def byte_rates(axes: Axes, statistics: Statistics) -> None:
     """Draw stored bytes per second over time, with topics stacked."""
     _rates(axes, statistics, lambda rate: rate.bytes, bytes_text)
-    axes.set_title("Bytes written, as stored")
-    axes.set_ylabel("bytes/s")
+    axes.set(title="Bytes written, as stored", ylabel="bytes/s")
 
 
 def _rates(axes: Axes, statistics: Statistics, value: Callable[[Rate], int], text: Callable[[float], str]) -> None:
@@ -75,11 +73,10 @@ def _rates(axes: Axes, statistics: Statistics, value: Callable[[Rate], int], tex
         axes.fill_between(times, bottom, top, step="post", label=name, color=color, linewidth=0)
         bottom = top
     _legend(axes, len(series), max(bottom))
-    axes.set_xlim(times[0], times[-1])
     locator = AutoDateLocator(minticks=3, maxticks=8)
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
-    axes.set_xlabel(f"time (UTC), a value each {span_text(statistics.span_ms)}")
+    axes.set(xlim=(times[0], times[-1]), xlabel=f"time (UTC), a value each {span_text(statistics.span_ms)}")
     axes.yaxis.set_major_formatter(lambda number, _: text(number))
 
 
@@ -122,8 +119,7 @@ def partitions(axes: Axes, statistics: Statistics) -> None:
         names = {topic: color for topic, color in colors.items() if topic in topics}
         _legend_of(axes, names | ({OTHERS: GREY} if topics - colors.keys() else {}), max(heights))
     of_all = "" if len(shown) == len(rows) else f", the largest {len(shown)} of {len(rows)}"
-    axes.set_title(f"Size of the partitions{of_all}")
-    axes.set_ylabel("bytes, as stored")
+    axes.set(title=f"Size of the partitions{of_all}", ylabel="bytes, as stored")
     axes.yaxis.set_major_formatter(lambda number, _: bytes_text(number))
 
 
@@ -175,9 +171,7 @@ def sizes_of_batches(axes: Axes, statistics: Statistics) -> None:
     axes.xaxis.set_major_formatter(lambda number, _: binary_text(number))
     axes.yaxis.set_major_formatter(lambda number, _: count_text(number))
     _legend(axes, len(codecs), max(bottoms.values(), default=0))
-    axes.set_title("Sizes of the batches")
-    axes.set_xlabel("size of a batch, as stored")
-    axes.set_ylabel("batches")
+    axes.set(title="Sizes of the batches", xlabel="size of a batch, as stored", ylabel="batches")
 
 
 def compression(axes: Axes, statistics: Statistics) -> None:
@@ -195,12 +189,8 @@ def compression(axes: Axes, statistics: Statistics) -> None:
             f"{row.compression_ratio:.2f} x",
             va="center",
         )
-    axes.set_xlim(0, longest * 1.15)
-    _name_rows(axes, [_codec_and_format(row) for row in rows])
-    axes.xaxis.set_major_formatter(lambda number, _: bytes_text(number))
-    axes.legend(**_legend_style(2, True))
-    axes.set_title(f"Compression{_estimated(rows)}{_unmeasured(statistics)}")
-    axes.set_xlabel("bytes")
+    _finish_codecs(axes, statistics, "Compression")
+    axes.set(xlabel="bytes", xlim=(0, longest * 1.15))
 
 
 def parts_of_a_record(axes: Axes, statistics: Statistics) -> None:
@@ -215,12 +205,8 @@ def parts_of_a_record(axes: Axes, statistics: Statistics) -> None:
     longest = max((*lefts, 1.0))
     for place, (row, left) in enumerate(zip(rows, lefts, strict=True)):
         axes.text(left + longest * 0.01, place, f"overhead {bytes_text(row.overhead_per_record or 0)}", va="center")
-    axes.set_xlim(0, longest * 1.3)
-    _name_rows(axes, [_codec_and_format(row) for row in rows])
-    axes.xaxis.set_major_formatter(lambda number, _: bytes_text(number))
-    axes.legend(**_legend_style(len(PARTS), True))
-    axes.set_title(f"What a record consists of, uncompressed{_estimated(rows)}{_unmeasured(statistics)}")
-    axes.set_xlabel("bytes a record, on average")
+    _finish_codecs(axes, statistics, "What a record consists of, uncompressed")
+    axes.set(xlabel="bytes a record, on average", xlim=(0, longest * 1.3))
 
 
 def _name_rows(axes: Axes, names: Sequence[str]) -> None:
@@ -245,15 +231,19 @@ def _codec_and_format(row: Traffic) -> str:
     return f"{row.by['codec']}, format {row.by['format']}"
 
 
-def _unmeasured(statistics: Statistics) -> str:
-    """Return the codecs that are not drawn, as none of their batches is in the sample, or as there are too many."""
-    drawn = _measured(statistics)
-    left_out = [_codec_and_format(row) for row in statistics.tables["codec, format"] if row not in drawn]
-    return f"; without {' and '.join(left_out)}" if left_out else ""
+def _finish_codecs(axes: Axes, statistics: Statistics, title: str) -> None:
+    """Name the rows of the measured codecs. The title says what is a sample, and which codecs are not drawn.
 
-
-def _estimated(rows: Iterable[Traffic]) -> str:
-    return "" if all(row.is_measured_wholly for row in rows) else " (from a sample)"
+    None of the batches of these is in the sample, or there are too many.
+    """
+    rows = _measured(statistics)
+    _name_rows(axes, [_codec_and_format(row) for row in rows])
+    axes.xaxis.set_major_formatter(lambda number, _: bytes_text(number))
+    axes.legend(**_legend_style(len(axes.get_legend_handles_labels()[0]), True))
+    estimated = "" if all(row.is_measured_wholly for row in rows) else " (from a sample)"
+    left_out = [_codec_and_format(row) for row in statistics.tables["codec, format"] if row not in rows]
+    without = f"; without {' and '.join(left_out)}" if left_out else ""
+    axes.set_title(f"{title}{estimated}{without}")
 
 
 def producers(axes: Axes, statistics: Statistics) -> None:
@@ -264,9 +254,8 @@ def producers(axes: Axes, statistics: Statistics) -> None:
     names = ["without an id" if row.by["producer"] == -1 else str(row.by["producer"]) for row in rows]
     _name_rows(axes, names)
     axes.xaxis.set_major_formatter(lambda number, _: count_text(number))
-    axes.set_title("Producers" + (f", {left_out} smaller ones left out" if left_out else ""))
-    axes.set_xlabel("records")
-    axes.set_ylabel("producer id")
+    title = "Producers" + (f", {left_out} smaller ones left out" if left_out else "")
+    axes.set(title=title, xlabel="records", ylabel="producer id")
 
 
 def keys(axes: Axes, statistics: Statistics) -> None:
@@ -278,14 +267,11 @@ def keys(axes: Axes, statistics: Statistics) -> None:
         label = f"{skew.topic}: {count_text(skew.keys)} keys, Gini {skew.gini:.2f}"
         axes.plot(*shares, color=colors.get(skew.topic, GREY), label=label, linewidth=2)
     axes.plot([0, 100], [0, 100], color=GREY, linestyle="--", linewidth=1, label="all keys alike")
-    axes.set_xlim(0, 100)
-    axes.set_ylim(0, 101)
     axes.xaxis.set_major_formatter("{x:.0f} %")
     axes.yaxis.set_major_formatter("{x:.0f} %")
     axes.legend(loc="lower right", frameon=False, fontsize="small")
-    axes.set_title("How records spread over keys")
-    axes.set_xlabel("keys, the most frequent first")
-    axes.set_ylabel("records of the topic with a key")
+    axes.set(xlim=(0, 100), xlabel="keys, the most frequent first")
+    axes.set(ylim=(0, 101), ylabel="records of the topic with a key", title="How records spread over keys")
 
 
 def _topic_colors(statistics: Statistics) -> dict[str, str]:

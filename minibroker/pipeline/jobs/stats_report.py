@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+Shares = npt.NDArray[np.float64]
 
 SECOND_MS: Final = 1000
 MINUTE_MS: Final = 60 * SECOND_MS
@@ -18,6 +23,7 @@ SPANS_MS: Final = (
     *(DAY_MS * count for count in (1, 7, 28, 91, 364)),
 )
 SPANS_MAX: Final = 120
+CURVE_POINTS: Final = 500
 
 
 def span_for(first_ms: int | None, last_ms: int | None, most: int = SPANS_MAX) -> int:
@@ -70,13 +76,9 @@ class Traffic:
             return round(row[name] * whole / part) if part else None
 
         return cls(
+            **{each.name: row[each.name] for each in fields(cls) if each.name in row},
             by={name: row[name] for name in by},
-            records=row["records"],
-            batches=row["batches"],
-            bytes=row["bytes"],
             share=row["bytes"] / all_bytes if all_bytes else 0.0,
-            median_batch_bytes=row["median_batch_bytes"],
-            max_batch_bytes=row["max_batch_bytes"],
             uncompressed_bytes=scaled("measured_uncompressed_bytes", row["bytes"], measured_bytes),
             compression_ratio=uncompressed / measured_bytes if measured_bytes else None,
             overhead_per_record=(uncompressed - payload) / measured_records if measured_records else None,
@@ -84,11 +86,6 @@ class Traffic:
             value_bytes=scaled("measured_value_bytes", row["records"], measured_records),
             tombstones=scaled("measured_null_values", row["records"], measured_records),
             records_per_second=_rate(row["records"], row["first_ms"], row["last_ms"]),
-            first_ms=row["first_ms"],
-            last_ms=row["last_ms"],
-            measured_batches=row["measured_batches"],
-            control_batches=row["control_batches"],
-            control_bytes=row["control_bytes"],
         )
 
 
@@ -130,6 +127,7 @@ class KeySkew:
         frequencies, top = list(frequencies), list(top)
         keys = sum(count for _, count in frequencies)
         records = sum(each * count for each, count in frequencies)
+        curve = lorenz_curve(frequencies)
         without_key = sum(count for key, count in top if key is None)
         everything = records + without_key
         return cls(
@@ -137,41 +135,32 @@ class KeySkew:
             keys=keys,
             records=records,
             records_without_key=without_key,
-            gini=gini(frequencies) if keys else None,
-            share_of_top_percent=_share_of_first(frequencies, max(1, keys / 100)) if keys else None,
+            gini=gini(*curve) if keys else None,
+            share_of_top_percent=float(np.interp(max(1 / keys, 0.01), *curve)) if keys else None,
             top=[TopKey(key, count, count / everything) for key, count in top],
-            curve=_curve(frequencies),
+            curve=_thinned(*curve),
         )
 
 
-def gini(frequencies: Sequence[tuple[int, int]]) -> float:
-    """Return the Gini coefficient of (value, number of times), the largest first, by the area under a Lorenz curve."""
-    keys = sum(count for _, count in frequencies)
-    total = sum(value * count for value, count in frequencies)
-    area, before = 0.0, 0
-    for value, count in frequencies:
-        area += count * (before + value * count / 2)
-        before += value * count
-    return 2 * area / (keys * total) - 1
+def lorenz_curve(frequencies: Sequence[tuple[int, int]]) -> tuple[Shares, Shares]:
+    """Return shares of the keys, from the most frequent on, and of the records that they have; both begin at 0."""
+    values, counts = np.array([(0, 0), *frequencies], np.float64).T
+    keys, records = counts.cumsum(), (values * counts).cumsum()
+    return keys / max(keys[-1], 1), records / max(records[-1], 1)
 
 
-def _share_of_first(frequencies: Sequence[tuple[int, int]], keys: float) -> float:
-    total, found, left = sum(value * count for value, count in frequencies), 0.0, keys
-    for value, count in frequencies:
-        taken = min(count, left)
-        found, left = found + value * taken, left - taken
-    return found / total
+def gini(keys: Shares, records: Shares) -> float:
+    """Return the Gini coefficient, by the area under a Lorenz curve."""
+    return float(np.diff(keys) @ (records[1:] + records[:-1])) - 1
 
 
-def _curve(frequencies: Sequence[tuple[int, int]], points: int = 500) -> list[tuple[float, float]]:
-    keys = sum(count for _, count in frequencies)
-    total = sum(value * count for value, count in frequencies)
-    curve, seen, covered = [(0.0, 0.0)], 0, 0
-    for value, count in frequencies:
-        seen, covered = seen + count, covered + value * count
-        if seen / keys - curve[-1][0] >= 1 / points or covered / total - curve[-1][1] >= 1 / points or seen == keys:
-            curve.append((seen / keys, covered / total))
-    return curve
+def _thinned(keys: Shares, records: Shares) -> list[tuple[float, float]]:
+    """Return the points of a curve that can be told apart in a plot, and the last one."""
+    kept = [(0.0, 0.0)]
+    for x, y in zip(keys.tolist(), records.tolist(), strict=True):
+        if max(x - kept[-1][0], y - kept[-1][1]) >= 1 / CURVE_POINTS or x == 1:
+            kept.append((x, y))
+    return kept
 
 
 @dataclass(frozen=True)

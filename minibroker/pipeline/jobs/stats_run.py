@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, Final
 
 from minibroker.pipeline.jobs import stats
 from minibroker.pipeline.jobs.stats_local import LocalQueries
@@ -37,37 +38,11 @@ def gather(
     """
     one_in = 1 if exact else sample_of(offsets_to_read(parse_options(options, "batches", "batch")))
     queries: Queries = LocalQueries(options, one_in) if spark is None else SparkQueries(spark, options, one_in)
-    try:
+    with closing(queries):
         found = _from_batches(queries, name, one_in, [*ALWAYS, *([tuple(by)] if by else [])], span_ms)
         if top_keys is not None:
             found.keys = _skews(*queries.keys(top_keys))
-    finally:
-        queries.close()
     return found
-
-
-class Queries(Protocol):
-    """The queries of a log's batches and keys."""
-
-    def grouped(self, sets: Sequence[Sequence[str]], most: int) -> list[dict[str, Any]]:
-        """Return the rows of `stats.grouped_by_each`; for the empty set there is always one."""
-        ...
-
-    def rates(self, span_ms: int) -> list[Rate]:
-        """Return the rows of `stats.rates`."""
-        ...
-
-    def sizes(self) -> list[tuple[str, int, int]]:
-        """Return the rows of `stats.batch_sizes`."""
-        ...
-
-    def keys(self, top: int) -> tuple[list[tuple[str, int, int]], list[tuple[str, bytes | None, int]]]:
-        """Return the rows of `stats.key_frequencies` and of `stats.top_keys`."""
-        ...
-
-    def close(self) -> None:
-        """Free the memory."""
-        ...
 
 
 class SparkQueries:
@@ -79,7 +54,7 @@ class SparkQueries:
         self._batches = reader.schema(stats.BATCH_COLUMNS).load().persist()
 
     def grouped(self, sets: Sequence[Sequence[str]], most: int) -> list[dict[str, Any]]:
-        """Return the rows of each set of dimensions, at most `most` of each, the largest first."""
+        """Return the rows of `stats.grouped_by_each`; for the empty set there is always one."""
         rows = [row.asDict() for row in stats.grouped_by_each(self._batches, sets, most).collect()]
         if rows:
             return rows
@@ -107,6 +82,9 @@ class SparkQueries:
     def close(self) -> None:
         """Free the memory."""
         self._batches.unpersist()
+
+
+Queries = LocalQueries | SparkQueries
 
 
 def sample_of(records: int) -> int:

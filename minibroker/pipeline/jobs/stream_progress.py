@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 from minibroker.pipeline.log_opening import open_source
@@ -44,12 +45,9 @@ class StreamProgress:
     """
 
     def __init__(self, options: ReadOptions) -> None:
-        source = open_source(options)
-        try:
+        with closing(open_source(options)) as source:
             self.begin: Offsets = initial_offsets(options, source)
             self.end: Offsets = latest_offsets(source)
-        finally:
-            source.close()
         self._start: Offsets | None = None
 
     def now(self, checkpoint: HadoopFiles, share: float) -> Done:

@@ -14,7 +14,6 @@ import click
 import pytest
 from pyspark.errors import PySparkException
 
-from minibroker.cli.pipeline import pipeline_shared
 from minibroker.cli.pipeline.pipeline_command import pipeline
 from minibroker.cli.pipeline.pipeline_shared import (
     Source,
@@ -24,6 +23,7 @@ from minibroker.cli.pipeline.pipeline_shared import (
     source_options,
     spark_session,
 )
+from minibroker.pipeline import session as pipeline_session
 from tests.cli.conftest import runner
 
 TASK_ERROR = """An error occurred while calling o81.count.
@@ -205,7 +205,7 @@ def test_a_session_is_where_and_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -
         asked.append((master, settings))
         return SimpleNamespace(stop=lambda: None)
 
-    monkeypatch.setattr(pipeline_shared, "_imported_session", lambda: session)
+    monkeypatch.setattr(pipeline_session, "session", session)
     with spark_session("local[3]", (("spark.driver.memory", "4g"), ("spark.local.dir", "/there"))):
         pass
     with spark_session("sc://h", (("spark.sql.shuffle.partitions", "3"),)):  # its server has a warehouse of its own

@@ -12,7 +12,7 @@ import pytest
 from minibroker.pipeline.directory import reading_disk
 from minibroker.pipeline.directory.finding import find_logs, paths_in
 from minibroker.pipeline.directory.reading_disk import DISK, internal_path, url_of
-from minibroker.pipeline.jobs.archived_configs import topic_configs
+from minibroker.pipeline.jobs.archived_topics import topic_configs
 from minibroker.pipeline.log_opening import read_here, selected
 from minibroker.pipeline.log_source import OptionError, TopicPartition
 from minibroker.pipeline.options import ReadOptions, parse_options

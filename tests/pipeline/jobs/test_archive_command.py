@@ -8,16 +8,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from minibroker.cli.main import main
-from minibroker.cli.pipeline import pipeline_archive
 from minibroker.pipeline.jobs.archive import read_archive
 from tests.pipeline.jobs.logs import records, write_log
 from tests.pipeline.jobs.verify.metadata_logs import config, metadata, topic
@@ -30,44 +27,32 @@ Run = Callable[..., Result]
 PATIENCE_S = 110
 
 
-@pytest.fixture
-def run(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run the command in the session of all tests."""
-
-    @contextmanager
-    def session(*_: Any, **__: Any) -> Iterator[SparkSession]:
-        yield spark
-
-    monkeypatch.setattr(pipeline_archive, "spark_session", session)
-    return lambda *arguments: CliRunner().invoke(main, ["pipeline", "archive", *arguments])
-
-
-def test_the_command_prints_what_it_has_written(run: Run, tmp_path: Path) -> None:
+def test_the_command_prints_what_it_has_written(job: Run, tmp_path: Path) -> None:
     log, out = tmp_path / "log", tmp_path / "out"
     write_log(log, "orders", 0, records(20))
-    result = run("--path", str(log), "--out", str(out))
+    result = job("archive", "--path", str(log), "--out", str(out))
     assert result.exit_code == 0, result.output
     head, _, row, _, total = [line.rstrip() for line in result.stdout.splitlines()]
     assert head.split("   ")[0] == "topic"
     assert row.split() == ["orders", "0", "20", "252", "0", "19"]
     assert total == f"20 records written to {out} in 1 file; 20 records in all"
-    again = json.loads(run("--path", str(log), "--out", str(out), "--json").stdout)
+    again = json.loads(job("archive", "--path", str(log), "--out", str(out), "--json").stdout)
     assert again["written"] == {"partitions": [], "files": 0, "file_bytes": 0}
     assert again["in_all"]["partitions"][0]["records"] == 20
 
 
-def test_progress_is_stored_at_the_given_path(run: Run, tmp_path: Path) -> None:
+def test_progress_is_stored_at_the_given_path(job: Run, tmp_path: Path) -> None:
     log, out, kept = tmp_path / "log", tmp_path / "out", tmp_path / "kept"
     write_log(log, "orders", 0, records(20))
     where = ("--path", str(log), "--out", str(out), "--checkpoint", str(kept), "--json")
-    assert json.loads(run(*where).stdout)["written"]["files"] == 1
+    assert json.loads(job("archive", *where).stdout)["written"]["files"] == 1
     assert any(kept.iterdir())
     assert {path.name for path in out.iterdir() if not path.name.startswith((".", "_"))} == {"topic=orders"}
-    assert json.loads(run(*where).stdout)["written"]["files"] == 0
+    assert json.loads(job("archive", *where).stdout)["written"]["files"] == 0
 
 
 def test_only_committed_records_and_the_topics_configs_are_archived(
-    spark: SparkSession, run: Run, tmp_path: Path
+    spark: SparkSession, job: Run, tmp_path: Path
 ) -> None:
     writer = Writer(metadata(tmp_path, topic("orders"), config("orders", "compact")))
     writer.write(3)
@@ -77,12 +62,12 @@ def test_only_committed_records_and_the_topics_configs_are_archived(
     writer.close()
     out = tmp_path / "out"
     where = ("--path", str(tmp_path), "--topic", "orders", "--out")
-    result = run(*where, str(out))
+    result = job("archive", *where, str(out))
     assert (result.exit_code, result.stderr) == (0, "")
     assert sorted(row.offset for row in read_archive(spark, str(out)).collect()) == [0, 1, 2, 6, 7]
     kept = next((out / "_archive" / "configs").glob("0*")).read_text()
     assert json.loads(kept) == {"orders": {"cleanup.policy": "compact"}}
-    everything = run(*where, str(tmp_path / "all"), "--option", "isolation.level=read_uncommitted")
+    everything = job("archive", *where, str(tmp_path / "all"), "--option", "isolation.level=read_uncommitted")
     assert "a replay would make them real" in everything.stderr
     assert read_archive(spark, str(tmp_path / "all")).count() == 9
 
@@ -98,22 +83,22 @@ def test_only_committed_records_and_the_topics_configs_are_archived(
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(
-    run: Run, tmp_path: Path, arguments: tuple[str, ...], complaint: str
+    job: Run, tmp_path: Path, arguments: tuple[str, ...], complaint: str
 ) -> None:
     write_log(tmp_path / "log", "orders", 0, records(1))
-    result = run("--path", str(tmp_path / "log"), "--out", str(tmp_path / "out"), *arguments)
+    result = job("archive", "--path", str(tmp_path / "log"), "--out", str(tmp_path / "out"), *arguments)
     assert result.exit_code == 2
     assert result.stderr.startswith("minibroker: ") and result.stderr.count("\n") == 1
     assert complaint in result.stderr
 
 
-def test_a_directory_without_topics_is_no_archive(run: Run, tmp_path: Path) -> None:
-    result = run("--path", str(tmp_path), "--out", str(tmp_path / "out"))
+def test_a_directory_without_topics_is_no_archive(job: Run, tmp_path: Path) -> None:
+    result = job("archive", "--path", str(tmp_path), "--out", str(tmp_path / "out"))
     assert (result.exit_code, result.stderr) == (2, "minibroker: there is no topic to archive\n")
 
 
 @pytest.mark.timeout(240)
-def test_after_a_kill_the_next_run_completes_the_archive(spark: SparkSession, run: Run, tmp_path: Path) -> None:
+def test_after_a_kill_the_next_run_completes_the_archive(spark: SparkSession, job: Run, tmp_path: Path) -> None:
     log, out = tmp_path / "log", tmp_path / "out"
     write_log(log, "orders", 0, records(120))
     arguments = ["--path", str(log), "--out", str(out), "--batch-offsets", "30"]
@@ -124,7 +109,7 @@ def test_after_a_kill_the_next_run_completes_the_archive(spark: SparkSession, ru
         finally:
             os.killpg(process.pid, signal.SIGKILL)
     archived = read_archive(spark, str(out)).count()
-    result = run(*arguments[:-1], "200")
+    result = job("archive", *arguments[:-1], "200")
     assert result.exit_code == 0, result.output
     rows = read_archive(spark, str(out)).select("offset", "value").collect()
     assert sorted(row.offset for row in rows) == list(range(120))

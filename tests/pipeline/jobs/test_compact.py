@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import Result
 
 from minibroker.pipeline.jobs.archive import read_archive
-from minibroker.pipeline.jobs.compact import compact, savings, write_compacted
-from minibroker.pipeline.jobs.compact_local import savings_here, write_compacted_here
+from minibroker.pipeline.jobs.compact import compact, savings, savings_here, write_compacted, write_compacted_here
 from minibroker.protocol.records.batch import check_batch
 from minibroker.protocol.records.formats import records_in
 from minibroker.protocol.records.record import Record
@@ -83,13 +85,13 @@ def kept(directory: Path) -> Found:
     return [(each.offset, each.key or b"", each.value) for batch in data for each in records_in(batch)]
 
 
-def options(directory: Path) -> dict[str, str]:
-    where = {"path": str(directory), "subscribe": "orders", "isolation.level": "read_committed"}
-    return {**where, "includeHeaders": "true"}
+def where(directory: Path) -> dict[str, str]:
+    committed = {"path": str(directory), "subscribe": "orders", "isolation.level": "read_committed"}
+    return {**committed, "includeHeaders": "true"}
 
 
 def read(spark: SparkSession, directory: Path) -> DataFrame:
-    return spark.read.format("minibroker").options(**options(directory)).load()
+    return spark.read.format("minibroker").options(**where(directory)).load()
 
 
 def rows_of(frame: DataFrame) -> Found:
@@ -122,12 +124,12 @@ def test_the_savings_are_those_of_what_is_kept(spark: SparkSession, directory: P
         assert row.bytes == sum(len(each.key or b"") + len(each.value or b"") for each in before)
         assert row.keptBytes == sum(len(key) + len(value or b"") for _, key, value in after)
         assert row.savedShare == pytest.approx(1 - row.keptBytes / row.bytes)
-        assert savings_here(options(directory), tombstones=tombstones) == [row.asDict()]
+        assert savings_here(where(directory), tombstones=tombstones) == [row.asDict()]
 
 
 def test_of_an_empty_log_nothing_is_saved(tmp_path: Path) -> None:
     Writer(tmp_path).close()
-    assert savings_here(options(tmp_path)) == []
+    assert savings_here(where(tmp_path)) == []
 
 
 def test_what_is_kept_is_written_as_an_archive(spark: SparkSession, directory: Path, tmp_path: Path) -> None:
@@ -138,7 +140,30 @@ def test_what_is_kept_is_written_as_an_archive(spark: SparkSession, directory: P
     assert {(row.topic, row.partition) for row in archive.collect()} == {("orders", 0)}
     for tombstones in (True, False):
         here = str(tmp_path / f"here-{tombstones}")
-        write_compacted_here(options(directory), here, tombstones=tombstones)
+        write_compacted_here(where(directory), here, tombstones=tombstones)
         expected = archive if tombstones else archive.where("value is not null")
         assert read_archive(spark, here).exceptAll(expected).count() == 0
         assert read_archive(spark, here).count() == expected.count()
+
+
+@pytest.mark.parametrize("options", [(), ("--no-tombstones", "--uncommitted")])
+def test_both_engines_print_and_write_the_same(
+    job: Callable[..., Result], spark: SparkSession, directory: Path, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    printed, written = [], []
+    for engine in ("local", "spark"):
+        out = tmp_path / engine
+        result = job("compact", "--path", directory, "--topic", "orders", "--engine", engine, "--out", out, *options)
+        assert (result.exit_code, result.stderr) == (0, "")
+        printed.append(result.stdout)
+        written.append(rows_of(read_archive(spark, str(out))))
+    assert printed[0] == printed[1]
+    assert written[0] == written[1]
+    numbers = job("compact", "--path", directory, "--topic", "orders", "--json", *options).stdout
+    (row,) = (json.loads(line) for line in numbers.splitlines())
+    cells = [*list(row.values())[:-1], f"{row['savedShare']:.1%}"]
+    assert printed[0].splitlines()[2].split() == [str(cell) for cell in cells]
+    assert row["keptRecords"] == len(written[0])
+    assert any(value is None for _, _, value in written[0]) == (not options)
+    (committed,) = savings_here(where(directory))
+    assert (row["records"] > committed["records"]) == bool(options)

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from minibroker.cli.main import main
-from minibroker.cli.pipeline import pipeline_lake
 from minibroker.pipeline.jobs import lake_tables
 from minibroker.pipeline.jobs.archive import archived
 from minibroker.pipeline.jobs.archive_batches import ArchiveError
@@ -231,19 +229,14 @@ def test_notes_of_others_are_none_of_ours() -> None:
 
 
 @pytest.fixture
-def run(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """Run the command with such a table, in the session of all tests."""
-
-    @contextmanager
-    def session(*_: Any, **__: Any) -> Iterator[SparkSession]:
-        yield spark
+def run(job: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """Archive into such a table."""
 
     def table_of(spark: SparkSession, _: str, target: str) -> DirectoryTable:
         return DirectoryTable(spark, target)
 
-    monkeypatch.setattr(pipeline_lake, "spark_session", session)
     monkeypatch.setattr(lake_tables, "lake_table", table_of)
-    return lambda *arguments: CliRunner().invoke(main, ["pipeline", "archive", *arguments])
+    return partial(job, "archive")
 
 
 def test_the_command_prints_what_it_has_written(run: Callable[..., Result], tmp_path: Path) -> None:

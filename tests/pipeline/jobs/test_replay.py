@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from minibroker.cli.main import main
-from minibroker.cli.pipeline import pipeline_replay
 from minibroker.pipeline.jobs.archive import read_archive
 from minibroker.pipeline.jobs.replay import Archived, archived_partitions, replay_settings, replayed
 from minibroker.pipeline.jobs.replay_task import ReplayTask
@@ -53,16 +51,9 @@ def add_to(archive: Path, topic: str, date: str, *batches: pa.RecordBatch) -> No
 
 
 @pytest.fixture
-def run(spark: SparkSession, archive: Path, broker: RunningBroker, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run the command in the session of all tests."""
-
-    @contextmanager
-    def session(*_: Any, **__: Any) -> Iterator[SparkSession]:
-        yield spark
-
-    monkeypatch.setattr(pipeline_replay, "spark_session", session)
-    where = ["--from", str(archive), "--bootstrap-server", broker.bootstrap_servers]
-    return lambda *arguments: CliRunner().invoke(main, ["pipeline", "replay", *where, *arguments])
+def run(job: Run, archive: Path, broker: RunningBroker) -> Run:
+    """Replay the archive."""
+    return partial(job, "replay", "--from", archive, "--bootstrap-server", broker.bootstrap_servers)
 
 
 def test_an_archive_goes_back_as_it_was_and_only_once(run: Run, archive: Path, broker: RunningBroker) -> None:

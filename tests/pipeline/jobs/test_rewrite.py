@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from minibroker.cli.main import main
-from minibroker.cli.pipeline import pipeline_rewrite
 from minibroker.pipeline.jobs.rewrite import WRITTEN, rewrite, run, segments_of
 from minibroker.pipeline.rewriting.directory import Rewriting, rewrite_directory, rewrite_segment
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteSettings
@@ -33,22 +28,6 @@ def old(tmp_path: Path) -> Path:
     make_log(tmp_path / "old" / "orders-1", every_codec)
     make_log(tmp_path / "old" / "payments-0", transactions)
     return tmp_path / "old"
-
-
-@pytest.fixture
-def command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """`minibroker pipeline rewrite` in the tests' Spark session."""
-
-    @contextmanager
-    def session(*arguments: object, **more: object) -> Iterator[SparkSession]:
-        yield spark
-
-    monkeypatch.setattr(pipeline_rewrite, "spark_session", session)
-
-    def invoke(*arguments: object) -> Result:
-        return CliRunner().invoke(main, ["pipeline", "rewrite", *map(str, arguments)])
-
-    yield invoke
 
 
 def contents(root: Path) -> dict[str, bytes]:
@@ -89,9 +68,9 @@ def test_spark_makes_what_one_process_makes_and_goes_on_where_that_ended(
     assert report.total.bytes_after == sum(path.stat().st_size for path in target.rglob("*.log"))
 
 
-def test_the_command_shows_the_space_of_each_topic(command: Any, old: Path, tmp_path: Path) -> None:
+def test_the_command_shows_the_space_of_each_topic(job: Any, old: Path, tmp_path: Path) -> None:
     new = tmp_path / "new"
-    result = command("--path", old, "--output", new, "--format", 1, "--compression", "gzip", "--committed-only")
+    result = job("rewrite", "--path", old, "--output", new, "--format", 1, "--compression", "gzip", "--committed-only")
     assert result.exit_code == 0, result.stderr
     lines = result.stdout.splitlines()
     assert " ".join(lines[0].split()) == "topic partitions segments batches records bytes before bytes after left"
@@ -102,9 +81,11 @@ def test_the_command_shows_the_space_of_each_topic(command: Any, old: Path, tmp_
     assert {header.magic for header, _ in batches_of(new / "orders-1")} == {1}
 
 
-def test_the_command_prints_json(command: Any, old: Path, tmp_path: Path) -> None:
+def test_the_command_prints_json(job: Any, old: Path, tmp_path: Path) -> None:
     new = tmp_path / "new"
-    result = command("--path", old, "--output", new, "--topic", "orders", "--elide", "--json", "--batch-size", 2000)
+    result = job(
+        "rewrite", "--path", old, "--output", new, "--topic", "orders", "--elide", "--json", "--batch-size", 2000
+    )
     said = json.loads(result.stdout)
     (orders,) = said["topics"]
     assert (orders["topic"], orders["partitions"], said["copied"]) == ("orders", 2, ["payments-0"])
@@ -112,7 +93,7 @@ def test_the_command_prints_json(command: Any, old: Path, tmp_path: Path) -> Non
     assert orders["bytes_after"] == sum(path.stat().st_size for path in new.glob("orders-*/*.log"))
     assert said["configs"] == [{"topic": "orders", "name": "record.attributes.elide", "value": "true"}]
     assert seen(new / "orders-0") == seen(old / "orders-0")
-    back = command("--path", new, "--output", tmp_path / "back", "--topic", "orders", "--no-elide", "--json")
+    back = job("rewrite", "--path", new, "--output", tmp_path / "back", "--topic", "orders", "--no-elide", "--json")
     assert json.loads(back.stdout)["topics"][0]["bytes_after"] > orders["bytes_after"]
     assert not any(header.attributes & ELIDED_BIT for header, _ in batches_of(tmp_path / "back" / "orders-0"))
 
@@ -131,17 +112,17 @@ def test_the_command_prints_json(command: Any, old: Path, tmp_path: Path) -> Non
     ],
 )
 def test_what_cannot_be_is_one_line_with_status_2(
-    command: Any, old: Path, tmp_path: Path, options: tuple[str, ...], words: str
+    job: Any, old: Path, tmp_path: Path, options: tuple[str, ...], words: str
 ) -> None:
-    result = command("--path", old, "--output", tmp_path / "new", *options)
+    result = job("rewrite", "--path", old, "--output", tmp_path / "new", *options)
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith("minibroker: ") and words in result.stderr and result.stderr.count("\n") == 1
 
 
-def test_damage_is_reported_by_the_task_that_finds_it(command: Any, old: Path, tmp_path: Path) -> None:
+def test_damage_is_reported_by_the_task_that_finds_it(job: Any, old: Path, tmp_path: Path) -> None:
     path = sorted((old / "payments-0").glob("*.log"))[0]
     path.write_bytes(path.read_bytes()[:-1] + b"\xff\xfe")
-    result = command("--path", old, "--output", tmp_path / "new")
+    result = job("rewrite", "--path", old, "--output", tmp_path / "new")
     assert result.exit_code == 2
     assert result.stderr.startswith(f"minibroker: {path}: the batch at position")
     assert result.stderr.count("\n") == 1

@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from minibroker.cli.main import main
-from minibroker.cli.pipeline import pipeline_stats
 from minibroker.pipeline.encode.encoder import BatchSettings, Producer
 from minibroker.pipeline.jobs.stats import BATCH_COLUMNS, grouped, grouped_by_each, set_id
 from minibroker.pipeline.jobs.stats_run import gather, sample_of
@@ -40,18 +37,6 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_log(root, "orders", 1, records(100), PACKED, Producer(4711, 0, 0))
     write_log(root, "old", 0, records(30), OLD)
     return root
-
-
-@pytest.fixture
-def run(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run the command in the session of all tests."""
-
-    @contextmanager
-    def session(*_: Any, **__: Any) -> Iterator[SparkSession]:
-        yield spark
-
-    monkeypatch.setattr(pipeline_stats, "spark_session", session)
-    return lambda *arguments: CliRunner().invoke(main, ["pipeline", "stats", *arguments])
 
 
 def test_what_is_counted_is_what_the_brokers_codec_finds(spark: SparkSession, log: Path) -> None:
@@ -94,21 +79,21 @@ def test_what_is_counted_is_what_the_brokers_codec_finds(spark: SparkSession, lo
     assert sum(skew.records for skew in skews.values()) == 330 * 4 // 5
 
 
-def test_the_command_prints_tables_and_json_and_writes_a_report(run: Run, log: Path, tmp_path: Path) -> None:
+def test_the_command_prints_tables_and_json_and_writes_a_report(job: Run, log: Path, tmp_path: Path) -> None:
     report = tmp_path / "report.html"
     where = ("--path", str(log), "--topic", "orders")
-    result = run(*where, "--plot", str(report), "--keys", "--top", "1")
+    result = job("stats", *where, "--plot", str(report), "--keys", "--top", "1")
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("300 records in 12 batches, ")
     assert "\nBy topic and partition\n" in result.stdout and "Left out: the 1 smallest." in result.stdout
     assert "\nBy producer\n" in result.stdout and "\nThe most frequent keys\n" in result.stdout
     assert report.read_text().count("<svg") == 8
-    parsed = json.loads(run(*where, "--by", "format, topic", "--json", "--span", "1m").stdout)
+    parsed = json.loads(job("stats", *where, "--by", "format, topic", "--json", "--span", "1m").stdout)
     assert parsed["tables"]["format, topic"][0]["by"] == {"format": 2, "topic": "orders"}
     assert parsed["span_ms"] == 60_000
     assert parsed["all"]["records"] == 300
     assert parsed["keys"] is None
-    late = json.loads(run(*where, "--json", "--option", f"startingTimestamp={NOW_MS + 50_000}").stdout)
+    late = json.loads(job("stats", *where, "--json", "--option", f"startingTimestamp={NOW_MS + 50_000}").stdout)
     assert late["all"]["records"] < 300
 
 
@@ -123,16 +108,16 @@ def test_the_command_prints_tables_and_json_and_writes_a_report(run: Run, log: P
         (("--option", "includeHeaders=true"), "includeHeaders: not an option of"),
     ],
 )
-def test_what_cannot_be_is_said_in_one_line(run: Run, log: Path, arguments: tuple[str, ...], complaint: str) -> None:
-    result = run("--path", str(log), *arguments)
+def test_what_cannot_be_is_said_in_one_line(job: Run, log: Path, arguments: tuple[str, ...], complaint: str) -> None:
+    result = job("stats", "--path", str(log), *arguments)
     assert result.exit_code == 2
     assert result.stderr.count("\n") == 1 and complaint in result.stderr
 
 
-def test_a_log_without_records_has_statistics_too(run: Run, tmp_path: Path) -> None:
+def test_a_log_without_records_has_statistics_too(job: Run, tmp_path: Path) -> None:
     (tmp_path / "log" / "t-0").mkdir(parents=True)
     (tmp_path / "log" / "t-0" / f"{0:020}.log").touch()
-    result = run("--path", str(tmp_path / "log"), "--keys", "--plot", str(tmp_path / "report.png"))
+    result = job("stats", "--path", str(tmp_path / "log"), "--keys", "--plot", str(tmp_path / "report.png"))
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("0 records in 0 batches, 0 B\n")
     assert (tmp_path / "report.png").read_bytes().startswith(b"\x89PNG")
