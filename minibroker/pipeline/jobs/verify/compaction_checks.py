@@ -41,8 +41,7 @@ def wrong_in_cleaned(block: Block, records: Records, start_offset: int, clean_of
     is_old = is_cleaned_batch & (headers.attributes & DELETE_HORIZON_BIT == 0)
     tombstones = cleaned & (records.key_size >= 0) & ~records.has_value & is_old[records.batch]
     for batch in np.unique(records.batch[tombstones]).tolist():
-        position, offset = int(block.positions[batch]), int(block.headers.base_offset[batch])
-        yield Problem("tombstone-horizon", position, offset, f"cleaned up to {clean_offset}, no delete horizon")
+        yield block.problem("tombstone-horizon", batch, f"cleaned up to {clean_offset}, no delete horizon")
 
 
 def keys_in_cleaned(

@@ -60,6 +60,10 @@ class Block:
         start = int(self.headers.position[index])
         return self.data[start : start + int(self.headers.size[index])]
 
+    def problem(self, kind: str, index: int, detail: str) -> Problem:
+        """Return a problem of one batch."""
+        return Problem(kind, int(self.positions[index]), int(self.headers.base_offset[index]), detail)
+
 
 class LogFile:
     """A `.log` file that is read batch by batch. Methods raise `OSError`.

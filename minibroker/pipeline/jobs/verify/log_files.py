@@ -20,7 +20,7 @@ from minibroker.pipeline.jobs.verify.checkpoint_checks import (
     TopicPartition,
     read_offsets,
 )
-from minibroker.pipeline.jobs.verify.findings import CHECKS, Finding, Findings
+from minibroker.pipeline.jobs.verify.findings import CHECKS, Finding, Findings, Problem
 from minibroker.pipeline.jobs.verify.side_file_checks import expected_ids
 from minibroker.pipeline.log_source import OptionError
 from minibroker.storage.checkpoints.checkpoint_texts import (
@@ -173,8 +173,7 @@ def _lost_partitions(
         findings = Findings(topic, partition, "", checks)
         also = " and the metadata log has" if metadata.ids else ""
         detail = f"it names{also} {topic}-{partition}, and there is no such directory"
-        offset = named[topic, partition]
-        findings.add(RECOVERY_POINT, "partition-missing", detail, offset=offset, of_directory=True)
+        findings.add(RECOVERY_POINT, Problem("partition-missing", -1, named[topic, partition], detail))
         found += findings
     return found
 

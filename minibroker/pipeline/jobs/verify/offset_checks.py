@@ -109,8 +109,7 @@ class OffsetCheck:
         self, kind: str, block: Block, rows: Ints, wrong: Flags, detail: Callable[[int], str]
     ) -> Iterator[Problem]:
         for place in np.flatnonzero(wrong).tolist():
-            row = int(rows[place])
-            yield Problem(kind, int(block.positions[row]), int(block.headers.base_offset[row]), detail(place))
+            yield block.problem(kind, int(rows[place]), detail(place))
 
     def _remember(self, block: Block, rows: Ints, first: Ints, last: Ints, missing: Ints) -> None:
         known = self.offsets

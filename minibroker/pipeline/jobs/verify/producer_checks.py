@@ -55,13 +55,8 @@ class State(NamedTuple):
             return self._replace(timestamp=event.timestamp, stale_epoch=-1)
         return State(event.epoch, expected, last_offset, event.timestamp, event.missing)
 
-    @classmethod
-    def of(cls, event: Event) -> State:
-        """Return the state after a producer's first event."""
-        if event.first_sequence < 0:
-            return cls(event.epoch, None, -1, event.timestamp, event.missing)
-        expected = (event.last_sequence + 1) & MAX_SEQUENCE
-        return cls(event.epoch, expected, event.last_offset, event.timestamp, event.missing)
+
+UNKNOWN = State(-1 << 16, None, -1, 0, missing=-1)  # before a producer's first event, where nothing is wrong
 
 
 def problem_with(state: State, event: Event, producer_id: int, log_start: int) -> Problem | None:
@@ -98,11 +93,7 @@ class ProducerCheck:
 
     def take(self, producer_id: int, event: Event) -> Problem | None:
         """Add the event. Return what is wrong with it, as far as this segment shows."""
-        state = self.states.get(producer_id)
-        if state is None:
-            self.heads[producer_id] = [event]
-            self.states[producer_id] = State.of(event)
-            return None
+        state = self.states.get(producer_id, UNKNOWN)
         if state.expected is None:
             self._note_head(producer_id, event)
         problem = problem_with(state, event, producer_id, self.log_start)
@@ -114,32 +105,24 @@ class ProducerCheck:
 
         Markers with the same epoch are equivalent: the last replaces the others.
         """
-        heads = self.heads[producer_id]
+        heads = self.heads.setdefault(producer_id, [])
         if event.first_sequence < 0 and len(heads) > 1 and heads[-1].epoch == event.epoch == heads[-2].epoch:
             heads.pop()
         heads.append(event)
 
 
-def carried_on(
-    states: dict[int, State], segment: ProducerCheck, missing: int, log_start: int
-) -> Iterator[tuple[int, Problem]]:
+def carried_on(states: dict[int, State], segment: ProducerCheck, missing: int, log_start: int) -> Iterator[Problem]:
     """Advance the producers' states by one more segment. Yield what is wrong with its first batches.
 
     `missing` is what was missing before the segment.
     """
     for producer_id, heads in segment.heads.items():
-        state = states.get(producer_id)
+        state = states.get(producer_id, UNKNOWN)
         for head in heads:
             event = head._replace(missing=head.missing + missing)
-            if state is None:
-                state = State.of(event)
-                continue
             problem = problem_with(state, event, producer_id, log_start)
             if problem is not None:
-                yield producer_id, problem
+                yield problem
             state = state.after(event)
         end = segment.states[producer_id]
-        if end.expected is not None:
-            state = end._replace(missing=end.missing + missing)
-        assert state is not None
-        states[producer_id] = state
+        states[producer_id] = state if end.expected is None else end._replace(missing=end.missing + missing)

@@ -128,7 +128,7 @@ def check_records(block: Block, *, compacted: bool) -> Checked:
         for payload in payloads:
             if payload.row in wrong:
                 wrong_here = what_is_wrong(payload.data, block.headers.header(payload.row), compacted=compacted)
-                problems += [_problem(block, payload.row, *wrong_here)] if wrong_here else []
+                problems += [block.problem(wrong_here[0], payload.row, wrong_here[1])] if wrong_here else []
     return Checked(problems, found)
 
 
@@ -169,18 +169,18 @@ def _chunks(block: Block, problems: list[Problem], *, compacted: bool) -> Iterat
     is_new = block.sound & (block.headers.magic == MAGIC)
     contradictory = _contradictory(block.headers)
     for index in np.flatnonzero(is_new & contradictory).tolist():
-        problems.append(_problem(block, index, "header", header_problem(block.headers.header(index))))
+        problems.append(block.problem("header", index, header_problem(block.headers.header(index))))
     readable = is_new & ~contradictory
     if not compacted:
         for index in np.flatnonzero(readable & (block.headers.record_count == 0)).tolist():
-            problems.append(_problem(block, index, "record-count", "no records, in a log that is not compacted"))
+            problems.append(block.problem("record-count", index, "no records, in a log that is not compacted"))
     chunk: list[Payload] = []
     size = 0
     for index in np.flatnonzero(readable & (block.headers.record_count > 0)).tolist():
         try:
             payload = payload_of(block, index)
         except Unreadable as error:
-            problems.append(_problem(block, index, error.kind, str(error)))
+            problems.append(block.problem(error.kind, index, str(error)))
             continue
         chunk.append(Payload(index, payload))
         size += len(payload)
@@ -189,10 +189,6 @@ def _chunks(block: Block, problems: list[Problem], *, compacted: bool) -> Iterat
             chunk, size = [], 0
     if chunk:
         yield chunk
-
-
-def _problem(block: Block, index: int, kind: str, detail: str) -> Problem:
-    return Problem(kind, int(block.positions[index]), int(block.headers.base_offset[index]), detail)
 
 
 def _read(block: Block, payloads: Sequence[Payload], *, compacted: bool) -> tuple[Records, set[int]]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,7 @@ from minibroker.pipeline.jobs.verify.compaction_checks import (
     keys_in_cleaned,
     wrong_in_cleaned,
 )
-from minibroker.pipeline.jobs.verify.findings import Finding, Findings
+from minibroker.pipeline.jobs.verify.findings import Finding, Findings, Problem
 from minibroker.pipeline.jobs.verify.index_checks import OffsetIndexCheck, TimeIndexCheck
 from minibroker.pipeline.jobs.verify.log_blocks import Block, Ints, LogFile
 from minibroker.pipeline.jobs.verify.log_files import (
@@ -30,7 +31,7 @@ from minibroker.pipeline.jobs.verify.log_files import (
 from minibroker.pipeline.jobs.verify.message_checks import check_messages
 from minibroker.pipeline.jobs.verify.offset_checks import EpochRun, OffsetCheck, Offsets
 from minibroker.pipeline.jobs.verify.producer_checks import MAX_SEQUENCE, Event, ProducerCheck
-from minibroker.pipeline.jobs.verify.record_checks import Records, Unreadable, check_records
+from minibroker.pipeline.jobs.verify.record_checks import Checked, Unreadable, check_records
 from minibroker.pipeline.jobs.verify.transaction_checks import (
     Transactions,
     read_control,
@@ -68,24 +69,19 @@ def check_segment(plan: SegmentPlan) -> tuple[list[Finding], SegmentSummary | Va
 
 def _checked(plan: SegmentPlan) -> tuple[list[Finding], SegmentSummary]:
     checks = _SegmentChecks(plan)
-    try:
+    with closing(checks.file):
         for block in checks.file.blocks():
             checks.take(block)
         checks.finish()
-    finally:
-        checks.file.close()
     return list(checks.findings), checks.summary()
 
 
 def check_metadata_snapshot(plan: PartitionPlan, name: str, findings: Findings) -> None:
     """Check a snapshot of the metadata log. It has batches like a `.log` file."""
-    file = LogFile(str(plan.path(name)), check_crc="crc" in plan.checks)
-    try:
+    with closing(LogFile(str(plan.path(name)), check_crc="crc" in plan.checks)) as file:
         for block in file.blocks():
             if "records" in plan.checks:
                 findings.extend(name, check_records(block, compacted=False).problems)
-    finally:
-        file.close()
     findings.extend(name, file.problems)
 
 
@@ -96,9 +92,9 @@ def keys_of_segment(plan: SegmentPlan) -> Iterator[pa.RecordBatch]:
         file = LogFile(str(partition.path(plan.name(LOG))))
     except FileNotFoundError:
         return  # the keys of what replaces it would not fit those of the others
-    try:
+    with closing(file):
         for block in file.blocks():
-            for records in _records_of(block, compacted=True):
+            for records in check_all_records(block, compacted=True).records:
                 keys, offsets, positions = keys_in_cleaned(block, records, partition.log_start, partition.clean_offset)
                 count = len(keys)
                 columns = [
@@ -110,12 +106,12 @@ def keys_of_segment(plan: SegmentPlan) -> Iterator[pa.RecordBatch]:
                     pa.array(positions),
                 ]
                 yield pa.RecordBatch.from_arrays(columns, schema=KEYS)
-    finally:
-        file.close()
 
 
-def _records_of(block: Block, *, compacted: bool) -> list[Records]:
-    return check_records(block, compacted=compacted).records + check_messages(block, compacted=compacted)[1]
+def check_all_records(block: Block, *, compacted: bool) -> Checked:
+    """Read the records of all sound batches in the block, of all formats."""
+    checked, old = check_records(block, compacted=compacted), check_messages(block, compacted=compacted)
+    return Checked(checked.problems + old.problems, checked.records + old.records)
 
 
 class _SegmentChecks:
@@ -137,9 +133,7 @@ class _SegmentChecks:
             self._index = OffsetIndexCheck(self._partition.path(plan.name(INDEX)), plan.base_offset)
         if "timeindex" in self._checks and self._has_file(TIME_INDEX):
             self._time_index = TimeIndexCheck(self._partition.path(plan.name(TIME_INDEX)), plan.base_offset)
-        cleaned = plan.base_offset < self._partition.clean_offset
-        self._cleaned = cleaned and self._partition.compacted and "compaction" in self._checks
-        self._reads_records = self._cleaned or "records" in self._checks
+        self._reads_records = plan.is_cleaned or "records" in self._checks
         self._follows_producers = not self._checks.isdisjoint(("producers", "transactions", "snapshots"))
 
     def _has_file(self, suffix: str) -> bool:
@@ -159,11 +153,10 @@ class _SegmentChecks:
             self._follow_producers(block, missing)
 
     def _read_records(self, block: Block) -> None:
-        checked = check_records(block, compacted=self._partition.compacted)
-        problems, records = check_messages(block, compacted=self._partition.compacted)
-        self.findings.extend(self._log_name, checked.problems + problems)
-        if self._cleaned:
-            for each in checked.records + records:
+        checked = check_all_records(block, compacted=self._partition.compacted)
+        self.findings.extend(self._log_name, checked.problems)
+        if self._plan.is_cleaned:
+            for each in checked.records:
                 found = wrong_in_cleaned(block, each, self._partition.log_start, self._partition.clean_offset)
                 self.findings.extend(self._log_name, found)
 
@@ -175,14 +168,13 @@ class _SegmentChecks:
         holds_data = ~is_control[rows] & ((block.headers.record_count[rows] != 0) | (not self._partition.compacted))
         each = zip(rows.tolist(), holds_data.tolist(), transactional, _events(block, rows, missing), strict=True)
         for index, is_data, in_transaction, (producer_id, event) in each:
-            problem = None
+            problem = other = None
             if is_data:
-                problem = self._transactions.take_data(
-                    producer_id, in_transaction, event.offset, event.position, event.timestamp
-                )
+                problem = self._transactions.take_data(producer_id, in_transaction, event)
             elif is_control[index]:
                 self._follow_marker(block, index)
-            other = self._producers.take(producer_id, event) if producer_id >= 0 else None
+            if producer_id >= 0:
+                other = self._producers.take(producer_id, event)
             if problem is not None or other is not None:
                 self.findings.extend(self._log_name, filter(None, (problem, other)))
 
@@ -190,13 +182,12 @@ class _SegmentChecks:
         try:
             marker = read_control(block, index, compacted=self._partition.compacted)
         except Unreadable as error:
-            position, offset = int(block.positions[index]), int(block.headers.base_offset[index])
-            self.findings.add(self._log_name, "control-batch", str(error), offset=offset, position=position)
+            self.findings.add(self._log_name, block.problem("control-batch", index, str(error)))
             return
         if marker is not None:
             for problem in self._transactions.take_marker(marker):
                 if problem.kind != "marker-without-transaction" or not self._excused():
-                    self.findings.extend(self._log_name, (problem,))
+                    self.findings.add(self._log_name, problem)
 
     def _excused(self) -> bool:
         """Return whether missing batches may have been compacted away, or may be in damaged parts."""
@@ -215,7 +206,9 @@ class _SegmentChecks:
         if closed and self._plan.size_bytes:
             for suffix, kind in ((INDEX, "index-missing"), (TIME_INDEX, "timeindex-missing")):
                 if not self._has_file(suffix):
-                    self.findings.add(self._plan.name(suffix), kind, "the segment is closed and has none")
+                    self.findings.add(
+                        self._plan.name(suffix), Problem(kind, -1, -1, "the segment is closed and has none")
+                    )
         if self._has_file(TRANSACTION_INDEX):
             path = self._partition.path(self._plan.name(TRANSACTION_INDEX))
             end = self._offsets.offsets.last + 1 if self._plan.next_base is None else self._plan.next_base

@@ -82,7 +82,7 @@ def in_segments(*segments: list[Event], missing: tuple[int, ...] = ()) -> list[t
         check = ProducerCheck()
         problems |= {check.take(7, event) for event in events}
         total += missing[number] if missing else 0
-        problems |= {problem for _, problem in carried_on(states, check, total, 0)}
+        problems |= {*carried_on(states, check, total, 0)}
     return sorted((problem.kind, problem.offset) for problem in problems if problem is not None)
 
 
