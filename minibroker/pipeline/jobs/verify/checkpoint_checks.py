@@ -1,8 +1,6 @@
-"""Reads the checkpoint files of a directory and its partitions strictly.
+"""Reads the checkpoint files of a directory and its partitions strictly, and as far as they can be read.
 
-0             version
-2             rows
-orders 0 17   topic, partition, offset; in leader-epoch-checkpoint: epoch, start offset
+`storage/checkpoints/checkpoint_texts.py` draws them.
 """
 
 from __future__ import annotations
@@ -12,15 +10,21 @@ from pathlib import Path
 
 from minibroker.pipeline.jobs.verify.findings import Problem
 from minibroker.pipeline.jobs.verify.offset_checks import EpochRun
+from minibroker.storage.checkpoints.checkpoint_texts import (
+    CLEANER_OFFSET_CHECKPOINT,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    TopicPartition,
+)
 
-RECOVERY_POINT = "recovery-point-offset-checkpoint"
-LOG_START = "log-start-offset-checkpoint"
-HIGH_WATERMARK = "replication-offset-checkpoint"
-CLEANER = "cleaner-offset-checkpoint"
-OFFSET_CHECKPOINTS = (RECOVERY_POINT, LOG_START, HIGH_WATERMARK, CLEANER)
-LEADER_EPOCHS = "leader-epoch-checkpoint"
-
-TopicPartition = tuple[str, int]
+OFFSET_CHECKPOINTS = (
+    RECOVERY_POINT_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    CLEANER_OFFSET_CHECKPOINT,
+)
 
 
 def read_offsets(path: Path) -> tuple[dict[TopicPartition, int], list[Problem]]:
@@ -61,20 +65,22 @@ def wrong_epochs(
     """
     for epoch, start in entries:
         if start > end_offset:
-            yield Problem(LEADER_EPOCHS, -1, start, f"epoch {epoch} begins at {start}, the log ends at {end_offset}")
+            yield Problem(
+                LEADER_EPOCH_CHECKPOINT, -1, start, f"epoch {epoch} begins at {start}, the log ends at {end_offset}"
+            )
     for run in runs:
         if not entries:
-            yield Problem(LEADER_EPOCHS, -1, run.first_offset, f"epoch {run.epoch} is missing")
+            yield Problem(LEADER_EPOCH_CHECKPOINT, -1, run.first_offset, f"epoch {run.epoch} is missing")
             return
         for offset in (run.first_offset, run.last_offset):
             known = [epoch for epoch, start in entries if start <= offset]
             if not known and offset >= log_start:
                 detail = f"its first epoch begins at {entries[0][1]}, and the log has epoch {run.epoch} at {offset}"
-                yield Problem(LEADER_EPOCHS if stopped else "leader-epoch-late", -1, offset, detail)
+                yield Problem(LEADER_EPOCH_CHECKPOINT if stopped else "leader-epoch-late", -1, offset, detail)
                 break
             if known and known[-1] != run.epoch:
                 detail = f"it has epoch {known[-1]} at {offset}, the batch there {run.epoch}"
-                yield Problem(LEADER_EPOCHS, -1, offset, detail)
+                yield Problem(LEADER_EPOCH_CHECKPOINT, -1, offset, detail)
                 break
 
 

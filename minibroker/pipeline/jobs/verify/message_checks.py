@@ -78,20 +78,16 @@ def _inner(wrapper: Message) -> list[Message]:
             end = position + header.size_bytes
             if header.magic != wrapper.magic or header.compression:
                 raise Unreadable("record", f"codec {header.compression} and magic {header.magic} in a wrapper")
-            _check(payload, position)
+            try:
+                check_message(payload, position)
+            except CorruptBatch as error:
+                raise Unreadable("crc", f"in a wrapper: {error}") from error
             found.append(_read(payload, position))
     except CorruptBatch as error:
         raise Unreadable("record", f"in a wrapper: {error}") from error
     if end != len(payload):
         raise Unreadable("record", f"{len(payload) - end} bytes are left of a message in a wrapper")
     return found
-
-
-def _check(payload: bytes, position: int) -> None:
-    try:
-        check_message(payload, position)
-    except CorruptBatch as error:
-        raise Unreadable("crc", f"in a wrapper: {error}") from error
 
 
 def _records(found: list[tuple[int, Message]]) -> Records:

@@ -10,14 +10,9 @@ from contextlib import suppress
 from dataclasses import replace
 
 from minibroker.pipeline.directory.cluster_metadata import METADATA
-from minibroker.pipeline.jobs.verify.checkpoint_checks import (
-    LEADER_EPOCHS,
-    LOG_START,
-    read_epochs,
-    wrong_epochs,
-)
+from minibroker.pipeline.jobs.verify.checkpoint_checks import read_epochs, wrong_epochs
 from minibroker.pipeline.jobs.verify.findings import Finding, Findings, Problem
-from minibroker.pipeline.jobs.verify.log_files import LOG, SNAPSHOT, TRANSACTION_INDEX, PartitionPlan
+from minibroker.pipeline.jobs.verify.log_files import PartitionPlan
 from minibroker.pipeline.jobs.verify.offset_checks import EpochRun
 from minibroker.pipeline.jobs.verify.producer_checks import State, carried_on
 from minibroker.pipeline.jobs.verify.segment_checks import SegmentSummary, Vanished, check_metadata_snapshot
@@ -36,9 +31,14 @@ from minibroker.pipeline.jobs.verify.transaction_checks import (
 )
 from minibroker.storage.checkpoints.checkpoint_texts import (
     ABORTED_TRANSACTIONS_CHECKPOINT,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
     PARTITION_METADATA,
 )
 from minibroker.storage.inspection.index_inspection import ProducerStateEntry
+from minibroker.storage.names import LOG_SUFFIX, SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_name
+
+MAX_TRANSACTION_MS = 15 * 60 * 1000  # transaction.max.timeout.ms
 
 
 def check_partition(plan: PartitionPlan, summaries: Sequence[SegmentSummary | Vanished]) -> list[Finding]:
@@ -67,15 +67,15 @@ def _removed(plan: PartitionPlan, bases: Sequence[int]) -> list[Finding]:
     findings = plan.findings()
     for base in bases:
         detail = "it was removed during the check; what spans segments was checked behind it"
-        findings.add(f"{base:020d}{LOG}", Problem("vanished", -1, base, detail))
+        findings.add(segment_name(base) + LOG_SUFFIX, Problem("vanished", -1, base, detail))
     return list(findings)
 
 
 def _behind(plan: PartitionPlan, base: int) -> PartitionPlan:
     """Return the part of a partition behind a segment, as if its log began there."""
     bases = tuple(each for each in plan.bases if each > base)
-    start = {LOG_START: max(bases[0], plan.log_start)} if bases else {}
-    return replace(plan, bases=bases, checkpoints={**(plan.checkpoints or {}), **start})
+    start = {LOG_START_OFFSET_CHECKPOINT: max(bases[0], plan.log_start)} if bases else {}
+    return replace(plan, bases=bases, checkpoints={**plan.checkpoints, **start})
 
 
 class _Fold:
@@ -115,9 +115,9 @@ class _Fold:
         self._check_open_transactions()
         for offset in self._plan.snapshots:
             if offset > end:
-                name = f"{offset:020d}{SNAPSHOT}"
+                name = segment_name(offset) + SNAPSHOT_SUFFIX
                 self.findings.add(name, Problem("snapshot-beyond-log", -1, offset, f"the log ends at {end}"))
-        for name, offset in (self._plan.checkpoints or {}).items():
+        for name, offset in self._plan.checkpoints.items():
             if offset > end:
                 detail = f"{name} has {offset}, the log ends at {end}"
                 self.findings.add(name, Problem("checkpoint-beyond-log", -1, offset, detail), of_directory=True)
@@ -156,11 +156,11 @@ class _Fold:
     def _check_epoch_file(self, end: int) -> None:
         entries: list[tuple[int, int]] = []
         problems: list[Problem] = []
-        if self._plan.knows(LEADER_EPOCHS):
-            entries, problems = read_epochs(self._plan.path(LEADER_EPOCHS))
+        if self._plan.knows(LEADER_EPOCH_CHECKPOINT):
+            entries, problems = read_epochs(self._plan.path(LEADER_EPOCH_CHECKPOINT))
         runs = [run for run, _ in self._runs]
         wrong = wrong_epochs(entries, runs, self._plan.log_start, end, stopped=self._plan.stopped)
-        self.findings.extend(LEADER_EPOCHS, problems or wrong)
+        self.findings.extend(LEADER_EPOCH_CHECKPOINT, problems or wrong)
 
     def _check_side_files(self) -> None:
         plan = self._plan
@@ -192,7 +192,7 @@ class _Fold:
         aborts = [self._carried(marker, here.first_markers) for marker in here.aborts]
         known_log = Known(self._first_offset, self._plan.compacted, bool(self._damages or summary.damages))
         markers = {marker.offset: marker for marker in aborts}
-        index_name = summary.file.removesuffix(".log") + TRANSACTION_INDEX
+        index_name = segment_name(summary.base_offset) + TRANSACTION_INDEX_SUFFIX
         self.findings.extend(summary.file, missing_entries(here.entries, aborts))
         for place, entry in enumerate(here.entries):
             wrong = wrong_entry(place, entry, markers.get(entry.last_offset), known_log)
@@ -231,7 +231,7 @@ class _Fold:
     def _check_open_transactions(self) -> None:
         for producer_id, (opened, file) in self._open.items():
             age_ms = self._max_timestamp - opened.timestamp
-            kind = "hanging-transaction" if age_ms > self._plan.max_transaction_ms else "open-transaction"
+            kind = "hanging-transaction" if age_ms > MAX_TRANSACTION_MS else "open-transaction"
             detail = f"producer {producer_id}; the log goes on for {max(age_ms, 0) / 1000:.0f} s behind its last record"
             self.findings.add(file, Problem(kind, opened.position, opened.offset, detail))
 
@@ -242,7 +242,7 @@ class _Fold:
             return {}
         found = {}
         for offset in self._plan.snapshots:
-            name = f"{offset:020d}{SNAPSHOT}"
+            name = segment_name(offset) + SNAPSHOT_SUFFIX
             with suppress(FileNotFoundError):  # a running broker removes the oldest ones
                 found[offset], problems = read_snapshot(self._plan.path(name))
                 self.findings.extend(name, problems)
@@ -252,7 +252,7 @@ class _Fold:
         """Compare the snapshot at this offset with the log up to it. A missing one is a finding if `expected`."""
         if expected and offset > self._first_offset and self._states and offset not in self._plan.snapshots:
             detail = f"a start must read the log before {offset} to find its producers"
-            self.findings.add(f"{offset:020d}{SNAPSHOT}", Problem("snapshot-missing", -1, offset, detail))
+            self.findings.add(segment_name(offset) + SNAPSHOT_SUFFIX, Problem("snapshot-missing", -1, offset, detail))
         entries = self._snapshots.pop(offset, [])
         if self._damages or self._plan.compacted and offset <= self._plan.clean_offset:
             return
@@ -266,4 +266,4 @@ class _Fold:
             compacted=self._plan.compacted,
             missing=self._missing + missing,
         )
-        self.findings.extend(f"{offset:020d}{SNAPSHOT}", problems)
+        self.findings.extend(segment_name(offset) + SNAPSHOT_SUFFIX, problems)

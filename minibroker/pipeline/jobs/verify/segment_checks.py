@@ -20,14 +20,7 @@ from minibroker.pipeline.jobs.verify.compaction_checks import (
 from minibroker.pipeline.jobs.verify.findings import Finding, Findings, Problem
 from minibroker.pipeline.jobs.verify.index_checks import OffsetIndexCheck, TimeIndexCheck
 from minibroker.pipeline.jobs.verify.log_blocks import Block, Ints, LogFile
-from minibroker.pipeline.jobs.verify.log_files import (
-    INDEX,
-    LOG,
-    TIME_INDEX,
-    TRANSACTION_INDEX,
-    PartitionPlan,
-    SegmentPlan,
-)
+from minibroker.pipeline.jobs.verify.log_files import PartitionPlan, SegmentPlan
 from minibroker.pipeline.jobs.verify.message_checks import check_messages
 from minibroker.pipeline.jobs.verify.offset_checks import EpochRun, OffsetCheck, Offsets
 from minibroker.pipeline.jobs.verify.producer_checks import MAX_SEQUENCE, Event, ProducerCheck
@@ -37,6 +30,7 @@ from minibroker.pipeline.jobs.verify.transaction_checks import (
     read_control,
     read_index,
 )
+from minibroker.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 
 
 @dataclass
@@ -89,7 +83,7 @@ def keys_of_segment(plan: SegmentPlan) -> Iterator[pa.RecordBatch]:
     """Yield the keys in the cleaned part of a segment, as rows of `KEYS`; none if it is gone. Raises `OSError`."""
     partition = plan.partition
     try:
-        file = LogFile(str(partition.path(plan.name(LOG))))
+        file = LogFile(str(partition.path(plan.name(LOG_SUFFIX))))
     except FileNotFoundError:
         return  # the keys of what replaces it would not fit those of the others
     with closing(file):
@@ -102,7 +96,7 @@ def keys_of_segment(plan: SegmentPlan) -> Iterator[pa.RecordBatch]:
                     pa.array([partition.partition] * count, pa.int32()),
                     pa.array(keys, pa.binary()),
                     pa.array(offsets),
-                    pa.array([f"{partition.directory}/{plan.name(LOG)}"] * count, pa.string()),
+                    pa.array([f"{partition.directory}/{plan.name(LOG_SUFFIX)}"] * count, pa.string()),
                     pa.array(positions),
                 ]
                 yield pa.RecordBatch.from_arrays(columns, schema=KEYS)
@@ -120,7 +114,7 @@ class _SegmentChecks:
     def __init__(self, plan: SegmentPlan) -> None:
         self._plan, self._partition = plan, plan.partition
         self._checks = self._partition.checks
-        self._log_name = plan.name(LOG)
+        self._log_name = plan.name(LOG_SUFFIX)
         self.findings: Findings = self._partition.findings()
         is_last = plan.next_base is None
         path = str(self._partition.path(self._log_name))
@@ -129,10 +123,10 @@ class _SegmentChecks:
         self._producers = ProducerCheck(self._partition.log_start)
         self._transactions = Transactions()
         self._index = self._time_index = None
-        if "index" in self._checks and self._has_file(INDEX):
-            self._index = OffsetIndexCheck(self._partition.path(plan.name(INDEX)), plan.base_offset)
-        if "timeindex" in self._checks and self._has_file(TIME_INDEX):
-            self._time_index = TimeIndexCheck(self._partition.path(plan.name(TIME_INDEX)), plan.base_offset)
+        if "index" in self._checks and self._has_file(INDEX_SUFFIX):
+            self._index = OffsetIndexCheck(self._partition.path(plan.name(INDEX_SUFFIX)), plan.base_offset)
+        if "timeindex" in self._checks and self._has_file(TIME_INDEX_SUFFIX):
+            self._time_index = TimeIndexCheck(self._partition.path(plan.name(TIME_INDEX_SUFFIX)), plan.base_offset)
         self._reads_records = plan.is_cleaned or "records" in self._checks
         self._follows_producers = not self._checks.isdisjoint(("producers", "transactions", "snapshots"))
 
@@ -199,18 +193,18 @@ class _SegmentChecks:
         closed, damaged = self._plan.next_base is not None, bool(self.file.problems)
         if self._index is not None:
             problems = self._index.problems(self.file.end_position, damaged=damaged)
-            self.findings.extend(self._plan.name(INDEX), problems)
+            self.findings.extend(self._plan.name(INDEX_SUFFIX), problems)
         if self._time_index is not None:
             times = self._time_index.problems(self._offsets.offsets.last, closed=closed, damaged=damaged)
-            self.findings.extend(self._plan.name(TIME_INDEX), times)
+            self.findings.extend(self._plan.name(TIME_INDEX_SUFFIX), times)
         if closed and self._plan.size_bytes:
-            for suffix, kind in ((INDEX, "index-missing"), (TIME_INDEX, "timeindex-missing")):
+            for suffix, kind in ((INDEX_SUFFIX, "index-missing"), (TIME_INDEX_SUFFIX, "timeindex-missing")):
                 if not self._has_file(suffix):
                     self.findings.add(
                         self._plan.name(suffix), Problem(kind, -1, -1, "the segment is closed and has none")
                     )
-        if self._has_file(TRANSACTION_INDEX):
-            path = self._partition.path(self._plan.name(TRANSACTION_INDEX))
+        if self._has_file(TRANSACTION_INDEX_SUFFIX):
+            path = self._partition.path(self._plan.name(TRANSACTION_INDEX_SUFFIX))
             end = self._offsets.offsets.last + 1 if self._plan.next_base is None else self._plan.next_base
             self._transactions.entries, wrong = read_index(path, self._plan.base_offset, end)
             self.findings.extend(path.name, wrong)

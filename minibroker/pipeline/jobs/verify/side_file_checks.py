@@ -17,15 +17,15 @@ from minibroker.storage.checkpoints.checkpoint_texts import (
     ABORTED_TRANSACTIONS_CHECKPOINT,
     PARTITION_METADATA,
     MalformedCheckpoint,
+    TopicPartition,
     aborted_counts_from_text,
     aborted_counts_text,
     topic_id_from_text,
 )
+from minibroker.storage.names import TRANSACTION_INDEX_SUFFIX, segment_name
 from minibroker.storage.producers.aborted_transactions import TRANSACTION_ENTRY
 
 METADATA_TOPIC_ID = bytes(15) + b"\x01"  # the same in every cluster
-
-TopicPartition = tuple[str, int]
 
 
 def expected_ids(root: Path, directories: Mapping[TopicPartition, str], known: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -76,7 +76,7 @@ def wrong_counts(directory: Path, bases: Iterable[int]) -> Iterator[Problem]:
         return
     known = set(bases)
     for base, (count, crc) in counts.items():
-        index = directory / f"{base:020d}.txnindex"
+        index = directory / (segment_name(base) + TRANSACTION_INDEX_SUFFIX)
         data = index.read_bytes() if index.exists() else b""
         if base not in known:
             if base > min(known, default=0):
