@@ -36,7 +36,7 @@ MAX_INDEX_BYTES = 1 << 28
 
 Numbers = npt.NDArray[np.int64]
 MARKS_TRIED = 8  # entries without a batch, before the index counts as useless
-ENTRY_TYPE = np.dtype([("offset", ">i4"), ("position", ">i4")])
+INDEX_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
 INDEXES_KEPT = 4
 WALKS_KEPT = 256
 WALK_MARK_BYTES = 128 << 10  # between remembered batches: 130 KB of memory for a segment of 1 GB
@@ -264,7 +264,7 @@ def _read_index(segment: SegmentFile, size_bytes: int) -> tuple[Numbers, Numbers
 
     Entries beyond `size_bytes` of the log are left out. Raises `OSError`.
     """
-    entries = index_entries(segment.file(INDEX_SUFFIX), ENTRY_TYPE)
+    entries = index_entries(segment.file(INDEX_SUFFIX), INDEX_ENTRY)
     offsets, positions = entries["offset"].astype(np.int64) + segment.base_offset, entries["position"].astype(np.int64)
     if np.any(np.diff(offsets) <= 0) or np.any(np.diff(positions) <= 0):
         nothing = np.empty(0, np.int64)

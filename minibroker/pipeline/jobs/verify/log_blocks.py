@@ -7,7 +7,7 @@ what the fields mean for the log.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from struct import Struct
 
@@ -27,7 +27,17 @@ Flags = npt.NDArray[np.bool_]
 BLOCK_BYTES = 4 << 20
 MAX_OFFSET = 1 << 48  # the largest plausible offset in a search behind damage
 
+# Which rows have a fault, its kind, and its detail for one row.
+Fault = tuple[Flags, str, Callable[[int], str]]
+
 _OFFSET_AND_LENGTH = Struct(">qi")
+
+
+def first_faults(faults: Sequence[Fault]) -> Iterator[tuple[int, str, str]]:
+    """Yield row, kind and detail of the first fault of each row that has one."""
+    for row in np.flatnonzero(np.logical_or.reduce([rows for rows, _, _ in faults])).tolist():
+        kind, detail = next((kind, detail) for rows, kind, detail in faults if rows[row])
+        yield row, kind, detail(row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +64,11 @@ class Block:
 
     def __len__(self) -> int:
         return len(self.positions)
+
+    @property
+    def known_first_offset(self) -> Ints:
+        """The first offset of each batch; of a wrapper that was not read, its last."""
+        return np.where(self.first_offset >= 0, self.first_offset, self.headers.base_offset)
 
     def batch(self, index: int) -> memoryview:
         """Return the bytes of one batch."""

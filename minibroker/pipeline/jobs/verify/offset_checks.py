@@ -57,7 +57,7 @@ class OffsetCheck:
         rows = np.flatnonzero(block.sound)
         if not len(rows):
             return
-        first, last = _firsts(block)[rows], block.headers.last_offset[rows]
+        first, last = block.known_first_offset[rows], block.headers.last_offset[rows]
         known, damages = block.first_offset[rows] >= 0, block.damages[rows]
         before_first, before_last, before_damages = self._before(first, last, damages)
         has_before = before_last >= 0
@@ -89,7 +89,7 @@ class OffsetCheck:
         found = np.zeros(len(block), np.int64)
         if not len(rows):
             return found
-        first, last = _firsts(block)[rows], block.headers.last_offset[rows]
+        first, last = block.known_first_offset[rows], block.headers.last_offset[rows]
         _, before_last, _ = self._before(first, last, block.damages[rows])
         gaps = np.where((before_last >= 0) & (first > before_last + 1), first - before_last - 1, 0)
         counted = np.cumsum(gaps) if self.compacted else np.zeros(len(rows), np.int64)
@@ -143,8 +143,3 @@ class OffsetCheck:
                 yield Problem("leader-epoch-regression", position, int(first[begin]), detail)
             if len(self.runs) < MAX_RUNS:
                 self.runs.append(EpochRun(epoch, int(first[begin]), int(last[end]), position))
-
-
-def _firsts(block: Block) -> Ints:
-    """Return the first offset of each batch; of a wrapper that was not read, its last."""
-    return np.where(block.first_offset >= 0, block.first_offset, block.headers.base_offset)

@@ -16,7 +16,7 @@ from minibroker.pipeline.decode.batch_headers import Headers
 from minibroker.pipeline.decode.record_field_columns import read_fields
 from minibroker.pipeline.decode.record_starts import record_starts
 from minibroker.pipeline.jobs.verify.findings import Problem
-from minibroker.pipeline.jobs.verify.log_blocks import Block, Flags, Ints
+from minibroker.pipeline.jobs.verify.log_blocks import Block, Fault, Flags, Ints, first_faults
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import (
     ELIDED_BIT,
@@ -140,25 +140,18 @@ def payload_of(block: Block, index: int) -> Bytes:
         raise Unreadable("codec", str(error)) from error
 
 
-def header_problem(header: BatchHeader) -> str:
-    """Return which fields in the header of a batch of format 2 contradict each other; empty if none do."""
-    delta, count = header.last_offset_delta, header.record_count
-    if delta < 0 or count < 0 or count > delta + 1:
-        return f"last offset delta {delta}, {count} records"
-    producer_id, epoch = header.producer_id, header.producer_epoch
-    if producer_id < -1 or (producer_id >= 0) != (epoch >= 0):
-        return f"producer id {producer_id} with epoch {epoch}"
-    if header.base_sequence < -1:
-        return f"sequence {header.base_sequence}"
-    return f"base offset {header.base_offset}" if header.base_offset < 0 else ""
-
-
-def _contradictory(headers: Headers) -> Flags:
-    """Return which batches have a `header_problem`."""
-    delta, count = headers.last_offset - headers.base_offset, headers.record_count
-    found: Flags = (delta < 0) | (count < 0) | (count > delta + 1) | (headers.base_offset < 0)
-    found |= (headers.producer_id < -1) | ((headers.producer_id >= 0) != (headers.producer_epoch >= 0))
-    return found | (headers.base_sequence < -1)
+def _contradictions(headers: Headers) -> tuple[Fault, ...]:
+    """Return which fields in the headers of batches of format 2 contradict each other."""
+    base, delta, count = headers.base_offset, headers.last_offset - headers.base_offset, headers.record_count
+    producer_id, epoch, sequence = headers.producer_id, headers.producer_epoch, headers.base_sequence
+    is_odd = (producer_id < -1) | ((producer_id >= 0) != (epoch >= 0))
+    is_wrong_count = (delta < 0) | (count < 0) | (count > delta + 1)
+    return (
+        (is_wrong_count, "header", lambda at: f"last offset delta {delta[at]}, {count[at]} records"),
+        (is_odd, "header", lambda at: f"producer id {producer_id[at]} with epoch {epoch[at]}"),
+        (sequence < -1, "header", lambda at: f"sequence {sequence[at]}"),
+        (base < 0, "header", lambda at: f"base offset {base[at]}"),
+    )
 
 
 def _chunks(block: Block, problems: list[Problem], *, compacted: bool) -> Iterator[list[Payload]]:
@@ -166,11 +159,11 @@ def _chunks(block: Block, problems: list[Problem], *, compacted: bool) -> Iterat
 
     Add a problem for batches that cannot be decompressed.
     """
-    is_new = block.sound & (block.headers.magic == MAGIC)
-    contradictory = _contradictory(block.headers)
-    for index in np.flatnonzero(is_new & contradictory).tolist():
-        problems.append(block.problem("header", index, header_problem(block.headers.header(index))))
-    readable = is_new & ~contradictory
+    readable = block.sound & (block.headers.magic == MAGIC)
+    rows = np.flatnonzero(readable)
+    for row, kind, detail in first_faults(_contradictions(block.headers.select(rows))):
+        problems.append(block.problem(kind, int(rows[row]), detail))
+        readable[rows[row]] = False
     if not compacted:
         for index in np.flatnonzero(readable & (block.headers.record_count == 0)).tolist():
             problems.append(block.problem("record-count", index, "no records, in a log that is not compacted"))
