@@ -10,9 +10,9 @@ from enum import IntEnum
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from minibroker.pipeline.array_types import Int64s
 from minibroker.pipeline.decode import message_columns
 from minibroker.pipeline.decode.arena import Arena
 from minibroker.pipeline.decode.arrow import Rows
@@ -23,7 +23,6 @@ from minibroker.pipeline.log_source import OffsetRange, ReadRequest
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import HEADER_BYTES, MAGIC, TIMESTAMP_TYPE_BIT
 
-I64 = npt.NDArray[np.int64]
 Given = Iterator[pa.RecordBatch | Damage]
 
 _NOTHING: Final = np.empty(0, np.int64)
@@ -85,10 +84,10 @@ class Gathering:
     def _is_full(self) -> bool:
         return self._arena.used >= self._chunk_bytes or self._record_count >= MAX_ROWS
 
-    def _kinds(self, headers: Headers) -> I64:
+    def _kinds(self, headers: Headers) -> Int64s:
         is_old = headers.magic < MAGIC
         is_packed = headers.codec != 0
-        kinds: I64 = np.where(is_old, Kind.MESSAGE, Kind.PLAIN) + is_packed
+        kinds: Int64s = np.where(is_old, Kind.MESSAGE, Kind.PLAIN) + is_packed
         if self._wanted.depth > 2:
             return kinds
         is_known = (headers.record_count == headers.last_offset - headers.base_offset + 1) & ~(is_old & is_packed)
@@ -156,7 +155,7 @@ class Gathering:
         else:
             self._note(headers, start, end, headers.record_count, _NOTHING, place)
 
-    def _note(self, headers: Headers, start: I64, end: I64, count: I64, inner: I64, place: Place) -> None:
+    def _note(self, headers: Headers, start: Int64s, end: Int64s, count: Int64s, inner: Int64s, place: Place) -> None:
         places = self._decoder.places
         if not places or places[-1] != place:
             places.append(place)
@@ -171,4 +170,4 @@ class _Unpacked:
     def __init__(self) -> None:
         self.starts: list[int] = []
         self.ends: list[int] = []
-        self.inner: list[I64] = []
+        self.inner: list[Int64s] = []

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from minibroker.pipeline.array_types import Int64s
 from minibroker.pipeline.encode.batch_settings import BatchSettings, Origin
 from minibroker.pipeline.encode.input_columns import Columns
-from minibroker.pipeline.encode.varint_encoding import Int64s
 from minibroker.protocol.records.batch import LOG_APPEND_TIME
 
 MAX_OFFSET_DELTA = 2**31 - 1

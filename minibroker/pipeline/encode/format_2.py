@@ -19,27 +19,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from minibroker.pipeline.encode.batch_settings import (
-    BatchSettings,
-    EncodedBatch,
-    EncodeError,
-    Origin,
-)
+from minibroker.pipeline.array_types import Int64s
+from minibroker.pipeline.encode.batch_settings import BatchSettings, EncodedBatch, EncodeError, Origin
 from minibroker.pipeline.encode.cutting import MAX_OFFSET_DELTA, Chunk, chunks
-from minibroker.pipeline.encode.input_columns import (
-    Columns,
-    header_counts,
-    join,
-    lengths_of,
-    offsets_of,
-)
-from minibroker.pipeline.encode.varint_encoding import (
-    Int64s,
-    rows_of_varints,
-    size_of,
-    sizes_of,
-    zigzag,
-)
+from minibroker.pipeline.encode.input_columns import Columns, header_counts, join, lengths_of, offsets_of
+from minibroker.pipeline.encode.varint_encoding import rows_of_varints, size_of, sizes_of, zigzag
 from minibroker.protocol.records.batch import (
     CRC_POSITION,
     CRC_START,

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
+from minibroker.pipeline.array_types import Bools, Int64s
 from minibroker.pipeline.directory.segment_files import INDEX_ENTRY
 from minibroker.pipeline.directory.times import TIME_INDEX_ENTRY
 from minibroker.pipeline.jobs.verify.findings import Problem
-from minibroker.pipeline.jobs.verify.log_blocks import Block, Fault, Flags, Ints, first_faults
+from minibroker.pipeline.jobs.verify.log_blocks import Block, Fault, first_faults
 
 NONE = -1
 
@@ -33,7 +34,7 @@ class _IndexCheck:
         self._rest = len(data) % entry.itemsize
         self._order = kind
 
-    def _marked(self, faults: Sequence[Fault], name: str, values: Ints) -> Iterator[Problem]:
+    def _marked(self, faults: Sequence[Fault], name: str, values: Int64s) -> Iterator[Problem]:
         """Yield a problem of each entry that has a fault. `name` and `values` are of its other field."""
         size = self._entries.itemsize
         if self._rest:
@@ -136,7 +137,7 @@ class TimeIndexCheck(_IndexCheck):
             yield Problem("timeindex-incomplete", max(count - 1, 0) * self._entries.itemsize, NONE, detail)
 
 
-def _looked_up(column: Ints, wanted: Ints) -> tuple[Ints, Ints]:
+def _looked_up(column: Int64s, wanted: Int64s) -> tuple[Int64s, Int64s]:
     """Return (rows of the column, indexes in `wanted`) with the same number."""
     order = np.argsort(column, kind="stable")
     at = np.searchsorted(column[order], wanted)
@@ -145,6 +146,6 @@ def _looked_up(column: Ints, wanted: Ints) -> tuple[Ints, Ints]:
     return order[at[places]], places
 
 
-def _rises(column: Ints) -> Flags:
-    rises: Flags = np.diff(column) > 0
+def _rises(column: Int64s) -> Bools:
+    rises: Bools = np.diff(column) > 0
     return rises

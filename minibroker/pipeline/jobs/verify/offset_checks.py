@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from minibroker.pipeline.array_types import Bools, Int64s
 from minibroker.pipeline.jobs.verify.findings import Problem
-from minibroker.pipeline.jobs.verify.log_blocks import Block, Flags, Ints
+from minibroker.pipeline.jobs.verify.log_blocks import Block
 
 MAX_RUNS = 10_000  # of leader epochs in a segment: a log with more has another problem
 
@@ -80,7 +81,7 @@ class OffsetCheck:
         self._remember(block, rows, first, last, np.where(gaps, first - before_last - 1, 0))
         yield from self._take_epochs(block, rows, first, last)
 
-    def missing_before(self, block: Block) -> Ints:
+    def missing_before(self, block: Block) -> Int64s:
         """Return, for each batch of a block before `take`, how many offsets and damages there were before it.
 
         Nothing is missing between two batches with the same number.
@@ -96,7 +97,7 @@ class OffsetCheck:
         found[rows] = counted + block.damages[rows] + (self.offsets.missing if self.compacted else 0)
         return found
 
-    def _before(self, first: Ints, last: Ints, damages: Ints) -> tuple[Ints, Ints, Ints]:
+    def _before(self, first: Int64s, last: Int64s, damages: Int64s) -> tuple[Int64s, Int64s, Int64s]:
         """Return first offset, last offset and damages of the batch before each."""
         known = self.offsets
         return (
@@ -106,12 +107,12 @@ class OffsetCheck:
         )
 
     def _wrong(
-        self, kind: str, block: Block, rows: Ints, wrong: Flags, detail: Callable[[int], str]
+        self, kind: str, block: Block, rows: Int64s, wrong: Bools, detail: Callable[[int], str]
     ) -> Iterator[Problem]:
         for place in np.flatnonzero(wrong).tolist():
             yield block.problem(kind, int(rows[place]), detail(place))
 
-    def _remember(self, block: Block, rows: Ints, first: Ints, last: Ints, missing: Ints) -> None:
+    def _remember(self, block: Block, rows: Int64s, first: Int64s, last: Int64s, missing: Int64s) -> None:
         known = self.offsets
         if known.first < 0:
             known.first = int(first[0])
@@ -122,7 +123,7 @@ class OffsetCheck:
         known.damages = int(block.damages[rows[-1]])
         known.max_timestamp = max(known.max_timestamp, int(block.headers.max_timestamp[rows].max()))
 
-    def _take_epochs(self, block: Block, rows: Ints, first: Ints, last: Ints) -> Iterator[Problem]:
+    def _take_epochs(self, block: Block, rows: Int64s, first: Int64s, last: Int64s) -> Iterator[Problem]:
         epochs = block.headers.leader_epoch[rows]
         yield from self._wrong(
             "leader-epoch-regression", block, rows, epochs < -1, lambda i: f"leader epoch {epochs[i]}"

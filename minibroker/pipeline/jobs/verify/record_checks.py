@@ -12,11 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from minibroker.pipeline.array_types import Bools, Int64s
 from minibroker.pipeline.decode.batch_headers import Headers
 from minibroker.pipeline.decode.record_field_columns import read_fields
 from minibroker.pipeline.decode.record_starts import record_starts
 from minibroker.pipeline.jobs.verify.findings import Problem
-from minibroker.pipeline.jobs.verify.log_blocks import Block, Fault, Flags, Ints, first_faults
+from minibroker.pipeline.jobs.verify.log_blocks import Block, Fault, first_faults
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import (
     ELIDED_BIT,
@@ -104,11 +105,11 @@ class Records:
     """
 
     data: bytes
-    batch: Ints
-    offset: Ints
-    key_start: Ints
-    key_size: Ints
-    has_value: Flags
+    batch: Int64s
+    offset: Int64s
+    key_start: Int64s
+    key_size: Int64s
+    has_value: Bools
 
 
 class Checked(NamedTuple):
@@ -217,7 +218,7 @@ def _read(block: Block, payloads: Sequence[Payload], *, compacted: bool) -> tupl
     return records, {*rows[~sound].tolist(), *index[wrong].tolist()}
 
 
-def _wrong_deltas(delta: Ints, batch: Ints, counts: Ints, last_delta: Ints, compacted: bool) -> Flags:
+def _wrong_deltas(delta: Int64s, batch: Int64s, counts: Int64s, last_delta: Int64s, compacted: bool) -> Bools:
     """Return which batches have wrong offset deltas: they must be 0, 1, 2, ..., or rise in a compacted log."""
     wrong = np.zeros(len(counts), np.bool_)
     place = np.arange(len(delta)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -230,10 +231,10 @@ def _wrong_deltas(delta: Ints, batch: Ints, counts: Ints, last_delta: Ints, comp
     return wrong
 
 
-def _wrong_times(headers: Headers, timestamp_deltas: Ints, firsts: Ints) -> Flags:
+def _wrong_times(headers: Headers, timestamp_deltas: Int64s, firsts: Int64s) -> Bools:
     """Return which batches have a wrong largest timestamp. With log append time, it is the time of all records."""
     if not len(firsts):
         return np.zeros(0, np.bool_)
     largest = headers.base_timestamp + np.maximum.reduceat(timestamp_deltas, firsts)
-    found: Flags = (largest != headers.max_timestamp) & (headers.attributes & TIMESTAMP_TYPE_BIT == 0)
+    found: Bools = (largest != headers.max_timestamp) & (headers.attributes & TIMESTAMP_TYPE_BIT == 0)
     return found

@@ -12,24 +12,17 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from minibroker.pipeline.jobs.verify.compaction_checks import (
-    KEYS,
-    keys_in_cleaned,
-    wrong_in_cleaned,
-)
+from minibroker.pipeline.array_types import Int64s
+from minibroker.pipeline.jobs.verify.compaction_checks import KEYS, keys_in_cleaned, wrong_in_cleaned
 from minibroker.pipeline.jobs.verify.findings import Finding, Findings, Problem
 from minibroker.pipeline.jobs.verify.index_checks import OffsetIndexCheck, TimeIndexCheck
-from minibroker.pipeline.jobs.verify.log_blocks import Block, Ints, LogFile
+from minibroker.pipeline.jobs.verify.log_blocks import Block, LogFile
 from minibroker.pipeline.jobs.verify.log_files import PartitionPlan, SegmentPlan
 from minibroker.pipeline.jobs.verify.message_checks import check_messages
 from minibroker.pipeline.jobs.verify.offset_checks import EpochRun, OffsetCheck, Offsets
 from minibroker.pipeline.jobs.verify.producer_checks import MAX_SEQUENCE, Event, ProducerCheck
 from minibroker.pipeline.jobs.verify.record_checks import Checked, Unreadable, check_records
-from minibroker.pipeline.jobs.verify.transaction_checks import (
-    Transactions,
-    read_control,
-    read_index,
-)
+from minibroker.pipeline.jobs.verify.transaction_checks import Transactions, read_control, read_index
 from minibroker.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 
 
@@ -154,7 +147,7 @@ class _SegmentChecks:
                 found = wrong_in_cleaned(block, each, self._partition.log_start, self._partition.clean_offset)
                 self.findings.extend(self._log_name, found)
 
-    def _follow_producers(self, block: Block, missing: Ints) -> None:
+    def _follow_producers(self, block: Block, missing: Int64s) -> None:
         is_control = block.headers.is_control
         rows = np.flatnonzero(block.sound & (is_control | (block.headers.producer_id >= 0)))
         transactional = block.headers.is_transactional[rows].tolist()
@@ -222,7 +215,7 @@ class _SegmentChecks:
         )
 
 
-def _events(block: Block, rows: Ints, missing: Ints) -> Iterator[tuple[int, Event]]:
+def _events(block: Block, rows: Int64s, missing: Int64s) -> Iterator[tuple[int, Event]]:
     """Return (producer id, event) of some batches. Markers have no sequence."""
     headers = block.headers
     base, last = headers.base_offset[rows], headers.last_offset[rows]
