@@ -74,13 +74,13 @@ def _loads(view: memoryview, headers: Headers, wanted: list[int], arena: Arena, 
         position = int(headers.position[index])
         batch = view[position : position + int(headers.size[index])]
         try:
-            inner = _bring(batch, int(headers.magic[index]), int(headers.codec[index]), arena)
+            start, inner = _bring(batch, int(headers.magic[index]), int(headers.codec[index]), arena)
         except KafkaError:
             continue
         load.which.append(index)
-        load.start.append(arena.used - inner.size_bytes)
+        load.start.append(start)
         load.end.append(arena.used)
-        load.inner.append(inner.starts)
+        load.inner.append(inner)
         if arena.used >= chunk_bytes:
             yield load
             arena.clear()
@@ -89,32 +89,23 @@ def _loads(view: memoryview, headers: Headers, wanted: list[int], arena: Arena, 
         yield load
 
 
-class _Brought(NamedTuple):
-    size_bytes: int
-    starts: Int64s
+def _bring(batch: memoryview, magic: int, codec: int, arena: Arena) -> tuple[int, Int64s]:
+    """Put the records of a batch into the arena. Return where they begin, and where each old message does.
 
-
-def _bring(batch: memoryview, magic: int, codec: int, arena: Arena) -> _Brought:
-    """Put the records of a batch into the arena, if they are stored apart from it. Raises `KafkaError`."""
-    nowhere = np.empty(0, np.int64)
+    Raises `KafkaError`.
+    """
     if magic == MAGIC:
         payload = batch[HEADER_BYTES:]
-        start = arena.decompress(codec, payload) if codec else arena.append(payload)
-        return _Brought(arena.used - start, nowhere)
-    if not codec:
-        start = arena.append(batch)
-        return _Brought(len(batch), np.array([start]))
+        return arena.decompress(codec, payload) if codec else arena.append(payload), np.empty(0, np.int64)
     start = arena.used
-    found = message_columns.unwrap(batch, arena)
-    return _Brought(arena.used - start, found)
+    return start, message_columns.unwrap(batch, arena) if codec else np.array([arena.append(batch)])
 
 
 def _measure_batches(data: UInt8s, headers: Headers, load: _Load, sizes: Sizes) -> None:
     index, start, end = (np.array(each, np.int64) for each in load[:3])
     counts = headers.record_count[index]
-    _, sound = record_starts(data, start, end, counts)
+    starts, sound = record_starts(data, start, end, counts)
     index, start, end, counts = index[sound], start[sound], end[sound], counts[sound]
-    starts, _ = record_starts(data, start, end, counts)
     batch = np.repeat(np.arange(len(index)), counts)
     has_attributes = (headers.attributes[index] & ELIDED_BIT == 0).astype(np.int64)
     fields = read_fields(data, starts, has_attributes[batch], _KEY_VALUE_DEPTH)

@@ -90,9 +90,10 @@ class _Decoder(ABC):
         """Report that no batch can be found after this place. The offset is read from the bytes there."""
         yield from self.finish()
         offset = int.from_bytes(bytes(view[found.end : found.end + 8]).ljust(8, b"\0"), "big", signed=True)
-        yield from self._damaged(Damage(offset, str(found.problem), place, found.end))
+        yield from self.damaged(Damage(offset, str(found.problem), place, found.end))
 
-    def _damaged(self, damage: Damage) -> RecordBatches:
+    def damaged(self, damage: Damage) -> RecordBatches:
+        """Yield the row of a damage, if the request wants one. Raises `CorruptData`."""
         place, offset = damage.place, damage.offset
         message = f"{place.at(damage.position)}, offset {offset}: {damage.reason}"
         if self._request.mode == "FAILFAST":
@@ -167,7 +168,7 @@ class RecordsDecoder(_Decoder):
                 yield from self._reporting_damage(self._gathering.add(view, between, place))
                 yield from self.finish()
                 offset, position = int(headers.base_offset[index]), int(headers.position[index])
-                yield from self._damaged(Damage(offset, problem, place, position))
+                yield from self.damaged(Damage(offset, problem, place, position))
                 first = index + 1
         rest = headers.select(slice(first, None)).select(has_rows[first:])
         yield from self._reporting_damage(self._gathering.add(view, rest, place))
@@ -175,7 +176,7 @@ class RecordsDecoder(_Decoder):
     def _reporting_damage(self, given: Given) -> RecordBatches:
         for each in given:
             if isinstance(each, Damage):
-                yield from self._damaged(each)
+                yield from self.damaged(each)
             else:
                 yield each
 

@@ -29,7 +29,7 @@ _LARGE_RECORD_BYTES: Final = 4096  # of this mean size there are few records, an
 
 
 class Starts(NamedTuple):
-    """Where the records of some batches begin, in order. Those of batches that are not `sound` have no meaning."""
+    """Where the records of the `sound` ones among some batches begin, in order."""
 
     positions: Int64s
     sound: Bools  # whether the records fill the batch exactly, by their lengths
@@ -54,7 +54,7 @@ def record_starts(data: UInt8s, starts: Int64s, ends: Int64s, counts: Int64s) ->
         hard = np.arange(len(starts))
     hard = hard[sound[hard]]
     sound[hard] = _walk_each(data, batches, hard, positions)
-    return Starts(positions, sound)
+    return Starts(positions if sound.all() else positions[np.repeat(sound, counts)], sound)
 
 
 def _walk_together(data: UInt8s, lanes: Lanes) -> tuple[Int64s, Bools]:

@@ -195,8 +195,6 @@ def _read(block: Block, payloads: Sequence[Payload], *, compacted: bool) -> tupl
     starts, counts = ends - sizes, block.headers.record_count[rows]
     positions, sound = record_starts(bytes_, starts, ends, counts)
     index, counts = rows[sound], counts[sound]
-    if not sound.all():
-        positions, _ = record_starts(bytes_, starts[sound], ends[sound], counts)
     batch = np.repeat(np.arange(len(index)), counts)
     headers = block.headers.select(index)
     has_attributes = (headers.attributes & ELIDED_BIT == 0).astype(np.int64)
