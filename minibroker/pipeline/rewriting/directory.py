@@ -11,7 +11,7 @@ from minibroker.pipeline.rewriting.plan import Plan, plan_of
 from minibroker.pipeline.rewriting.report import Report, space_of
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteError, RewriteSettings
 from minibroker.pipeline.rewriting.segment_rewriting import NewSegment, SegmentRewriter, SegmentTask
-from minibroker.pipeline.rewriting.topic_configs import Metadata
+from minibroker.pipeline.rewriting.topic_configs import update_configs
 from minibroker.pipeline.rewriting.transaction_rewriting import (
     Survey,
     open_transactions,
@@ -101,9 +101,9 @@ class Rewriting:
         for log in plan.copied:
             workspace.copy_log(plan, log)
         workspace.copy_files(plan)
-        configs, updated = Metadata(self.target, is_clean=plan.is_clean).update(plan.topics, self.settings)
+        configs, are_made = update_configs(self.target, plan.topics, self.settings, is_clean=plan.is_clean)
         workspace.end(plan)
-        return Report(self.target, space_of(segments), plan.copied, configs, updated)
+        return Report(self.target, *space_of(segments), plan.copied, configs, are_made)
 
     def _lock_source(self) -> None:
         """Lock out brokers, if the directory is a broker's and can be locked."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -41,23 +42,21 @@ class Survey(NamedTuple):
 
 def survey(disk: Disk, directory: str, base_offset: int, *, is_torn: bool = False) -> Survey:
     """Read the headers of a segment, up to the first invalid one if it may be torn."""
-    file = disk.open_to_read(f"{directory}/{segment_name(base_offset)}{LOG_SUFFIX}")
     found = Survey(base_offset, {}, {}, {})
-    try:
-        for _, header in headers(file, 0, file.size_bytes()):
-            if not header.is_transactional or header.producer_id < 0:
-                continue
-            if header.is_control:
-                found.ended[header.producer_id] = header.base_offset
-                found.open.pop(header.producer_id, None)
-            else:
-                found.first.setdefault(header.producer_id, header.base_offset)
-                found.open.setdefault(header.producer_id, header.base_offset)
-    except CorruptBatch:
-        if not is_torn:
-            raise
-    finally:
-        file.close()
+    with closing(disk.open_to_read(f"{directory}/{segment_name(base_offset)}{LOG_SUFFIX}")) as file:
+        try:
+            for _, header in headers(file, 0, file.size_bytes()):
+                if not header.is_transactional or header.producer_id < 0:
+                    continue
+                if header.is_control:
+                    found.ended[header.producer_id] = header.base_offset
+                    found.open.pop(header.producer_id, None)
+                else:
+                    found.first.setdefault(header.producer_id, header.base_offset)
+                    found.open.setdefault(header.producer_id, header.base_offset)
+        except CorruptBatch:
+            if not is_torn:
+                raise
     return found
 
 
@@ -99,11 +98,8 @@ def uncommitted(disk: Disk, directory: str, base_offsets: Iterable[int], open: M
 
 def content(disk: Disk, path: str) -> bytes:
     """Return a small file, which need not be writable. Raises `OSError`."""
-    file = disk.open_to_read(path)
-    try:
+    with closing(disk.open_to_read(path)) as file:
         return file.read(0, file.size_bytes())
-    finally:
-        file.close()
 
 
 def indexed(disk: Disk, directory: str, base_offsets: Iterable[int]) -> list[AbortedTransaction]:

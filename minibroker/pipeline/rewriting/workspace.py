@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import asdict
 from uuid import uuid4
 
 from minibroker.pipeline.rewriting.plan import Plan
@@ -75,7 +76,7 @@ class Workspace:
             "source": plan.source,
             "digest": plan.digest,
             "topics": plan.topics,
-            "settings": settings.as_json(),
+            "settings": asdict(settings),
         }
         if self._disk.exists(path) and self._has_done_something():
             found = json.loads(self._disk.read_whole(path))
