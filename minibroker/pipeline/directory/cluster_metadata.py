@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -85,38 +85,25 @@ class ClusterMetadata:
                 self._apply(message)
 
     def _apply(self, message: Message) -> None:
-        apply: dict[type[Message], Callable[..., None]] = {
-            TopicRecord: self._create,
-            RemoveTopicRecord: self._remove,
-            PartitionRecord: self._add_partition,
-            ConfigRecord: self._configure,
-        }
-        apply[type(message)](message)
-
-    def _create(self, record: TopicRecord) -> None:
-        self._forget(record.name)
-        self.ids[record.name] = record.topic_id
-        self._names[record.topic_id] = record.name
-
-    def _remove(self, record: RemoveTopicRecord) -> None:
-        name = self._names.get(record.topic_id)
-        if name is not None:
-            self._forget(name)
+        match message:
+            case TopicRecord(name=name, topic_id=topic_id):
+                self._forget(name)
+                self.ids[name], self._names[topic_id] = topic_id, name
+            case RemoveTopicRecord(topic_id=topic_id) if topic_id in self._names:
+                self._forget(self._names[topic_id])
+            case PartitionRecord(topic_id=topic_id, partition_id=index) if topic_id in self._names:
+                name = self._names[topic_id]
+                self.partitions.add((name, index))
+                self._indexes.setdefault(name, set()).add(index)
+            case ConfigRecord(resource_type=kind) if kind == TOPIC_RESOURCE:
+                self._configure(message)
 
     def _forget(self, name: str) -> None:
         self._names.pop(self.ids.pop(name, b""), None)
         self.configs.pop(name, None)
         self.partitions -= {(name, index) for index in self._indexes.pop(name, ())}
 
-    def _add_partition(self, record: PartitionRecord) -> None:
-        name = self._names.get(record.topic_id)
-        if name is not None:
-            self.partitions.add((name, record.partition_id))
-            self._indexes.setdefault(name, set()).add(record.partition_id)
-
     def _configure(self, record: ConfigRecord) -> None:
-        if record.resource_type != TOPIC_RESOURCE:
-            return
         configs = self.configs.setdefault(record.resource_name, {})
         if record.value is None:
             configs.pop(record.name, None)

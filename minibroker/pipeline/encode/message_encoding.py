@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from minibroker.pipeline.array_types import Int64s, UInt8s
 from minibroker.pipeline.encode.batch_settings import BatchSettings, EncodedBatch, EncodeError, Origin
-from minibroker.pipeline.encode.cutting import chunks
+from minibroker.pipeline.encode.cutting import chunks, facts_of
 from minibroker.pipeline.encode.input_columns import Columns, join, lengths_of, offsets_of
 from minibroker.protocol.records.batch import LOG_APPEND_TIME, LOG_OVERHEAD_BYTES, TIMESTAMP_TYPE_BIT
 from minibroker.protocol.records.compression import Compression, compress
@@ -103,19 +103,10 @@ def _sets(
     columns: Columns, starts: Int64s, data: memoryview, positions: list[int], settings: BatchSettings
 ) -> Iterator[EncodedBatch]:
     """Yield sets of messages. `positions` is where the first message of each set begins."""
-    last = np.append(starts[1:], len(columns)) - 1
-    facts = zip(
-        pairwise([*positions, len(data)]),
-        (last - starts + 1).tolist(),
-        columns.offsets[starts].tolist(),
-        columns.offsets[last].tolist(),
-        np.maximum.reduceat(columns.timestamps_ms, starts).tolist(),
-        strict=True,
-    )
-    for (start, end), count, base_offset, last_offset, time in facts:
-        time = max(time, NO_TIMESTAMP) if settings.magic else NO_TIMESTAMP
-        written = _wrapped(data[start:end], last_offset, time, settings)
-        yield EncodedBatch(written, count, base_offset, last_offset, time, -1)
+    for (start, end), facts in zip(pairwise([*positions, len(data)]), facts_of(columns, starts), strict=True):
+        time = max(facts.max_timestamp_ms, NO_TIMESTAMP) if settings.magic else NO_TIMESTAMP
+        written = _wrapped(data[start:end], facts.last_offset, time, settings)
+        yield EncodedBatch(written, facts.end - facts.start, facts.base_offset, facts.last_offset, time, -1)
 
 
 def _wrapped(messages: memoryview, last_offset: int, timestamp_ms: int, settings: BatchSettings) -> bytes:
