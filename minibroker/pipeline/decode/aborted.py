@@ -45,6 +45,12 @@ class AbortedRanges:
             if last == _OPEN and first <= offset:
                 self._by_producer[producer_id][index] = (first, offset)
 
+    def has(self, producer_id: int, offset: int) -> bool:
+        """Return whether a transactional record of this producer was aborted."""
+        known = self._by_producer.get(producer_id, ())
+        at = bisect_right(known, (offset, _OPEN)) - 1
+        return at >= 0 and offset <= known[at][1]
+
     def are_aborted(self, producer_ids: Int64s, offsets: Int64s) -> Bools:
         """Return, for each producer and offset of a transactional record, whether it was aborted."""
         found = np.zeros(len(offsets), np.bool_)

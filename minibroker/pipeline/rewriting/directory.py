@@ -23,8 +23,6 @@ from minibroker.storage.directories.log_directory import LOCK
 from minibroker.storage.files import Disk
 from minibroker.storage.names import LOG_SUFFIX, offsets_with
 
-OpenTransactions = Mapping[int, int]
-
 
 class Rewriting:
     """A rewriting from `source`, which no broker may write to, to `target`, which is created.
@@ -122,7 +120,7 @@ def survey_segment(task: SegmentTask, source: str) -> tuple[str, Survey]:
 
 
 def rewrite_segment(
-    task: SegmentTask, source: str, target: str, settings: RewriteSettings, open: OpenTransactions | None = None
+    task: SegmentTask, source: str, target: str, settings: RewriteSettings, open: Mapping[int, int] | None = None
 ) -> list[NewSegment]:
     """Rewrite a segment unless that is done, and return the new ones. Several processes may do this at a time.
 

@@ -10,6 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from minibroker.pipeline.decode.aborted import AbortedRanges
 from minibroker.pipeline.log_source import TopicPartition
 from minibroker.pipeline.rewriting.batch_conversion import Converter, Source, Written
 from minibroker.pipeline.rewriting.rewrite_settings import (
@@ -18,7 +19,7 @@ from minibroker.pipeline.rewriting.rewrite_settings import (
     Way,
     target_of,
 )
-from minibroker.pipeline.rewriting.transaction_rewriting import Uncommitted, content, indexed
+from minibroker.pipeline.rewriting.transaction_rewriting import content, indexed
 from minibroker.protocol.errors import CorruptBatch, KafkaError
 from minibroker.protocol.records.batch import MAGIC, BatchHeader
 from minibroker.protocol.records.compression import Compression
@@ -96,7 +97,7 @@ class SegmentRewriter:
         source: str,
         work: str,
         settings: RewriteSettings,
-        uncommitted: Uncommitted | None = None,
+        uncommitted: AbortedRanges | None = None,
     ) -> None:
         self._task = task
         self._disk = Disk()
@@ -170,7 +171,7 @@ class SegmentRewriter:
             raise RewriteError(
                 f"{self._path}: offset {header.base_offset} is part of a transaction, which formats 0 and 1 do not have"
             )
-        return self._uncommitted.has(header)
+        return self._uncommitted.has(header.producer_id, header.base_offset)
 
     def _stored(self) -> Iterator[StoredBatch]:
         """Yield the whole, sound batches of the segment. It ends at a torn batch, as after a broker's recovery."""

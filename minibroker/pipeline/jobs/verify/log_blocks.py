@@ -7,7 +7,7 @@ what the fields mean for the log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from struct import Struct
 
@@ -75,6 +75,13 @@ class Block:
     def problem(self, kind: str, index: int, detail: str) -> Problem:
         """Return a problem of one batch."""
         return Problem(kind, int(self.positions[index]), int(self.headers.base_offset[index]), detail)
+
+
+def all_faults(block: Block, rows: Int64s, faults: Iterable[Fault]) -> Iterator[Problem]:
+    """Yield the problems of some batches of a block, fault by fault."""
+    for wrong, kind, detail in faults:
+        for place in np.flatnonzero(wrong).tolist():
+            yield block.problem(kind, int(rows[place]), detail(place))
 
 
 class LogFile:

@@ -83,16 +83,11 @@ def keys_of_segment(plan: SegmentPlan) -> Iterator[pa.RecordBatch]:
         for block in file.blocks():
             for records in check_all_records(block, compacted=True).records:
                 keys, offsets, positions = keys_in_cleaned(block, records, partition.log_start, partition.clean_offset)
-                count = len(keys)
-                columns = [
-                    pa.array([partition.topic] * count, pa.string()),
-                    pa.array([partition.partition] * count, pa.int32()),
-                    pa.array(keys, pa.binary()),
-                    pa.array(offsets),
-                    pa.array([f"{partition.directory}/{plan.name(LOG_SUFFIX)}"] * count, pa.string()),
-                    pa.array(positions),
-                ]
-                yield pa.RecordBatch.from_arrays(columns, schema=KEYS)
+                name = f"{partition.directory}/{plan.name(LOG_SUFFIX)}"
+                fixed = ([value] * len(keys) for value in (partition.topic, partition.partition, name))
+                topics, partitions, files = fixed
+                columns = topics, partitions, keys, offsets, files, positions
+                yield pa.RecordBatch.from_pydict(dict(zip(KEYS.names, columns, strict=True)), KEYS)
 
 
 def check_all_records(block: Block, *, compacted: bool) -> Checked:
@@ -130,14 +125,13 @@ class _SegmentChecks:
         """Run all checks on a block."""
         if self._reads_records:
             self._read_records(block)
-        missing = self._offsets.missing_before(block)
         self.findings.extend(self._log_name, self._offsets.take(block))
         if self._index is not None:
             self._index.take(block)
         if self._time_index is not None:
             self._time_index.take(block)
         if self._follows_producers:
-            self._follow_producers(block, missing)
+            self._follow_producers(block, self._offsets.missing_before)
 
     def _read_records(self, block: Block) -> None:
         checked = check_all_records(block, compacted=self._partition.compacted)
