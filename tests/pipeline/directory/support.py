@@ -156,6 +156,13 @@ def batches_in(data: bytes) -> Iterator[bytes]:
         yield data[position : position + header.size_bytes]
 
 
+def overwrite(path: Path, position: int, data: bytes) -> None:
+    """Put other bytes into a file."""
+    with path.open("r+b") as file:
+        file.seek(position)
+        file.write(data)
+
+
 def source_of(path: Path | str, *topics: str, **options: Any) -> DirectorySource:
     """A source of a log directory."""
     return DirectorySource(str(path), TopicSelection(topics=topics), **options)

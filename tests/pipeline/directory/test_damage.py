@@ -23,6 +23,7 @@ from tests.pipeline.directory.support import (
     fill,
     finish,
     log_in,
+    overwrite,
     rows,
     source_of,
     whole,
@@ -97,9 +98,3 @@ def test_nothing_fails_in_another_way_than_it_may(
                 source.offsets_at({ORDERS: 0})
             except (CorruptData, DataLoss):
                 assert mode == "FAILFAST" or is_committed
-
-
-def overwrite(path: Path, position: int, data: bytes) -> None:
-    with path.open("r+b") as file:
-        file.seek(position)
-        file.write(data)

@@ -166,6 +166,11 @@ def make_log(directory: Path, *parts: object, settings: LogSettings = SMALL) -> 
     return log
 
 
+def all_files(root: Path) -> dict[str, bytes]:
+    """The content of each file in a directory and below it, by its path."""
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
 def batches_of(directory: Path) -> Iterator[tuple[BatchHeader, bytes]]:
     """The batches of a log, from all its segments; each is sound."""
     for path in sorted(directory.glob("*.log")):
