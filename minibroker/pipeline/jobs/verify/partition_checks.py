@@ -5,7 +5,7 @@ It is a fold over the summaries of the segments, in order. It reads no batches.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -39,6 +39,19 @@ from minibroker.storage.inspection.index_inspection import ProducerStateEntry
 from minibroker.storage.names import LOG_SUFFIX, SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_name
 
 MAX_TRANSACTION_MS = 15 * 60 * 1000  # transaction.max.timeout.ms
+
+
+def findings_about(
+    plan: PartitionPlan, checked: Iterable[tuple[list[Finding], SegmentSummary | Vanished]]
+) -> list[Finding]:
+    """Return all findings about a partition, by what `check_segment` returns for its segments. Raises `OSError`."""
+    found: list[Finding] = []
+    summaries: list[SegmentSummary | Vanished] = []
+    for findings, summary in checked:
+        found += findings
+        summaries.append(summary)
+    known = set(found)
+    return found + [each for each in check_partition(plan, summaries) if each not in known]
 
 
 def check_partition(plan: PartitionPlan, summaries: Sequence[SegmentSummary | Vanished]) -> list[Finding]:
