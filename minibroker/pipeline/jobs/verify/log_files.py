@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from minibroker.pipeline.directory.cluster_metadata import ClusterMetadata, read_metadata
-from minibroker.pipeline.jobs.verify.checkpoint_checks import OFFSET_CHECKPOINTS, read_offsets
+from minibroker.pipeline.jobs.verify.checkpoint_checks import OFFSET_CHECKPOINTS, expected_ids, read_offsets
 from minibroker.pipeline.jobs.verify.findings import CHECKS, Finding, Findings, Problem
-from minibroker.pipeline.jobs.verify.side_file_checks import expected_ids
 from minibroker.pipeline.log_source import OptionError
 from minibroker.storage.checkpoints.checkpoint_texts import (
     CLEANER_OFFSET_CHECKPOINT,

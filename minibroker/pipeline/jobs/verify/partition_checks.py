@@ -10,14 +10,12 @@ from contextlib import suppress
 from dataclasses import replace
 
 from minibroker.pipeline.directory.cluster_metadata import METADATA
-from minibroker.pipeline.jobs.verify.checkpoint_checks import read_epochs, wrong_epochs
+from minibroker.pipeline.jobs.verify.checkpoint_checks import read_epochs, wrong_counts, wrong_epochs, wrong_id
 from minibroker.pipeline.jobs.verify.findings import Finding, Findings, Problem
 from minibroker.pipeline.jobs.verify.log_files import PartitionPlan
 from minibroker.pipeline.jobs.verify.offset_checks import EpochRun
-from minibroker.pipeline.jobs.verify.producer_checks import State, carried_on
+from minibroker.pipeline.jobs.verify.producer_checks import State, carried_on, read_snapshot, wrong_states
 from minibroker.pipeline.jobs.verify.segment_checks import SegmentSummary, Vanished, check_metadata_snapshot
-from minibroker.pipeline.jobs.verify.side_file_checks import wrong_counts, wrong_id
-from minibroker.pipeline.jobs.verify.snapshot_checks import read_snapshot, wrong_states
 from minibroker.pipeline.jobs.verify.transaction_checks import (
     NO_RECORD,
     Known,

@@ -20,9 +20,10 @@ from minibroker.pipeline.jobs.verify.log_blocks import Block, LogFile
 from minibroker.pipeline.jobs.verify.log_files import PartitionPlan, SegmentPlan
 from minibroker.pipeline.jobs.verify.message_checks import check_messages
 from minibroker.pipeline.jobs.verify.offset_checks import EpochRun, OffsetCheck, Offsets
-from minibroker.pipeline.jobs.verify.producer_checks import MAX_SEQUENCE, Event, ProducerCheck
+from minibroker.pipeline.jobs.verify.producer_checks import Event, ProducerCheck
 from minibroker.pipeline.jobs.verify.record_checks import Checked, Unreadable, check_records
 from minibroker.pipeline.jobs.verify.transaction_checks import Transactions, read_control, read_index
+from minibroker.protocol.records.batch import MAX_SEQUENCE
 from minibroker.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 
 

@@ -6,12 +6,12 @@ import pytest
 
 from minibroker.pipeline.jobs.verify.producer_checks import (
     EXPIRATION_MS,
-    MAX_SEQUENCE,
     Event,
     ProducerCheck,
     State,
     carried_on,
 )
+from minibroker.protocol.records.batch import MAX_SEQUENCE
 
 
 def data(first: int, count: int = 1, *, epoch: int = 0, offset: int = 0, timestamp: int = 0, missing: int = 0) -> Event:
