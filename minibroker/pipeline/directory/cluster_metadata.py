@@ -11,6 +11,8 @@ from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.messages.control_records import LeaderChangeMessage
 from minibroker.protocol.messages.metadata_records import (
+    METADATA_TOPIC,
+    TOPIC_RESOURCE,
     AbortTransactionRecord,
     BeginTransactionRecord,
     ConfigRecord,
@@ -22,15 +24,15 @@ from minibroker.protocol.messages.metadata_records import (
 from minibroker.protocol.primitives import MalformedMessage
 from minibroker.protocol.records.batch import MAGIC
 from minibroker.protocol.records.control import control_message
+from minibroker.protocol.records.internal import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from minibroker.protocol.records.metadata_values import UnknownMetadata, read_frame
 from minibroker.protocol.records.payload import records_of
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.walking import BatchWalker, FoundBatch
 from minibroker.storage.names import LOG_SUFFIX
 
-METADATA = "__cluster_metadata-0"
-ALWAYS_COMPACTED = ("__consumer_offsets", "__transaction_state")
-TOPIC_RESOURCE = 2
+METADATA = f"{METADATA_TOPIC}-0"
+ALWAYS_COMPACTED = (GROUPS_TOPIC, TRANSACTIONS_TOPIC)
 _SNAPSHOT_SUFFIX = ".checkpoint"
 _KINDS: dict[int, type[Message]] = {
     kind.api_key: kind

@@ -11,12 +11,13 @@ from typing import Any, Final
 
 from minibroker.client.client_errors import ClientError
 from minibroker.pipeline.brokers.client import Client
-from minibroker.pipeline.directory.cluster_metadata import TOPIC_RESOURCE, Configs, read_metadata
+from minibroker.pipeline.directory.cluster_metadata import Configs, read_metadata
 from minibroker.pipeline.directory.finding import find_logs, paths_in
 from minibroker.pipeline.jobs.hadoop_files import HadoopFiles, Journal
 from minibroker.pipeline.options import ReadOptions
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.configs import DescribeConfigsRequest
+from minibroker.protocol.messages.metadata_records import TOPIC_RESOURCE
 
 HOME: Final = "_archive/configs"
 # A replay does not set these: they would delete or refuse archived records, or name replicas of the old cluster.

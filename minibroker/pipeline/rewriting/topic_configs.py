@@ -11,11 +11,10 @@ import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from minibroker.pipeline.directory.cluster_metadata import METADATA, TOPIC_RESOURCE, Configs, read_metadata
-from minibroker.pipeline.rewriting.plan import METADATA_TOPIC
+from minibroker.pipeline.directory.cluster_metadata import METADATA, Configs, read_metadata
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteError, RewriteSettings
 from minibroker.protocol.errors import KafkaError
-from minibroker.protocol.messages.metadata_records import ConfigRecord
+from minibroker.protocol.messages.metadata_records import METADATA_TOPIC, TOPIC_RESOURCE, ConfigRecord
 from minibroker.protocol.records.batch import MAGIC, read_header
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression

@@ -11,19 +11,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from minibroker.pipeline.directory.cluster_metadata import METADATA
 from minibroker.pipeline.jobs.verify.findings import Problem
 from minibroker.pipeline.jobs.verify.offset_checks import EpochRun
+from minibroker.protocol.messages.metadata_records import METADATA_TOPIC, METADATA_TOPIC_ID
 from minibroker.protocol.primitives import uuid_text
 from minibroker.protocol.records.crc import crc32c
 from minibroker.storage.checkpoints.checkpoint_texts import (
     ABORTED_TRANSACTIONS_CHECKPOINT,
-    CLEANER_OFFSET_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
-    LOG_START_OFFSET_CHECKPOINT,
     PARTITION_METADATA,
-    RECOVERY_POINT_CHECKPOINT,
-    REPLICATION_OFFSET_CHECKPOINT,
     MalformedCheckpoint,
     TopicPartition,
     aborted_counts_from_text,
@@ -32,14 +28,6 @@ from minibroker.storage.checkpoints.checkpoint_texts import (
 )
 from minibroker.storage.names import TRANSACTION_INDEX_SUFFIX, segment_name
 from minibroker.storage.producers.aborted_transactions import TRANSACTION_ENTRY
-
-METADATA_TOPIC_ID = bytes(15) + b"\x01"  # the same in every cluster
-OFFSET_CHECKPOINTS = (
-    RECOVERY_POINT_CHECKPOINT,
-    LOG_START_OFFSET_CHECKPOINT,
-    REPLICATION_OFFSET_CHECKPOINT,
-    CLEANER_OFFSET_CHECKPOINT,
-)
 
 
 def read_offsets(path: Path) -> tuple[dict[TopicPartition, int], list[Problem]]:
@@ -132,7 +120,7 @@ def expected_ids(root: Path, directories: Mapping[TopicPartition, str], known: M
         if topic_id is not None:
             found.setdefault(topic, Counter())[topic_id] += 1
     most = {topic: ids.most_common(1)[0][0] for topic, ids in found.items()}
-    return {**most, **known, METADATA.removesuffix("-0"): METADATA_TOPIC_ID}
+    return {**most, **known, METADATA_TOPIC: METADATA_TOPIC_ID}
 
 
 def read_topic_id(path: Path) -> tuple[bytes | None, str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from minibroker.pipeline.directory.cluster_metadata import ClusterMetadata, read_metadata
-from minibroker.pipeline.jobs.verify.checkpoint_checks import OFFSET_CHECKPOINTS, expected_ids, read_offsets
+from minibroker.pipeline.jobs.verify.checkpoint_checks import expected_ids, read_offsets
 from minibroker.pipeline.jobs.verify.findings import CHECKS, Finding, Findings, Problem
 from minibroker.pipeline.log_source import OptionError
 from minibroker.storage.checkpoints.checkpoint_texts import (
@@ -19,6 +19,7 @@ from minibroker.storage.checkpoints.checkpoint_texts import (
     RECOVERY_POINT_CHECKPOINT,
     TopicPartition,
 )
+from minibroker.storage.directories.log_directory import OFFSET_CHECKPOINTS
 from minibroker.storage.names import (
     CLEAN_SHUTDOWN,
     LOG_SUFFIX,
