@@ -17,9 +17,9 @@ from minibroker.storage.checkpoints.checkpoint_texts import (
     CLEANER_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
     TopicPartition,
 )
-from minibroker.storage.directories.log_directory import OFFSET_CHECKPOINTS
 from minibroker.storage.names import (
     CLEAN_SHUTDOWN,
     LOG_SUFFIX,
@@ -31,6 +31,12 @@ from minibroker.storage.names import (
     topic_partition_of,
 )
 
+OFFSET_CHECKPOINTS = (
+    RECOVERY_POINT_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    CLEANER_OFFSET_CHECKPOINT,
+)
 TRIES = 5  # to list the files of a partition while a broker removes some
 IMAGE_SUFFIX = ".checkpoint"  # of a snapshot of the metadata log
 
