@@ -88,17 +88,13 @@ def _logs_at(path: str) -> list[FoundLog]:
     except OSError as error:
         raise OptionError(f"path: {path}: {error.strerror or error}") from None
     if offsets_with(names, LOG_SUFFIX):
-        return [_log_itself(path)]
+        itself = topic_partition_of(os.path.basename(path))
+        if itself is None:
+            raise OptionError(f"path: {path} holds segments, but is not named <topic>-<partition>")
+        return [FoundLog(TopicPartition(*itself), path, os.path.dirname(path))]
     partitions = ((topic_partition_of(name), f"{path}/{name}") for name in names)
     return [
         FoundLog(TopicPartition(*partition), log_path, path)
         for partition, log_path in partitions
         if partition is not None and DISK.is_directory(log_path)
     ]
-
-
-def _log_itself(path: str) -> FoundLog:
-    partition = topic_partition_of(os.path.basename(path))
-    if partition is None:
-        raise OptionError(f"path: {path} holds segments, but is not named <topic>-<partition>")
-    return FoundLog(TopicPartition(*partition), path, os.path.dirname(path))

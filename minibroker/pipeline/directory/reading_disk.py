@@ -92,7 +92,11 @@ class ReadingDisk(Disk):
 
     def is_directory(self, path: str) -> bool:
         """Return whether the path is a directory."""
-        return _is_directory(_info(path)) if is_remote(path) else super().is_directory(path)
+        if not is_remote(path):
+            return super().is_directory(path)
+        from pyarrow.fs import FileType
+
+        return bool(_info(path).type == FileType.Directory)
 
     def names(self, directory: str) -> list[str]:
         """Return the names in a directory, sorted."""
@@ -129,12 +133,6 @@ class ReadingDisk(Disk):
 
 
 DISK: Final = ReadingDisk()
-
-
-def _is_directory(info: FileInfo) -> bool:
-    from pyarrow.fs import FileType
-
-    return bool(info.type == FileType.Directory)
 
 
 def _info(path: str) -> FileInfo:

@@ -131,16 +131,16 @@ def rewrite_segment(
     done = workspace.done(task)
     if done is not None:
         return done
-    work = workspace.attempt()
+    disk, work = Disk(), workspace.attempt()
     try:
         hidden = None
         if open is not None:
-            disk, directory = Disk(), f"{source}/{task.log}"
+            directory = f"{source}/{task.log}"
             hidden = uncommitted(disk, directory, offsets_with(disk.names(directory), LOG_SUFFIX), open)
         written = SegmentRewriter(task, source, work, settings, hidden).run()
         workspace.take(task, work, written)
     except BaseException:
-        workspace.discard(work)
+        disk.remove_tree(work)
         raise
     return written
 

@@ -121,10 +121,6 @@ class Workspace:
         self._disk.rename(said, self._done_path(task))
         self._disk.remove_tree(work)
 
-    def discard(self, work: str) -> None:
-        """Remove the files of a failed attempt."""
-        self._disk.remove_tree(work)
-
     # --- the end ----------------------------------------------------------------------------------
 
     def finish_log(self, plan: Plan, log: str, *, is_old: bool) -> None:
