@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
+
+from minibroker.pipeline.array_types import Bools, Int64s
 
 _OPEN: Final = (1 << 63) - 1  # the last offset of a transaction whose marker has not been read yet
 
@@ -44,7 +45,13 @@ class AbortedRanges:
             if last == _OPEN and first <= offset:
                 self._by_producer[producer_id][index] = (first, offset)
 
-    def are_aborted(self, producer_ids: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    def has(self, producer_id: int, offset: int) -> bool:
+        """Return whether a transactional record of this producer was aborted."""
+        known = self._by_producer.get(producer_id, ())
+        at = bisect_right(known, (offset, _OPEN)) - 1
+        return at >= 0 and offset <= known[at][1]
+
+    def are_aborted(self, producer_ids: Int64s, offsets: Int64s) -> Bools:
         """Return, for each producer and offset of a transactional record, whether it was aborted."""
         found = np.zeros(len(offsets), np.bool_)
         for producer_id in np.unique(producer_ids).tolist():

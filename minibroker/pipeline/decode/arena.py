@@ -8,12 +8,11 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from minibroker.pipeline.array_types import UInt8s
 from minibroker.protocol.records.compression import Compression, decompress
 
 Buffer = bytes | bytearray | memoryview
-U8 = npt.NDArray[np.uint8]
 
 MAX_BATCH_BYTES: Final = 512 << 20
 """Limit on the decompressed size of one batch."""
@@ -34,7 +33,7 @@ class Arena:
         self.used = 0
         self._kept_bytes = 4 * capacity
         self._max_batch_bytes = max_batch_bytes
-        self.data: U8 = np.empty(2 * capacity + _PADDING, np.uint8)
+        self.data: UInt8s = np.empty(2 * capacity + _PADDING, np.uint8)
 
     def clear(self) -> None:
         """Forget the content, and free memory that only a very large batch needed."""
@@ -78,7 +77,7 @@ class Arena:
     def _reserve(self, size: int) -> None:
         needed = self.used + size + _PADDING
         if needed > len(self.data):
-            grown: U8 = np.empty(needed + size // 2, np.uint8)
+            grown: UInt8s = np.empty(needed + size // 2, np.uint8)
             grown[: self.used] = self.data[: self.used]
             self.data = grown
 

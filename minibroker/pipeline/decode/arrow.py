@@ -6,16 +6,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from minibroker.pipeline.array_types import Int64s, UInt8s
 from minibroker.pipeline.decode.decoded_fields import Fields, HeaderParts, Parts
 from minibroker.pipeline.log_source import TopicPartition
 from minibroker.pipeline.schemas import CORRUPT, HEADERS, TIMESTAMP
-
-U8 = npt.NDArray[np.uint8]
-I64 = npt.NDArray[np.int64]
-Bool = npt.NDArray[np.bool_]
 
 _MAX_MS: Final = ((1 << 63) - 1) // 1000
 _MIN_CONSTANTS: Final = 1 << 16
@@ -29,7 +25,7 @@ class Rows:
         self.names: dict[str, Any] = {"topic": partition.topic, "partition": partition.partition}
         self._constants: dict[tuple[Any, pa.DataType], pa.Array] = {}
 
-    def of_records(self, data: U8, fields: Fields) -> pa.RecordBatch:
+    def of_records(self, data: UInt8s, fields: Fields) -> pa.RecordBatch:
         """Return the rows of these records. Their bytes are copied out of `data`."""
         columns = [self._column(field, data, fields) for field in self.schema]
         return record_batch(columns, self.schema, fields.count)
@@ -39,7 +35,7 @@ class Rows:
         known |= {**self.names, CORRUPT: message}
         return record_batch([pa.array([known.get(field.name)], field.type) for field in self.schema], self.schema, 1)
 
-    def _column(self, field: pa.Field, data: U8, fields: Fields) -> pa.Array:
+    def _column(self, field: pa.Field, data: UInt8s, fields: Fields) -> pa.Array:
         made = _MAKERS.get(field.name)
         if made is not None:
             array = made(data, fields)
@@ -67,7 +63,7 @@ def record_batch(columns: list[pa.Array], schema: pa.Schema, count: int) -> pa.R
     return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
 
 
-def _bytes(data: U8, parts: Parts | None) -> pa.Array | None:
+def _bytes(data: UInt8s, parts: Parts | None) -> pa.Array | None:
     """Copy these parts of `data` into a binary array.
 
     An array of twice as many elements over all of `data` has the parts at even places, and the bytes between them at
@@ -85,7 +81,7 @@ def _bytes(data: U8, parts: Parts | None) -> pa.Array | None:
     return everything.take(pa.array(even, mask=parts.is_null))
 
 
-def times(timestamps_ms: I64) -> pa.Array:
+def times(timestamps_ms: Int64s) -> pa.Array:
     """Return times in microseconds. -1 becomes null; times out of range become the first or last possible time."""
     is_null = timestamps_ms == -1
     fitting = np.clip(timestamps_ms, -_MAX_MS, _MAX_MS)
@@ -98,7 +94,7 @@ def times(timestamps_ms: I64) -> pa.Array:
     return pa.Array.from_buffers(TIMESTAMP, len(micros), [validity, pa.py_buffer(micros)])
 
 
-def _headers(data: U8, parts: HeaderParts | None) -> pa.Array | None:
+def _headers(data: UInt8s, parts: HeaderParts | None) -> pa.Array | None:
     """Return lists of key and value. A record without headers has null, as in Spark's own source."""
     if parts is None or len(parts.keys.start) == 0:
         return None
@@ -120,15 +116,15 @@ def _text(binary: pa.Array) -> pa.Array:
         return pa.array([key.decode(errors="replace") for key in binary.to_pylist()], pa.string())
 
 
-def _offsets(data: U8, fields: Fields) -> pa.Array | None:
+def _offsets(data: UInt8s, fields: Fields) -> pa.Array | None:
     return None if fields.offsets is None else pa.array(fields.offsets)
 
 
-def _timestamps(data: U8, fields: Fields) -> pa.Array | None:
+def _timestamps(data: UInt8s, fields: Fields) -> pa.Array | None:
     return None if fields.timestamps_ms is None else times(fields.timestamps_ms)
 
 
-_MAKERS: Final[dict[str, Callable[[U8, Fields], pa.Array | None]]] = {
+_MAKERS: Final[dict[str, Callable[[UInt8s, Fields], pa.Array | None]]] = {
     "key": lambda data, fields: _bytes(data, fields.keys),
     "value": lambda data, fields: _bytes(data, fields.values),
     "offset": _offsets,

@@ -14,6 +14,7 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
+from minibroker.pipeline.array_types import Bools, Int64s
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import (
     COMPRESSION_MASK,
@@ -30,8 +31,6 @@ from minibroker.protocol.records.formats import MIN_LENGTHS, check_any
 from minibroker.protocol.records.message import KNOWN_MESSAGE_ATTRIBUTES, MAGIC_POSITION
 
 Buffer = bytes | bytearray | memoryview
-I64 = npt.NDArray[np.int64]
-Bool = npt.NDArray[np.bool_]
 
 MAX_BATCH_RECORDS: Final = 1 << 23
 """Limit on the records of one batch: finding them then takes at most 0.5 GB of memory."""
@@ -90,22 +89,22 @@ class Scan(NamedTuple):
 class Headers(NamedTuple):
     """The headers of some batches, one column for each field. All columns are int64 of the same length."""
 
-    position: I64
-    size: I64  # of the whole batch
-    magic: I64
-    crc: I64
-    attributes: I64
-    base_offset: I64  # of a compressed message: the offset of the last message in it
-    last_offset: I64
-    base_timestamp: I64  # ms; -1: none
-    max_timestamp: I64
-    leader_epoch: I64
-    producer_id: I64
-    producer_epoch: I64
-    base_sequence: I64
-    record_count: I64  # -1: unknown, as a compressed message does not have it
+    position: Int64s
+    size: Int64s  # of the whole batch
+    magic: Int64s
+    crc: Int64s
+    attributes: Int64s
+    base_offset: Int64s  # of a compressed message: the offset of the last message in it
+    last_offset: Int64s
+    base_timestamp: Int64s  # ms; -1: none
+    max_timestamp: Int64s
+    leader_epoch: Int64s
+    producer_id: Int64s
+    producer_epoch: Int64s
+    base_sequence: Int64s
+    record_count: Int64s  # -1: unknown, as a compressed message does not have it
 
-    def select(self, index: slice | I64 | Bool) -> Headers:
+    def select(self, index: slice | Int64s | Bools) -> Headers:
         """Return some of the headers."""
         return Headers(*(column[index] for column in self))
 
@@ -121,20 +120,20 @@ class Headers(NamedTuple):
         )
 
     @property
-    def codec(self) -> I64:
+    def codec(self) -> Int64s:
         """The number of the codec, 0 to 7."""
         return self.attributes & COMPRESSION_MASK
 
     @property
-    def is_control(self) -> Bool:
+    def is_control(self) -> Bools:
         """Whether each batch is a control batch."""
-        is_control: Bool = (self.attributes & CONTROL_BIT != 0) & (self.magic == MAGIC)
+        is_control: Bools = (self.attributes & CONTROL_BIT != 0) & (self.magic == MAGIC)
         return is_control
 
     @property
-    def is_transactional(self) -> Bool:
+    def is_transactional(self) -> Bools:
         """Whether each batch is part of a transaction."""
-        is_transactional: Bool = (self.attributes & TRANSACTIONAL_BIT != 0) & (self.magic == MAGIC)
+        is_transactional: Bools = (self.attributes & TRANSACTIONAL_BIT != 0) & (self.magic == MAGIC)
         return is_transactional
 
 
@@ -204,7 +203,7 @@ def headers_at(view: memoryview, positions: list[int]) -> Headers:
     return headers
 
 
-def _batch_headers(view: memoryview, at: I64) -> Headers:
+def _batch_headers(view: memoryview, at: Int64s) -> Headers:
     raw = _records_at(view, _BATCH, at)
     base_offset = raw["base_offset"].astype(np.int64)
     return Headers(
@@ -225,7 +224,7 @@ def _batch_headers(view: memoryview, at: I64) -> Headers:
     )
 
 
-def _message_headers(view: memoryview, at: I64, magic: I64) -> Headers:
+def _message_headers(view: memoryview, at: Int64s, magic: Int64s) -> Headers:
     raw = _records_at(view, _MESSAGE, at)
     offset = raw["base_offset"].astype(np.int64)
     attributes = raw["attributes"].astype(np.int64) & np.where(magic == 1, KNOWN_MESSAGE_ATTRIBUTES, COMPRESSION_MASK)
@@ -251,14 +250,14 @@ def _message_headers(view: memoryview, at: I64, magic: I64) -> Headers:
     )
 
 
-def _records_at(view: memoryview, dtype: npt.DTypeLike, at: I64) -> npt.NDArray[Any]:
+def _records_at(view: memoryview, dtype: npt.DTypeLike, at: Int64s) -> npt.NDArray[Any]:
     """Return the values of type `dtype` at these positions, by a view of the buffer with one item for each byte."""
     count = max(len(view) - np.dtype(dtype).itemsize + 1, 0)
     everywhere: npt.NDArray[Any] = np.ndarray((count,), dtype, view, strides=(1,))
     return everywhere[at]
 
 
-def checksums_match(view: memoryview, headers: Headers) -> Bool:
+def checksums_match(view: memoryview, headers: Headers) -> Bools:
     """Return whether the stored checksum of each batch is right."""
     spans = zip(
         headers.magic.tolist(),
@@ -283,7 +282,7 @@ def checksum_problem(view: memoryview, headers: Headers, index: int) -> str | No
     return None
 
 
-def are_possible(headers: Headers, preceding: I64, max_batch_bytes: int) -> bool:
+def are_possible(headers: Headers, preceding: Int64s, max_batch_bytes: int) -> bool:
     """Return whether each batch begins at its offset in `preceding` or later, and has no other `header_problem`."""
     in_order = (headers.base_offset >= preceding) & (headers.last_offset >= headers.base_offset)
     is_small = (headers.size <= max_batch_bytes) & (headers.record_count <= MAX_BATCH_RECORDS)

@@ -6,9 +6,9 @@ from functools import cache
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from minibroker.pipeline.array_types import Bools
 from minibroker.pipeline.decode.arrow import Rows, record_batch, times
 from minibroker.pipeline.decode.batch_headers import Headers, Place
 from minibroker.pipeline.decode.batch_sizes import Sizes
@@ -28,7 +28,7 @@ def _codecs() -> pa.Array:
 
 
 def batch_rows(
-    rows: Rows, headers: Headers, is_valid: npt.NDArray[np.bool_] | None, place: Place, sizes: Sizes | None = None
+    rows: Rows, headers: Headers, is_valid: Bools | None, place: Place, sizes: Sizes | None = None
 ) -> pa.RecordBatch:
     """Return a row for each header. `is_valid` is whether checksums match. It and `sizes` are None if unknown."""
     count = len(headers.size)
@@ -52,7 +52,7 @@ def _typed(column: Any, kind: pa.DataType) -> pa.Array:
     return array if array.type == kind else array.cast(kind)
 
 
-def _column(name: str, headers: Headers, is_valid: npt.NDArray[np.bool_] | None, place: Place) -> Any:
+def _column(name: str, headers: Headers, is_valid: Bools | None, place: Place) -> Any:
     """Return the column as an array, or the one value of all its rows."""
     match name:
         case "segment":

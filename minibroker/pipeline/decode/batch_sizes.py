@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from minibroker.pipeline.array_types import Bools, Int64s, UInt8s
 from minibroker.pipeline.decode import message_columns
 from minibroker.pipeline.decode.arena import Arena
 from minibroker.pipeline.decode.batch_headers import Headers
@@ -20,10 +20,6 @@ from minibroker.pipeline.decode.record_starts import record_starts
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import ELIDED_BIT, HEADER_BYTES, MAGIC
 
-U8 = npt.NDArray[np.uint8]
-I64 = npt.NDArray[np.int64]
-Bool = npt.NDArray[np.bool_]
-
 _KEY_VALUE_DEPTH: Final = 4
 _SPREAD: Final = 0x9E3779B97F4A7C15  # the golden ratio, which spreads neighbouring offsets
 
@@ -31,12 +27,12 @@ _SPREAD: Final = 0x9E3779B97F4A7C15  # the golden ratio, which spreads neighbour
 class Sizes(NamedTuple):
     """A column for each size. It has no meaning for batches that are not `measured`."""
 
-    measured: Bool
-    uncompressed: I64  # of format 2 with the batch's header; of a wrapper, the messages in it
-    keys: I64
-    values: I64
-    null_values: I64
-    records: I64
+    measured: Bools
+    uncompressed: Int64s  # of format 2 with the batch's header; of a wrapper, the messages in it
+    keys: Int64s
+    values: Int64s
+    null_values: Int64s
+    records: Int64s
 
 
 class _Load(NamedTuple):
@@ -45,7 +41,7 @@ class _Load(NamedTuple):
     which: list[int]  # their indexes in the headers
     start: list[int]
     end: list[int]
-    inner: list[I64]  # of formats 0 and 1: where the messages of each begin
+    inner: list[Int64s]  # of formats 0 and 1: where the messages of each begin
 
 
 def measured_sizes(view: memoryview, headers: Headers, one_in: int, arena: Arena, chunk_bytes: int) -> Sizes:
@@ -63,10 +59,10 @@ def measured_sizes(view: memoryview, headers: Headers, one_in: int, arena: Arena
     return sizes
 
 
-def _chosen(headers: Headers, one_in: int) -> Bool:
+def _chosen(headers: Headers, one_in: int) -> Bools:
     spread = headers.base_offset.astype(np.uint64) * np.uint64(_SPREAD)
     is_wrapper = (headers.magic < MAGIC) & (headers.codec != 0)
-    chosen: Bool = (((spread >> np.uint64(33)) % np.uint64(one_in) == 0) | is_wrapper) & ~headers.is_control
+    chosen: Bools = (((spread >> np.uint64(33)) % np.uint64(one_in) == 0) | is_wrapper) & ~headers.is_control
     return chosen
 
 
@@ -78,13 +74,13 @@ def _loads(view: memoryview, headers: Headers, wanted: list[int], arena: Arena, 
         position = int(headers.position[index])
         batch = view[position : position + int(headers.size[index])]
         try:
-            inner = _bring(batch, int(headers.magic[index]), int(headers.codec[index]), arena)
+            start, inner = _bring(batch, int(headers.magic[index]), int(headers.codec[index]), arena)
         except KafkaError:
             continue
         load.which.append(index)
-        load.start.append(arena.used - inner.size_bytes)
+        load.start.append(start)
         load.end.append(arena.used)
-        load.inner.append(inner.starts)
+        load.inner.append(inner)
         if arena.used >= chunk_bytes:
             yield load
             arena.clear()
@@ -93,32 +89,23 @@ def _loads(view: memoryview, headers: Headers, wanted: list[int], arena: Arena, 
         yield load
 
 
-class _Brought(NamedTuple):
-    size_bytes: int
-    starts: I64
+def _bring(batch: memoryview, magic: int, codec: int, arena: Arena) -> tuple[int, Int64s]:
+    """Put the records of a batch into the arena. Return where they begin, and where each old message does.
 
-
-def _bring(batch: memoryview, magic: int, codec: int, arena: Arena) -> _Brought:
-    """Put the records of a batch into the arena, if they are stored apart from it. Raises `KafkaError`."""
-    nowhere = np.empty(0, np.int64)
+    Raises `KafkaError`.
+    """
     if magic == MAGIC:
         payload = batch[HEADER_BYTES:]
-        start = arena.decompress(codec, payload) if codec else arena.append(payload)
-        return _Brought(arena.used - start, nowhere)
-    if not codec:
-        start = arena.append(batch)
-        return _Brought(len(batch), np.array([start]))
+        return arena.decompress(codec, payload) if codec else arena.append(payload), np.empty(0, np.int64)
     start = arena.used
-    found = message_columns.unwrap(batch, arena)
-    return _Brought(arena.used - start, found)
+    return start, message_columns.unwrap(batch, arena) if codec else np.array([arena.append(batch)])
 
 
-def _measure_batches(data: U8, headers: Headers, load: _Load, sizes: Sizes) -> None:
+def _measure_batches(data: UInt8s, headers: Headers, load: _Load, sizes: Sizes) -> None:
     index, start, end = (np.array(each, np.int64) for each in load[:3])
     counts = headers.record_count[index]
-    _, sound = record_starts(data, start, end, counts)
+    starts, sound = record_starts(data, start, end, counts)
     index, start, end, counts = index[sound], start[sound], end[sound], counts[sound]
-    starts, _ = record_starts(data, start, end, counts)
     batch = np.repeat(np.arange(len(index)), counts)
     has_attributes = (headers.attributes[index] & ELIDED_BIT == 0).astype(np.int64)
     fields = read_fields(data, starts, has_attributes[batch], _KEY_VALUE_DEPTH)
@@ -126,7 +113,7 @@ def _measure_batches(data: U8, headers: Headers, load: _Load, sizes: Sizes) -> N
     _note(sizes, index, end - start + HEADER_BYTES, batch, fields.keys, fields.values, fields.malformed)
 
 
-def _measure_messages(data: U8, headers: Headers, load: _Load, sizes: Sizes) -> None:
+def _measure_messages(data: UInt8s, headers: Headers, load: _Load, sizes: Sizes) -> None:
     index = np.array(load.which, np.int64)
     counts = np.array([len(each) for each in load.inner], np.int64)
     batch = np.repeat(np.arange(len(index)), counts)
@@ -135,7 +122,9 @@ def _measure_messages(data: U8, headers: Headers, load: _Load, sizes: Sizes) -> 
     _note(sizes, index, np.array(load.end) - np.array(load.start), batch, keys, values, malformed)
 
 
-def _note(sizes: Sizes, index: I64, size: I64, batch: I64, keys: Parts, values: Parts, malformed: Bool) -> None:
+def _note(
+    sizes: Sizes, index: Int64s, size: Int64s, batch: Int64s, keys: Parts, values: Parts, malformed: Bools
+) -> None:
     """Add up the records' sizes by batch. Batches with a malformed record do not count as measured."""
     count = len(index)
     nothing = np.zeros(len(batch), np.bool_)

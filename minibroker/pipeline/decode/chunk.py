@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from minibroker.pipeline.array_types import Bools, Int64s
 from minibroker.pipeline.decode import message_columns
 from minibroker.pipeline.decode.arena import Arena
 from minibroker.pipeline.decode.arrow import Rows
@@ -26,9 +27,6 @@ from minibroker.protocol.records.batch import ELIDED_BIT, MAGIC, TIMESTAMP_TYPE_
 from minibroker.protocol.records.record import parse_records
 from minibroker.protocol.records.restarting import restored
 
-I64 = npt.NDArray[np.int64]
-Bool = npt.NDArray[np.bool_]
-
 MAX_ROWS: Final = 1 << 18  # in a record batch without bytes of records
 
 
@@ -36,11 +34,11 @@ class Batches(NamedTuple):
     """Some batches, one column for each field."""
 
     headers: Headers
-    start: I64  # of the records in the arena
-    end: I64
-    records: I64  # the number of records
-    inner: I64  # where all messages of formats 0 and 1 begin in the arena, in order
-    place: I64  # the index in the chunk's places, from which positions count
+    start: Int64s  # of the records in the arena
+    end: Int64s
+    records: Int64s  # the number of records
+    inner: Int64s  # where all messages of formats 0 and 1 begin in the arena, in order
+    place: Int64s  # the index in the chunk's places, from which positions count
 
     def between(self, first: int, last: int) -> Batches:
         """Return the batches from `first` to before `last`."""
@@ -121,7 +119,7 @@ class ChunkDecoder:
                 return
             yield from self._given(fields)
 
-    def _record_fields(self, batches: Batches, starts: I64, batch: I64) -> tuple[Fields, Bool]:
+    def _record_fields(self, batches: Batches, starts: Int64s, batch: Int64s) -> tuple[Fields, Bools]:
         headers, wanted = batches.headers, self._wanted
         has_attributes = (headers.attributes & ELIDED_BIT == 0).astype(np.int64)
         is_cut = bool((headers.base_offset < self._offsets.start).any()) or bool(
@@ -164,7 +162,7 @@ class ChunkDecoder:
         for each in fields:
             yield from self._given(each)
 
-    def _message_offsets(self, batches: Batches, batch: I64) -> tuple[I64, Bool]:
+    def _message_offsets(self, batches: Batches, batch: Int64s) -> tuple[Int64s, Bools]:
         """Return the offsets of all messages, and which wrappers have an offset that does not fit them.
 
         In a wrapper of format 1 they are relative, and the wrapper has the offset of the last one. Wrappers of some old
@@ -177,7 +175,7 @@ class ChunkDecoder:
         base = np.where(is_relative, headers.base_offset - last, 0)
         return offsets + base[batch], base < 0
 
-    def _message_fields(self, batches: Batches, starts: I64, batch: I64) -> tuple[Fields, Bool]:
+    def _message_fields(self, batches: Batches, starts: Int64s, batch: Int64s) -> tuple[Fields, Bools]:
         headers, wanted, data = batches.headers, self._wanted, self._arena.data
         magic = headers.magic[batch]
         fields = Fields(len(starts), timestamp_types=_one_or_each(_timestamp_types(headers), batch))
@@ -192,7 +190,7 @@ class ChunkDecoder:
             fields.values = values if wanted.value else None
         return fields, malformed
 
-    def _spans(self, starts: I64) -> list[slice]:
+    def _spans(self, starts: Int64s) -> list[slice]:
         """Return runs of records of about a chunk's size. Each becomes a record batch."""
         if not len(starts) or starts[-1] - starts[0] < 2 * self._chunk_bytes:
             return [slice(0, len(starts))]
@@ -236,12 +234,12 @@ class ChunkDecoder:
         return Damage(header.base_offset, reason, self.places[int(one.place[0])], int(one.headers.position[0]))
 
 
-def _timestamp_types(headers: Headers) -> I64:
+def _timestamp_types(headers: Headers) -> Int64s:
     """Return 0 for create time, 1 for log append time, and -1 for none, as in format 0."""
     return np.where(headers.magic == 0, -1, (headers.attributes & TIMESTAMP_TYPE_BIT) // TIMESTAMP_TYPE_BIT)
 
 
-def _one_or_each(of_batches: I64, batch: I64) -> I64 | int:
+def _one_or_each(of_batches: Int64s, batch: Int64s) -> Int64s | int:
     """Return one number if all batches have the same, else an array with the number of each record."""
     first = int(of_batches[0])
     return first if (of_batches == first).all() else of_batches[batch]

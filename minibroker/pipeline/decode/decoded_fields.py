@@ -6,11 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
-I64 = npt.NDArray[np.int64]
-Bool = npt.NDArray[np.bool_]
+from minibroker.pipeline.array_types import Bools, Int64s
 
 
 class Wanted(NamedTuple):
@@ -36,15 +32,15 @@ class Wanted(NamedTuple):
 class Parts(NamedTuple):
     """A key, a value or the like of each record: its start, its length, and whether it is null (None: no one is)."""
 
-    start: I64
-    length: I64
-    is_null: Bool | None
+    start: Int64s
+    length: Int64s
+    is_null: Bools | None
 
 
 class HeaderParts(NamedTuple):
     """The headers of each record: their number, and the keys and values of all headers, one after the other."""
 
-    per_record: I64
+    per_record: Int64s
     keys: Parts
     values: Parts
 
@@ -54,9 +50,9 @@ class Fields:
     """Columns of equal length. None means not wanted, or not in the format."""
 
     count: int
-    offsets: I64 | None = None
-    timestamps_ms: I64 | None = None  # -1: none
-    timestamp_types: I64 | int = 0
+    offsets: Int64s | None = None
+    timestamps_ms: Int64s | None = None  # -1: none
+    timestamp_types: Int64s | int = 0
     keys: Parts | None = None
     values: Parts | None = None
     headers: HeaderParts | None = None

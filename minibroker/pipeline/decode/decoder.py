@@ -11,9 +11,9 @@ from functools import cached_property
 from typing import ClassVar, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from minibroker.pipeline.array_types import Bools, Int64s
 from minibroker.pipeline.decode import batch_headers
 from minibroker.pipeline.decode.aborted import AbortedRanges
 from minibroker.pipeline.decode.arena import MAX_BATCH_BYTES, Arena
@@ -29,8 +29,6 @@ from minibroker.protocol.records.batch import MAGIC
 
 __all__ = ["AbortedRanges", "BatchesDecoder", "Buffer", "RecordsDecoder", "decoder_for"]
 
-I64 = npt.NDArray[np.int64]
-Bool = npt.NDArray[np.bool_]
 RecordBatches = Iterator[pa.RecordBatch]
 
 CHUNK_BYTES: Final = 4 << 20
@@ -92,9 +90,10 @@ class _Decoder(ABC):
         """Report that no batch can be found after this place. The offset is read from the bytes there."""
         yield from self.finish()
         offset = int.from_bytes(bytes(view[found.end : found.end + 8]).ljust(8, b"\0"), "big", signed=True)
-        yield from self._damaged(Damage(offset, str(found.problem), place, found.end))
+        yield from self.damaged(Damage(offset, str(found.problem), place, found.end))
 
-    def _damaged(self, damage: Damage) -> RecordBatches:
+    def damaged(self, damage: Damage) -> RecordBatches:
+        """Yield the row of a damage, if the request wants one. Raises `CorruptData`."""
         place, offset = damage.place, damage.offset
         message = f"{place.at(damage.position)}, offset {offset}: {damage.reason}"
         if self._request.mode == "FAILFAST":
@@ -105,7 +104,7 @@ class _Decoder(ABC):
                 message, offset=offset, baseOffset=offset, segment=place.segment, position=position
             )
 
-    def _are_aborted(self, headers: Headers) -> Bool:
+    def _are_aborted(self, headers: Headers) -> Bools:
         """Return which batches belong to aborted transactions. Markers among them end open transactions."""
         if not self._aborted:
             return np.zeros(len(headers.size), np.bool_)
@@ -153,7 +152,7 @@ class RecordsDecoder(_Decoder):
         yield from self._reporting_damage(self._gathering.add(view, headers.select(has_rows), place))
 
     def _window_with_damage(
-        self, view: memoryview, headers: Headers, concerns: Bool, has_rows: Bool, place: Place
+        self, view: memoryview, headers: Headers, concerns: Bools, has_rows: Bools, place: Place
     ) -> RecordBatches:
         """Decode batch by batch, so that damage in one does not affect the next."""
         first = 0
@@ -169,7 +168,7 @@ class RecordsDecoder(_Decoder):
                 yield from self._reporting_damage(self._gathering.add(view, between, place))
                 yield from self.finish()
                 offset, position = int(headers.base_offset[index]), int(headers.position[index])
-                yield from self._damaged(Damage(offset, problem, place, position))
+                yield from self.damaged(Damage(offset, problem, place, position))
                 first = index + 1
         rest = headers.select(slice(first, None)).select(has_rows[first:])
         yield from self._reporting_damage(self._gathering.add(view, rest, place))
@@ -177,11 +176,11 @@ class RecordsDecoder(_Decoder):
     def _reporting_damage(self, given: Given) -> RecordBatches:
         for each in given:
             if isinstance(each, Damage):
-                yield from self._damaged(each)
+                yield from self.damaged(each)
             else:
                 yield each
 
-    def _concern_the_range(self, headers: Headers, preceding: I64) -> Bool:
+    def _concern_the_range(self, headers: Headers, preceding: Int64s) -> Bools:
         """Return which batches may have records in the range, also if they are damaged.
 
         The last offset of a damaged batch may be wrong, so the next batch's base offset counts too. A compressed
@@ -192,12 +191,12 @@ class RecordsDecoder(_Decoder):
         last = np.where(
             headers.magic < MAGIC, headers.last_offset, np.maximum(headers.last_offset, next_base_offset - 1)
         )
-        concerns: Bool = (first < self._offsets.end) & (last >= self._offsets.start)
+        concerns: Bools = (first < self._offsets.end) & (last >= self._offsets.start)
         return concerns
 
-    def _have_rows(self, headers: Headers) -> Bool:
+    def _have_rows(self, headers: Headers) -> Bools:
         """Return which batches have records, by their headers."""
-        has_records: Bool = (headers.record_count != 0) & ~headers.is_control & ~self._are_aborted(headers)
+        has_records: Bools = (headers.record_count != 0) & ~headers.is_control & ~self._are_aborted(headers)
         return has_records & (headers.last_offset >= self._offsets.start)
 
 

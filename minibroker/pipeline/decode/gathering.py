@@ -10,9 +10,9 @@ from enum import IntEnum
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from minibroker.pipeline.array_types import Int64s
 from minibroker.pipeline.decode import message_columns
 from minibroker.pipeline.decode.arena import Arena
 from minibroker.pipeline.decode.arrow import Rows
@@ -23,7 +23,6 @@ from minibroker.pipeline.log_source import OffsetRange, ReadRequest
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import HEADER_BYTES, MAGIC, TIMESTAMP_TYPE_BIT
 
-I64 = npt.NDArray[np.int64]
 Given = Iterator[pa.RecordBatch | Damage]
 
 _NOTHING: Final = np.empty(0, np.int64)
@@ -85,10 +84,10 @@ class Gathering:
     def _is_full(self) -> bool:
         return self._arena.used >= self._chunk_bytes or self._record_count >= MAX_ROWS
 
-    def _kinds(self, headers: Headers) -> I64:
+    def _kinds(self, headers: Headers) -> Int64s:
         is_old = headers.magic < MAGIC
         is_packed = headers.codec != 0
-        kinds: I64 = np.where(is_old, Kind.MESSAGE, Kind.PLAIN) + is_packed
+        kinds: Int64s = np.where(is_old, Kind.MESSAGE, Kind.PLAIN) + is_packed
         if self._wanted.depth > 2:
             return kinds
         is_known = (headers.record_count == headers.last_offset - headers.base_offset + 1) & ~(is_old & is_packed)
@@ -120,7 +119,9 @@ class Gathering:
 
     def _decompress(self, kind: Kind, view: memoryview, headers: Headers, place: Place) -> Given:
         """Decompress the batches one after the other. Yield damage between the rows before and after it."""
-        unpacked = _Unpacked()
+        starts: list[int] = []  # where the records of the batches begin and end in the arena
+        ends: list[int] = []
+        inner: list[Int64s] = []
         first = 0
         spans = zip(headers.position.tolist(), headers.size.tolist(), headers.codec.tolist(), strict=True)
         for index, (position, size, codec) in enumerate(spans):
@@ -129,46 +130,36 @@ class Gathering:
             try:
                 start = self._arena.used
                 if kind == Kind.WRAPPER:
-                    unpacked.inner.append(message_columns.unwrap(batch, self._arena))
+                    inner.append(message_columns.unwrap(batch, self._arena))
                 else:
                     self._arena.decompress(codec, batch[HEADER_BYTES:])
-                unpacked.starts.append(start)
-                unpacked.ends.append(self._arena.used)
+                starts.append(start)
+                ends.append(self._arena.used)
             except KafkaError as error:
                 reason = error.message or str(error)
                 damage = Damage(int(headers.base_offset[index]), reason, place, position)
             if damage is not None or self._is_full or index == len(headers.size) - 1:
-                self._note_unpacked(headers.select(slice(first, first + len(unpacked.starts))), unpacked, place)
-                unpacked, first = _Unpacked(), index + 1
+                self._note_unpacked(headers.select(slice(first, first + len(starts))), starts, ends, inner, place)
+                starts, ends, inner, first = [], [], [], index + 1
             if damage is not None:
                 yield from self.flush()
                 yield damage
             elif self._is_full:
                 yield from self.flush()
 
-    def _note_unpacked(self, headers: Headers, unpacked: _Unpacked, place: Place) -> None:
-        if not unpacked.starts:
+    def _note_unpacked(
+        self, headers: Headers, starts: list[int], ends: list[int], inner: list[Int64s], place: Place
+    ) -> None:
+        if not starts:
             return
-        start, end = np.array(unpacked.starts, np.int64), np.array(unpacked.ends, np.int64)
-        if unpacked.inner:
-            counts = np.array([len(each) for each in unpacked.inner], np.int64)
-            self._note(headers, start, end, counts, np.concatenate(unpacked.inner), place)
-        else:
-            self._note(headers, start, end, headers.record_count, _NOTHING, place)
+        counts = np.array([len(each) for each in inner], np.int64) if inner else headers.record_count
+        at = np.array(starts, np.int64), np.array(ends, np.int64)
+        self._note(headers, *at, counts, np.concatenate([_NOTHING, *inner]), place)
 
-    def _note(self, headers: Headers, start: I64, end: I64, count: I64, inner: I64, place: Place) -> None:
+    def _note(self, headers: Headers, start: Int64s, end: Int64s, count: Int64s, inner: Int64s, place: Place) -> None:
         places = self._decoder.places
         if not places or places[-1] != place:
             places.append(place)
         which = np.full(len(start), len(places) - 1, np.int64)
         self._parts.append(Batches(headers, start, end, count, inner, which))
         self._record_count += int(count.sum())
-
-
-class _Unpacked:
-    """Where the records of decompressed batches are, one batch after the other."""
-
-    def __init__(self) -> None:
-        self.starts: list[int] = []
-        self.ends: list[int] = []
-        self.inner: list[I64] = []

@@ -10,13 +10,9 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from minibroker.pipeline.array_types import Bools, Int64s, UInt8s
 from minibroker.pipeline.decode.varint_columns import from_zigzag, read_varints, read_varlongs
-
-U8 = npt.NDArray[np.uint8]
-I64 = npt.NDArray[np.int64]
-Bool = npt.NDArray[np.bool_]
 
 _LANE_RECORDS: Final = 128  # approximately, in a lane
 _LARGE_RECORDS: Final = 4 * _LANE_RECORDS  # batches from this size on are cut
@@ -27,13 +23,13 @@ _MAX_WINDOW_BYTES: Final = 1 << 13
 class Lanes(NamedTuple):
     """Runs of consecutive records. `batch` is the index of their batch."""
 
-    start: I64
-    end: I64
-    records: I64  # the number of records
-    batch: I64
+    start: Int64s
+    end: Int64s
+    records: Int64s  # the number of records
+    batch: Int64s
 
 
-def cut(data: U8, batches: Lanes) -> Lanes:
+def cut(data: UInt8s, batches: Lanes) -> Lanes:
     """Return the lanes of these batches. In `batches`, each batch is one lane, in order."""
     large = np.flatnonzero(batches.records >= _LARGE_RECORDS)
     if not len(large):
@@ -48,7 +44,7 @@ def cut(data: U8, batches: Lanes) -> Lanes:
     return Lanes(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
-def _cut_one(data: U8, start: int, end: int, records: int, batch: int) -> Lanes:
+def _cut_one(data: UInt8s, start: int, end: int, records: int, batch: int) -> Lanes:
     count = records // _LANE_RECORDS
     step = (end - start) // count
     window = min(_WINDOW_RECORDS * (end - start) // records + 16, step, _MAX_WINDOW_BYTES)
@@ -62,7 +58,7 @@ def _cut_one(data: U8, start: int, end: int, records: int, batch: int) -> Lanes:
     return Lanes(cuts, np.append(cuts[1:], end), counts, np.full(len(cuts), batch, np.int64))
 
 
-def _guesses(data: U8, windows: I64, window_bytes: int, end: int) -> tuple[I64, I64]:
+def _guesses(data: UInt8s, windows: Int64s, window_bytes: int, end: int) -> tuple[Int64s, Int64s]:
     """Return the first place in each window that looks like a record's start, and its offset delta.
 
     Windows without such a place are left out. A record begins with its length (1 or 2 bytes) and its attributes (0).
@@ -79,14 +75,14 @@ def _guesses(data: U8, windows: I64, window_bytes: int, end: int) -> tuple[I64, 
     return candidates[chosen], deltas[chosen]
 
 
-def _look_like_starts(data: U8, candidates: I64, end: int) -> tuple[Bool, I64]:
+def _look_like_starts(data: UInt8s, candidates: Int64s, end: int) -> tuple[Bools, Int64s]:
     """Return whether two records with consecutive offset deltas seem to begin at each place, and the first delta."""
     following, delta, is_record = _record_at(data, candidates, end)
     _, next_delta, next_is_record = _record_at(data, following, end)
     return is_record & next_is_record & (next_delta == delta + 1), delta
 
 
-def _record_at(data: U8, at: I64, end: int) -> tuple[I64, I64, Bool]:
+def _record_at(data: UInt8s, at: Int64s, end: int) -> tuple[Int64s, Int64s, Bools]:
     """Return where the record at each place would end, its offset delta, and whether it may be a record."""
     length, body = read_varints(data, at)
     following = body + (length >> 1)

@@ -14,6 +14,7 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
+from minibroker.pipeline.array_types import Bools, Int64s, UInt8s
 from minibroker.pipeline.decode.arena import Arena
 from minibroker.pipeline.decode.decoded_fields import Parts
 from minibroker.protocol.errors import InvalidRecords
@@ -23,10 +24,6 @@ from minibroker.protocol.records.lz4_frames import with_right_checksum
 from minibroker.protocol.records.message import MAGIC_POSITION, MIN_MESSAGE_BYTES, read_message
 from minibroker.protocol.records.message_set import check_codec, messages_in
 
-U8 = npt.NDArray[np.uint8]
-I64 = npt.NDArray[np.int64]
-Bool = npt.NDArray[np.bool_]
-
 _SIZE_AND_CRC: Final = Struct(">iI")
 _SIZE_POSITION: Final = 8
 _ATTRIBUTES_POSITION: Final = 17
@@ -34,7 +31,7 @@ _KEY_POSITIONS: Final = np.array((18, 26))  # by magic
 _TIMESTAMP_POSITION: Final = 18
 
 
-def unwrap(batch: memoryview, arena: Arena) -> I64:
+def unwrap(batch: memoryview, arena: Arena) -> Int64s:
     """Append the messages of a wrapper with a right checksum to the arena, and return where each of them begins.
 
     Raises `KafkaError` if the wrapper or one of its messages is invalid; then nothing is appended.
@@ -57,7 +54,7 @@ def unwrap(batch: memoryview, arena: Arena) -> I64:
     return found + start
 
 
-def _inner_starts(payload: bytes, magic: int) -> I64 | None:
+def _inner_starts(payload: bytes, magic: int) -> Int64s | None:
     """Return where the messages of a wrapper begin, or None if one of them is invalid."""
     found = array("q")
     position, size, smallest = 0, len(payload), MIN_MESSAGE_BYTES[magic]
@@ -77,17 +74,17 @@ def _inner_starts(payload: bytes, magic: int) -> I64 | None:
     return np.frombuffer(found, np.int64) if found and position == size else None
 
 
-def read_offsets(data: U8, starts: I64) -> I64:
+def read_offsets(data: UInt8s, starts: Int64s) -> Int64s:
     """Return the stored offsets of the messages at `starts`."""
     return _big_endian(data, starts, 8)
 
 
-def read_timestamps(data: U8, starts: I64, magic: I64) -> I64:
+def read_timestamps(data: UInt8s, starts: Int64s, magic: Int64s) -> Int64s:
     """Return the timestamps of the messages; -1 in format 0."""
     return np.where(magic == 1, _big_endian(data, starts + _TIMESTAMP_POSITION, 8), -1)
 
 
-def read_key_and_value(data: U8, starts: I64, magic: I64) -> tuple[Parts, Parts, Bool]:
+def read_key_and_value(data: UInt8s, starts: Int64s, magic: Int64s) -> tuple[Parts, Parts, Bools]:
     """Return keys, values, and which messages have another size than these two give."""
     end = starts + LOG_OVERHEAD_BYTES + _big_endian(data, starts + _SIZE_POSITION, 4)
     keys, at, bad_keys = _read_parts(data, starts + _KEY_POSITIONS[magic])
@@ -95,7 +92,7 @@ def read_key_and_value(data: U8, starts: I64, magic: I64) -> tuple[Parts, Parts,
     return keys, values, bad_keys | bad_values | (at != end)
 
 
-def _read_parts(data: U8, at: I64) -> tuple[Parts, I64, Bool]:
+def _read_parts(data: UInt8s, at: Int64s) -> tuple[Parts, Int64s, Bools]:
     """Return the bytes behind an int32 size (-1: null), the positions after them, and which sizes are impossible."""
     size = _big_endian(data, at, 4)
     is_null = size == -1
@@ -103,7 +100,7 @@ def _read_parts(data: U8, at: I64) -> tuple[Parts, I64, Bool]:
     return Parts(at + 4, length, is_null if is_null.any() else None), at + 4 + length, size < -1
 
 
-def _big_endian(data: U8, at: I64, size: int) -> I64:
+def _big_endian(data: UInt8s, at: Int64s, size: int) -> Int64s:
     """Return the signed numbers of `size` bytes at these positions. Behind the end of the data, read the last byte."""
     last = len(data) - size
     everywhere: npt.NDArray[np.void] = np.ndarray((last + 1,), f">i{size}", data, strides=(1,))

@@ -9,20 +9,11 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from minibroker.pipeline.array_types import Bools, Int64s, UInt8s
 from minibroker.pipeline.decode.decoded_fields import HeaderParts, Parts
-from minibroker.pipeline.decode.varint_columns import (
-    BEYOND,
-    from_zigzag,
-    read_varints,
-    read_varlongs,
-)
+from minibroker.pipeline.decode.varint_columns import BEYOND, from_zigzag, read_varints, read_varlongs
 from minibroker.protocol.records.varints import MAX_VARINT_BYTES, MalformedVarint, read_raw
-
-U8 = npt.NDArray[np.uint8]
-I64 = npt.NDArray[np.int64]
-Bool = npt.NDArray[np.bool_]
 
 _FEW: Final = 8  # records that are faster to read one by one
 _MIN_HEADER_BYTES: Final = 2  # the lengths of key and value
@@ -32,15 +23,15 @@ _MAX_HEADERS: Final = 1 << 22  # of one record: more count as damage, as their p
 class RecordFields(NamedTuple):
     """Columns of the records. None means deeper than was asked for."""
 
-    malformed: Bool  # of the part of the record that was read
-    timestamp_deltas: I64
-    offset_deltas: I64 | None = None
+    malformed: Bools  # of the part of the record that was read
+    timestamp_deltas: Int64s
+    offset_deltas: Int64s | None = None
     keys: Parts | None = None
     values: Parts | None = None
     headers: HeaderParts | None = None
 
 
-def read_fields(data: U8, starts: I64, has_attributes: I64 | int, depth: int) -> RecordFields:
+def read_fields(data: UInt8s, starts: Int64s, has_attributes: Int64s | int, depth: int) -> RecordFields:
     """Return the first `depth` fields (1 to 5) of the records at `starts`.
 
     `has_attributes` is 1 for records with an attributes byte, 0 without. The lengths of the records must have been
@@ -65,7 +56,7 @@ def read_fields(data: U8, starts: I64, has_attributes: I64 | int, depth: int) ->
     return RecordFields(at != end, timestamp_deltas, offset_deltas, keys, values, headers)
 
 
-def _read_parts(data: U8, at: I64) -> tuple[Parts, I64]:
+def _read_parts(data: UInt8s, at: Int64s) -> tuple[Parts, Int64s]:
     """Return the bytes behind a length (negative: null), and the positions after them."""
     raw, start = read_varints(data, at)
     length = raw >> 1
@@ -76,7 +67,7 @@ def _read_parts(data: U8, at: I64) -> tuple[Parts, I64]:
     return Parts(start, length, is_null), start + length
 
 
-def _read_headers(data: U8, at: I64, end: I64) -> tuple[HeaderParts, I64]:
+def _read_headers(data: UInt8s, at: Int64s, end: Int64s) -> tuple[HeaderParts, Int64s]:
     """Return the headers, and the positions after them; `BEYOND` if they are malformed."""
     raw, at = read_varints(data, at)
     count = raw >> 1
@@ -89,7 +80,7 @@ def _read_headers(data: U8, at: I64, end: I64) -> tuple[HeaderParts, I64]:
 class _Headers:
     """The columns of headers while they are read: the first header of all records, then the second, and so on."""
 
-    def __init__(self, data: U8, count: I64) -> None:
+    def __init__(self, data: UInt8s, count: Int64s) -> None:
         self._data = data
         self._count = count
         self._first = np.cumsum(count) - count
@@ -98,7 +89,7 @@ class _Headers:
         self._values = np.zeros((2, total), np.int64)
         self._null_values = np.zeros(total, np.bool_)
 
-    def read(self, at: I64, end: I64) -> tuple[HeaderParts, I64]:
+    def read(self, at: Int64s, end: Int64s) -> tuple[HeaderParts, Int64s]:
         active = np.flatnonzero(self._count)
         index = 0
         while len(active) >= _FEW:
@@ -112,7 +103,7 @@ class _Headers:
             self._count, Parts(self._keys[0], self._keys[1], None), Parts(self._values[0], self._values[1], null_values)
         ), at
 
-    def _read_one(self, at: I64, slots: I64) -> I64:
+    def _read_one(self, at: Int64s, slots: Int64s) -> Int64s:
         """Read one header of many records into these slots. Return the positions after it."""
         keys, at = _read_parts(self._data, at)
         if keys.is_null is not None:

@@ -19,12 +19,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from minibroker.pipeline.array_types import Bools, Int64s, UInt8s
 from minibroker.pipeline.decode.lanes import Lanes, cut
 from minibroker.protocol.records.varints import MAX_VARINT_BYTES, SECOND_BYTE, MalformedVarint, read_raw
-
-U8 = npt.NDArray[np.uint8]
-I64 = npt.NDArray[np.int64]
-Bool = npt.NDArray[np.bool_]
 
 MIN_RECORD_BYTES: Final = 6  # length, two deltas, two lengths, count of headers; attributes may be missing
 _MIN_LANES: Final = 16  # fewer are faster one by one
@@ -32,13 +29,13 @@ _LARGE_RECORD_BYTES: Final = 4096  # of this mean size there are few records, an
 
 
 class Starts(NamedTuple):
-    """Where the records of some batches begin, in order. Those of batches that are not `sound` have no meaning."""
+    """Where the records of the `sound` ones among some batches begin, in order."""
 
-    positions: I64
-    sound: Bool  # whether the records fill the batch exactly, by their lengths
+    positions: Int64s
+    sound: Bools  # whether the records fill the batch exactly, by their lengths
 
 
-def record_starts(data: U8, starts: I64, ends: I64, counts: I64) -> Starts:
+def record_starts(data: UInt8s, starts: Int64s, ends: Int64s, counts: Int64s) -> Starts:
     """Find the starts of `counts` records each, in the batches from `starts` to `ends` in `data`.
 
     Two bytes behind the last end must be readable. A batch is unsound if it has no room for so many records.
@@ -57,10 +54,10 @@ def record_starts(data: U8, starts: I64, ends: I64, counts: I64) -> Starts:
         hard = np.arange(len(starts))
     hard = hard[sound[hard]]
     sound[hard] = _walk_each(data, batches, hard, positions)
-    return Starts(positions, sound)
+    return Starts(positions if sound.all() else positions[np.repeat(sound, counts)], sound)
 
 
-def _walk_together(data: U8, lanes: Lanes) -> tuple[I64, Bool]:
+def _walk_together(data: UInt8s, lanes: Lanes) -> tuple[Int64s, Bools]:
     """Return the positions of all records, and which lanes ended where they should. Other lanes have no meaning."""
     order = np.argsort(-lanes.records, kind="stable")  # the longest lanes first: the active ones are always a prefix
     current = lanes.start[order]
@@ -86,7 +83,7 @@ def _walk_together(data: U8, lanes: Lanes) -> tuple[I64, Bool]:
     return positions, arrived
 
 
-def _in_order(flat: I64, widths: npt.NDArray[np.intp], order: npt.NDArray[np.intp], counts: I64) -> I64:
+def _in_order(flat: Int64s, widths: npt.NDArray[np.intp], order: npt.NDArray[np.intp], counts: Int64s) -> Int64s:
     """Return the values, noted step by step and lane by lane, in the records' order."""
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
@@ -99,7 +96,7 @@ def _in_order(flat: I64, widths: npt.NDArray[np.intp], order: npt.NDArray[np.int
     return flat.take(index, mode="clip")
 
 
-def _walk_each(data: U8, lanes: Lanes, which: npt.NDArray[np.intp], positions: I64) -> Bool:
+def _walk_each(data: UInt8s, lanes: Lanes, which: npt.NDArray[np.intp], positions: Int64s) -> Bools:
     """Walk these lanes record by record, and put the positions in place. Return whether each lane is sound."""
     firsts = np.cumsum(lanes.records) - lanes.records
     sound = np.zeros(len(which), np.bool_)
@@ -112,7 +109,7 @@ def _walk_each(data: U8, lanes: Lanes, which: npt.NDArray[np.intp], positions: I
     return sound
 
 
-def walk(payload: bytes, count: int) -> I64 | None:
+def walk(payload: bytes, count: int) -> Int64s | None:
     """Return where `count` records begin in `payload`, or None if they do not fill it exactly."""
     found = array("q")
     note, second = found.append, SECOND_BYTE
@@ -135,7 +132,7 @@ def walk(payload: bytes, count: int) -> I64 | None:
     return np.frombuffer(found, np.int64) if position == size else None
 
 
-def _advances() -> I64:
+def _advances() -> Int64s:
     """Return the size of a record by its first two bytes (the lowest first); 0 if invalid or longer."""
     pair = np.arange(1 << 16)
     first, second = pair & 0xFF, pair >> 8

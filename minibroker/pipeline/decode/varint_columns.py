@@ -9,18 +9,15 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from minibroker.pipeline.array_types import Int64s, UInt8s
 from minibroker.protocol.records.varints import MAX_VARINT_BYTES, MAX_VARLONG_BYTES
-
-U8 = npt.NDArray[np.uint8]
-I64 = npt.NDArray[np.int64]
 
 BEYOND: Final = 1 << 50  # behind the end of any data, and far from an overflow
 _VARINT_MASK: Final = 0xFFFFFFFF
 
 
-def read_varints(data: U8, at: I64) -> tuple[I64, I64]:
+def read_varints(data: UInt8s, at: Int64s) -> tuple[Int64s, Int64s]:
     """Return the varints at these positions, and the positions after them.
 
     They are in zigzag form, from 0 to 2^32-1: odd numbers are negative.
@@ -29,19 +26,19 @@ def read_varints(data: U8, at: I64) -> tuple[I64, I64]:
     return raw & _VARINT_MASK, after  # drop surplus bits of the last byte, as Java's readers do
 
 
-def read_varlongs(data: U8, at: I64) -> tuple[I64, I64]:
+def read_varlongs(data: UInt8s, at: Int64s) -> tuple[Int64s, Int64s]:
     """Return the signed values of the varlongs at these positions, and the positions after them."""
     raw, after = _read(data, at, MAX_VARLONG_BYTES)
     unsigned = raw.view(np.uint64)
     return (unsigned >> np.uint64(1)).view(np.int64) ^ -(raw & 1), after
 
 
-def from_zigzag(raw: I64) -> I64:
+def from_zigzag(raw: Int64s) -> Int64s:
     """Return the signed values of the results of `read_varints`."""
     return (raw >> 1) ^ -(raw & 1)
 
 
-def _read(data: U8, at: I64, max_bytes: int) -> tuple[I64, I64]:
+def _read(data: UInt8s, at: Int64s, max_bytes: int) -> tuple[Int64s, Int64s]:
     first = data.take(at, mode="clip")
     raw = first.astype(np.int64)
     after = at + 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,6 +11,8 @@ from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.messages.control_records import LeaderChangeMessage
 from minibroker.protocol.messages.metadata_records import (
+    METADATA_TOPIC,
+    TOPIC_RESOURCE,
     AbortTransactionRecord,
     BeginTransactionRecord,
     ConfigRecord,
@@ -22,15 +24,15 @@ from minibroker.protocol.messages.metadata_records import (
 from minibroker.protocol.primitives import MalformedMessage
 from minibroker.protocol.records.batch import MAGIC
 from minibroker.protocol.records.control import control_message
+from minibroker.protocol.records.internal import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from minibroker.protocol.records.metadata_values import UnknownMetadata, read_frame
 from minibroker.protocol.records.payload import records_of
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.walking import BatchWalker, FoundBatch
 from minibroker.storage.names import LOG_SUFFIX
 
-METADATA = "__cluster_metadata-0"
-ALWAYS_COMPACTED = ("__consumer_offsets", "__transaction_state")
-TOPIC_RESOURCE = 2
+METADATA = f"{METADATA_TOPIC}-0"
+ALWAYS_COMPACTED = (GROUPS_TOPIC, TRANSACTIONS_TOPIC)
 _SNAPSHOT_SUFFIX = ".checkpoint"
 _KINDS: dict[int, type[Message]] = {
     kind.api_key: kind
@@ -85,38 +87,25 @@ class ClusterMetadata:
                 self._apply(message)
 
     def _apply(self, message: Message) -> None:
-        apply: dict[type[Message], Callable[..., None]] = {
-            TopicRecord: self._create,
-            RemoveTopicRecord: self._remove,
-            PartitionRecord: self._add_partition,
-            ConfigRecord: self._configure,
-        }
-        apply[type(message)](message)
-
-    def _create(self, record: TopicRecord) -> None:
-        self._forget(record.name)
-        self.ids[record.name] = record.topic_id
-        self._names[record.topic_id] = record.name
-
-    def _remove(self, record: RemoveTopicRecord) -> None:
-        name = self._names.get(record.topic_id)
-        if name is not None:
-            self._forget(name)
+        match message:
+            case TopicRecord(name=name, topic_id=topic_id):
+                self._forget(name)
+                self.ids[name], self._names[topic_id] = topic_id, name
+            case RemoveTopicRecord(topic_id=topic_id) if topic_id in self._names:
+                self._forget(self._names[topic_id])
+            case PartitionRecord(topic_id=topic_id, partition_id=index) if topic_id in self._names:
+                name = self._names[topic_id]
+                self.partitions.add((name, index))
+                self._indexes.setdefault(name, set()).add(index)
+            case ConfigRecord(resource_type=kind) if kind == TOPIC_RESOURCE:
+                self._configure(message)
 
     def _forget(self, name: str) -> None:
         self._names.pop(self.ids.pop(name, b""), None)
         self.configs.pop(name, None)
         self.partitions -= {(name, index) for index in self._indexes.pop(name, ())}
 
-    def _add_partition(self, record: PartitionRecord) -> None:
-        name = self._names.get(record.topic_id)
-        if name is not None:
-            self.partitions.add((name, record.partition_id))
-            self._indexes.setdefault(name, set()).add(record.partition_id)
-
     def _configure(self, record: ConfigRecord) -> None:
-        if record.resource_type != TOPIC_RESOURCE:
-            return
         configs = self.configs.setdefault(record.resource_name, {})
         if record.value is None:
             configs.pop(record.name, None)

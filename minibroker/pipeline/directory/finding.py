@@ -88,7 +88,10 @@ def _logs_at(path: str) -> list[FoundLog]:
     except OSError as error:
         raise OptionError(f"path: {_missing(path, error)}") from None
     if offsets_with(list(entries), LOG_SUFFIX):
-        return [_log_itself(path)]
+        itself = topic_partition_of(os.path.basename(path))
+        if itself is None:
+            raise OptionError(f"path: {url_of(path)} holds segments, but is not named <topic>-<partition>")
+        return [FoundLog(TopicPartition(*itself), path, os.path.dirname(path))]
     partitions = (
         (topic_partition_of(name), f"{path}/{name}") for name, is_directory in entries.items() if is_directory
     )
@@ -103,10 +106,3 @@ def _missing(path: str, error: OSError) -> str:
     """Return what is wrong with a directory. Pyarrow gives an error number, and a long text with the path in it."""
     reason = os.strerror(error.errno) if error.errno else error.strerror
     return f"{url_of(path)}: {reason or error}"
-
-
-def _log_itself(path: str) -> FoundLog:
-    partition = topic_partition_of(os.path.basename(path))
-    if partition is None:
-        raise OptionError(f"path: {url_of(path)} holds segments, but is not named <topic>-<partition>")
-    return FoundLog(TopicPartition(*partition), path, os.path.dirname(path))

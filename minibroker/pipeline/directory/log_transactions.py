@@ -9,7 +9,6 @@ uncommitted record is read, and the damage itself becomes a row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import closing
 
 from minibroker.pipeline.directory.batch_walking import Step, walk
@@ -195,22 +194,11 @@ def _indexed(segment: SegmentFile, end: int) -> list[AbortedTransaction] | None:
 
 def _newest_snapshot(view: LogView, index: int) -> tuple[int, ProducerStates]:
     """Return the newest known snapshot at or before segment `index`: the index of its segment, and the producers."""
-    states = ProducerStates()
-    for at in range(index, 0, -1):
-        segment = view.segments[at]
+    for at in range(index, -1, -1):  # there is one of the first segment only if earlier records were removed
+        segment, states = view.segments[at], ProducerStates()
         try:
             states.load(DISK.read_whole(segment.path + SNAPSHOT_SUFFIX), segment.base_offset)
             return at, states
         except (FileNotFoundError, CorruptSnapshot):
-            continue
-    return 0, _first_states(view.segments)
-
-
-def _first_states(segments: Sequence[SegmentFile]) -> ProducerStates:
-    """Return the producers at the start of a log: there are some only if earlier records were removed."""
-    states = ProducerStates()
-    try:
-        states.load(DISK.read_whole(segments[0].path + SNAPSHOT_SUFFIX), segments[0].base_offset)
-    except (FileNotFoundError, CorruptSnapshot):
-        states.clear(segments[0].base_offset)
-    return states
+            states.clear(segment.base_offset)
+    return 0, states

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from minibroker.pipeline.array_types import Int64s
 from minibroker.pipeline.directory.batch_walking import steps
 from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.protocol.errors import CorruptBatch
@@ -34,9 +35,8 @@ from minibroker.storage.names import (
 
 MAX_INDEX_BYTES = 1 << 28
 
-Numbers = npt.NDArray[np.int64]
 MARKS_TRIED = 8  # entries without a batch, before the index counts as useless
-ENTRY_TYPE = np.dtype([("offset", ">i4"), ("position", ">i4")])
+INDEX_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
 INDEXES_KEPT = 4
 WALKS_KEPT = 256
 WALK_MARK_BYTES = 128 << 10  # between remembered batches: 130 KB of memory for a segment of 1 GB
@@ -144,7 +144,7 @@ class OpenSegment:
         self.start = Place(0, segment.base_offset)
 
     @cached_property
-    def _index(self) -> tuple[Numbers, Numbers]:
+    def _index(self) -> tuple[Int64s, Int64s]:
         """Return (last offset, position) of batches: the index's, and those found by a walk behind its last entry."""
         offsets, positions = _read_index(self.segment, self.size_bytes)
         walked = np.array(_walked(self.segment.file(LOG_SUFFIX)), np.int64).reshape(-1, 2)
@@ -259,12 +259,12 @@ def _walked(path: str) -> array[int]:
 
 
 @lru_cache(maxsize=INDEXES_KEPT)  # one plan may ask a segment for many small ranges
-def _read_index(segment: SegmentFile, size_bytes: int) -> tuple[Numbers, Numbers]:
+def _read_index(segment: SegmentFile, size_bytes: int) -> tuple[Int64s, Int64s]:
     """Return (last offset, position) of the batches in the index, both ascending; none if it contradicts itself.
 
     Entries beyond `size_bytes` of the log are left out. Raises `OSError`.
     """
-    entries = index_entries(segment.file(INDEX_SUFFIX), ENTRY_TYPE)
+    entries = index_entries(segment.file(INDEX_SUFFIX), INDEX_ENTRY)
     offsets, positions = entries["offset"].astype(np.int64) + segment.base_offset, entries["position"].astype(np.int64)
     if np.any(np.diff(offsets) <= 0) or np.any(np.diff(positions) <= 0):
         nothing = np.empty(0, np.int64)

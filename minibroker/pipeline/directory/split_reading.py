@@ -7,19 +7,18 @@ a batch is handled in `minibroker.pipeline.decode`.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import pyarrow as pa
 
-from minibroker.pipeline.decode.batch_headers import may_be_whole, scan
+from minibroker.pipeline.decode import chunk as decode_chunk
+from minibroker.pipeline.decode.batch_headers import Place, may_be_whole, scan
 from minibroker.pipeline.decode.decoder import AbortedRanges, decoder_for
 from minibroker.pipeline.directory.batch_walking import damage_at
 from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.pipeline.directory.splitting import Stretch, Stretches
-from minibroker.pipeline.log_source import CorruptData, DataLoss, OffsetRange, ReadRequest, Split
-from minibroker.pipeline.schemas import BATCHES, CORRUPT, RECORDS, chosen
+from minibroker.pipeline.log_source import DataLoss, OffsetRange, ReadRequest, Split
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchHeader
 from minibroker.protocol.records.formats import check_any, header_at
@@ -100,30 +99,14 @@ class SplitReader:
         return data
 
     def _damaged(self, damage: Damage) -> Iterator[pa.RecordBatch]:
-        message = (
-            f"{damage.path}: position {damage.position}, offset {damage.offset}: "
-            f"expected {damage.expected}, found {damage.found}"
-        )
-        if self._request.mode == "FAILFAST":
-            raise CorruptData(message)
+        reason = f"expected {damage.expected}, found {damage.found}"
         if self._request.mode == "PERMISSIVE":
             yield from self._decoder.finish()
             self._decoder = decoder_for(self._request, self._split.offsets, self._aborted)
-            yield self._corrupt_row(damage, f"{message}; {damage.size_bytes} bytes are skipped")
-
-    def _corrupt_row(self, damage: Damage, message: str) -> pa.RecordBatch:
-        topic, partition = self._split.offsets.partition
-        known = {
-            "topic": topic,
-            "partition": partition,
-            "offset": damage.offset,
-            "baseOffset": damage.offset,
-            "segment": os.path.basename(damage.path),
-            "position": damage.position,
-            CORRUPT: message,
-        }
-        table = RECORDS if self._request.table == "records" else BATCHES
-        return pa.RecordBatch.from_pylist([known], schema=chosen(table, self._request.columns))
+            reason += f"; {damage.size_bytes} bytes are skipped"
+        assert damage.offset is not None
+        place = Place(damage.path, damage.position)
+        yield from self._decoder.damaged(decode_chunk.Damage(damage.offset, reason, place, position=0))
 
 
 def _opened(stretch: Stretch) -> File:

@@ -15,7 +15,7 @@ from minibroker.protocol.records.formats import records_in
 from minibroker.storage.batch_scanning import stored_batch
 from minibroker.storage.names import TIME_INDEX_SUFFIX
 
-ENTRY_TYPE = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
+TIME_INDEX_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 
 
 def offset_at(view: LogView, timestamp_ms: int, start: int) -> int | None:
@@ -84,7 +84,7 @@ class _Search:
 
 def _entries(segment: SegmentFile) -> tuple[np.ndarray, np.ndarray]:
     """Return (timestamp, offset) of a time index, both ascending; none if it contradicts itself. Raises `OSError`."""
-    entries = index_entries(segment.file(TIME_INDEX_SUFFIX), ENTRY_TYPE)
+    entries = index_entries(segment.file(TIME_INDEX_SUFFIX), TIME_INDEX_ENTRY)
     times, offsets = entries["timestamp"].astype(np.int64), entries["offset"].astype(np.int64) + segment.base_offset
     if np.any(np.diff(times) <= 0) or np.any(np.diff(offsets) < 0):
         nothing = np.empty(0, np.int64)

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from minibroker.pipeline.array_types import Int64s
 from minibroker.pipeline.encode.batch_settings import BatchSettings, Origin
 from minibroker.pipeline.encode.input_columns import Columns
-from minibroker.pipeline.encode.varint_encoding import Int64s
 from minibroker.protocol.records.batch import LOG_APPEND_TIME
 
 MAX_OFFSET_DELTA = 2**31 - 1
@@ -24,6 +24,17 @@ class Chunk(NamedTuple):
     start: int
     end: int
     starts: Int64s
+
+
+class Facts(NamedTuple):
+    """The first row of a batch, the row after its last one, and what all formats need of those between them."""
+
+    start: int
+    end: int
+    base_offset: int
+    last_offset: int
+    base_timestamp_ms: int
+    max_timestamp_ms: int
 
 
 def chunks(
@@ -43,6 +54,15 @@ def chunks(
         starts.append(start)
         done = end
     yield _chunk(starts, done)
+
+
+def facts_of(columns: Columns, starts: Int64s) -> Iterator[Facts]:
+    """Yield the facts of the batches that begin at the rows `starts`, of which the first is 0."""
+    ends = np.append(starts[1:], len(columns))
+    times = columns.timestamps_ms
+    offsets = columns.offsets[starts], columns.offsets[ends - 1]
+    found = starts, ends, *offsets, times[starts], np.maximum.reduceat(times, starts)
+    return map(Facts, *(column.tolist() for column in found))
 
 
 def _chunk(starts: list[int], end: int) -> Chunk:

@@ -19,27 +19,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from minibroker.pipeline.encode.batch_settings import (
-    BatchSettings,
-    EncodedBatch,
-    EncodeError,
-    Origin,
-)
-from minibroker.pipeline.encode.cutting import MAX_OFFSET_DELTA, Chunk, chunks
-from minibroker.pipeline.encode.input_columns import (
-    Columns,
-    header_counts,
-    join,
-    lengths_of,
-    offsets_of,
-)
-from minibroker.pipeline.encode.varint_encoding import (
-    Int64s,
-    rows_of_varints,
-    size_of,
-    sizes_of,
-    zigzag,
-)
+from minibroker.pipeline.array_types import Int64s
+from minibroker.pipeline.encode.batch_settings import BatchSettings, EncodedBatch, EncodeError, Origin
+from minibroker.pipeline.encode.cutting import MAX_OFFSET_DELTA, Chunk, chunks, facts_of
+from minibroker.pipeline.encode.input_columns import Columns, header_counts, join, lengths_of, offsets_of
+from minibroker.pipeline.encode.varint_encoding import rows_of_varints, size_of, sizes_of, zigzag
 from minibroker.protocol.records.batch import (
     CRC_POSITION,
     CRC_START,
@@ -69,8 +53,8 @@ def encode_batches(columns: Columns, settings: BatchSettings, origins: Sequence[
     for chunk in chunks(columns, sizes, settings, origins, HEADER_BYTES):
         start, end, starts = chunk
         some = None if blocks is None else blocks.slice(start, end)
-        payload = encode_records(columns.slice(start, end), some, starts, settings.elide_attributes)
-        yield from writer.batches(chunk, payload)
+        payloads = encode_records(columns.slice(start, end), some, starts, settings.elide_attributes)
+        yield from writer.batches(chunk, payloads)
 
 
 class _Writer:
@@ -87,23 +71,12 @@ class _Writer:
             | (ELIDED_BIT if settings.elide_attributes else 0)
         )
 
-    def batches(self, chunk: Chunk, payload: Payload) -> Iterator[EncodedBatch]:
+    def batches(self, chunk: Chunk, payloads: Iterator[memoryview]) -> Iterator[EncodedBatch]:
         """Yield the batches of a chunk."""
-        columns = self._columns.slice(chunk.start, chunk.end)
-        starts = chunk.starts
-        ends = np.append(starts[1:], len(columns))
-        facts = zip(
-            (starts + chunk.start).tolist(),
-            (ends + chunk.start).tolist(),
-            columns.offsets[starts].tolist(),
-            columns.offsets[ends - 1].tolist(),
-            columns.timestamps_ms[starts].tolist(),
-            np.maximum.reduceat(columns.timestamps_ms, starts).tolist(),
-            strict=True,
-        )
-        for (start, end, base_offset, last_offset, *times), records in zip(facts, slices(payload), strict=True):
-            origin = self._origin(start)
-            last_offset = self._reach(origin, end, base_offset, last_offset)
+        facts = facts_of(self._columns.slice(chunk.start, chunk.end), chunk.starts)
+        for (start, end, base_offset, last_offset, *times), records in zip(facts, payloads, strict=True):
+            origin = self._origin(chunk.start + start)
+            last_offset = self._reach(origin, chunk.start + end, base_offset, last_offset)
             sequence = self._sequence(origin, base_offset)
             fields = origin, base_offset, last_offset - base_offset, times, sequence, end - start
             data = self._assemble(fields, records)
@@ -142,13 +115,6 @@ class _Writer:
         crc = crc32c(payload, crc32c(memoryview(header)[CRC_START:]))
         _CRC.pack_into(header, CRC_POSITION, crc)
         return b"".join((header, payload))
-
-
-class Payload(NamedTuple):
-    """The records of batches, one after another in `data`. Batch i is from `positions[i]` to `positions[i + 1]`."""
-
-    data: memoryview
-    positions: list[int]
 
 
 class HeaderBlocks(NamedTuple):
@@ -202,8 +168,10 @@ def largest_sizes(columns: Columns, blocks: HeaderBlocks | None, is_elided: bool
     return sizes
 
 
-def encode_records(columns: Columns, blocks: HeaderBlocks | None, starts: Int64s, is_elided: bool) -> Payload:
-    """Return the records of the batches that begin at the rows `starts`, of which the first is 0."""
+def encode_records(
+    columns: Columns, blocks: HeaderBlocks | None, starts: Int64s, is_elided: bool
+) -> Iterator[memoryview]:
+    """Return the records of each of the batches that begin at the rows `starts`, of which the first is 0."""
     counts = np.diff(starts, append=len(columns))
     timestamp_deltas = zigzag(columns.timestamps_ms - np.repeat(columns.timestamps_ms[starts], counts))
     offset_deltas = zigzag(columns.offsets - np.repeat(columns.offsets[starts], counts))
@@ -221,13 +189,8 @@ def encode_records(columns: Columns, blocks: HeaderBlocks | None, starts: Int64s
         _NO_HEADERS if blocks is None else blocks.data,
     )
     offsets = offsets_of(joined)
-    return Payload(memoryview(joined.buffers()[2]), [*offsets[starts].tolist(), int(offsets[-1])])
-
-
-def slices(payload: Payload) -> Iterator[memoryview]:
-    """Yield the payload of each batch."""
-    for start, end in pairwise(payload.positions):
-        yield payload.data[start:end]
+    data = memoryview(joined.buffers()[2])
+    return (data[start:end] for start, end in pairwise([*offsets[starts].tolist(), int(offsets[-1])]))
 
 
 def _sizes(lengths: Int64s) -> Int64s:

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from minibroker.pipeline.array_types import Int64s
 from minibroker.pipeline.encode.batch_settings import EncodeError
-from minibroker.pipeline.encode.varint_encoding import Int64s
 
 NO_TIMESTAMP = -1
 

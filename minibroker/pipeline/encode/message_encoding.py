@@ -18,15 +18,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from minibroker.pipeline.encode.batch_settings import (
-    BatchSettings,
-    EncodedBatch,
-    EncodeError,
-    Origin,
-)
-from minibroker.pipeline.encode.cutting import chunks
+from minibroker.pipeline.array_types import Int64s, UInt8s
+from minibroker.pipeline.encode.batch_settings import BatchSettings, EncodedBatch, EncodeError, Origin
+from minibroker.pipeline.encode.cutting import chunks, facts_of
 from minibroker.pipeline.encode.input_columns import Columns, join, lengths_of, offsets_of
-from minibroker.pipeline.encode.varint_encoding import Int64s
 from minibroker.protocol.records.batch import LOG_APPEND_TIME, LOG_OVERHEAD_BYTES, TIMESTAMP_TYPE_BIT
 from minibroker.protocol.records.compression import Compression, compress
 from minibroker.protocol.records.lz4_frames import with_old_checksum
@@ -66,9 +61,7 @@ def _sizes(columns: Columns, magic: int) -> Int64s:
     return MIN_MESSAGE_BYTES[magic] + np.maximum(lengths_of(columns.key), 0) + np.maximum(lengths_of(columns.value), 0)
 
 
-def _messages(
-    columns: Columns, sizes: Int64s, offsets: Int64s, settings: BatchSettings
-) -> tuple[NDArray[np.uint8], Int64s]:
+def _messages(columns: Columns, sizes: Int64s, offsets: Int64s, settings: BatchSettings) -> tuple[UInt8s, Int64s]:
     """Return all messages, one after another, and where each begins."""
     heads = np.zeros(len(columns), _HEADS[settings.magic])
     heads["offset"] = offsets
@@ -98,7 +91,7 @@ def _fixed(values: NDArray[np.generic]) -> pa.FixedSizeBinaryArray:
     )
 
 
-def _put_checksums(data: NDArray[np.uint8], positions: Int64s) -> None:
+def _put_checksums(data: UInt8s, positions: Int64s) -> None:
     """Set the checksum of each message: CRC-32 of the bytes that follow it."""
     view = data.data
     checksums = [crc32(view[start + MAGIC_POSITION : end]) for start, end in pairwise(positions.tolist())]
@@ -110,19 +103,10 @@ def _sets(
     columns: Columns, starts: Int64s, data: memoryview, positions: list[int], settings: BatchSettings
 ) -> Iterator[EncodedBatch]:
     """Yield sets of messages. `positions` is where the first message of each set begins."""
-    last = np.append(starts[1:], len(columns)) - 1
-    facts = zip(
-        pairwise([*positions, len(data)]),
-        (last - starts + 1).tolist(),
-        columns.offsets[starts].tolist(),
-        columns.offsets[last].tolist(),
-        np.maximum.reduceat(columns.timestamps_ms, starts).tolist(),
-        strict=True,
-    )
-    for (start, end), count, base_offset, last_offset, time in facts:
-        time = max(time, NO_TIMESTAMP) if settings.magic else NO_TIMESTAMP
-        written = _wrapped(data[start:end], last_offset, time, settings)
-        yield EncodedBatch(written, count, base_offset, last_offset, time, -1)
+    for (start, end), facts in zip(pairwise([*positions, len(data)]), facts_of(columns, starts), strict=True):
+        time = max(facts.max_timestamp_ms, NO_TIMESTAMP) if settings.magic else NO_TIMESTAMP
+        written = _wrapped(data[start:end], facts.last_offset, time, settings)
+        yield EncodedBatch(written, facts.end - facts.start, facts.base_offset, facts.last_offset, time, -1)
 
 
 def _wrapped(messages: memoryview, last_offset: int, timestamp_ms: int, settings: BatchSettings) -> bytes:

@@ -9,10 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-Int64s = NDArray[np.int64]
-UInt64s = NDArray[np.uint64]
+from minibroker.pipeline.array_types import Bools, Int64s, UInt8s, UInt64s
 
 _BITS = 7  # of each byte
 
@@ -58,7 +56,7 @@ def _width(numbers: UInt64s) -> int:
     return size_of(int(numbers.max())) if len(numbers) else 1
 
 
-def _write(numbers: UInt64s, table: NDArray[np.uint8], used: NDArray[np.bool_]) -> None:
+def _write(numbers: UInt64s, table: UInt8s, used: Bools) -> None:
     """Write the varints of a column. All bytes of a varint but the last have the top bit set."""
     width = table.shape[1]
     for byte in range(width):

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from minibroker.client.client_errors import ClientError
 from minibroker.pipeline.brokers.client import Client
-from minibroker.pipeline.directory.cluster_metadata import TOPIC_RESOURCE, Configs, read_metadata
+from minibroker.pipeline.directory.cluster_metadata import Configs, read_metadata
 from minibroker.pipeline.directory.finding import find_logs, paths_in
 from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.pipeline.jobs.hadoop_files import HadoopFiles, Journal
@@ -22,6 +22,7 @@ from minibroker.pipeline.log_source import OptionError
 from minibroker.pipeline.options import ReadOptions
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.configs import DescribeConfigsRequest
+from minibroker.protocol.messages.metadata_records import TOPIC_RESOURCE
 from minibroker.storage.checkpoints.checkpoint_texts import (
     PARTITION_METADATA,
     MalformedCheckpoint,

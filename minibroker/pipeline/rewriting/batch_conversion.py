@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from minibroker.pipeline.array_types import Int64s
 from minibroker.pipeline.decode.decoder import RecordsDecoder
 from minibroker.pipeline.encode.encoder import (
     BatchSettings,
@@ -228,9 +228,7 @@ class _Rows:
         return int(self._batches[-1].column(OFFSET)[0].as_py())
 
 
-def _origins(
-    stretches: list[Stretch], offsets: NDArray[np.int64], following: int
-) -> tuple[list[Origin], list[Stretch]]:
+def _origins(stretches: list[Stretch], offsets: Int64s, following: int) -> tuple[list[Origin], list[Stretch]]:
     """Return the origins of rows, and the stretches for the following rows, from the offset `following` on."""
     ends = np.searchsorted(offsets, [stretch.last.last_offset for stretch in stretches], side="right").tolist()
     origins = []

@@ -11,7 +11,7 @@ from minibroker.pipeline.rewriting.plan import Plan, plan_of
 from minibroker.pipeline.rewriting.report import Report, space_of
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteError, RewriteSettings
 from minibroker.pipeline.rewriting.segment_rewriting import NewSegment, SegmentRewriter, SegmentTask
-from minibroker.pipeline.rewriting.topic_configs import Metadata
+from minibroker.pipeline.rewriting.topic_configs import update_configs
 from minibroker.pipeline.rewriting.transaction_rewriting import (
     Survey,
     open_transactions,
@@ -22,8 +22,6 @@ from minibroker.pipeline.rewriting.workspace import Workspace
 from minibroker.storage.directories.log_directory import LOCK
 from minibroker.storage.files import Disk
 from minibroker.storage.names import LOG_SUFFIX, offsets_with
-
-OpenTransactions = Mapping[int, int]
 
 
 class Rewriting:
@@ -101,9 +99,9 @@ class Rewriting:
         for log in plan.copied:
             workspace.copy_log(plan, log)
         workspace.copy_files(plan)
-        configs, updated = Metadata(self.target, is_clean=plan.is_clean).update(plan.topics, self.settings)
+        configs, are_made = update_configs(self.target, plan.topics, self.settings, is_clean=plan.is_clean)
         workspace.end(plan)
-        return Report(self.target, space_of(segments), plan.copied, configs, updated)
+        return Report(self.target, *space_of(segments), plan.copied, configs, are_made)
 
     def _lock_source(self) -> None:
         """Lock out brokers, if the directory is a broker's and can be locked."""
@@ -122,7 +120,7 @@ def survey_segment(task: SegmentTask, source: str) -> tuple[str, Survey]:
 
 
 def rewrite_segment(
-    task: SegmentTask, source: str, target: str, settings: RewriteSettings, open: OpenTransactions | None = None
+    task: SegmentTask, source: str, target: str, settings: RewriteSettings, open: Mapping[int, int] | None = None
 ) -> list[NewSegment]:
     """Rewrite a segment unless that is done, and return the new ones. Several processes may do this at a time.
 
@@ -133,16 +131,16 @@ def rewrite_segment(
     done = workspace.done(task)
     if done is not None:
         return done
-    work = workspace.attempt()
+    disk, work = Disk(), workspace.attempt()
     try:
         hidden = None
         if open is not None:
-            disk, directory = Disk(), f"{source}/{task.log}"
+            directory = f"{source}/{task.log}"
             hidden = uncommitted(disk, directory, offsets_with(disk.names(directory), LOG_SUFFIX), open)
         written = SegmentRewriter(task, source, work, settings, hidden).run()
         workspace.take(task, work, written)
     except BaseException:
-        workspace.discard(work)
+        disk.remove_tree(work)
         raise
     return written
 

@@ -13,6 +13,7 @@ from itertools import groupby
 
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteError
 from minibroker.pipeline.rewriting.segment_rewriting import SegmentTask
+from minibroker.protocol.messages.metadata_records import METADATA_TOPIC
 from minibroker.protocol.records.internal import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from minibroker.storage.directories.log_directory import LOCK
 from minibroker.storage.files import Disk
@@ -28,7 +29,6 @@ from minibroker.storage.names import (
 )
 from minibroker.storage.recovery.failed_sync import FAILED_SYNC
 
-METADATA_TOPIC = "__cluster_metadata"
 INTERNAL = frozenset({METADATA_TOPIC, GROUPS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from minibroker.pipeline.rewriting.segment_rewriting import NewSegment, SegmentTask
@@ -49,30 +49,16 @@ class TopicSpace:
 class Report:
     """The topics that were rewritten, the logs that were copied, and the changes of configs.
 
-    `configs_changed` is whether these were made. If not, the metadata is elsewhere and must be changed there.
+    `total` is the sum of all topics. `configs_changed` is whether the changes were made. If not, the metadata is
+    elsewhere and must be changed there.
     """
 
     target: str
     topics: Sequence[TopicSpace]
+    total: TopicSpace
     copied: Sequence[str]
-    configs: Sequence[Change] = field(default_factory=tuple)
-    configs_changed: bool = True
-
-    @property
-    def total(self) -> TopicSpace:
-        """The sum of all topics."""
-        whole = TopicSpace("(all)")
-        for each in self.topics:
-            whole.partitions += each.partitions
-            whole.segments += each.segments
-            whole.batches += each.batches
-            unknown = whole.records is None or each.records is None
-            whole.records = None if unknown else (whole.records or 0) + (each.records or 0)
-            whole.bytes_before += each.bytes_before
-            whole.bytes_after += each.bytes_after
-            whole.dropped_batches += each.dropped_batches
-            whole.lost_bytes += each.lost_bytes
-        return whole
+    configs: Sequence[Change]
+    configs_changed: bool
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as JSON."""
@@ -85,12 +71,13 @@ class Report:
         }
 
 
-def space_of(segments: Iterable[tuple[SegmentTask, Sequence[NewSegment]]]) -> list[TopicSpace]:
-    """Return the sizes of each topic, sorted, by the results of its segments."""
+def space_of(segments: Iterable[tuple[SegmentTask, Sequence[NewSegment]]]) -> tuple[list[TopicSpace], TopicSpace]:
+    """Return the sizes of each topic, sorted, and those of all, by the results of the segments."""
     found: dict[str, TopicSpace] = {}
+    total = TopicSpace("(all)")
     for task, written in segments:
-        space = found.setdefault(task.topic, TopicSpace(task.topic))
-        space.partitions += task.is_last
-        for segment in written:
-            space.add(segment)
-    return [found[topic] for topic in sorted(found)]
+        for space in (total, found.setdefault(task.topic, TopicSpace(task.topic))):
+            space.partitions += task.is_last
+            for segment in written:
+                space.add(segment)
+    return [found[topic] for topic in sorted(found)], total

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from minibroker.pipeline.encode.batch_settings import BatchSettings, EncodeError
 from minibroker.protocol.records.batch import (
@@ -54,10 +54,6 @@ class RewriteSettings:
     def is_old(self) -> bool:
         """Whether everything becomes format 0 or 1."""
         return self.magic is not None and self.magic < MAGIC
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the settings as JSON."""
-        return asdict(self)
 
 
 class Way(Enum):

@@ -6,9 +6,11 @@ The new files have other names until they are whole and synced.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from minibroker.pipeline.decode.aborted import AbortedRanges
 from minibroker.pipeline.log_source import TopicPartition
 from minibroker.pipeline.rewriting.batch_conversion import Converter, Source, Written
 from minibroker.pipeline.rewriting.rewrite_settings import (
@@ -17,7 +19,7 @@ from minibroker.pipeline.rewriting.rewrite_settings import (
     Way,
     target_of,
 )
-from minibroker.pipeline.rewriting.transaction_rewriting import Uncommitted, content, indexed
+from minibroker.pipeline.rewriting.transaction_rewriting import content, indexed
 from minibroker.protocol.errors import CorruptBatch, KafkaError
 from minibroker.protocol.records.batch import MAGIC, BatchHeader
 from minibroker.protocol.records.compression import Compression
@@ -48,6 +50,7 @@ DECODED_BYTES = 24 << 20
 FIRST_CHUNK_BYTES = 1 << 14
 GROWTH = 8
 BUFFER_BYTES = 1 << 20
+LOG_SETTINGS = LogSettings()
 
 EpochAt = Callable[[int], int]
 
@@ -94,8 +97,7 @@ class SegmentRewriter:
         source: str,
         work: str,
         settings: RewriteSettings,
-        uncommitted: Uncommitted | None = None,
-        log_settings: LogSettings | None = None,
+        uncommitted: AbortedRanges | None = None,
     ) -> None:
         self._task = task
         self._disk = Disk()
@@ -110,7 +112,6 @@ class SegmentRewriter:
         self._output = _Output(
             self._disk,
             work,
-            log_settings or LogSettings(),
             indexed(self._disk, self._directory, [task.base_offset]) if not settings.is_old else [],
             self._disk.modified_ms(self._path),
         )
@@ -122,7 +123,7 @@ class SegmentRewriter:
         """
         task = self._task
         converter = Converter(TopicPartition(task.topic, task.partition), self._path, self._settings, self._epoch_at())
-        self._output.begin(task.base_offset, limit_bytes=max(task.size_bytes, self._output.settings.segment_bytes))
+        self._output.begin(task.base_offset, limit_bytes=max(task.size_bytes, LOG_SETTINGS.segment_bytes))
         chunk: list[Source] = []
         chunk_bytes, limit_bytes = 0, FIRST_CHUNK_BYTES
         for source in self._sources():
@@ -170,24 +171,22 @@ class SegmentRewriter:
             raise RewriteError(
                 f"{self._path}: offset {header.base_offset} is part of a transaction, which formats 0 and 1 do not have"
             )
-        return self._uncommitted.has(header)
+        return self._uncommitted.has(header.producer_id, header.base_offset)
 
     def _stored(self) -> Iterator[StoredBatch]:
         """Yield the whole, sound batches of the segment. It ends at a torn batch, as after a broker's recovery."""
-        file = self._disk.open_to_read(self._path)
         size_bytes = self._task.size_bytes
         position = 0
-        try:
-            for batch in stored_batches(file, size_bytes, self._task.base_offset, BUFFER_BYTES):
-                yield batch
-                position += len(batch.data)
-                self._end_offset = batch.header.next_offset
-        except Uncleanable as error:
-            if not (self._task.is_torn and isinstance(error.__cause__, CorruptBatch)):
-                raise RewriteError(str(error)) from error
-            self._lost_bytes = size_bytes - position
-        finally:
-            file.close()
+        with closing(self._disk.open_to_read(self._path)) as file:
+            try:
+                for batch in stored_batches(file, size_bytes, self._task.base_offset, BUFFER_BYTES):
+                    yield batch
+                    position += len(batch.data)
+                    self._end_offset = batch.header.next_offset
+            except Uncleanable as error:
+                if not (self._task.is_torn and isinstance(error.__cause__, CorruptBatch)):
+                    raise RewriteError(str(error)) from error
+                self._lost_bytes = size_bytes - position
 
     def _epoch_at(self) -> EpochAt:
         path = f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}"
@@ -199,10 +198,7 @@ class SegmentRewriter:
 class _Output:
     """The new segments of a segment. Another one begins if one would be too large."""
 
-    def __init__(
-        self, disk: Disk, work: str, settings: LogSettings, aborted: list[AbortedTransaction], modified_ms: int
-    ) -> None:
-        self.settings = settings
+    def __init__(self, disk: Disk, work: str, aborted: list[AbortedTransaction], modified_ms: int) -> None:
         self._disk = disk
         self._work = work
         self._aborted = aborted
@@ -215,7 +211,7 @@ class _Output:
         self._base_offset = self._next_offset = base_offset
         self._batches = self._records = 0
         self._path = f"{self._work}/{segment_name(base_offset)}"
-        self._writer = SegmentWriter(self._disk, self._path, base_offset, self.settings, BUFFER_BYTES)
+        self._writer = SegmentWriter(self._disk, self._path, base_offset, LOG_SETTINGS, BUFFER_BYTES)
 
     def add(self, written: Written) -> None:
         """Write a batch."""

@@ -8,14 +8,13 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from minibroker.pipeline.directory.cluster_metadata import METADATA, TOPIC_RESOURCE, Configs, read_metadata
-from minibroker.pipeline.rewriting.plan import METADATA_TOPIC
+from minibroker.pipeline.directory.cluster_metadata import METADATA, Configs, read_metadata
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteError, RewriteSettings
 from minibroker.protocol.errors import KafkaError
-from minibroker.protocol.messages.metadata_records import ConfigRecord
+from minibroker.protocol.messages.metadata_records import METADATA_TOPIC, TOPIC_RESOURCE, ConfigRecord
 from minibroker.protocol.records.batch import MAGIC, read_header
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
@@ -70,42 +69,37 @@ def format_of(version: str | None) -> int | None:
     return MAGIC if parts >= [0, 11] else 1 if parts >= [0, 10] else 0
 
 
-class Metadata:
-    """The metadata log in the log directory `target`."""
+def update_configs(
+    target: str, topics: Iterable[str], settings: RewriteSettings, *, is_clean: bool
+) -> tuple[list[Change], bool]:
+    """Update the configs in the log directory `target`. Return the changes, and whether they were made.
 
-    def __init__(self, target: str, *, is_clean: bool) -> None:
-        self._target = target
-        self._is_clean = is_clean
+    They are not made if there is no metadata log (`metadata.log.dir` may be another directory), or if other voters
+    have copies of it. Raises `RewriteError`.
+    """
+    directory = f"{target}/{METADATA}"
+    if not os.path.exists(directory):
+        return changes({}, topics, settings), False
+    try:
+        known = read_metadata(target)
+        if known.unreadable or (known.is_torn and is_clean):
+            raise RewriteError(f"{directory} cannot be used: parts of it cannot be read")
+        needed = changes(known.configs, topics, settings)
+        if needed and known.voters == 1:
+            _append(directory, needed, is_clean)
+    except (KafkaError, LogDirectoryError, OSError) as error:
+        raise RewriteError(f"{directory} cannot be used: {error}") from error
+    return needed, known.voters == 1
 
-    def update(self, topics: Iterable[str], settings: RewriteSettings) -> tuple[list[Change], bool]:
-        """Update the configs. Return the changes, and whether they were made. Raises `RewriteError`.
 
-        They are not made if there is no metadata log (`metadata.log.dir` may be another directory), or if other voters
-        have copies of it.
-        """
-        directory = f"{self._target}/{METADATA}"
-        if not os.path.exists(directory):
-            return changes({}, topics, settings), False
-        try:
-            known = read_metadata(self._target)
-            if known.unreadable or (known.is_torn and self._is_clean):
-                raise RewriteError(f"{directory} cannot be used: parts of it cannot be read")
-            needed = changes(known.configs, topics, settings)
-            if needed and known.voters == 1:
-                self._append(directory, needed)
-        except (KafkaError, LogDirectoryError, OSError) as error:
-            raise RewriteError(f"{directory} cannot be used: {error}") from error
-        return needed, known.voters == 1
-
-    def _append(self, directory: str, needed: Iterable[Change]) -> None:
-        """Append the changes, after what a crash has left behind the end is cut off."""
-        environment = Environment(Disk(), now_ms, schedule=lambda delay_ms, callback: None)
-        known = Checkpointed(clean=self._is_clean)
-        log = open_log(environment, directory, (METADATA_TOPIC, 0), LogSettings(), known)
-        records = [Record(0, now_ms(), None, value, ()) for value in _values(needed)]
-        batch = memoryview(build_batch(records))
-        log.append(batch, [read_header(batch)], log.leader_epoch)
-        log.close()
+def _append(directory: str, needed: Iterable[Change], is_clean: bool) -> None:
+    """Append the changes to the metadata log, after what a crash has left behind the end is cut off."""
+    environment = Environment(Disk(), now_ms, schedule=lambda delay_ms, callback: None)
+    log = open_log(environment, directory, (METADATA_TOPIC, 0), LogSettings(), Checkpointed(clean=is_clean))
+    records = [Record(0, now_ms(), None, _encoded(change), ()) for change in needed]
+    batch = memoryview(build_batch(records))
+    log.append(batch, [read_header(batch)], log.leader_epoch)
+    log.close()
 
 
 def now_ms() -> int:
@@ -113,7 +107,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _values(needed: Iterable[Change]) -> Iterator[bytes]:
-    for topic, name, value in needed:
-        record = ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic, name=name, value=value)
-        yield encode_metadata(record, _ANY_LEVEL)
+def _encoded(change: Change) -> bytes:
+    topic, name, value = change
+    record = ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic, name=name, value=value)
+    return encode_metadata(record, _ANY_LEVEL)

@@ -5,13 +5,12 @@ Format 2 keeps them with their markers, and does not need this.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from contextlib import closing
 from typing import NamedTuple
 
+from minibroker.pipeline.decode.aborted import AbortedRanges
 from minibroker.protocol.errors import CorruptBatch
-from minibroker.protocol.records.batch import BatchHeader
 from minibroker.storage.batch_scanning import headers
 from minibroker.storage.files import Disk
 from minibroker.storage.names import LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_name
@@ -41,23 +40,21 @@ class Survey(NamedTuple):
 
 def survey(disk: Disk, directory: str, base_offset: int, *, is_torn: bool = False) -> Survey:
     """Read the headers of a segment, up to the first invalid one if it may be torn."""
-    file = disk.open_to_read(f"{directory}/{segment_name(base_offset)}{LOG_SUFFIX}")
     found = Survey(base_offset, {}, {}, {})
-    try:
-        for _, header in headers(file, 0, file.size_bytes()):
-            if not header.is_transactional or header.producer_id < 0:
-                continue
-            if header.is_control:
-                found.ended[header.producer_id] = header.base_offset
-                found.open.pop(header.producer_id, None)
-            else:
-                found.first.setdefault(header.producer_id, header.base_offset)
-                found.open.setdefault(header.producer_id, header.base_offset)
-    except CorruptBatch:
-        if not is_torn:
-            raise
-    finally:
-        file.close()
+    with closing(disk.open_to_read(f"{directory}/{segment_name(base_offset)}{LOG_SUFFIX}")) as file:
+        try:
+            for _, header in headers(file, 0, file.size_bytes()):
+                if not header.is_transactional or header.producer_id < 0:
+                    continue
+                if header.is_control:
+                    found.ended[header.producer_id] = header.base_offset
+                    found.open.pop(header.producer_id, None)
+                else:
+                    found.first.setdefault(header.producer_id, header.base_offset)
+                    found.open.setdefault(header.producer_id, header.base_offset)
+        except CorruptBatch:
+            if not is_torn:
+                raise
     return found
 
 
@@ -73,37 +70,18 @@ def open_transactions(surveys: Iterable[Survey]) -> dict[int, int]:
     return found
 
 
-@dataclass(frozen=True)
-class Uncommitted:
-    """The uncommitted transactions of a log: aborted ones by producer, in the order of their ends, and open ones."""
-
-    aborted: Mapping[int, Sequence[AbortedTransaction]] = field(default_factory=dict)
-    open: Mapping[int, int] = field(default_factory=dict)
-
-    def has(self, header: BatchHeader) -> bool:
-        """Return whether the transactional batch with this header is part of one of them."""
-        if header.base_offset >= self.open.get(header.producer_id, header.base_offset + 1):
-            return True
-        of_producer = self.aborted.get(header.producer_id, ())
-        at = bisect_left(of_producer, header.base_offset, key=lambda transaction: transaction.last_offset)
-        return at < len(of_producer) and of_producer[at].first_offset <= header.base_offset
-
-
-def uncommitted(disk: Disk, directory: str, base_offsets: Iterable[int], open: Mapping[int, int]) -> Uncommitted:
+def uncommitted(disk: Disk, directory: str, base_offsets: Iterable[int], open: Mapping[int, int]) -> AbortedRanges:
     """Return the aborted transactions of a log, by its indexes, and the open ones. Raises `CorruptIndex`, `OSError`."""
-    aborted: dict[int, list[AbortedTransaction]] = {}
-    for transaction in indexed(disk, directory, base_offsets):
-        aborted.setdefault(transaction.producer_id, []).append(transaction)
-    return Uncommitted(aborted, open)
+    found = AbortedRanges(each[:3] for each in indexed(disk, directory, base_offsets))
+    for producer_id, first_offset in open.items():
+        found.add(producer_id, first_offset)
+    return found
 
 
 def content(disk: Disk, path: str) -> bytes:
     """Return a small file, which need not be writable. Raises `OSError`."""
-    file = disk.open_to_read(path)
-    try:
+    with closing(disk.open_to_read(path)) as file:
         return file.read(0, file.size_bytes())
-    finally:
-        file.close()
 
 
 def indexed(disk: Disk, directory: str, base_offsets: Iterable[int]) -> list[AbortedTransaction]:

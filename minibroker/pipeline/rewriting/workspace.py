@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import asdict
 from uuid import uuid4
 
 from minibroker.pipeline.rewriting.plan import Plan
@@ -75,7 +76,7 @@ class Workspace:
             "source": plan.source,
             "digest": plan.digest,
             "topics": plan.topics,
-            "settings": settings.as_json(),
+            "settings": asdict(settings),
         }
         if self._disk.exists(path) and self._has_done_something():
             found = json.loads(self._disk.read_whole(path))
@@ -118,10 +119,6 @@ class Workspace:
         said = f"{work}/done"
         self._disk.write_whole(said, json.dumps(segments).encode(), sync=True)
         self._disk.rename(said, self._done_path(task))
-        self._disk.remove_tree(work)
-
-    def discard(self, work: str) -> None:
-        """Remove the files of a failed attempt."""
         self._disk.remove_tree(work)
 
     # --- the end ----------------------------------------------------------------------------------

@@ -9,12 +9,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from minibroker.client.murmur2 import MULTIPLIER, SEED, murmur2
+from minibroker.pipeline.array_types import Int64s, UInt8s
 
 # Longer keys are hashed one by one: the vectorized way takes a step for each four bytes of the longest key.
 _COLUMN_KEY_BYTES_MAX: Final = 256
 
 UInt32s = npt.NDArray[np.uint32]
-Int64s = npt.NDArray[np.int64]
 
 
 def murmur2_of(keys: pa.BinaryArray) -> UInt32s:
@@ -29,7 +29,7 @@ def murmur2_of(keys: pa.BinaryArray) -> UInt32s:
     return hashes
 
 
-def _murmur2_of_short(data: npt.NDArray[np.uint8], starts: Int64s, lengths: Int64s) -> UInt32s:
+def _murmur2_of_short(data: UInt8s, starts: Int64s, lengths: Int64s) -> UInt32s:
     words = lengths >> 2
     order = np.argsort(-words, kind="stable")  # the keys with a word i are always a prefix
     starts, lengths, words = starts[order], lengths[order], words[order]
@@ -48,7 +48,7 @@ def _murmur2_of_short(data: npt.NDArray[np.uint8], starts: Int64s, lengths: Int6
     return hashes
 
 
-def _mix_tails(values: UInt32s, data: npt.NDArray[np.uint8], starts: Int64s, lengths: Int64s) -> None:
+def _mix_tails(values: UInt32s, data: UInt8s, starts: Int64s, lengths: Int64s) -> None:
     """Mix in the one to three bytes after the last whole word."""
     for byte in (2, 1, 0):
         has = np.flatnonzero(lengths > byte)
@@ -57,7 +57,7 @@ def _mix_tails(values: UInt32s, data: npt.NDArray[np.uint8], starts: Int64s, len
     values[has] *= np.uint32(MULTIPLIER)
 
 
-def _buffers(keys: pa.BinaryArray) -> tuple[Int64s, npt.NDArray[np.uint8]]:
+def _buffers(keys: pa.BinaryArray) -> tuple[Int64s, UInt8s]:
     """Return the offsets of the keys, one more than there are keys, and their bytes."""
     _, offsets, data = keys.buffers()
     if offsets is None:

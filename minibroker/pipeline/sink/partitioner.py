@@ -9,10 +9,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from minibroker.pipeline.array_types import Int64s
 from minibroker.pipeline.log_source import TopicPartition
 from minibroker.pipeline.sink.murmur2_columns import murmur2_of
 
-Int64s = npt.NDArray[np.int64]
 # Returns the number of partitions of a topic. Waits until there are at least so many.
 PartitionCount = Callable[[str, int], int]
 

@@ -39,7 +39,7 @@ def starts_of(payloads: list[bytes], counts: list[int]) -> tuple[list[list[int] 
     at = 0
     for start, count, is_sound in zip((ends - sizes).tolist(), counts, sound.tolist(), strict=True):
         found.append([position - start for position in positions[at : at + count].tolist()] if is_sound else None)
-        at += count if 0 <= count * 6 <= sizes[len(found) - 1] else 0
+        at += count if is_sound else 0
     return found, len(lanes.start)
 
 

@@ -15,6 +15,7 @@ from minibroker.pipeline.selection import TopicSelection
 from minibroker.protocol.records.batch import BatchHeader
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
+from minibroker.protocol.records.formats import batches_in as batch_places
 from minibroker.protocol.records.formats import check_any, header_at, records_in
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Record
@@ -150,10 +151,16 @@ def written(directory: Path | str) -> list[Row]:
 
 def batches_in(data: bytes) -> Iterator[bytes]:
     """Each whole batch of a file."""
-    while data:
-        size = check_any(data).size_bytes
-        yield data[:size]
-        data = data[size:]
+    for position, header in batch_places(data):
+        check_any(data, position)
+        yield data[position : position + header.size_bytes]
+
+
+def overwrite(path: Path, position: int, data: bytes) -> None:
+    """Put other bytes into a file."""
+    with path.open("r+b") as file:
+        file.seek(position)
+        file.write(data)
 
 
 def source_of(path: Path | str, *topics: str, **options: Any) -> DirectorySource:

@@ -15,15 +15,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from minibroker.pipeline.log_source import CorruptData, DataLoss, ReadRequest
-from minibroker.protocol.records.formats import header_at
+from minibroker.protocol.records.formats import batches_in
 from tests.pipeline.directory.support import (
     ORDERS,
     SMALL,
     Writer,
-    batches_in,
     fill,
     finish,
     log_in,
+    overwrite,
     rows,
     source_of,
     whole,
@@ -62,9 +62,9 @@ def test_batches_that_are_sound_are_read_whatever_lies_between_them(
     with TemporaryDirectory() as name:
         directory = Path(shutil.copytree(written_directory, Path(name) / "logs"))
         places = [
-            (path, position, len(data), header_at(data))
+            (path, position, header.size_bytes, header)
             for path in sorted(directory.glob("*/*.log"))
-            for position, data in positions_in(path.read_bytes())
+            for position, header in batches_in(path.read_bytes())
         ]
         hit = set()
         for which, where, data in changes:
@@ -98,17 +98,3 @@ def test_nothing_fails_in_another_way_than_it_may(
                 source.offsets_at({ORDERS: 0})
             except (CorruptData, DataLoss):
                 assert mode == "FAILFAST" or is_committed
-
-
-def positions_in(data: bytes) -> list[tuple[int, bytes]]:
-    found, position = [], 0
-    for each in batches_in(data):
-        found.append((position, each))
-        position += len(each)
-    return found
-
-
-def overwrite(path: Path, position: int, data: bytes) -> None:
-    with path.open("r+b") as file:
-        file.seek(position)
-        file.write(data)

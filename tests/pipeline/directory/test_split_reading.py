@@ -34,6 +34,7 @@ from tests.pipeline.directory.support import (
     filled,
     finish,
     log_in,
+    overwrite,
     records,
     rows,
     source_of,
@@ -199,12 +200,6 @@ def damaged(tmp_path: Path) -> Path:
 
 def position_of(path: Path, number: int) -> int:
     return sum(len(data) for data in list(batches_in(path.read_bytes()))[:number])
-
-
-def overwrite(path: Path, position: int, data: bytes) -> None:
-    with path.open("r+b") as file:
-        file.seek(position)
-        file.write(data)
 
 
 # The byte in the batch, and what is put there: each hides where the next batch begins.

@@ -20,7 +20,7 @@ from minibroker.pipeline.encode.encoder import (
     encode_origins,
 )
 from minibroker.pipeline.log_source import OffsetRange, ReadRequest, TopicPartition
-from minibroker.protocol.records.batch import HEADER_BYTES, LOG_APPEND_TIME, check_batch
+from minibroker.protocol.records.batch import LOG_APPEND_TIME, check_batch
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.elision import without_attributes
@@ -206,11 +206,6 @@ def test_timestamps_of_every_unit_are_milliseconds(unit: str) -> None:
 def test_what_is_finer_than_a_millisecond_is_dropped_downwards() -> None:
     rows = pa.record_batch({"value": [b"", b""], "timestamp": pa.array([-1500, 1999], pa.timestamp("us"))})
     assert [record.timestamp for record in read(list(encode(rows, BatchSettings())))] == [-2, 1]
-
-
-def test_a_batch_counts_its_header() -> None:
-    (batch,) = encode(rows_of(SMALL[:1]), BatchSettings())
-    assert len(batch.data) > HEADER_BYTES
 
 
 @pytest.mark.parametrize(

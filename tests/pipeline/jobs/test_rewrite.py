@@ -13,7 +13,15 @@ from minibroker.pipeline.rewriting.directory import Rewriting, rewrite_directory
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteSettings
 from minibroker.protocol.records.batch import ELIDED_BIT, MAGIC
 from minibroker.protocol.records.compression import Compression
-from tests.pipeline.rewriting.directories import batches_of, every_codec, idempotent, make_log, seen, transactions
+from tests.pipeline.rewriting.directories import (
+    all_files,
+    batches_of,
+    every_codec,
+    idempotent,
+    make_log,
+    seen,
+    transactions,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,10 +36,6 @@ def old(tmp_path: Path) -> Path:
     make_log(tmp_path / "old" / "orders-1", every_codec)
     make_log(tmp_path / "old" / "payments-0", transactions)
     return tmp_path / "old"
-
-
-def contents(root: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
 def test_a_task_a_segment_and_a_row_a_written_one(spark: SparkSession, old: Path, tmp_path: Path) -> None:
@@ -63,7 +67,7 @@ def test_spark_makes_what_one_process_makes_and_goes_on_where_that_ended(
         for task in rewriting.left()[:4]:
             rewrite_segment(task, rewriting.source, rewriting.target, SETTINGS)
     report = run(spark, str(old), str(target), SETTINGS)
-    assert contents(target) == contents(whole)
+    assert all_files(target) == all_files(whole)
     assert [space.topic for space in report.topics] == ["orders", "payments"]
     assert report.total.bytes_after == sum(path.stat().st_size for path in target.rglob("*.log"))
 

@@ -13,7 +13,7 @@ from minibroker.protocol.records.batch import DELETE_HORIZON_BIT, LOG_APPEND_TIM
 from minibroker.protocol.records.building import assemble, build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.elision import without_attributes
-from minibroker.protocol.records.formats import check_any, header_at, records_in
+from minibroker.protocol.records.formats import batches_in, check_any, records_in
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Record
 from minibroker.storage.files import Disk
@@ -69,13 +69,8 @@ def add_old(log: Log, records: list[Record], magic: int, codec: int = 0, timesta
     start = log.log_end_offset
     moved = [record._replace(offset=start + index, headers=()) for index, record in enumerate(records)]
     data = build_message_set(moved, magic, compression=codec, timestamp_type=timestamp_type)
-    headers = []
-    position = 0
-    while position < len(data):
-        header = header_at(data, position)
-        headers.append(header._replace(last_offset_delta=len(records) - 1) if codec else header)
-        position += header.size_bytes
-    log.append(data, headers, -1)
+    headers = [header for _, header in batches_in(data)]
+    log.append(data, [each._replace(last_offset_delta=len(records) - 1) for each in headers] if codec else headers, -1)
 
 
 def reaching(batch: bytearray, further: int, attributes: int = 0) -> bytearray:
@@ -171,14 +166,18 @@ def make_log(directory: Path, *parts: object, settings: LogSettings = SMALL) -> 
     return log
 
 
+def all_files(root: Path) -> dict[str, bytes]:
+    """The content of each file in a directory and below it, by its path."""
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
 def batches_of(directory: Path) -> Iterator[tuple[BatchHeader, bytes]]:
     """The batches of a log, from all its segments; each is sound."""
     for path in sorted(directory.glob("*.log")):
-        data, position = path.read_bytes(), 0
-        while position < len(data):
-            header = check_any(data, position)
+        data = path.read_bytes()
+        for position, header in batches_in(data):
+            check_any(data, position)
             yield header, data[position : position + header.size_bytes]
-            position += header.size_bytes
 
 
 def seen(directory: Path) -> list[Seen]:

@@ -8,7 +8,7 @@ import pytest
 
 from minibroker.pipeline.directory.cluster_metadata import read_metadata
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteError, RewriteSettings
-from minibroker.pipeline.rewriting.topic_configs import CODEC, Metadata
+from minibroker.pipeline.rewriting.topic_configs import CODEC, update_configs
 from minibroker.protocol.records.compression import Compression
 from tests.pipeline.jobs.verify.metadata_logs import config, metadata
 
@@ -21,7 +21,7 @@ def log_of(directory: Path) -> Path:
 
 def test_the_changed_configs_are_appended(tmp_path: Path) -> None:
     metadata(tmp_path, config("t", "lz4", CODEC))
-    changes, are_made = Metadata(str(tmp_path), is_clean=True).update(["t"], GZIP)
+    changes, are_made = update_configs(str(tmp_path), ["t"], GZIP, is_clean=True)
     assert are_made
     assert [change.name for change in changes] == [CODEC]
     assert read_metadata(tmp_path).configs["t"][CODEC] == "gzip"
@@ -30,7 +30,7 @@ def test_the_changed_configs_are_appended(tmp_path: Path) -> None:
 def test_what_a_crash_has_left_behind_the_end_is_cut_off(tmp_path: Path) -> None:
     log = log_of(metadata(tmp_path, config("t", "lz4", CODEC)))
     log.write_bytes(log.read_bytes() + log.read_bytes()[:30])
-    assert Metadata(str(tmp_path), is_clean=False).update(["t"], GZIP)[1]
+    assert update_configs(str(tmp_path), ["t"], GZIP, is_clean=False)[1]
     found = read_metadata(tmp_path)
     assert (found.configs["t"][CODEC], found.unreadable, found.is_torn) == ("gzip", 0, False)
 
@@ -41,5 +41,5 @@ def test_a_damaged_log_is_refused_and_not_changed(tmp_path: Path) -> None:
     data[len(data) // 2] ^= 1
     log.write_bytes(data)
     with pytest.raises(RewriteError, match="parts of it cannot be read"):
-        Metadata(str(tmp_path), is_clean=True).update(["s"], GZIP)
+        update_configs(str(tmp_path), ["s"], GZIP, is_clean=True)
     assert log.read_bytes() == data

@@ -15,7 +15,7 @@ from minibroker.pipeline.rewriting.directory import Rewriting, rewrite_directory
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteError, RewriteSettings
 from minibroker.protocol.records.compression import Compression
 from tests.pipeline.rewriting import killed
-from tests.pipeline.rewriting.directories import every_codec, idempotent, make_log, seen, transactions
+from tests.pipeline.rewriting.directories import all_files, every_codec, idempotent, make_log, seen, transactions
 from tests.storage.support import files_in
 
 SETTINGS = RewriteSettings(2, batch_bytes=300)
@@ -28,10 +28,6 @@ def old(tmp_path: Path) -> Path:
         make_log(tmp_path / "old" / f"orders-{partition}", idempotent, transactions, every_codec)
     (tmp_path / "old" / "meta.properties").write_text("version=1\nnode.id=1\n")
     return tmp_path / "old"
-
-
-def contents(root: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
 def test_killed_in_the_middle_it_goes_on_and_does_no_segment_twice(
@@ -55,7 +51,7 @@ def test_killed_in_the_middle_it_goes_on_and_does_no_segment_twice(
             rewrite_segment(task, rewriting.source, rewriting.target, SETTINGS)
         assert {path: path.stat().st_mtime_ns for path in done} == before
         rewriting.finish()
-    assert contents(tmp_path / "new") == contents(tmp_path / "whole")
+    assert all_files(tmp_path / "new") == all_files(tmp_path / "whole")
 
 
 def test_a_log_that_is_finished_is_not_done_again(old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from minibroker.pipeline.array_types import Bools, Int64s
 from minibroker.pipeline.jobs.verify.findings import BY_CODE, Finding, Problem
-from minibroker.pipeline.jobs.verify.log_blocks import Block, Flags, Ints
+from minibroker.pipeline.jobs.verify.log_blocks import Block
 from minibroker.pipeline.jobs.verify.record_checks import Records
 from minibroker.protocol.records.batch import DELETE_HORIZON_BIT, MAGIC
 
@@ -41,13 +42,12 @@ def wrong_in_cleaned(block: Block, records: Records, start_offset: int, clean_of
     is_old = is_cleaned_batch & (headers.attributes & DELETE_HORIZON_BIT == 0)
     tombstones = cleaned & (records.key_size >= 0) & ~records.has_value & is_old[records.batch]
     for batch in np.unique(records.batch[tombstones]).tolist():
-        position, offset = int(block.positions[batch]), int(block.headers.base_offset[batch])
-        yield Problem("tombstone-horizon", position, offset, f"cleaned up to {clean_offset}, no delete horizon")
+        yield block.problem("tombstone-horizon", batch, f"cleaned up to {clean_offset}, no delete horizon")
 
 
 def keys_in_cleaned(
     block: Block, records: Records, start_offset: int, clean_offset: int
-) -> tuple[list[bytes], Ints, Ints]:
+) -> tuple[list[bytes], Int64s, Int64s]:
     """Return (keys, offsets, positions of their batches) in the cleaned part."""
     rows = np.flatnonzero(_cleaned(block, records, start_offset, clean_offset) & (records.key_size >= 0))
     starts, sizes = records.key_start[rows].tolist(), records.key_size[rows].tolist()
@@ -65,7 +65,7 @@ def duplicate_key(topic: str, partition: int, key: bytes, count: int, first: Map
     )
 
 
-def _cleaned(block: Block, records: Records, start_offset: int, clean_offset: int) -> Flags:
+def _cleaned(block: Block, records: Records, start_offset: int, clean_offset: int) -> Bools:
     in_range = (records.offset >= start_offset) & (records.offset < clean_offset)
-    cleaned: Flags = in_range & ~block.headers.is_control[records.batch]
+    cleaned: Bools = in_range & ~block.headers.is_control[records.batch]
     return cleaned

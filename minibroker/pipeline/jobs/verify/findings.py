@@ -171,20 +171,12 @@ class Findings:
     def __iter__(self) -> Iterator[Finding]:
         return iter(self._found)
 
-    def add(
-        self,
-        file: str,
-        kind: str,
-        detail: str,
-        *,
-        offset: int = -1,
-        position: int = -1,
-        of_directory: bool = False,
-    ) -> None:
-        """Add a finding, unless its check is off, or it was added before.
+    def add(self, file: str, problem: Problem, *, of_directory: bool = False) -> None:
+        """Add a problem that was found in a file, unless its check is off, or it was added before.
 
         `of_directory` means that the file is in the log directory itself.
         """
+        kind, position, offset, detail = problem
         known = BY_CODE[kind]
         key = (file, kind, offset, position)
         if known.check not in self.checks or key in self._seen:
@@ -199,6 +191,6 @@ class Findings:
         self._found.append(Finding(self._topic, self._partition, path, offset, position, kind, known.severity, detail))
 
     def extend(self, file: str, problems: Iterable[Problem]) -> None:
-        """Add problems that were found in a file."""
+        """Add the problems that were found in a file."""
         for problem in problems:
-            self.add(file, problem.kind, problem.detail, offset=problem.offset, position=problem.position)
+            self.add(file, problem)

@@ -7,13 +7,13 @@ what the fields mean for the log.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from struct import Struct
 
 import numpy as np
-import numpy.typing as npt
 
+from minibroker.pipeline.array_types import Bools, Int64s
 from minibroker.pipeline.decode.batch_headers import Headers, checksums_match, headers_at, scan
 from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.pipeline.jobs.verify.findings import Problem
@@ -21,13 +21,20 @@ from minibroker.protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
 from minibroker.protocol.records.walking import FoundBatch, PassedOver, Wrong
 from minibroker.storage.inspection.file_walking import walker_of
 
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
-
 BLOCK_BYTES = 4 << 20
 MAX_OFFSET = 1 << 48  # the largest plausible offset in a search behind damage
 
+# Which rows have a fault, its kind, and its detail for one row.
+Fault = tuple[Bools, str, Callable[[int], str]]
+
 _OFFSET_AND_LENGTH = Struct(">qi")
+
+
+def first_faults(faults: Sequence[Fault]) -> Iterator[tuple[int, str, str]]:
+    """Yield row, kind and detail of the first fault of each row that has one."""
+    for row in np.flatnonzero(np.logical_or.reduce([rows for rows, _, _ in faults])).tolist():
+        kind, detail = next((kind, detail) for rows, kind, detail in faults if rows[row])
+        yield row, kind, detail(row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +48,13 @@ class Block:
 
     data: memoryview
     headers: Headers
-    positions: Ints
-    sound: Flags
-    damages: Ints
-    first_offset: Ints
+    positions: Int64s
+    sound: Bools
+    damages: Int64s
+    first_offset: Int64s
 
     @classmethod
-    def of(cls, data: memoryview, headers: Headers, origin: int, sound: Flags, damages: Ints) -> Block:
+    def of(cls, data: memoryview, headers: Headers, origin: int, sound: Bools, damages: Int64s) -> Block:
         """Return the block of `data`, which begins at `origin` in the file."""
         first_offset = np.where(headers.record_count < 0, -1, headers.base_offset)
         return cls(data, headers, headers.position + origin, sound, damages, first_offset)
@@ -55,10 +62,26 @@ class Block:
     def __len__(self) -> int:
         return len(self.positions)
 
+    @property
+    def known_first_offset(self) -> Int64s:
+        """The first offset of each batch; of a wrapper that was not read, its last."""
+        return np.where(self.first_offset >= 0, self.first_offset, self.headers.base_offset)
+
     def batch(self, index: int) -> memoryview:
         """Return the bytes of one batch."""
         start = int(self.headers.position[index])
         return self.data[start : start + int(self.headers.size[index])]
+
+    def problem(self, kind: str, index: int, detail: str) -> Problem:
+        """Return a problem of one batch."""
+        return Problem(kind, int(self.positions[index]), int(self.headers.base_offset[index]), detail)
+
+
+def all_faults(block: Block, rows: Int64s, faults: Iterable[Fault]) -> Iterator[Problem]:
+    """Yield the problems of some batches of a block, fault by fault."""
+    for wrong, kind, detail in faults:
+        for place in np.flatnonzero(wrong).tolist():
+            yield block.problem(kind, int(rows[place]), detail(place))
 
 
 class LogFile:

@@ -5,37 +5,40 @@ Only checkpoints and the topics' cleanup policies are read here.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from minibroker.pipeline.directory.cluster_metadata import ClusterMetadata, read_metadata
-from minibroker.pipeline.jobs.verify.checkpoint_checks import (
-    CLEANER,
-    LEADER_EPOCHS,
-    LOG_START,
-    OFFSET_CHECKPOINTS,
-    RECOVERY_POINT,
-    TopicPartition,
-    read_offsets,
-)
-from minibroker.pipeline.jobs.verify.findings import CHECKS, Finding, Findings
-from minibroker.pipeline.jobs.verify.side_file_checks import expected_ids
+from minibroker.pipeline.jobs.verify.checkpoint_checks import expected_ids, read_offsets
+from minibroker.pipeline.jobs.verify.findings import CHECKS, Finding, Findings, Problem
 from minibroker.pipeline.log_source import OptionError
 from minibroker.storage.checkpoints.checkpoint_texts import (
-    ABORTED_TRANSACTIONS_CHECKPOINT,
-    PARTITION_METADATA,
+    CLEANER_OFFSET_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    TopicPartition,
 )
-from minibroker.storage.names import CLEAN_SHUTDOWN
+from minibroker.storage.names import (
+    CLEAN_SHUTDOWN,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SNAPSHOT_SUFFIX,
+    offset_in,
+    offsets_with,
+    segment_name,
+    topic_partition_of,
+)
 
-LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".txnindex", ".snapshot"
-OTHERS = (LEADER_EPOCHS, PARTITION_METADATA, ABORTED_TRANSACTIONS_CHECKPOINT)
-MAX_TRANSACTION_MS = 15 * 60 * 1000  # transaction.max.timeout.ms
+OFFSET_CHECKPOINTS = (
+    RECOVERY_POINT_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    CLEANER_OFFSET_CHECKPOINT,
+)
 TRIES = 5  # to list the files of a partition while a broker removes some
-_PARTITION = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})")
-_IMAGE = re.compile(r"[0-9]{20}-[0-9]{10}\.checkpoint")  # a snapshot of the metadata log
-_FILE = re.compile(r"(?P<offset>[0-9]{20})(?P<suffix>\.[a-z]+)")
+IMAGE_SUFFIX = ".checkpoint"  # of a snapshot of the metadata log
 
 
 @dataclass(frozen=True)
@@ -45,37 +48,48 @@ class PartitionPlan:
     `directory` is below `root`, the log directory. The log was cleaned below `clean_offset`; `compacted` means that
     gaps are normal. `checkpoints` has the partition's offset in each checkpoint file that lists it, `images` the names
     of the metadata log's snapshots. `topic_id` is the right id in `partition.metadata`, if known. `stopped` means that
-    the last stop was clean.
+    the last stop was clean. `names`, `bases`, `snapshots` and `images` are those of the files in the directory.
     """
 
     root: str
     directory: str
     topic: str
     partition: int
-    bases: tuple[int, ...]
-    snapshots: tuple[int, ...]
-    names: frozenset[str]
     checks: frozenset[str]
-    compacted: bool = False
-    checkpoints: Mapping[str, int] | None = None
+    compacted: bool
+    checkpoints: Mapping[str, int]
+    topic_id: bytes | None
+    stopped: bool
+    names: frozenset[str] = frozenset()
+    bases: tuple[int, ...] = ()
+    snapshots: tuple[int, ...] = ()
     images: tuple[str, ...] = ()
-    topic_id: bytes | None = None
-    stopped: bool = False
-    max_transaction_ms: int = MAX_TRANSACTION_MS
 
     @property
     def clean_offset(self) -> int:
         """The offset up to which the log was cleaned."""
-        return (self.checkpoints or {}).get(CLEANER, 0)
+        return self.checkpoints.get(CLEANER_OFFSET_CHECKPOINT, 0)
 
     @property
     def log_start(self) -> int:
         """The log start offset, which may be within the first segment."""
-        return max((self.checkpoints or {}).get(LOG_START, 0), self.bases[0] if self.bases else 0)
+        return max(self.checkpoints.get(LOG_START_OFFSET_CHECKPOINT, 0), self.bases[0] if self.bases else 0)
+
+    def listed(self) -> PartitionPlan:
+        """Return the plan with the files that are in the directory now. Raises `FileNotFoundError`."""
+        names = frozenset(each.name for each in self.path("").iterdir() if each.is_file())
+        images = (name for name in names if name.endswith(IMAGE_SUFFIX) and offset_in(name) is not None)
+        return replace(
+            self,
+            names=names,
+            bases=tuple(offsets_with(names, LOG_SUFFIX)),
+            snapshots=tuple(offsets_with(names, SNAPSHOT_SUFFIX)),
+            images=tuple(sorted(images)),
+        )
 
     def for_segment(self, base: int) -> PartitionPlan:
         """Return the part of it that a segment's check needs, as each segment's plan is sent to a task."""
-        names = self.names & {f"{base:020d}{suffix}" for suffix in (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX)}
+        names = self.names & {segment_name(base) + suffix for suffix in SEGMENT_SUFFIXES}
         return replace(self, bases=self.bases[:1], snapshots=(), images=(), names=names)
 
     def path(self, name: str) -> Path:
@@ -109,7 +123,7 @@ class SegmentPlan:
 
     def name(self, suffix: str) -> str:
         """Return the name of one of its files."""
-        return f"{self.base_offset:020d}{suffix}"
+        return segment_name(self.base_offset) + suffix
 
 
 @dataclass(frozen=True)
@@ -136,7 +150,7 @@ def plan_directory(
     of_directory = Findings("", -1, "", chosen)
     offsets = {name: _offsets_of(root, name, of_directory) for name in OFFSET_CHECKPOINTS}
     metadata = read_metadata(root)
-    policies = metadata.compacted | set(compacted) | {topic for topic, _ in offsets[CLEANER]}
+    policies = metadata.compacted | set(compacted) | {topic for topic, _ in offsets[CLEANER_OFFSET_CHECKPOINT]}
     whole = root == Path(path).absolute()
     lost = _lost_partitions(directories, offsets, metadata, chosen) if whole else []
     unknown_topics = {*topics, *compacted} - {topic for topic, _ in directories} - {each.topic for each in lost}
@@ -146,11 +160,14 @@ def plan_directory(
     stopped = (root / CLEAN_SHUTDOWN).exists()
     partitions: list[PartitionPlan] = []
     segments: list[SegmentPlan] = []
-    for key, directory in sorted(directories.items()):
-        if topics and key[0] not in topics:
+    for (topic, partition), directory in sorted(directories.items()):
+        if topics and topic not in topics:
             continue
-        facts = _Facts(chosen, key[0] in policies, offsets, ids.get(key[0]), stopped)
-        plan = _partition(root, directory, key, facts)
+        checkpoints = {name: rows[topic, partition] for name, rows in offsets.items() if (topic, partition) in rows}
+        known = PartitionPlan(
+            str(root), directory, topic, partition, chosen, topic in policies, checkpoints, ids.get(topic), stopped
+        )
+        plan = _with_segments(known)
         if plan is not None:
             partitions.append(plan[0])
             segments += plan[1]
@@ -166,15 +183,14 @@ def _lost_partitions(
 ) -> list[Finding]:
     """Return a finding for each partition that the checkpoint names and the metadata log has, without a directory."""
     found: list[Finding] = []
-    named = offsets[RECOVERY_POINT]
+    named = offsets[RECOVERY_POINT_CHECKPOINT]
     for topic, partition in sorted(named.keys() - directories.keys()):
         if metadata.ids and (topic, partition) not in metadata.partitions:
             continue  # it was deleted just before a kill
         findings = Findings(topic, partition, "", checks)
         also = " and the metadata log has" if metadata.ids else ""
         detail = f"it names{also} {topic}-{partition}, and there is no such directory"
-        offset = named[topic, partition]
-        findings.add(RECOVERY_POINT, "partition-missing", detail, offset=offset, of_directory=True)
+        findings.add(RECOVERY_POINT_CHECKPOINT, Problem("partition-missing", -1, named[topic, partition], detail))
         found += findings
     return found
 
@@ -185,7 +201,7 @@ def segments_of(partition: PartitionPlan) -> list[SegmentPlan]:
     found = []
     for base, after in zip(partition.bases, nexts, strict=True):
         plan = partition.for_segment(base)
-        found.append(SegmentPlan(plan, base, after, plan.path(f"{base:020d}{LOG}").stat().st_size))
+        found.append(SegmentPlan(plan, base, after, plan.path(segment_name(base) + LOG_SUFFIX).stat().st_size))
     return found
 
 
@@ -193,18 +209,14 @@ def _partition_directories(path: Path) -> tuple[Path, dict[TopicPartition, str]]
     """Return the log directory, and the names of the partitions' directories; only one for a partition's directory."""
     if not path.is_dir():
         raise OptionError(f"{path} is not a directory")
-    if _PARTITION.fullmatch(path.name) and any(path.glob(f"*{LOG}")):
-        return path.parent, dict([_named(path.name)])
-    found = dict(_named(each.name) for each in path.iterdir() if each.is_dir() and _PARTITION.fullmatch(each.name))
+    itself = topic_partition_of(path.name)
+    if itself is not None and any(path.glob(f"*{LOG_SUFFIX}")):
+        return path.parent, {itself: path.name}
+    named = ((topic_partition_of(each.name), each) for each in path.iterdir())
+    found = {partition: each.name for partition, each in named if partition is not None and each.is_dir()}
     if not found:
         raise OptionError(f"{path} has no partitions: directories with names like orders-0")
     return path, found
-
-
-def _named(name: str) -> tuple[TopicPartition, str]:
-    match = _PARTITION.fullmatch(name)
-    assert match is not None
-    return (match["topic"], int(match["partition"])), name
 
 
 def _offsets_of(root: Path, name: str, findings: Findings) -> dict[TopicPartition, int]:
@@ -216,52 +228,15 @@ def _offsets_of(root: Path, name: str, findings: Findings) -> dict[TopicPartitio
     return offsets
 
 
-@dataclass(frozen=True)
-class _Facts:
-    """What is known of a partition without its directory: the fields of `PartitionPlan` of these names."""
-
-    checks: frozenset[str]
-    compacted: bool
-    offsets: Mapping[str, Mapping[TopicPartition, int]]
-    topic_id: bytes | None
-    stopped: bool
-
-
-def _partition(
-    root: Path, directory: str, key: TopicPartition, facts: _Facts
-) -> tuple[PartitionPlan, list[SegmentPlan]] | None:
+def _with_segments(known: PartitionPlan) -> tuple[PartitionPlan, list[SegmentPlan]] | None:
     """Return the plan of a partition and its segments, or None if it has just been deleted. Raises `OSError`."""
     for tries_left in reversed(range(TRIES)):
         try:
-            plan = _listed(root, directory, key, facts)
+            plan = known.listed()
             return plan, segments_of(plan)
         except FileNotFoundError:  # a broker is running, and retention or compaction has removed a segment
-            if not (root / directory).exists():
+            if not known.path("").exists():
                 return None
             if not tries_left:
                 raise
     return None
-
-
-def _listed(root: Path, directory: str, key: TopicPartition, facts: _Facts) -> PartitionPlan:
-    names = frozenset(each.name for each in (root / directory).iterdir() if each.is_file())
-    by_suffix: dict[str, list[int]] = {}
-    for name in sorted(names):
-        match = _FILE.fullmatch(name)
-        if match:
-            by_suffix.setdefault(match["suffix"], []).append(int(match["offset"]))
-    return PartitionPlan(
-        root=str(root),
-        directory=directory,
-        topic=key[0],
-        partition=key[1],
-        bases=tuple(by_suffix.get(LOG, ())),
-        snapshots=tuple(by_suffix.get(SNAPSHOT, ())),
-        images=tuple(sorted(name for name in names if _IMAGE.fullmatch(name))),
-        names=frozenset(name for name in names if _FILE.fullmatch(name) or name in OTHERS),
-        checks=facts.checks,
-        compacted=facts.compacted,
-        checkpoints={name: rows[key] for name, rows in facts.offsets.items() if key in rows},
-        topic_id=facts.topic_id,
-        stopped=facts.stopped,
-    )

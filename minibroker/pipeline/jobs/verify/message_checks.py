@@ -10,7 +10,7 @@ import numpy as np
 
 from minibroker.pipeline.jobs.verify.findings import Problem
 from minibroker.pipeline.jobs.verify.log_blocks import Block
-from minibroker.pipeline.jobs.verify.record_checks import Records, Unreadable
+from minibroker.pipeline.jobs.verify.record_checks import Checked, Records, Unreadable
 from minibroker.protocol.errors import CorruptBatch, InvalidRecords, KafkaError
 from minibroker.protocol.records.batch import LOG_APPEND_TIME, MAGIC
 from minibroker.protocol.records.formats import batches_in
@@ -18,7 +18,7 @@ from minibroker.protocol.records.message import Message, check_message, read_mes
 from minibroker.protocol.records.message_set import inner_messages
 
 
-def check_messages(block: Block, *, compacted: bool) -> tuple[list[Problem], list[Records]]:
+def check_messages(block: Block, *, compacted: bool) -> Checked:
     """Read the sound messages of formats 0 and 1 in the block. Return the problems and the keys.
 
     Set `block.first_offset` of wrappers.
@@ -30,12 +30,11 @@ def check_messages(block: Block, *, compacted: bool) -> tuple[list[Problem], lis
             message = _read(bytes(block.batch(index)), 0)
             inside = _checked(message, compacted=compacted) if message.compression else [message]
         except Unreadable as error:
-            offset = int(block.headers.base_offset[index])
-            problems.append(Problem(error.kind, int(block.positions[index]), offset, str(error)))
+            problems.append(block.problem(error.kind, index, str(error)))
             continue
         block.first_offset[index] = inside[0].offset
         found += [(index, each) for each in inside]
-    return problems, [_records(found)] if found else []
+    return Checked(problems, [_records(found)] if found else [])
 
 
 def _read(data: bytes, position: int) -> Message:
@@ -79,20 +78,16 @@ def _inner(wrapper: Message) -> list[Message]:
             end = position + header.size_bytes
             if header.magic != wrapper.magic or header.compression:
                 raise Unreadable("record", f"codec {header.compression} and magic {header.magic} in a wrapper")
-            _check(payload, position)
+            try:
+                check_message(payload, position)
+            except CorruptBatch as error:
+                raise Unreadable("crc", f"in a wrapper: {error}") from error
             found.append(_read(payload, position))
     except CorruptBatch as error:
         raise Unreadable("record", f"in a wrapper: {error}") from error
     if end != len(payload):
         raise Unreadable("record", f"{len(payload) - end} bytes are left of a message in a wrapper")
     return found
-
-
-def _check(payload: bytes, position: int) -> None:
-    try:
-        check_message(payload, position)
-    except CorruptBatch as error:
-        raise Unreadable("crc", f"in a wrapper: {error}") from error
 
 
 def _records(found: list[tuple[int, Message]]) -> Records:

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from minibroker.pipeline.array_types import Int64s
 from minibroker.pipeline.jobs.verify.findings import Problem
-from minibroker.pipeline.jobs.verify.log_blocks import Block, Flags, Ints
+from minibroker.pipeline.jobs.verify.log_blocks import Block, Fault, all_faults
 
 MAX_RUNS = 10_000  # of leader epochs in a segment: a log with more has another problem
 
@@ -45,89 +46,62 @@ class EpochRun:
 
 @dataclass
 class OffsetCheck:
-    """Takes the blocks of one segment in order. `compacted` logs may have gaps."""
+    """Takes the blocks of one segment in order. `compacted` logs may have gaps.
+
+    `missing_before` is, for each batch of the last block, how many offsets and damages there were before it. Nothing is
+    missing between two batches with the same number.
+    """
 
     base_offset: int
     compacted: bool
     offsets: Offsets = field(default_factory=Offsets)
     runs: list[EpochRun] = field(default_factory=list)
+    missing_before: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def take(self, block: Block) -> Iterator[Problem]:
         """Yield what is wrong with the order of the block's batches, except those with a wrong checksum."""
         rows = np.flatnonzero(block.sound)
+        self.missing_before = np.zeros(len(block), np.int64)
         if not len(rows):
             return
-        first, last = _firsts(block)[rows], block.headers.last_offset[rows]
-        known, damages = block.first_offset[rows] >= 0, block.damages[rows]
-        before_first, before_last, before_damages = self._before(first, last, damages)
+        first, last = block.known_first_offset[rows], block.headers.last_offset[rows]
+        before_first = np.concatenate(([self.offsets.last_first], first[:-1]))
+        before_last = np.concatenate(([self.offsets.last], last[:-1]))
         has_before = before_last >= 0
-        same = damages == before_damages
-        below = block.headers.base_offset[rows] < self.base_offset
         backwards = has_before & (first < before_first)
+        missing = np.where(has_before, np.maximum(first - before_last - 1, 0), 0)
+        counted = np.cumsum(missing) + self.offsets.missing if self.compacted else 0
+        self.missing_before[rows] = block.damages[rows] + counted
+        missing[block.first_offset[rows] < 0] = 0  # a wrapper that was not read may begin with them
         overlaps = has_before & ~backwards & (first <= before_last)
-        gaps = has_before & known & (first > before_last + 1)
-        yield from self._wrong("below-segment", block, rows, below, lambda i: f"the file begins at {self.base_offset}")
-        yield from self._wrong(
-            "offset-order", block, rows, backwards, lambda i: f"the batch before it begins at {before_first[i]}"
+        is_gap = (missing > 0) & (np.diff(block.damages[rows], prepend=self.offsets.damages) == 0)
+        below = block.headers.base_offset[rows] < self.base_offset
+        faults: tuple[Fault, ...] = (
+            (below, "below-segment", lambda i: f"the file begins at {self.base_offset}"),
+            (backwards, "offset-order", lambda i: f"the batch before it begins at {before_first[i]}"),
+            (overlaps, "overlap", lambda i: f"the batch before it ends at {before_last[i]}"),
+            (is_gap & (not self.compacted), "gap", lambda i: f"the batch before it ends at {before_last[i]}"),
         )
-        yield from self._wrong(
-            "overlap", block, rows, overlaps, lambda i: f"the batch before it ends at {before_last[i]}"
-        )
-        if not self.compacted:
-            yield from self._wrong(
-                "gap", block, rows, gaps & same, lambda i: f"the batch before it ends at {before_last[i]}"
-            )
-        self._remember(block, rows, first, last, np.where(gaps, first - before_last - 1, 0))
+        yield from all_faults(block, rows, faults)
+        self._remember(block, rows, first, last, int(missing.sum()))
         yield from self._take_epochs(block, rows, first, last)
 
-    def missing_before(self, block: Block) -> Ints:
-        """Return, for each batch of a block before `take`, how many offsets and damages there were before it.
-
-        Nothing is missing between two batches with the same number.
-        """
-        rows = np.flatnonzero(block.sound)
-        found = np.zeros(len(block), np.int64)
-        if not len(rows):
-            return found
-        first, last = _firsts(block)[rows], block.headers.last_offset[rows]
-        _, before_last, _ = self._before(first, last, block.damages[rows])
-        gaps = np.where((before_last >= 0) & (first > before_last + 1), first - before_last - 1, 0)
-        counted = np.cumsum(gaps) if self.compacted else np.zeros(len(rows), np.int64)
-        found[rows] = counted + block.damages[rows] + (self.offsets.missing if self.compacted else 0)
-        return found
-
-    def _before(self, first: Ints, last: Ints, damages: Ints) -> tuple[Ints, Ints, Ints]:
-        """Return first offset, last offset and damages of the batch before each."""
-        known = self.offsets
-        return (
-            np.concatenate(([known.last_first], first[:-1])),
-            np.concatenate(([known.last], last[:-1])),
-            np.concatenate(([known.damages], damages[:-1])),
-        )
-
-    def _wrong(
-        self, kind: str, block: Block, rows: Ints, wrong: Flags, detail: Callable[[int], str]
-    ) -> Iterator[Problem]:
-        for place in np.flatnonzero(wrong).tolist():
-            row = int(rows[place])
-            yield Problem(kind, int(block.positions[row]), int(block.headers.base_offset[row]), detail(place))
-
-    def _remember(self, block: Block, rows: Ints, first: Ints, last: Ints, missing: Ints) -> None:
+    def _remember(self, block: Block, rows: Int64s, first: Int64s, last: Int64s, missing: int) -> None:
         known = self.offsets
         if known.first < 0:
             known.first = int(first[0])
             known.first_position = int(block.positions[rows[0]])
             known.unknown_before = bool(block.damages[rows[0]]) or bool(block.first_offset[rows[0]] < 0)
         known.last_first, known.last = int(first[-1]), int(last[-1])
-        known.missing += int(missing.sum())
+        known.missing += missing
         known.damages = int(block.damages[rows[-1]])
         known.max_timestamp = max(known.max_timestamp, int(block.headers.max_timestamp[rows].max()))
 
-    def _take_epochs(self, block: Block, rows: Ints, first: Ints, last: Ints) -> Iterator[Problem]:
+    def _take_epochs(self, block: Block, rows: Int64s, first: Int64s, last: Int64s) -> Iterator[Problem]:
         epochs = block.headers.leader_epoch[rows]
-        yield from self._wrong(
-            "leader-epoch-regression", block, rows, epochs < -1, lambda i: f"leader epoch {epochs[i]}"
-        )
+        impossible = epochs
+        fault: Fault = (epochs < -1, "leader-epoch-regression", lambda i: f"leader epoch {impossible[i]}")
+        yield from all_faults(block, rows, [fault])
         with_epoch = np.flatnonzero(epochs >= 0)
         if not len(with_epoch):
             return
@@ -144,8 +118,3 @@ class OffsetCheck:
                 yield Problem("leader-epoch-regression", position, int(first[begin]), detail)
             if len(self.runs) < MAX_RUNS:
                 self.runs.append(EpochRun(epoch, int(first[begin]), int(last[end]), position))
-
-
-def _firsts(block: Block) -> Ints:
-    """Return the first offset of each batch; of a wrapper that was not read, its last."""
-    return np.where(block.first_offset >= 0, block.first_offset, block.headers.base_offset)

@@ -5,39 +5,51 @@ It is a fold over the summaries of the segments, in order. It reads no batches.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 from minibroker.pipeline.directory.cluster_metadata import METADATA
-from minibroker.pipeline.jobs.verify.checkpoint_checks import (
-    LEADER_EPOCHS,
-    LOG_START,
-    read_epochs,
-    wrong_epochs,
-)
+from minibroker.pipeline.jobs.verify.checkpoint_checks import read_epochs, wrong_counts, wrong_epochs, wrong_id
 from minibroker.pipeline.jobs.verify.findings import Finding, Findings, Problem
-from minibroker.pipeline.jobs.verify.log_files import LOG, SNAPSHOT, TRANSACTION_INDEX, PartitionPlan
+from minibroker.pipeline.jobs.verify.log_files import PartitionPlan
 from minibroker.pipeline.jobs.verify.offset_checks import EpochRun
-from minibroker.pipeline.jobs.verify.producer_checks import State, carried_on
+from minibroker.pipeline.jobs.verify.producer_checks import State, carried_on, read_snapshot, wrong_states
 from minibroker.pipeline.jobs.verify.segment_checks import SegmentSummary, Vanished, check_metadata_snapshot
-from minibroker.pipeline.jobs.verify.side_file_checks import wrong_counts, wrong_id
-from minibroker.pipeline.jobs.verify.snapshot_checks import read_snapshot, wrong_states
 from minibroker.pipeline.jobs.verify.transaction_checks import (
     NO_RECORD,
     Known,
     Marker,
     Opened,
+    missing_entries,
     older_coordinator,
     outside,
     without_transaction,
-    wrong_entries,
+    wrong_entry,
 )
 from minibroker.storage.checkpoints.checkpoint_texts import (
     ABORTED_TRANSACTIONS_CHECKPOINT,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
     PARTITION_METADATA,
 )
 from minibroker.storage.inspection.index_inspection import ProducerStateEntry
+from minibroker.storage.names import LOG_SUFFIX, SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_name
+
+MAX_TRANSACTION_MS = 15 * 60 * 1000  # transaction.max.timeout.ms
+
+
+def findings_about(
+    plan: PartitionPlan, checked: Iterable[tuple[list[Finding], SegmentSummary | Vanished]]
+) -> list[Finding]:
+    """Return all findings about a partition, by what `check_segment` returns for its segments. Raises `OSError`."""
+    found: list[Finding] = []
+    summaries: list[SegmentSummary | Vanished] = []
+    for findings, summary in checked:
+        found += findings
+        summaries.append(summary)
+    known = set(found)
+    return found + [each for each in check_partition(plan, summaries) if each not in known]
 
 
 def check_partition(plan: PartitionPlan, summaries: Sequence[SegmentSummary | Vanished]) -> list[Finding]:
@@ -66,15 +78,15 @@ def _removed(plan: PartitionPlan, bases: Sequence[int]) -> list[Finding]:
     findings = plan.findings()
     for base in bases:
         detail = "it was removed during the check; what spans segments was checked behind it"
-        findings.add(f"{base:020d}{LOG}", "vanished", detail, offset=base)
+        findings.add(segment_name(base) + LOG_SUFFIX, Problem("vanished", -1, base, detail))
     return list(findings)
 
 
 def _behind(plan: PartitionPlan, base: int) -> PartitionPlan:
     """Return the part of a partition behind a segment, as if its log began there."""
     bases = tuple(each for each in plan.bases if each > base)
-    start = {LOG_START: max(bases[0], plan.log_start)} if bases else {}
-    return replace(plan, bases=bases, checkpoints={**(plan.checkpoints or {}), **start})
+    start = {LOG_START_OFFSET_CHECKPOINT: max(bases[0], plan.log_start)} if bases else {}
+    return replace(plan, bases=bases, checkpoints={**plan.checkpoints, **start})
 
 
 class _Fold:
@@ -101,8 +113,8 @@ class _Fold:
         self._take_offsets(summary)
         self._take_epochs(summary)
         self._take_transactions(summary)
-        for _, problem in carried_on(self._states, summary.producers, self._missing, self._plan.log_start):
-            self.findings.extend(summary.file, (problem,))
+        wrong = carried_on(self._states, summary.producers, self._missing, self._plan.log_start)
+        self.findings.extend(summary.file, wrong)
         self._missing += summary.damages + (summary.offsets.missing if self._plan.compacted else 0)
         self._damages += summary.damages
         self._max_timestamp = max(self._max_timestamp, summary.offsets.max_timestamp)
@@ -114,12 +126,12 @@ class _Fold:
         self._check_open_transactions()
         for offset in self._plan.snapshots:
             if offset > end:
-                name = f"{offset:020d}{SNAPSHOT}"
-                self.findings.add(name, "snapshot-beyond-log", f"the log ends at {end}", offset=offset)
-        for name, offset in (self._plan.checkpoints or {}).items():
+                name = segment_name(offset) + SNAPSHOT_SUFFIX
+                self.findings.add(name, Problem("snapshot-beyond-log", -1, offset, f"the log ends at {end}"))
+        for name, offset in self._plan.checkpoints.items():
             if offset > end:
                 detail = f"{name} has {offset}, the log ends at {end}"
-                self.findings.add(name, "checkpoint-beyond-log", detail, offset=offset, of_directory=True)
+                self.findings.add(name, Problem("checkpoint-beyond-log", -1, offset, detail), of_directory=True)
         self._check_epoch_file(end)
         self._check_side_files()
         for image in self._plan.images:
@@ -134,13 +146,13 @@ class _Fold:
         position = max(offsets.first_position, 0)
         if self._end is not None and min(begin, base) < expected:
             detail = f"the segment before it ends at {expected - 1}"
-            self.findings.add(summary.file, "segment-overlap", detail, offset=begin, position=position)
+            self.findings.add(summary.file, Problem("segment-overlap", position, begin, detail))
         elif begin > expected:
             if self._plan.compacted:
                 self._missing += begin - expected
             elif not self._end_unsure and not offsets.unknown_before:
                 detail = f"expected {expected}, the segment begins at {begin}"
-                self.findings.add(summary.file, "gap", detail, offset=begin, position=position)
+                self.findings.add(summary.file, Problem("gap", position, begin, detail))
         self._end = base if offsets.last < 0 else offsets.last + 1
         self._end_unsure = summary.damages > offsets.damages
 
@@ -148,23 +160,18 @@ class _Fold:
         for run in summary.runs[:1]:
             if self._runs and self._runs[-1][0].epoch > run.epoch:
                 detail = f"leader epoch {run.epoch}, {self._runs[-1][0].epoch} in the segment before"
-                self.findings.add(
-                    summary.file,
-                    "leader-epoch-regression",
-                    detail,
-                    offset=run.first_offset,
-                    position=run.position,
-                )
+                problem = Problem("leader-epoch-regression", run.position, run.first_offset, detail)
+                self.findings.add(summary.file, problem)
         self._runs += [(run, summary.file) for run in summary.runs]
 
     def _check_epoch_file(self, end: int) -> None:
         entries: list[tuple[int, int]] = []
         problems: list[Problem] = []
-        if self._plan.knows(LEADER_EPOCHS):
-            entries, problems = read_epochs(self._plan.path(LEADER_EPOCHS))
+        if self._plan.knows(LEADER_EPOCH_CHECKPOINT):
+            entries, problems = read_epochs(self._plan.path(LEADER_EPOCH_CHECKPOINT))
         runs = [run for run, _ in self._runs]
         wrong = wrong_epochs(entries, runs, self._plan.log_start, end, stopped=self._plan.stopped)
-        self.findings.extend(LEADER_EPOCHS, problems or wrong)
+        self.findings.extend(LEADER_EPOCH_CHECKPOINT, problems or wrong)
 
     def _check_side_files(self) -> None:
         plan = self._plan
@@ -172,7 +179,7 @@ class _Fold:
             self.findings.extend(PARTITION_METADATA, wrong_id(plan.path(PARTITION_METADATA), plan.topic_id))
         elif plan.topic_id is not None and self._end and plan.directory != METADATA:
             detail = "it is missing: Kafka takes a log without a topic id for a stray one, and moves it away"
-            self.findings.add(PARTITION_METADATA, "partition-metadata", detail)
+            self.findings.add(PARTITION_METADATA, Problem("partition-metadata", -1, -1, detail))
         if plan.knows(ABORTED_TRANSACTIONS_CHECKPOINT):
             self.findings.extend(ABORTED_TRANSACTIONS_CHECKPOINT, wrong_counts(plan.path("."), plan.bases))
 
@@ -182,23 +189,25 @@ class _Fold:
         here = summary.transactions
         for producer_id, (offset, position) in here.plain.items():
             if producer_id in self._open:
-                detail = outside(producer_id, self._open[producer_id][0].offset)
-                self.findings.add(summary.file, "outside-transaction", detail, offset=offset, position=position)
+                opened, _ = self._open[producer_id]
+                self.findings.add(summary.file, outside(producer_id, opened.offset, offset, position))
         for producer_id, (first, last) in here.epochs.items():
             known = self._coordinators.get(producer_id, first)
             if first < known:
                 problem = older_coordinator(here.first_markers[producer_id]._replace(coordinator_epoch=first), known)
-                self.findings.extend(summary.file, (problem,))
+                self.findings.add(summary.file, problem)
             self._coordinators[producer_id] = last
         for marker in here.first_markers.values():
             if marker.first_offset < 0 and marker.kind != NO_RECORD and self._ends_nothing(marker):
-                self.findings.extend(summary.file, (without_transaction(marker),))
+                self.findings.add(summary.file, without_transaction(marker))
         aborts = [self._carried(marker, here.first_markers) for marker in here.aborts]
         known_log = Known(self._first_offset, self._plan.compacted, bool(self._damages or summary.damages))
         markers = {marker.offset: marker for marker in aborts}
-        index_name = summary.file.removesuffix(".log") + TRANSACTION_INDEX
-        for place, problem in wrong_entries(here.entries, aborts, markers, known_log):
-            self.findings.extend(index_name if place == "index" else summary.file, (problem,))
+        index_name = segment_name(summary.base_offset) + TRANSACTION_INDEX_SUFFIX
+        self.findings.extend(summary.file, missing_entries(here.entries, aborts))
+        for place, entry in enumerate(here.entries):
+            wrong = wrong_entry(place, entry, markers.get(entry.last_offset), known_log)
+            self.findings.extend(index_name, wrong)
         self._carry(summary)
 
     def _ends_nothing(self, marker: Marker) -> bool:
@@ -233,9 +242,9 @@ class _Fold:
     def _check_open_transactions(self) -> None:
         for producer_id, (opened, file) in self._open.items():
             age_ms = self._max_timestamp - opened.timestamp
-            kind = "hanging-transaction" if age_ms > self._plan.max_transaction_ms else "open-transaction"
+            kind = "hanging-transaction" if age_ms > MAX_TRANSACTION_MS else "open-transaction"
             detail = f"producer {producer_id}; the log goes on for {max(age_ms, 0) / 1000:.0f} s behind its last record"
-            self.findings.add(file, kind, detail, offset=opened.offset, position=opened.position)
+            self.findings.add(file, Problem(kind, opened.position, opened.offset, detail))
 
     # --- snapshots --------------------------------------------------------------------------------
 
@@ -244,7 +253,7 @@ class _Fold:
             return {}
         found = {}
         for offset in self._plan.snapshots:
-            name = f"{offset:020d}{SNAPSHOT}"
+            name = segment_name(offset) + SNAPSHOT_SUFFIX
             with suppress(FileNotFoundError):  # a running broker removes the oldest ones
                 found[offset], problems = read_snapshot(self._plan.path(name))
                 self.findings.extend(name, problems)
@@ -254,7 +263,7 @@ class _Fold:
         """Compare the snapshot at this offset with the log up to it. A missing one is a finding if `expected`."""
         if expected and offset > self._first_offset and self._states and offset not in self._plan.snapshots:
             detail = f"a start must read the log before {offset} to find its producers"
-            self.findings.add(f"{offset:020d}{SNAPSHOT}", "snapshot-missing", detail, offset=offset)
+            self.findings.add(segment_name(offset) + SNAPSHOT_SUFFIX, Problem("snapshot-missing", -1, offset, detail))
         entries = self._snapshots.pop(offset, [])
         if self._damages or self._plan.compacted and offset <= self._plan.clean_offset:
             return
@@ -268,4 +277,4 @@ class _Fold:
             compacted=self._plan.compacted,
             missing=self._missing + missing,
         )
-        self.findings.extend(f"{offset:020d}{SNAPSHOT}", problems)
+        self.findings.extend(segment_name(offset) + SNAPSHOT_SUFFIX, problems)

@@ -2,21 +2,26 @@
 
 A producer's state comes from its batches, from the first one in the log on. Each segment is checked alone. Then the
 first batches of each producer in it are checked again, with the state after the segments before it.
+
+A `.snapshot` file has the producers' states at an offset (`storage/producers/producer_state.py` describes it). It is
+checked by itself and against the log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 from minibroker.pipeline.jobs.verify.findings import Problem
+from minibroker.protocol.records.batch import MAX_SEQUENCE
+from minibroker.protocol.records.crc import crc32c
+from minibroker.storage.inspection.index_inspection import SNAPSHOT_CRC_START, SNAPSHOT_HEAD, ProducerStateEntry
+from minibroker.storage.producers.producer_state import SNAPSHOT_ENTRY, SNAPSHOT_VERSION
 
-MAX_SEQUENCE = 0x7FFFFFFF
 HALF = 1 << 30
-EXPIRATION_MS = (
-    24 * 60 * 60 * 1000
-)  # producer.id.expiration.ms: brokers forget producers that write nothing for so long
+EXPIRATION_MS = 24 * 60 * 60 * 1000  # producer.id.expiration.ms: after it, brokers forget producers that write nothing
 
 
 class Event(NamedTuple):
@@ -55,13 +60,8 @@ class State(NamedTuple):
             return self._replace(timestamp=event.timestamp, stale_epoch=-1)
         return State(event.epoch, expected, last_offset, event.timestamp, event.missing)
 
-    @classmethod
-    def of(cls, event: Event) -> State:
-        """Return the state after a producer's first event."""
-        if event.first_sequence < 0:
-            return cls(event.epoch, None, -1, event.timestamp, event.missing)
-        expected = (event.last_sequence + 1) & MAX_SEQUENCE
-        return cls(event.epoch, expected, event.last_offset, event.timestamp, event.missing)
+
+UNKNOWN = State(-1 << 16, None, -1, 0, missing=-1)  # before a producer's first event, where nothing is wrong
 
 
 def problem_with(state: State, event: Event, producer_id: int, log_start: int) -> Problem | None:
@@ -98,11 +98,7 @@ class ProducerCheck:
 
     def take(self, producer_id: int, event: Event) -> Problem | None:
         """Add the event. Return what is wrong with it, as far as this segment shows."""
-        state = self.states.get(producer_id)
-        if state is None:
-            self.heads[producer_id] = [event]
-            self.states[producer_id] = State.of(event)
-            return None
+        state = self.states.get(producer_id, UNKNOWN)
         if state.expected is None:
             self._note_head(producer_id, event)
         problem = problem_with(state, event, producer_id, self.log_start)
@@ -114,32 +110,82 @@ class ProducerCheck:
 
         Markers with the same epoch are equivalent: the last replaces the others.
         """
-        heads = self.heads[producer_id]
+        heads = self.heads.setdefault(producer_id, [])
         if event.first_sequence < 0 and len(heads) > 1 and heads[-1].epoch == event.epoch == heads[-2].epoch:
             heads.pop()
         heads.append(event)
 
 
-def carried_on(
-    states: dict[int, State], segment: ProducerCheck, missing: int, log_start: int
-) -> Iterator[tuple[int, Problem]]:
+def carried_on(states: dict[int, State], segment: ProducerCheck, missing: int, log_start: int) -> Iterator[Problem]:
     """Advance the producers' states by one more segment. Yield what is wrong with its first batches.
 
     `missing` is what was missing before the segment.
     """
     for producer_id, heads in segment.heads.items():
-        state = states.get(producer_id)
+        state = states.get(producer_id, UNKNOWN)
         for head in heads:
             event = head._replace(missing=head.missing + missing)
-            if state is None:
-                state = State.of(event)
-                continue
             problem = problem_with(state, event, producer_id, log_start)
             if problem is not None:
-                yield producer_id, problem
+                yield problem
             state = state.after(event)
         end = segment.states[producer_id]
-        if end.expected is not None:
-            state = end._replace(missing=end.missing + missing)
-        assert state is not None
-        states[producer_id] = state
+        states[producer_id] = state if end.expected is None else end._replace(missing=end.missing + missing)
+
+
+def read_snapshot(path: Path) -> tuple[list[ProducerStateEntry], list[Problem]]:
+    """Return the entries of a snapshot, and the problems of the file by itself. Raises `OSError`."""
+    data = path.read_bytes()
+    if len(data) < SNAPSHOT_HEAD.size:
+        return [], [Problem("snapshot", 0, -1, f"{len(data)} bytes, less than its header")]
+    version, stored, count = SNAPSHOT_HEAD.unpack_from(data)
+    if version != SNAPSHOT_VERSION:
+        return [], [Problem("snapshot", 0, -1, f"version {version}")]
+    computed = crc32c(memoryview(data)[SNAPSHOT_CRC_START:])
+    if stored != computed:
+        return [], [Problem("snapshot", 0, -1, f"checksum {stored:08x}, computed {computed:08x}")]
+    if count * SNAPSHOT_ENTRY.size != len(data) - SNAPSHOT_HEAD.size:
+        return [], [Problem("snapshot", 0, -1, f"{count} entries in {len(data)} bytes")]
+    rows = enumerate(SNAPSHOT_ENTRY.iter_unpack(memoryview(data)[SNAPSHOT_HEAD.size :]))
+    return [ProducerStateEntry(SNAPSHOT_HEAD.size + place * SNAPSHOT_ENTRY.size, *row) for place, row in rows], []
+
+
+def wrong_states(
+    entries: list[ProducerStateEntry],
+    states: Mapping[int, State],
+    opened: Mapping[int, int],
+    *,
+    start: int,
+    compacted: bool,
+    missing: int,
+) -> Iterator[Problem]:
+    """Yield where a snapshot differs from the log up to its offset. `missing` is that of `State`, up to there.
+
+    An expired producer may be only in the log. If retention or compaction has removed records of a producer, only the
+    remaining ones count.
+    """
+    for entry in entries:
+        state = states.get(entry.producer_id)
+        if state is not None and state.missing != missing:
+            continue  # its last batch may have been compacted away
+        said = _difference(entry, state, opened, start, compacted)
+        if said:
+            yield Problem("snapshot-state", entry.position, entry.last_offset, f"producer {entry.producer_id}: {said}")
+
+
+def _difference(
+    entry: ProducerStateEntry, state: State | None, opened: Mapping[int, int], start: int, compacted: bool
+) -> str:
+    if state is None:
+        return "the log has nothing of it" if entry.last_offset >= start and not compacted else ""
+    if entry.producer_epoch != state.epoch:
+        return f"epoch {entry.producer_epoch}, in the log {state.epoch}"
+    sequence_known = entry.last_sequence >= 0 and state.expected is not None and state.last_offset >= 0
+    if sequence_known and (entry.last_sequence + 1) & MAX_SEQUENCE != state.expected:
+        return f"last sequence {entry.last_sequence}, by the log {state.expected} is next"
+    if sequence_known and entry.last_offset != state.last_offset:
+        return f"last offset {entry.last_offset}, in the log {state.last_offset}"
+    first = opened.get(entry.producer_id, -1)
+    if entry.transaction_first_offset != first and not compacted and not -1 < entry.transaction_first_offset < start:
+        return f"a transaction open since {entry.transaction_first_offset}, in the log {first}"
+    return ""

@@ -12,11 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from minibroker.pipeline.array_types import Bools, Int64s
 from minibroker.pipeline.decode.batch_headers import Headers
 from minibroker.pipeline.decode.record_field_columns import read_fields
 from minibroker.pipeline.decode.record_starts import record_starts
 from minibroker.pipeline.jobs.verify.findings import Problem
-from minibroker.pipeline.jobs.verify.log_blocks import Block, Flags, Ints
+from minibroker.pipeline.jobs.verify.log_blocks import Block, Fault, first_faults
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import (
     ELIDED_BIT,
@@ -104,11 +105,11 @@ class Records:
     """
 
     data: bytes
-    batch: Ints
-    offset: Ints
-    key_start: Ints
-    key_size: Ints
-    has_value: Flags
+    batch: Int64s
+    offset: Int64s
+    key_start: Int64s
+    key_size: Int64s
+    has_value: Bools
 
 
 class Checked(NamedTuple):
@@ -128,7 +129,7 @@ def check_records(block: Block, *, compacted: bool) -> Checked:
         for payload in payloads:
             if payload.row in wrong:
                 wrong_here = what_is_wrong(payload.data, block.headers.header(payload.row), compacted=compacted)
-                problems += [_problem(block, payload.row, *wrong_here)] if wrong_here else []
+                problems += [block.problem(wrong_here[0], payload.row, wrong_here[1])] if wrong_here else []
     return Checked(problems, found)
 
 
@@ -140,25 +141,18 @@ def payload_of(block: Block, index: int) -> Bytes:
         raise Unreadable("codec", str(error)) from error
 
 
-def header_problem(header: BatchHeader) -> str:
-    """Return which fields in the header of a batch of format 2 contradict each other; empty if none do."""
-    delta, count = header.last_offset_delta, header.record_count
-    if delta < 0 or count < 0 or count > delta + 1:
-        return f"last offset delta {delta}, {count} records"
-    producer_id, epoch = header.producer_id, header.producer_epoch
-    if producer_id < -1 or (producer_id >= 0) != (epoch >= 0):
-        return f"producer id {producer_id} with epoch {epoch}"
-    if header.base_sequence < -1:
-        return f"sequence {header.base_sequence}"
-    return f"base offset {header.base_offset}" if header.base_offset < 0 else ""
-
-
-def _contradictory(headers: Headers) -> Flags:
-    """Return which batches have a `header_problem`."""
-    delta, count = headers.last_offset - headers.base_offset, headers.record_count
-    found: Flags = (delta < 0) | (count < 0) | (count > delta + 1) | (headers.base_offset < 0)
-    found |= (headers.producer_id < -1) | ((headers.producer_id >= 0) != (headers.producer_epoch >= 0))
-    return found | (headers.base_sequence < -1)
+def _contradictions(headers: Headers) -> tuple[Fault, ...]:
+    """Return which fields in the headers of batches of format 2 contradict each other."""
+    base, delta, count = headers.base_offset, headers.last_offset - headers.base_offset, headers.record_count
+    producer_id, epoch, sequence = headers.producer_id, headers.producer_epoch, headers.base_sequence
+    is_odd = (producer_id < -1) | ((producer_id >= 0) != (epoch >= 0))
+    is_wrong_count = (delta < 0) | (count < 0) | (count > delta + 1)
+    return (
+        (is_wrong_count, "header", lambda at: f"last offset delta {delta[at]}, {count[at]} records"),
+        (is_odd, "header", lambda at: f"producer id {producer_id[at]} with epoch {epoch[at]}"),
+        (sequence < -1, "header", lambda at: f"sequence {sequence[at]}"),
+        (base < 0, "header", lambda at: f"base offset {base[at]}"),
+    )
 
 
 def _chunks(block: Block, problems: list[Problem], *, compacted: bool) -> Iterator[list[Payload]]:
@@ -166,21 +160,21 @@ def _chunks(block: Block, problems: list[Problem], *, compacted: bool) -> Iterat
 
     Add a problem for batches that cannot be decompressed.
     """
-    is_new = block.sound & (block.headers.magic == MAGIC)
-    contradictory = _contradictory(block.headers)
-    for index in np.flatnonzero(is_new & contradictory).tolist():
-        problems.append(_problem(block, index, "header", header_problem(block.headers.header(index))))
-    readable = is_new & ~contradictory
+    readable = block.sound & (block.headers.magic == MAGIC)
+    rows = np.flatnonzero(readable)
+    for row, kind, detail in first_faults(_contradictions(block.headers.select(rows))):
+        problems.append(block.problem(kind, int(rows[row]), detail))
+        readable[rows[row]] = False
     if not compacted:
         for index in np.flatnonzero(readable & (block.headers.record_count == 0)).tolist():
-            problems.append(_problem(block, index, "record-count", "no records, in a log that is not compacted"))
+            problems.append(block.problem("record-count", index, "no records, in a log that is not compacted"))
     chunk: list[Payload] = []
     size = 0
     for index in np.flatnonzero(readable & (block.headers.record_count > 0)).tolist():
         try:
             payload = payload_of(block, index)
         except Unreadable as error:
-            problems.append(_problem(block, index, error.kind, str(error)))
+            problems.append(block.problem(error.kind, index, str(error)))
             continue
         chunk.append(Payload(index, payload))
         size += len(payload)
@@ -189,10 +183,6 @@ def _chunks(block: Block, problems: list[Problem], *, compacted: bool) -> Iterat
             chunk, size = [], 0
     if chunk:
         yield chunk
-
-
-def _problem(block: Block, index: int, kind: str, detail: str) -> Problem:
-    return Problem(kind, int(block.positions[index]), int(block.headers.base_offset[index]), detail)
 
 
 def _read(block: Block, payloads: Sequence[Payload], *, compacted: bool) -> tuple[Records, set[int]]:
@@ -205,8 +195,6 @@ def _read(block: Block, payloads: Sequence[Payload], *, compacted: bool) -> tupl
     starts, counts = ends - sizes, block.headers.record_count[rows]
     positions, sound = record_starts(bytes_, starts, ends, counts)
     index, counts = rows[sound], counts[sound]
-    if not sound.all():
-        positions, _ = record_starts(bytes_, starts[sound], ends[sound], counts)
     batch = np.repeat(np.arange(len(index)), counts)
     headers = block.headers.select(index)
     has_attributes = (headers.attributes & ELIDED_BIT == 0).astype(np.int64)
@@ -228,7 +216,7 @@ def _read(block: Block, payloads: Sequence[Payload], *, compacted: bool) -> tupl
     return records, {*rows[~sound].tolist(), *index[wrong].tolist()}
 
 
-def _wrong_deltas(delta: Ints, batch: Ints, counts: Ints, last_delta: Ints, compacted: bool) -> Flags:
+def _wrong_deltas(delta: Int64s, batch: Int64s, counts: Int64s, last_delta: Int64s, compacted: bool) -> Bools:
     """Return which batches have wrong offset deltas: they must be 0, 1, 2, ..., or rise in a compacted log."""
     wrong = np.zeros(len(counts), np.bool_)
     place = np.arange(len(delta)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -241,10 +229,10 @@ def _wrong_deltas(delta: Ints, batch: Ints, counts: Ints, last_delta: Ints, comp
     return wrong
 
 
-def _wrong_times(headers: Headers, timestamp_deltas: Ints, firsts: Ints) -> Flags:
+def _wrong_times(headers: Headers, timestamp_deltas: Int64s, firsts: Int64s) -> Bools:
     """Return which batches have a wrong largest timestamp. With log append time, it is the time of all records."""
     if not len(firsts):
         return np.zeros(0, np.bool_)
     largest = headers.base_timestamp + np.maximum.reduceat(timestamp_deltas, firsts)
-    found: Flags = (largest != headers.max_timestamp) & (headers.attributes & TIMESTAMP_TYPE_BIT == 0)
+    found: Bools = (largest != headers.max_timestamp) & (headers.attributes & TIMESTAMP_TYPE_BIT == 0)
     return found

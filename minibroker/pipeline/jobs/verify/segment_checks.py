@@ -6,36 +6,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from minibroker.pipeline.jobs.verify.compaction_checks import (
-    KEYS,
-    keys_in_cleaned,
-    wrong_in_cleaned,
-)
-from minibroker.pipeline.jobs.verify.findings import Finding, Findings
+from minibroker.pipeline.array_types import Int64s
+from minibroker.pipeline.jobs.verify.compaction_checks import KEYS, keys_in_cleaned, wrong_in_cleaned
+from minibroker.pipeline.jobs.verify.findings import Finding, Findings, Problem
 from minibroker.pipeline.jobs.verify.index_checks import OffsetIndexCheck, TimeIndexCheck
-from minibroker.pipeline.jobs.verify.log_blocks import Block, Ints, LogFile
-from minibroker.pipeline.jobs.verify.log_files import (
-    INDEX,
-    LOG,
-    TIME_INDEX,
-    TRANSACTION_INDEX,
-    PartitionPlan,
-    SegmentPlan,
-)
+from minibroker.pipeline.jobs.verify.log_blocks import Block, LogFile
+from minibroker.pipeline.jobs.verify.log_files import PartitionPlan, SegmentPlan
 from minibroker.pipeline.jobs.verify.message_checks import check_messages
 from minibroker.pipeline.jobs.verify.offset_checks import EpochRun, OffsetCheck, Offsets
-from minibroker.pipeline.jobs.verify.producer_checks import MAX_SEQUENCE, Event, ProducerCheck
-from minibroker.pipeline.jobs.verify.record_checks import Records, Unreadable, check_records
-from minibroker.pipeline.jobs.verify.transaction_checks import (
-    Transactions,
-    read_control,
-    read_index,
-)
+from minibroker.pipeline.jobs.verify.producer_checks import Event, ProducerCheck
+from minibroker.pipeline.jobs.verify.record_checks import Checked, Unreadable, check_records
+from minibroker.pipeline.jobs.verify.transaction_checks import Transactions, read_control, read_index
+from minibroker.protocol.records.batch import MAX_SEQUENCE
+from minibroker.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 
 
 @dataclass
@@ -68,24 +57,19 @@ def check_segment(plan: SegmentPlan) -> tuple[list[Finding], SegmentSummary | Va
 
 def _checked(plan: SegmentPlan) -> tuple[list[Finding], SegmentSummary]:
     checks = _SegmentChecks(plan)
-    try:
+    with closing(checks.file):
         for block in checks.file.blocks():
             checks.take(block)
         checks.finish()
-    finally:
-        checks.file.close()
     return list(checks.findings), checks.summary()
 
 
 def check_metadata_snapshot(plan: PartitionPlan, name: str, findings: Findings) -> None:
     """Check a snapshot of the metadata log. It has batches like a `.log` file."""
-    file = LogFile(str(plan.path(name)), check_crc="crc" in plan.checks)
-    try:
+    with closing(LogFile(str(plan.path(name)), check_crc="crc" in plan.checks)) as file:
         for block in file.blocks():
             if "records" in plan.checks:
                 findings.extend(name, check_records(block, compacted=False).problems)
-    finally:
-        file.close()
     findings.extend(name, file.problems)
 
 
@@ -93,29 +77,24 @@ def keys_of_segment(plan: SegmentPlan) -> Iterator[pa.RecordBatch]:
     """Yield the keys in the cleaned part of a segment, as rows of `KEYS`; none if it is gone. Raises `OSError`."""
     partition = plan.partition
     try:
-        file = LogFile(str(partition.path(plan.name(LOG))))
+        file = LogFile(str(partition.path(plan.name(LOG_SUFFIX))))
     except FileNotFoundError:
         return  # the keys of what replaces it would not fit those of the others
-    try:
+    with closing(file):
         for block in file.blocks():
-            for records in _records_of(block, compacted=True):
+            for records in check_all_records(block, compacted=True).records:
                 keys, offsets, positions = keys_in_cleaned(block, records, partition.log_start, partition.clean_offset)
-                count = len(keys)
-                columns = [
-                    pa.array([partition.topic] * count, pa.string()),
-                    pa.array([partition.partition] * count, pa.int32()),
-                    pa.array(keys, pa.binary()),
-                    pa.array(offsets),
-                    pa.array([f"{partition.directory}/{plan.name(LOG)}"] * count, pa.string()),
-                    pa.array(positions),
-                ]
-                yield pa.RecordBatch.from_arrays(columns, schema=KEYS)
-    finally:
-        file.close()
+                name = f"{partition.directory}/{plan.name(LOG_SUFFIX)}"
+                fixed = ([value] * len(keys) for value in (partition.topic, partition.partition, name))
+                topics, partitions, files = fixed
+                columns = topics, partitions, keys, offsets, files, positions
+                yield pa.RecordBatch.from_pydict(dict(zip(KEYS.names, columns, strict=True)), KEYS)
 
 
-def _records_of(block: Block, *, compacted: bool) -> list[Records]:
-    return check_records(block, compacted=compacted).records + check_messages(block, compacted=compacted)[1]
+def check_all_records(block: Block, *, compacted: bool) -> Checked:
+    """Read the records of all sound batches in the block, of all formats."""
+    checked, old = check_records(block, compacted=compacted), check_messages(block, compacted=compacted)
+    return Checked(checked.problems + old.problems, checked.records + old.records)
 
 
 class _SegmentChecks:
@@ -124,7 +103,7 @@ class _SegmentChecks:
     def __init__(self, plan: SegmentPlan) -> None:
         self._plan, self._partition = plan, plan.partition
         self._checks = self._partition.checks
-        self._log_name = plan.name(LOG)
+        self._log_name = plan.name(LOG_SUFFIX)
         self.findings: Findings = self._partition.findings()
         is_last = plan.next_base is None
         path = str(self._partition.path(self._log_name))
@@ -133,13 +112,11 @@ class _SegmentChecks:
         self._producers = ProducerCheck(self._partition.log_start)
         self._transactions = Transactions()
         self._index = self._time_index = None
-        if "index" in self._checks and self._has_file(INDEX):
-            self._index = OffsetIndexCheck(self._partition.path(plan.name(INDEX)), plan.base_offset)
-        if "timeindex" in self._checks and self._has_file(TIME_INDEX):
-            self._time_index = TimeIndexCheck(self._partition.path(plan.name(TIME_INDEX)), plan.base_offset)
-        cleaned = plan.base_offset < self._partition.clean_offset
-        self._cleaned = cleaned and self._partition.compacted and "compaction" in self._checks
-        self._reads_records = self._cleaned or "records" in self._checks
+        if "index" in self._checks and self._has_file(INDEX_SUFFIX):
+            self._index = OffsetIndexCheck(self._partition.path(plan.name(INDEX_SUFFIX)), plan.base_offset)
+        if "timeindex" in self._checks and self._has_file(TIME_INDEX_SUFFIX):
+            self._time_index = TimeIndexCheck(self._partition.path(plan.name(TIME_INDEX_SUFFIX)), plan.base_offset)
+        self._reads_records = plan.is_cleaned or "records" in self._checks
         self._follows_producers = not self._checks.isdisjoint(("producers", "transactions", "snapshots"))
 
     def _has_file(self, suffix: str) -> bool:
@@ -149,25 +126,23 @@ class _SegmentChecks:
         """Run all checks on a block."""
         if self._reads_records:
             self._read_records(block)
-        missing = self._offsets.missing_before(block)
         self.findings.extend(self._log_name, self._offsets.take(block))
         if self._index is not None:
             self._index.take(block)
         if self._time_index is not None:
             self._time_index.take(block)
         if self._follows_producers:
-            self._follow_producers(block, missing)
+            self._follow_producers(block, self._offsets.missing_before)
 
     def _read_records(self, block: Block) -> None:
-        checked = check_records(block, compacted=self._partition.compacted)
-        problems, records = check_messages(block, compacted=self._partition.compacted)
-        self.findings.extend(self._log_name, checked.problems + problems)
-        if self._cleaned:
-            for each in checked.records + records:
+        checked = check_all_records(block, compacted=self._partition.compacted)
+        self.findings.extend(self._log_name, checked.problems)
+        if self._plan.is_cleaned:
+            for each in checked.records:
                 found = wrong_in_cleaned(block, each, self._partition.log_start, self._partition.clean_offset)
                 self.findings.extend(self._log_name, found)
 
-    def _follow_producers(self, block: Block, missing: Ints) -> None:
+    def _follow_producers(self, block: Block, missing: Int64s) -> None:
         is_control = block.headers.is_control
         rows = np.flatnonzero(block.sound & (is_control | (block.headers.producer_id >= 0)))
         transactional = block.headers.is_transactional[rows].tolist()
@@ -175,14 +150,13 @@ class _SegmentChecks:
         holds_data = ~is_control[rows] & ((block.headers.record_count[rows] != 0) | (not self._partition.compacted))
         each = zip(rows.tolist(), holds_data.tolist(), transactional, _events(block, rows, missing), strict=True)
         for index, is_data, in_transaction, (producer_id, event) in each:
-            problem = None
+            problem = other = None
             if is_data:
-                problem = self._transactions.take_data(
-                    producer_id, in_transaction, event.offset, event.position, event.timestamp
-                )
+                problem = self._transactions.take_data(producer_id, in_transaction, event)
             elif is_control[index]:
                 self._follow_marker(block, index)
-            other = self._producers.take(producer_id, event) if producer_id >= 0 else None
+            if producer_id >= 0:
+                other = self._producers.take(producer_id, event)
             if problem is not None or other is not None:
                 self.findings.extend(self._log_name, filter(None, (problem, other)))
 
@@ -190,13 +164,12 @@ class _SegmentChecks:
         try:
             marker = read_control(block, index, compacted=self._partition.compacted)
         except Unreadable as error:
-            position, offset = int(block.positions[index]), int(block.headers.base_offset[index])
-            self.findings.add(self._log_name, "control-batch", str(error), offset=offset, position=position)
+            self.findings.add(self._log_name, block.problem("control-batch", index, str(error)))
             return
         if marker is not None:
             for problem in self._transactions.take_marker(marker):
                 if problem.kind != "marker-without-transaction" or not self._excused():
-                    self.findings.extend(self._log_name, (problem,))
+                    self.findings.add(self._log_name, problem)
 
     def _excused(self) -> bool:
         """Return whether missing batches may have been compacted away, or may be in damaged parts."""
@@ -208,16 +181,18 @@ class _SegmentChecks:
         closed, damaged = self._plan.next_base is not None, bool(self.file.problems)
         if self._index is not None:
             problems = self._index.problems(self.file.end_position, damaged=damaged)
-            self.findings.extend(self._plan.name(INDEX), problems)
+            self.findings.extend(self._plan.name(INDEX_SUFFIX), problems)
         if self._time_index is not None:
             times = self._time_index.problems(self._offsets.offsets.last, closed=closed, damaged=damaged)
-            self.findings.extend(self._plan.name(TIME_INDEX), times)
+            self.findings.extend(self._plan.name(TIME_INDEX_SUFFIX), times)
         if closed and self._plan.size_bytes:
-            for suffix, kind in ((INDEX, "index-missing"), (TIME_INDEX, "timeindex-missing")):
+            for suffix, kind in ((INDEX_SUFFIX, "index-missing"), (TIME_INDEX_SUFFIX, "timeindex-missing")):
                 if not self._has_file(suffix):
-                    self.findings.add(self._plan.name(suffix), kind, "the segment is closed and has none")
-        if self._has_file(TRANSACTION_INDEX):
-            path = self._partition.path(self._plan.name(TRANSACTION_INDEX))
+                    self.findings.add(
+                        self._plan.name(suffix), Problem(kind, -1, -1, "the segment is closed and has none")
+                    )
+        if self._has_file(TRANSACTION_INDEX_SUFFIX):
+            path = self._partition.path(self._plan.name(TRANSACTION_INDEX_SUFFIX))
             end = self._offsets.offsets.last + 1 if self._plan.next_base is None else self._plan.next_base
             self._transactions.entries, wrong = read_index(path, self._plan.base_offset, end)
             self.findings.extend(path.name, wrong)
@@ -235,7 +210,7 @@ class _SegmentChecks:
         )
 
 
-def _events(block: Block, rows: Ints, missing: Ints) -> Iterator[tuple[int, Event]]:
+def _events(block: Block, rows: Int64s, missing: Int64s) -> Iterator[tuple[int, Event]]:
     """Return (producer id, event) of some batches. Markers have no sequence."""
     headers = block.headers
     base, last = headers.base_offset[rows], headers.last_offset[rows]

@@ -1,30 +1,31 @@
 """Checks transactions in one segment: where each begins, the markers that end them, and the `.txnindex` file.
 
-    entry of a .txnindex       int16 version   int64 producer id, first offset, last offset, last stable offset
-
 The entries are checked by themselves, and against the aborted transactions in the log. Only `partition_checks.py`
 knows which transactions began before the segment.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from struct import Struct
 from typing import NamedTuple
 
 from minibroker.pipeline.jobs.verify.findings import Problem
 from minibroker.pipeline.jobs.verify.log_blocks import Block
+from minibroker.pipeline.jobs.verify.producer_checks import Event
 from minibroker.pipeline.jobs.verify.record_checks import Unreadable, payload_of, read_records
 from minibroker.protocol.errors import InvalidRecords
 from minibroker.protocol.messages.control_records import EndTxnMarker
 from minibroker.protocol.records.control import ControlType, control_message, control_type
+from minibroker.storage.producers.aborted_transactions import (
+    TRANSACTION_ENTRY,
+    TRANSACTION_INDEX_VERSION,
+    AbortedTransaction,
+)
 
 ABORT, COMMIT = ControlType.ABORT, ControlType.COMMIT
 NO_RECORD = -1  # the type for a control batch that compaction has emptied
-
-ENTRY = Struct(">hqqqq")
 
 
 class Marker(NamedTuple):
@@ -47,15 +48,6 @@ class Opened(NamedTuple):
     timestamp: int
 
 
-class IndexEntry(NamedTuple):
-    """An entry of a `.txnindex` file."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    stable_offset: int
-
-
 @dataclass
 class Transactions:
     """Takes the transactional batches and the markers of one segment in order.
@@ -71,24 +63,22 @@ class Transactions:
     epochs: dict[int, tuple[int, int]] = field(default_factory=dict)
     plain: dict[int, tuple[int, int]] = field(default_factory=dict)
     newest: dict[int, int] = field(default_factory=dict)
-    entries: list[IndexEntry] = field(default_factory=list)
+    entries: list[AbortedTransaction] = field(default_factory=list)
 
-    def take_data(
-        self, producer_id: int, transactional: bool, offset: int, position: int, timestamp: int
-    ) -> Problem | None:
+    def take_data(self, producer_id: int, transactional: bool, event: Event) -> Problem | None:
         """Add a batch of records of a producer with an id. Return a problem or None."""
         opened = self.open.get(producer_id)
         if transactional:
-            begin = opened or Opened(offset, position, timestamp)
-            self.open[producer_id] = begin._replace(timestamp=timestamp)
+            begin = opened or Opened(event.offset, event.position, event.timestamp)
+            self.open[producer_id] = begin._replace(timestamp=event.timestamp)
             if producer_id not in self.first_markers:
-                self.newest[producer_id] = timestamp
+                self.newest[producer_id] = event.timestamp
             return None
         if opened is None:
             if producer_id not in self.first_markers:
-                self.plain.setdefault(producer_id, (offset, position))
+                self.plain.setdefault(producer_id, (event.offset, event.position))
             return None
-        return Problem("outside-transaction", position, offset, outside(producer_id, opened.offset))
+        return outside(producer_id, opened.offset, event.offset, event.position)
 
     def take_marker(self, marker: Marker) -> list[Problem]:
         """Add the end of a transaction; its first offset and stable offset are unknown yet. Return the problems."""
@@ -124,9 +114,10 @@ def older_coordinator(marker: Marker, known: int) -> Problem:
     return Problem("coordinator-epoch", marker.position, marker.offset, detail)
 
 
-def outside(producer_id: int, first_offset: int) -> str:
-    """Return the detail for a producer that writes outside its transaction."""
-    return f"producer {producer_id} has had a transaction open since offset {first_offset}"
+def outside(producer_id: int, opened_at: int, offset: int, position: int) -> Problem:
+    """Return the problem of a batch outside its producer's transaction, which has been open since `opened_at`."""
+    detail = f"producer {producer_id} has had a transaction open since offset {opened_at}"
+    return Problem("outside-transaction", position, offset, detail)
 
 
 def read_control(block: Block, index: int, *, compacted: bool) -> Marker | None:
@@ -154,22 +145,22 @@ def read_control(block: Block, index: int, *, compacted: bool) -> Marker | None:
     return Marker(producer_id, kind, message.coordinator_epoch, offset, position, -1, -1)
 
 
-def read_index(path: Path, base_offset: int, end_offset: int) -> tuple[list[IndexEntry], list[Problem]]:
+def read_index(path: Path, base_offset: int, end_offset: int) -> tuple[list[AbortedTransaction], list[Problem]]:
     """Return the entries of a `.txnindex` file, and the problems of the file by itself. Raises `OSError`.
 
     The markers of the entries are in the segment, from `base_offset` to before `end_offset`.
     """
     data = path.read_bytes()
-    entries: list[IndexEntry] = []
+    entries: list[AbortedTransaction] = []
     problems: list[Problem] = []
     last = base_offset - 1
-    for at in range(0, len(data), ENTRY.size):
-        if len(data) - at < ENTRY.size:
+    for at in range(0, len(data), TRANSACTION_ENTRY.size):
+        if len(data) - at < TRANSACTION_ENTRY.size:
             problems.append(Problem("txnindex-entry", at, -1, f"{len(data) - at} bytes behind the last entry"))
             break
-        version, *fields = ENTRY.unpack_from(data, at)
-        entry = IndexEntry(*fields)
-        wrong = _impossible(version, entry) or _misplaced(entry, last, end_offset)
+        version, *fields = TRANSACTION_ENTRY.unpack_from(data, at)
+        entry = AbortedTransaction(*fields)
+        wrong = _impossible_or_misplaced(version, entry, last, end_offset)
         if wrong:
             problems.append(Problem("txnindex-entry", at, entry.last_offset, wrong))
             continue
@@ -178,13 +169,9 @@ def read_index(path: Path, base_offset: int, end_offset: int) -> tuple[list[Inde
     return entries, problems
 
 
-def _impossible(version: int, entry: IndexEntry) -> str:
-    if version != 0 or min(entry) < 0 or entry.first_offset > entry.last_offset:
+def _impossible_or_misplaced(version: int, entry: AbortedTransaction, last: int, end_offset: int) -> str:
+    if version != TRANSACTION_INDEX_VERSION or min(entry) < 0 or entry.first_offset > entry.last_offset:
         return f"an impossible entry of version {version}: {tuple(entry)}"
-    return ""
-
-
-def _misplaced(entry: IndexEntry, last: int, end_offset: int) -> str:
     if entry.last_offset <= last:
         return f"the marker at {entry.last_offset} must not follow {last}"
     if entry.last_offset >= end_offset:
@@ -201,32 +188,24 @@ class Known:
     damaged: bool
 
 
-def wrong_entries(
-    entries: Sequence[IndexEntry], aborts: Sequence[Marker], markers: Mapping[int, Marker], known: Known
-) -> Iterator[tuple[str, Problem]]:
-    """Yield ("index" or "log", problem): the file with the problem.
-
-    `aborts` are the segment's abort markers with first offsets from the log, `markers` all of them by offset. If
-    records were removed by retention or compaction, an entry may have more than the log shows.
-    """
-    by_key = {(entry.producer_id, entry.last_offset): place for place, entry in enumerate(entries)}
+def missing_entries(entries: Sequence[AbortedTransaction], aborts: Iterable[Marker]) -> Iterator[Problem]:
+    """Yield the abort markers of a segment without an entry. They have their first offsets from the log."""
+    indexed = {(entry.producer_id, entry.last_offset) for entry in entries}
     for marker in aborts:
-        if marker.first_offset < 0 or (marker.producer_id, marker.offset) in by_key:
-            continue
-        detail = f"producer {marker.producer_id} aborted {marker.first_offset} to {marker.offset}; it has no entry"
-        yield "log", Problem("txnindex-missing", marker.position, marker.offset, detail)
-    for place, entry in enumerate(entries):
-        for problem in _wrong_entry(entry, place, markers, known):
-            yield "index", problem
+        if marker.first_offset >= 0 and (marker.producer_id, marker.offset) not in indexed:
+            detail = f"producer {marker.producer_id} aborted {marker.first_offset} to {marker.offset}; it has no entry"
+            yield Problem("txnindex-missing", marker.position, marker.offset, detail)
 
 
-def _wrong_entry(entry: IndexEntry, place: int, markers: Mapping[int, Marker], known: Known) -> Iterator[Problem]:
-    position = place * ENTRY.size
-    marker = markers.get(entry.last_offset)
-    is_of_marker = marker is not None and (marker.producer_id, marker.kind) == (entry.producer_id, ABORT)
+def wrong_entry(place: int, entry: AbortedTransaction, marker: Marker | None, known: Known) -> Iterator[Problem]:
+    """Yield what is wrong with an entry of the index. `marker` is the abort marker in the log at its last offset.
+
+    If records were removed by retention or compaction, an entry may have more than the log shows.
+    """
+    position = place * TRANSACTION_ENTRY.size
     said = f"producer {entry.producer_id}, offsets {entry.first_offset} to {entry.last_offset}"
     gone = known.compacted or entry.first_offset < known.start_offset
-    if marker is None or not is_of_marker or marker.first_offset < 0 and not gone:
+    if marker is None or marker.producer_id != entry.producer_id or marker.first_offset < 0 and not gone:
         if not known.damaged:
             yield Problem("txnindex-extra", position, entry.last_offset, f"{said}: the log has no such transaction")
         return
@@ -236,6 +215,7 @@ def _wrong_entry(entry: IndexEntry, place: int, markers: Mapping[int, Marker], k
     if entry.first_offset > first or entry.first_offset != first and not gone:
         yield Problem("txnindex-first-offset", position, entry.last_offset, f"{said}: in the log it begins at {first}")
     stable = marker.stable_offset
-    if entry.stable_offset != stable and not (known.compacted or entry.stable_offset < known.start_offset):
-        detail = f"{said}: last stable offset {entry.stable_offset}, by the log {stable}"
+    indexed = entry.last_stable_offset
+    if indexed != stable and not (known.compacted or indexed < known.start_offset):
+        detail = f"{said}: last stable offset {indexed}, by the log {stable}"
         yield Problem("txnindex-stable-offset", position, entry.last_offset, detail)

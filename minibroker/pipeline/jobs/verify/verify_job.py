@@ -1,6 +1,6 @@
 """The job `verify`: from a log directory to findings in a DataFrame. Spark checks the segments in parallel.
 
-    plan of files ─> tasks of segments ─> findings, a summary of each segment ─> by partition: findings
+    plan of files ─> tasks of segments ─> findings and a summary of each ─> by partition: findings
                                        └> keys of what was cleaned ─> by key: findings
 
 A task has some blocks of a segment and the producers' states in memory, whatever the size of the log. The checks are in
@@ -19,13 +19,8 @@ from minibroker.pipeline.jobs.spark_tasks import rows_of_tasks
 from minibroker.pipeline.jobs.verify.compaction_checks import KEYS, duplicate_key
 from minibroker.pipeline.jobs.verify.findings import CHECKS, MAX_OF_A_KIND, Finding
 from minibroker.pipeline.jobs.verify.log_files import DirectoryPlan, PartitionPlan, SegmentPlan, plan_directory
-from minibroker.pipeline.jobs.verify.partition_checks import check_partition
-from minibroker.pipeline.jobs.verify.segment_checks import (
-    SegmentSummary,
-    Vanished,
-    check_segment,
-    keys_of_segment,
-)
+from minibroker.pipeline.jobs.verify.partition_checks import check_partition, findings_about
+from minibroker.pipeline.jobs.verify.segment_checks import check_segment, keys_of_segment
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,7 +40,7 @@ FINDINGS: Final = pa.schema(
         ("detail", pa.string()),
     ]
 )
-_CHECKED: Final = FINDINGS.append(pa.field("summary", pa.binary()))
+_CHECKED: Final = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("checked", pa.binary())])
 
 
 def verify(
@@ -130,25 +125,17 @@ def _tasks(segments: Sequence[SegmentPlan]) -> list[list[SegmentPlan]]:
 def _checked_segments(segments: Iterable[SegmentPlan]) -> Iterator[pa.RecordBatch]:
     """Run in a task: from segments to findings and summaries."""
     for segment in segments:
-        found, summary = check_segment(segment)
-        partition = segment.partition
-        rows = [row_of(finding) for finding in found]
-        rows.append({"topic": partition.topic, "partition": partition.partition, "summary": pickle.dumps(summary)})
-        yield pa.RecordBatch.from_pylist(rows, _CHECKED)
+        partition, checked = segment.partition, pickle.dumps(check_segment(segment))
+        row = {"topic": partition.topic, "partition": partition.partition, "checked": checked}
+        yield pa.RecordBatch.from_pylist([row], _CHECKED)
 
 
 def _partition_checks(plans: dict[tuple[str, int], PartitionPlan]) -> Callable[[pa.Table], pa.Table]:
     """Return a function for a task: from the rows of one partition to all findings about it."""
 
     def fold(rows: pa.Table) -> pa.Table:
-        summaries: list[SegmentSummary | Vanished] = [
-            pickle.loads(each) for each in rows.column("summary").drop_null().to_pylist()
-        ]
         key = rows.column("topic")[0].as_py(), rows.column("partition")[0].as_py()
-        found = [*findings_of(rows.filter(rows.column("kind").is_valid()).drop(["summary"]))]
-        known = set(found)
-        found += [each for each in check_partition(plans[key], summaries) if each not in known]
-        return table_of(found)
+        return table_of(findings_about(plans[key], map(pickle.loads, rows.column("checked").to_pylist())))
 
     return fold
 

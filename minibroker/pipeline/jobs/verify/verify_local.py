@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from minibroker.pipeline.jobs.verify.compaction_checks import KEYS, duplicate_key
 from minibroker.pipeline.jobs.verify.findings import MAX_OF_A_KIND, Finding
 from minibroker.pipeline.jobs.verify.log_files import DirectoryPlan, PartitionPlan, SegmentPlan
-from minibroker.pipeline.jobs.verify.partition_checks import check_partition
-from minibroker.pipeline.jobs.verify.segment_checks import SegmentSummary, Vanished, check_segment, keys_of_segment
+from minibroker.pipeline.jobs.verify.partition_checks import findings_about
+from minibroker.pipeline.jobs.verify.segment_checks import check_segment, keys_of_segment
 
 
 def verify_locally(plan: DirectoryPlan) -> list[Finding]:
@@ -26,14 +26,7 @@ def verify_locally(plan: DirectoryPlan) -> list[Finding]:
 
 
 def _findings_of(partition: PartitionPlan, segments: Sequence[SegmentPlan]) -> list[Finding]:
-    found: list[Finding] = []
-    summaries: list[SegmentSummary | Vanished] = []
-    for segment in segments:
-        findings, summary = check_segment(segment)
-        found += findings
-        summaries.append(summary)
-    known = set(found)
-    found += [each for each in check_partition(partition, summaries) if each not in known]
+    found = findings_about(partition, map(check_segment, segments))
     found += _duplicate_keys(partition, [segment for segment in segments if segment.is_cleaned])
     return found
 

@@ -21,7 +21,7 @@ from minibroker.pipeline.jobs.verify.verify_local import verify_locally
 from minibroker.protocol.records.batch import BatchHeader, check_batch, seal
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.control import end_transaction_marker
-from minibroker.protocol.records.formats import header_at
+from minibroker.protocol.records.formats import batches_in
 from minibroker.protocol.records.record import Record
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
@@ -138,14 +138,7 @@ class Place:
 
 def places(directory: Path) -> list[Place]:
     """All batches of a log."""
-    found = []
-    for file in sorted(directory.glob("*.log")):
-        data, position = file.read_bytes(), 0
-        while position < len(data):
-            header = header_at(data, position)
-            found.append(Place(file, position, header))
-            position += header.size_bytes
-    return found
+    return [Place(file, *each) for file in sorted(directory.glob("*.log")) for each in batches_in(file.read_bytes())]
 
 
 def spread(found: list[Place], count: int = 3) -> list[Place]:

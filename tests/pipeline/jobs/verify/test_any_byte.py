@@ -44,16 +44,20 @@ def files(directory: Path, suffix: str) -> list[Path]:
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("seed", range(TIMES))
 def test_a_changed_byte_is_found(suffix: str, seed: int, clean: Path, tmp_path: Path) -> None:
-    directory = shutil.copytree(clean, tmp_path / "copy")
-    chance = Random(f"{suffix} {seed}")
-    file = chance.choice(files(directory, suffix))
+    file, at, before, byte = with_a_changed_byte(clean, tmp_path, suffix, Random(f"{suffix} {seed}"))
+    # An entry of the index that has a later batch's offset still leads to where that is found: old brokers wrote such.
+    harmless = suffix == ".index" and at % 8 == 3 and byte > before
+    assert judge(tmp_path / "copy") != [] or harmless, f"byte {at} of {file.name}: {byte} instead of {before}"
+
+
+def with_a_changed_byte(source: Path, tmp_path: Path, suffix: str, chance: Random) -> tuple[Path, int, int, int]:
+    """Copy a directory and change a byte of one of these files: the file, where, what was there, and what is."""
+    file = chance.choice(files(shutil.copytree(source, tmp_path / "copy"), suffix))
     data = file.read_bytes()
     at = chance.randrange(len(data))
     byte = data[at] ^ chance.randrange(1, 256)
     put_bytes(file, at, bytes((byte,)))
-    # An entry of the index that has a later batch's offset still leads to where that is found: old brokers wrote such.
-    harmless = suffix == ".index" and at % 8 == 3 and byte > data[at]
-    assert judge(directory) != [] or harmless, f"byte {at} of {file.name}: {byte} instead of {data[at]}"
+    return file, at, data[at], byte
 
 
 @pytest.mark.parametrize("seed", range(TIMES))
@@ -77,11 +81,5 @@ def test_garbage_is_judged_too(seed: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(2 * TIMES))
 def test_a_changed_byte_of_an_old_format_is_found(seed: int, old: Path, tmp_path: Path) -> None:
-    directory = shutil.copytree(old, tmp_path / "copy")
-    chance = Random(seed)
-    file = chance.choice(files(directory, ".log"))
-    data = file.read_bytes()
-    at = chance.randrange(len(data))
-    byte = data[at] ^ chance.randrange(1, 256)
-    put_bytes(file, at, bytes((byte,)))
-    assert judge(directory) != [], f"byte {at} of {file.name}: {byte} instead of {data[at]}"
+    file, at, before, byte = with_a_changed_byte(old, tmp_path, ".log", Random(seed))
+    assert judge(tmp_path / "copy") != [], f"byte {at} of {file.name}: {byte} instead of {before}"

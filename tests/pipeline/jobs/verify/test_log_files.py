@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.pipeline.jobs.verify.findings import MAX_OF_A_KIND, Findings
+from minibroker.pipeline.jobs.verify.findings import MAX_OF_A_KIND, Findings, Problem
 from minibroker.pipeline.jobs.verify.log_files import plan_directory
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record
@@ -77,9 +77,9 @@ def test_a_partition_without_a_segment_that_checkpoints_know_is_found(tmp_path: 
 def test_of_a_kind_a_thousand_are_listed_a_file() -> None:
     findings = Findings("orders", 0, "orders-0", frozenset({"crc"}))
     for position in range(MAX_OF_A_KIND + 5):
-        findings.add("a.log", "crc", "wrong", position=position)
-        findings.add("a.log", "crc", "wrong", position=position)
-        findings.add("a.log", "gap", "not asked for", position=position)
+        findings.add("a.log", Problem("crc", position, -1, "wrong"))
+        findings.add("a.log", Problem("crc", position, -1, "wrong"))
+        findings.add("a.log", Problem("gap", position, -1, "not asked for"))
     listed = list(findings)
     assert len(listed) == MAX_OF_A_KIND
     assert listed[-1].detail == "wrong; further ones of this kind are not listed"

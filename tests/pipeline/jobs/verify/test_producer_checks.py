@@ -6,12 +6,12 @@ import pytest
 
 from minibroker.pipeline.jobs.verify.producer_checks import (
     EXPIRATION_MS,
-    MAX_SEQUENCE,
     Event,
     ProducerCheck,
     State,
     carried_on,
 )
+from minibroker.protocol.records.batch import MAX_SEQUENCE
 
 
 def data(first: int, count: int = 1, *, epoch: int = 0, offset: int = 0, timestamp: int = 0, missing: int = 0) -> Event:
@@ -82,7 +82,7 @@ def in_segments(*segments: list[Event], missing: tuple[int, ...] = ()) -> list[t
         check = ProducerCheck()
         problems |= {check.take(7, event) for event in events}
         total += missing[number] if missing else 0
-        problems |= {problem for _, problem in carried_on(states, check, total, 0)}
+        problems |= {*carried_on(states, check, total, 0)}
     return sorted((problem.kind, problem.offset) for problem in problems if problem is not None)
 
 
