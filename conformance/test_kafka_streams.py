@@ -186,10 +186,11 @@ def test_words_are_counted_exactly_once_whoever_is_killed(kafka_or_minibroker: B
 
 def test_kafkas_tool_describes_resets_and_deletes(kafka_or_minibroker: Broker) -> None:
     broker, group = kafka_or_minibroker, "app"
+    tool = kafka_command(TOOL)  # installed before the member is there, as that may take longer than its session
 
     def groups(*arguments: str) -> list[list[str]]:
         """Ask the tool, which takes a minute on a busy machine: the member stays alive meanwhile."""
-        command = [*kafka_command(TOOL), "--bootstrap-server", broker.bootstrap_servers, *arguments]
+        command = [*tool, "--bootstrap-server", broker.bootstrap_servers, *arguments]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
             while run.poll() is None:
                 with suppress(subprocess.TimeoutExpired):
