@@ -3,10 +3,10 @@
     python benchmarks/pipeline_reading.py                             # some ten minutes on two idle cores
     python benchmarks/pipeline_reading.py --topic 100-lz4 --runs 1    # a part of it
 
-One run measures all of it, from one broker, on a standalone cluster whose workers have a core each. Every reader reads
-all columns, and the sink drops them. The runs of the readers alternate. Kafka Connect then writes the values of each
-topic to a file, its simplest sink, with as many tasks. CPU is that of all JVMs (the driver's, too), of Spark's Python
-processes, and of the broker. It needs Java, and Maven for the connector and Kafka Connect.
+One run measures everything. All readers read from one broker. They run on a standalone cluster; each worker has one
+core. Each reads all columns, and the sink drops them. The runs of the readers alternate. Kafka Connect then writes the
+values of each topic to a file, its simplest sink, with as many tasks. CPU is that of all JVMs (the driver's, too), of
+Spark's Python processes, and of the broker. It needs Java, and Maven for the connector and Kafka Connect.
 """
 
 from __future__ import annotations

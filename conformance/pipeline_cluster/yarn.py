@@ -1,4 +1,4 @@
-"""Starts Hadoop's YARN on this machine: a resource manager, and a node manager whose containers have a bare Python."""
+"""Starts Hadoop's YARN on this machine: a resource manager and a node manager. Containers have a bare Python."""
 
 from __future__ import annotations
 

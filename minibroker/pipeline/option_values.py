@@ -22,7 +22,7 @@ INT32_MAX: Final = 2**31 - 1
 def number(option: str, text: str, least: int = 0, most: int = INT64_MAX) -> int:
     """Return a whole number from `least` to `most`."""
     stripped = text.strip()
-    if re.fullmatch(r"-?[0-9]{1,19}", stripped) and least <= int(stripped) <= most:
+    if re.fullmatch(r"[+-]?[0-9]{1,19}", stripped) and least <= int(stripped) <= most:
         return int(stripped)
     limit = "on" if most == INT64_MAX else f"to {most}"
     raise OptionError(f"{option}: {text!r} is not a whole number from {least} {limit}")

@@ -57,21 +57,14 @@ def save_classes() -> Path:
     path.unlink(missing_ok=True)
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="minibroker-classes-") as scratch:
-        loaded, made = Path(scratch, "classes"), Path(scratch, path.name)
+        loaded, part = Path(scratch, "classes"), path.with_suffix(".part")
         class_path = _run_spark(Path(scratch), f"-XX:DumpLoadedClassList={loaded}")
-        dump = ("-Xshare:dump", f"-XX:SharedClassListFile={loaded}", f"-XX:SharedArchiveFile={made}")
+        dump = ("-Xshare:dump", f"-XX:SharedClassListFile={loaded}", f"-XX:SharedArchiveFile={part}")
         run = subprocess.run([java.program, QUIET, ERRORS, *dump, "-cp", class_path], capture_output=True, text=True)
         if run.returncode:
             raise JavaError(f"Java writes no archive of classes: {(run.stderr or run.stdout).strip()}")
-        _move(made, path)
+        part.replace(path)  # at once, so that no JVM sees a part of it
     return path
-
-
-def _move(made: Path, path: Path) -> None:
-    """Put an archive into its place at once, so that no JVM sees a part of it."""
-    part = path.with_suffix(".part")
-    part.write_bytes(made.read_bytes())
-    part.replace(path)
 
 
 def _run_spark(scratch: Path, java_option: str) -> str:

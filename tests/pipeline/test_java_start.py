@@ -29,28 +29,20 @@ def test_a_jvm_that_does_not_start_says_why_in_one_line(memory: str, reason: str
     assert (run.stdout, run.stderr, run.returncode) == (f"Spark does not start: {reason}\n", "", 0)
 
 
-def test_output_is_held_back_until_it_is_passed_on(capfd: pytest.CaptureFixture[str]) -> None:
-    reading, writing = os.pipe()
-    output = _HeldOutput(reading)
-    os.write(writing, b"at the start\n")
-    output.pass_on()
-    os.write(writing, b"later\n")
-    os.close(writing)
-    assert output.last_words() == ""
-    assert capfd.readouterr().err == "at the start\nlater\n"
-
-
-def test_the_start_may_be_left_out(capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("with_start", "passed_on"), [(True, "at the start\nlater\n"), (False, "later\n")])
+def test_output_is_held_back_until_it_is_passed_on(
+    with_start: bool, passed_on: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     reading, writing = os.pipe()
     output = _HeldOutput(reading)
     os.write(writing, b"at the start\n")
     while not output._held:
         pass
-    output.pass_on(with_start=False)
+    output.pass_on(with_start=with_start)
     os.write(writing, b"later\n")
     os.close(writing)
     assert output.last_words() == ""
-    assert capfd.readouterr().err == "later\n"
+    assert capfd.readouterr().err == passed_on
 
 
 def test_what_a_jvm_wrote_that_has_ended_is_not_passed_on(capfd: pytest.CaptureFixture[str]) -> None:

@@ -155,7 +155,7 @@ def gini(keys: Shares, records: Shares) -> float:
 
 
 def _thinned(keys: Shares, records: Shares) -> list[tuple[float, float]]:
-    """Return the points of a curve that can be told apart in a plot, and the last one."""
+    """Return fewer points of a curve, as many as a plot can show, and the last one."""
     kept = [(0.0, 0.0)]
     for x, y in zip(keys.tolist(), records.tolist(), strict=True):
         if max(x - kept[-1][0], y - kept[-1][1]) >= 1 / CURVE_POINTS or x == 1:

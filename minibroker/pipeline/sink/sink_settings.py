@@ -150,7 +150,7 @@ def _timing(kafka: Mapping[str, str]) -> dict[str, str]:
 def _batch_settings(given: _Options) -> BatchSettings:
     names = tuple(codec.name.lower() for codec in Compression)
     codec = Compression[given.choice("compression.type", names, "none").upper()]
-    levels = {of: given.optional_number(name, -INT32_MAX) for of, name in _LEVELS.items()}
+    levels = {of: given.optional_number(name, -INT32_MAX - 1) for of, name in _LEVELS.items()}
     return BatchSettings(codec=codec, level=levels.get(codec), batch_bytes=given.number("batch.size", 256 << 10, 1))
 
 

@@ -24,7 +24,7 @@ from minibroker.storage.inspection.file_walking import walker_of
 BLOCK_BYTES = 4 << 20
 MAX_OFFSET = 1 << 48  # the largest plausible offset in a search behind damage
 
-# Which rows have a fault, its kind, and its detail for one row.
+# A kind of fault: the rows that have it, its name, and what to say of one row.
 Fault = tuple[Bools, str, Callable[[int], str]]
 
 _OFFSET_AND_LENGTH = Struct(">qi")
