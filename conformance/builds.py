@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import functools
+import os
 import shlex
 import subprocess
 import sys
@@ -20,7 +21,7 @@ PROGRAMS = HERE / "programs"
 GO_CASES = PROGRAMS / "cases"  # what the programs in Go share
 SPARK_CONNECTOR = HERE / "spark" / "connector"
 CLUSTER = HERE / "pipeline_cluster"
-APACHE_KAFKA = "4.3.1"  # the release whose server is asked
+APACHE_KAFKA = os.environ.get("KAFKA_VERSION", "4.3.1")  # the release whose server is asked
 
 
 @functools.cache
