@@ -38,9 +38,9 @@ def nothing(server: Server) -> None:
 
 
 class Row(NamedTuple):
-    """A row of requests: `set_up` prepares the server, `frames` are then sent on one connection. `probes` are what the
-    other client asks, ApiVersions and Metadata unless said; `settings` are the broker's, as `key=value`. With `stops`
-    the broker is stopped, in place of a request."""
+    """A row of requests: `set_up` prepares the server, `frames` are then sent on each of `connections`. `probes` are
+    what the other client asks, ApiVersions and Metadata unless said; `settings` are the broker's, as `key=value`. With
+    `stops` the broker is stopped, in place of a request."""
 
     kind: str
     name: str
@@ -49,6 +49,7 @@ class Row(NamedTuple):
     settings: Sequence[str] = ()
     probes: Sequence[bytes] = ()
     stops: bool = False
+    connections: int = 1
 
 
 def array_rows(sizes_mb: Sequence[float], *, distinct: bool) -> list[Row]:
@@ -88,6 +89,7 @@ def table_rows(quick: bool) -> list[Row]:
         *_headers(share),
         *_records(share),
         *_waiting(share),
+        *_pipelines(share),
     ]
 
 
@@ -289,3 +291,10 @@ def _waiting(share: int) -> list[Row]:
             lambda server: [ask.session_of_unknown(unknown)] * 2,
         ),
     ]
+
+
+def _pipelines(share: int) -> list[Row]:
+    clients, requests = 200 // share, 500
+    frames = [wire.api_versions_request()] * requests
+    name = f"{clients} connections that pipeline {requests} ApiVersions each"
+    return [Row("table", name, lambda server: [b"".join(frames)] + [b""] * (requests - 1), connections=clients)]

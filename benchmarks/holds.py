@@ -16,6 +16,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -88,12 +89,12 @@ def measure(row: Row, give_up_s: float) -> Figures:
             client.wait_for_leader(PROBED_TOPIC)
         row.set_up(server)
         frames = row.frames(server)
-        sizes = sum(map(len, frames))
+        sizes = sum(map(len, frames)) * row.connections
         probes = row.probes or (wire.api_versions_request(), wire.metadata_request(PROBED_TOPIC))
         before = machine.resident_kib(server.pid)
         with prober(server, probes) as probing:
             machine.forget_peak(server.pid)
-            answer = _stopped(server) if row.stops else ask(server, frames, give_up_s)
+            answer = _stopped(server) if row.stops else _ask_on_each(server, row.connections, frames, give_up_s)
             if answer.end != "gave up" and answer.end != "died":
                 _settle(server)
             grown = _peak_kib(server) - before
@@ -128,6 +129,15 @@ def _peak_kib(server: Server) -> int:
         return machine.peak_kib(server.pid)
     except OSError:
         return 0
+
+
+def _ask_on_each(server: Server, connections: int, frames: Sequence[bytes], give_up_s: float) -> Answer:
+    """Do as `ask` on so many connections at once, and add up the answers."""
+    with ThreadPoolExecutor(connections) as pool:
+        answers = list(pool.map(lambda _: ask(server, frames, give_up_s), range(connections)))
+    ends = [answer.end for answer in answers if answer.end]
+    took_ms = max(answer.took_ms for answer in answers)
+    return Answer(took_ms, sum(answer.answer_bytes for answer in answers), ends[0] if ends else "")
 
 
 def ask(server: Server, frames: Sequence[bytes], give_up_s: float) -> Answer:

@@ -11,7 +11,7 @@ from minibroker.broker.groups.streams import streams_group, topology
 from minibroker.broker.groups.streams import streams_validation as validation
 from minibroker.broker.handlers import acl_requests, delegation_tokens, fetch, waiting_fetches
 from minibroker.broker.monitoring import line_limit, metrics
-from minibroker.broker.network import connection, framing, http_server, parked_requests, tls_layer, unread
+from minibroker.broker.network import framing, http_server, parked_requests, pipelines, tls_layer, unread
 from minibroker.broker.requests import answers, down_conversion, namings, routes, slices
 from minibroker.broker.security import jwks, oauthbearer, scram
 from minibroker.broker.share import share_partitions
@@ -44,7 +44,8 @@ LARGE_FRAME = f"above {kib(routes.LARGE_FRAME_BYTES)}, in Produce above {kib(rou
 PHRASES = [
     f"slices of {slices.SLICE_MS} ms",
     f"reading a frame {LARGE_FRAME}",
-    f"up to {connection.REQUESTS_PER_TURN} run in a turn, for {connection.TURN_SECONDS * 1000:.0f} ms at most",
+    f"up to {pipelines.REQUESTS_PER_TURN} run in a turn",
+    f"those of all connections together run for {pipelines.TURN_SECONDS * 1000:.0f} ms at most",
     f"up to {mib(down_conversion.MAX_CONVERTED_BYTES)} of records converted",
     f"`socket.request.max.bytes`, {mib(setting('socket.request.max.bytes'))} ",
     f"| items of one array | {generated_readers.MAX_ITEMS:,} |",

@@ -46,6 +46,9 @@ class Connection:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._socket.close()
 
     def ask(self, request: Message, version: int) -> Any:

@@ -8,8 +8,10 @@ from __future__ import annotations
 import pytest
 
 from conformance.wire.conftest import NewMember
-from conformance.wire.members import JOIN, SUBSCRIPTION, join_request, rebalanced, until_rebalancing
+from conformance.wire.members import JOIN, LEAVE, SUBSCRIPTION, join_request, rebalanced, until_rebalancing
+from conformance.wire.requests import repeated
 from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.groups import LeaveGroupRequest
 
 CHANGED = SUBSCRIPTION.replace(b"t", b"u")
 
@@ -181,3 +183,20 @@ def test_who_falls_silent_is_out_after_its_session_timeout(new_member: NewMember
     answer = other.join()
     assert (answer.leader, len(answer.members)) == (other.member_id, 1)
     assert silent.heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_member_that_leaves_and_closes_while_it_joins_is_gone(new_member: NewMember) -> None:
+    minutes_ms = 300_000  # only its LeaveGroup ends it while the test runs
+    first, second = new_member(), new_member(session_ms=minutes_ms, rebalance_ms=minutes_ms)
+    first.settle()
+    second.joining()
+    until_rebalancing(first)
+    leaving = LeaveGroupRequest.MemberIdentity(member_id=second.member_id)
+    second.connection.send(LeaveGroupRequest(group_id=first.group, members=[leaving]), LEAVE)
+    second.connection.close()
+
+    def ids_of_members() -> set[str]:
+        return {member.member_id for member in first.join().members}
+
+    alone = {first.member_id}
+    assert repeated(ids_of_members, lambda seen: seen == alone) == alone

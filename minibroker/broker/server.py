@@ -20,6 +20,7 @@ from minibroker.broker.metadata.nodes import Endpoint, Node
 from minibroker.broker.network.authentication_statistics import AuthenticationStatistics
 from minibroker.broker.network.connection import Connection
 from minibroker.broker.network.connection_limits import ConnectionLimits
+from minibroker.broker.network.pipelines import Pipelines
 from minibroker.broker.network.sockets import Shared, SocketProtocol, host_name, peer_name
 from minibroker.broker.network.unread import Reader
 from minibroker.broker.requests.dispatch import Dispatcher, client_id_in, log_fields, report
@@ -110,6 +111,7 @@ class Server:
         cluster.turn.bind(loop.call_soon)
         self._dispatcher = Dispatcher(cluster, interceptors, self._slicer)
         self._shared = Shared(clock)
+        self._pipelines = Pipelines(loop.call_soon)
         if cluster.settings["queued.max.request.bytes"] > 0:
             self._shared.budget.large.limit_bytes = cluster.settings["queued.max.request.bytes"]
         self._servers: list[tuple[int, asyncio.Server]] = []  # each with its node's id
@@ -218,6 +220,7 @@ class Server:
             peer_name(transport),
             host_name(transport),
             transport.get_extra_info("principal", ANONYMOUS),
+            self._pipelines,
         )
         if listener not in node.tls:  # with TLS, connections are counted before the handshake
             self._limits[node.node_id].came(connection, outlet.abort_soon)

@@ -95,6 +95,13 @@ class ApiKey(IntEnum):
     UNREGISTER_CONTROLLER = 94
 
 
+# These only read: nothing is lost if they are dropped when the client disconnects.
+READS = frozenset(key for key in ApiKey if key.name.startswith(("DESCRIBE_", "LIST_"))) | {
+    ApiKey.FETCH,
+    ApiKey.OFFSET_FETCH,
+}
+
+
 # The file in messages/ that declares an API's request and response.
 _FILES: dict[str, tuple[ApiKey, ...]] = {
     "produce": (ApiKey.PRODUCE,),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.broker.network import connection
+from minibroker.broker.network import pipelines
 from tests.broker.harness import Harness
 
 
@@ -15,7 +15,7 @@ from tests.broker.harness import Harness
 def endless_turns() -> Iterator[None]:
     """Let a turn run all requests of a read, however long the machine takes for them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(connection, "TURN_SECONDS", 1000.0)
+        patch.setattr(pipelines, "TURN_SECONDS", 1000.0)
         yield
 
 

@@ -5,6 +5,9 @@ The socket is an `Outlet`; the dispatcher runs the requests.
     receive --> frames --> execute --+--> answer ----------> outlet.send
                   ^                  +--> parked ... complete --^
                   +--- backlog (while a request is parked, the output is congested, or others are due)
+
+When its client goes, the requests in the backlog still run if they may change something, as in Kafka: a consumer that
+closes sends LeaveGroup behind a JoinGroup that waits.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Hashable
+from functools import partial
+from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol
 
 from minibroker.broker.network.framing import (
@@ -23,8 +28,11 @@ from minibroker.broker.network.framing import (
     PartialFrame,
     frame_size,
 )
+from minibroker.broker.network.output_items import Mark
 from minibroker.broker.network.parked import Parked
+from minibroker.broker.network.pipelines import REQUESTS_PER_TURN, Pipelines
 from minibroker.broker.security.principals import ANONYMOUS, Principal
+from minibroker.protocol.apis import READS
 
 if TYPE_CHECKING:
     from minibroker.broker.metadata.nodes import Node
@@ -32,8 +40,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("minibroker.connections")
 
-REQUESTS_PER_TURN = 64
-TURN_SECONDS = 0.002  # of the processor's time, so it is not the passed-in clock's
+API_KEY = Struct(">h")  # begins each request
 BACKLOG_LIMIT_BYTES = 64 << 10
 
 
@@ -68,6 +75,37 @@ class Due(Protocol):
 Execute = Callable[["Connection", memoryview], Any]
 
 
+class Nowhere:
+    """The outlet of a client that has gone. `call_soon` is that of its socket; `close` is called at the end."""
+
+    congested = False
+
+    def __init__(self, call_soon: Callable[[Callable[[], None]], None], close: Callable[[], None]) -> None:
+        self.call_soon = call_soon
+        self.close = close
+
+    def send(self, items: list[Any]) -> None:
+        """Tell the answers' observers that they are lost."""
+        for item in items:
+            if item.__class__ is Mark:
+                item.lost()
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+
+def _run_for_nobody(execute: Execute, connection: Connection, frame: memoryview) -> Any:
+    """Run a request whose client has gone, if it may change something; return a Parked if the next one must wait."""
+    if API_KEY.unpack_from(frame)[0] in READS:
+        return None
+    outcome = execute(connection, frame)
+    if outcome.__class__ is Parked and not outcome.runs_to_its_end:
+        outcome.cancel()
+        return None
+    return outcome
+
+
 class Connection:
     """A client's connection.
 
@@ -87,12 +125,14 @@ class Connection:
         "_outlet",
         "_parked",
         "_partial",
+        "_pipelines",
         "_request_bytes",
         "_running",
         "authenticator",
         "closed",
         "has_token",
         "host",
+        "is_gone",
         "known",
         "last_plain",
         "limit_bytes",
@@ -118,7 +158,9 @@ class Connection:
         peer: str = "?",
         host: str = "",
         principal: Principal = ANONYMOUS,
+        pipelines: Pipelines | None = None,
     ) -> None:
+        """`pipelines` is what the connections of a loop share."""
         self.node = node
         self.listener = listener
         self.peer = peer  # for people
@@ -130,6 +172,7 @@ class Connection:
         self.authenticator: Authenticator | None = None  # of a listener with SASL
         self.limit_bytes = limit_bytes
         self.closed = False
+        self.is_gone = False  # the socket is closed; the backlog may still run
         self.known: Any = None  # the inline cache for the next request
         self.last_plain: Any = None  # the target of the last plain request; a second one for it fills the cache
         self._outlet = outlet
@@ -139,6 +182,7 @@ class Connection:
         self._tell_at_end = tell_at_end
         self._due: list[list[Any] | Due] | None = None  # what is sent at the end of the turn
         self._budget = budget
+        self._pipelines = pipelines or Pipelines(outlet.call_soon)
         self._farewells: dict[Hashable, Callable[[], None]] | None = None  # what to call when the client is gone
         self.muted = False  # no request runs until `unmute`
         self._parked: Parked | None = None
@@ -230,7 +274,9 @@ class Connection:
             if self._backlog:
                 self._budget.backlog(len(self._backlog))
             if position < 0:
-                self._outlet.call_soon(self.resume)
+                self._pipelines.wait(self)
+        elif self.is_gone:
+            self._forget()
         elif position < len(data):
             self._partial = partial = PartialFrame(
                 data[position:], self.limit_bytes, self._budget, self._give_way, self._least_bytes
@@ -245,8 +291,8 @@ class Connection:
             if stop > end:
                 break
             if ran == 1:
-                stop_at = time.monotonic() + TURN_SECONDS
-            elif ran >= REQUESTS_PER_TURN or (ran and time.monotonic() > stop_at):
+                stop_at = self._pipelines.stop_at()
+            if ran >= REQUESTS_PER_TURN or (ran and time.monotonic() > stop_at):
                 return -position
             outcome = self._execute(self, data[position + PREFIX.size : stop])
             size_bytes, position = stop - position, stop
@@ -393,7 +439,7 @@ class Connection:
             return
         backlog, self._backlog = self._backlog, None
         self._outlet.resume_reading()
-        if backlog:
+        if backlog or self.is_gone:
             self._budget.backlog(-len(backlog))
             self._run(memoryview(backlog))
 
@@ -425,20 +471,31 @@ class Connection:
             self._farewells[key] = farewell
 
     def lost(self) -> None:
-        """Drop everything and cancel the waiting request, as the socket is closed."""
+        """Drop what only the client needs, as the socket is closed; the backlog runs as far as it changes something."""
+        self.is_gone = True
+        self._due = None
+        if self._partial is not None:
+            self._partial.close()
+            self._partial = None
+        parked, runs = self._parked, bool(self._backlog) and not self.closed and self._diverted is None
+        if parked is not None and not (runs and parked.runs_to_its_end):
+            self._unpark()
+            parked.cancel()
+        if not runs:
+            self._forget()
+            return
+        self._execute = partial(_run_for_nobody, self._execute)
+        self._outlet = Nowhere(self._outlet.call_soon, self._forget)
+        self.resume()
+
+    def _forget(self) -> None:
+        """Forget the client: nothing of it runs any more."""
         self.closed = True
         farewells, self._farewells = self._farewells, None
         for farewell in () if farewells is None else farewells.values():
             farewell()
         if self.authenticator is not None:
             self.authenticator.lost()
-        self._due = None
         if self._backlog is not None:
             self._budget.backlog(-len(self._backlog))
             self._backlog = None
-        if self._partial is not None:
-            self._partial.close()
-            self._partial = None
-        parked = self._unpark()
-        if parked is not None:
-            parked.cancel()

@@ -15,7 +15,7 @@ class Parked:
     `on_give_up` runs before the broker closes the connection for lack of memory, to release what the request holds.
     `again` runs the request again in place of this one, and returns its new `Parked`, if it waits. With `is_long`, the
     request runs in slices, and its answer is encoded in slices too; with `holds_request`, the decoded request stays in
-    memory until it is answered.
+    memory until it is answered. With `runs_to_its_end`, it goes on when its client has gone.
     """
 
     __slots__ = (
@@ -28,6 +28,7 @@ class Parked:
         "on_cancel",
         "on_give_up",
         "response",
+        "runs_to_its_end",
     )
 
     def __init__(self, on_cancel: Callable[[], None] | None = None) -> None:
@@ -35,6 +36,7 @@ class Parked:
         self.on_cancel = on_cancel
         self.on_give_up: Callable[[], None] | None = None
         self.is_long = False
+        self.runs_to_its_end = False
         self.holds_request = True
         self._finish: Callable[[Any], None] | None = None
         self._failed: Callable[[Exception], None] | None = None
@@ -100,6 +102,7 @@ class Parked:
     def follow(self, other: Parked) -> None:
         """Take the answer of `other`, and cancel it with this one."""
         before = self.on_cancel
+        self.runs_to_its_end = False  # it has run, and waits
 
         def cancel() -> None:
             other.cancel()

@@ -30,7 +30,7 @@ from minibroker.broker.requests.routes import LARGE_FRAME_BYTES, Due, Route, Una
 from minibroker.broker.requests.served import SERVED, Served
 from minibroker.broker.requests.slices import Sliced, Slicer
 from minibroker.protocol import apis
-from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.apis import READS, ApiKey
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.headers import RequestHeader
@@ -50,12 +50,6 @@ closing = logging.getLogger("minibroker.connections")
 
 START = Struct(">hhi")  # API key, API version, correlation id: the same in every request header
 FIRST_HEADER_WITH_CLIENT_ID = 1
-
-# These only read, so the rest is dropped when the client disconnects; all others run to their end, as in Kafka.
-READS = frozenset(key for key in ApiKey if key.name.startswith(("DESCRIBE_", "LIST_"))) | {
-    ApiKey.FETCH,
-    ApiKey.OFFSET_FETCH,
-}
 
 KNOWN_KEYS = frozenset(ApiKey)
 
@@ -236,8 +230,10 @@ class Dispatcher:
         parked.holds_request = False
         if kept is not None:
             work.on_drop = kept.close
-        if route.key in READS:
+        if route.key in READS:  # all others run to their end, as in Kafka
             parked.on_cancel = work.drop
+        else:
+            parked.runs_to_its_end = True
         work.on_end = lambda work: _ended(context.connection, work, parked, kept)
         return parked
 

@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.broker.network import connection as module
+from minibroker.broker.network import pipelines
 from minibroker.broker.network.connection import BACKLOG_LIMIT_BYTES, Connection
 from minibroker.broker.network.framing import OWN_BYTES, FrameBudget
 from minibroker.broker.network.parked import Parked
+from minibroker.broker.network.pipelines import Pipelines
+from minibroker.protocol.apis import ApiKey
 
 SCRATCH_BYTES = 4096
 
@@ -73,8 +75,9 @@ class DueAnswer:
 class Conversation:
     """A connection whose requests are a kind (a letter) and a number, and whose answers are the number."""
 
-    def __init__(self, limit_bytes: int = 1 << 20) -> None:
+    def __init__(self, limit_bytes: int = 1 << 20, pipelines: Pipelines | None = None) -> None:
         self.outlet = FakeOutlet()
+        self.ran: list[bytes] = []  # the kinds of the requests
         self.parked: list[tuple[bytes, Parked]] = []
         self.told: list[Connection] = []  # what waits for the end of the turn
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
@@ -87,12 +90,15 @@ class Conversation:
             self.told.append,
             self.budget,
             limit_bytes,
+            pipelines=pipelines,
         )
 
     def execute(self, connection: Connection, frame: memoryview) -> Any:
         kind, number = bytes(frame[:1]), bytes(frame[1:8])
-        if kind == b"p":
+        self.ran.append(kind)
+        if kind in (b"p", b"l"):
             parked = Parked()
+            parked.runs_to_its_end = kind == b"l"
             parked.attach(lambda answer: connection.answered([answer]))
             self.parked.append((number, parked))
             return parked
@@ -204,6 +210,65 @@ def test_a_client_that_goes_away_cancels_its_parked_request() -> None:
     assert talk.outlet.sent == []
 
 
+def read_frame() -> bytes:
+    body = pack(">hxxxxxx", ApiKey.FETCH)
+    return pack(">i", len(body)) + body
+
+
+def test_when_a_client_goes_the_requests_behind_a_waiting_one_run_if_they_change_something() -> None:
+    talk = Conversation()
+    talk.feed(frame("p", 1) + frame("a", 2) + read_frame() + frame("p", 3) + frame("d", 4) + frame("b", 5))
+    talk.connection.lost()
+    talk.outlet.run()
+    assert talk.ran == [b"p", b"a", b"p", b"d", b"b"]
+    assert talk.outlet.sent == [], "nobody reads the answers"
+    assert talk.connection.closed
+    assert talk.budget.held_bytes == 0
+    assert all(parked.done for _, parked in talk.parked), "nobody waits any more"
+
+
+def test_when_a_client_goes_a_change_under_way_ends_before_the_next_request_runs() -> None:
+    talk = Conversation()
+    talk.feed(frame("l", 1) + frame("a", 2) + frame("l", 3) + frame("b", 4))
+    gone: list[bool] = []
+    talk.connection.call_when_lost("a share session", lambda: gone.append(True))
+    talk.connection.lost()
+    talk.outlet.run()
+    assert talk.ran == [b"l"]
+    talk.complete()
+    talk.outlet.run()
+    assert talk.ran == [b"l", b"a", b"l"]
+    assert gone == []
+    talk.complete()
+    talk.outlet.run()
+    assert talk.ran == [b"l", b"a", b"l", b"b"]
+    assert gone == [True], "only now it is over"
+    assert talk.connection.closed and talk.outlet.sent == [] and talk.budget.held_bytes == 0
+
+
+def test_when_a_muted_client_goes_its_requests_run_once_they_may() -> None:
+    talk = Conversation()
+    talk.connection.mute()
+    talk.feed(frame("a", 1) + frame("b", 2))
+    talk.connection.lost()
+    talk.outlet.run()
+    assert talk.ran == []
+    talk.connection.unmute()
+    talk.outlet.run()
+    assert talk.ran == [b"a", b"b"]
+    assert talk.connection.closed and talk.budget.held_bytes == 0
+
+
+def test_when_a_client_goes_that_the_broker_has_closed_nothing_more_of_it_runs() -> None:
+    talk = Conversation()
+    talk.feed(frame("p", 1) + frame("a", 2))
+    talk.connection.fail()
+    talk.connection.lost()
+    talk.outlet.run()
+    assert talk.ran == [b"p"]
+    assert talk.budget.held_bytes == 0
+
+
 def test_while_the_output_is_congested_no_further_request_runs() -> None:
     talk = Conversation()
     talk.outlet.congested = True
@@ -216,23 +281,49 @@ def test_while_the_output_is_congested_no_further_request_runs() -> None:
 
 
 def test_many_requests_in_one_read_leave_turns_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "TURN_SECONDS", 1000.0)
+    monkeypatch.setattr(pipelines, "TURN_SECONDS", 1000.0)
     talk = Conversation()
     talk.feed(b"".join(frame("a", number) for number in range(200)))
-    assert len(talk.outlet.sent) == module.REQUESTS_PER_TURN
+    assert len(talk.outlet.sent) == pipelines.REQUESTS_PER_TURN
     talk.outlet.turn()
-    assert len(talk.outlet.sent) == 2 * module.REQUESTS_PER_TURN
+    assert len(talk.outlet.sent) == 2 * pipelines.REQUESTS_PER_TURN
     talk.outlet.run()
     assert numbers(talk.outlet.sent) == list(range(200))
 
 
 def test_requests_that_take_long_leave_turns_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "TURN_SECONDS", -1.0)
+    monkeypatch.setattr(pipelines, "TURN_SECONDS", -1.0)
     talk = Conversation()
     talk.feed(b"".join(frame("a", number) for number in range(5)))
-    assert numbers(talk.outlet.sent) == [0, 1]
+    assert numbers(talk.outlet.sent) == [0]
     talk.outlet.run()
     assert numbers(talk.outlet.sent) == list(range(5))
+
+
+def test_connections_with_many_requests_share_one_slice_of_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 0.0
+
+    def slow(connection: Connection, frame: memoryview) -> Any:
+        nonlocal now_s
+        now_s += pipelines.TURN_SECONDS / 4
+        return [bytes(frame[1:8])]
+
+    monkeypatch.setattr(pipelines.time, "monotonic", lambda: now_s)
+    loop = FakeOutlet()  # whose turns all share
+    shared = Pipelines(loop.call_soon)
+    talks = [Conversation(pipelines=shared) for _ in range(20)]
+    for talk in talks:
+        talk.connection._execute = slow
+        talk.feed(b"".join(frame("a", number) for number in range(50)))
+    ran = sum(len(talk.outlet.sent) for talk in talks)
+    assert ran <= 20 + 5, "the first request of each, and the others for one slice"
+    while any(len(talk.outlet.sent) < 50 for talk in talks):
+        began_s, before = now_s, [len(talk.outlet.sent) for talk in talks]
+        assert loop.turn() == 1
+        assert now_s - began_s <= 2 * pipelines.TURN_SECONDS
+        assert sum(len(talk.outlet.sent) for talk in talks) > sum(before)
+        assert max(before) - min(before) <= 12, "all of them go on at the same pace"
+    assert all(numbers(talk.outlet.sent) == list(range(50)) for talk in talks)
 
 
 def test_the_answers_before_a_fatal_request_still_go_out() -> None:

@@ -1,0 +1,65 @@
+"""The turns of connections with more than one request: in total one slice each turn of the loop, however many wait.
+
+The first request of what a socket gives runs at once. Those behind it share `TURN_SECONDS` in a turn of the loop with
+those of all other connections; what is left waits in line, so that a client with a single request is served soon.
+
+    turn of the loop:  the line, for a slice --> sockets that are ready: first requests, and others for a slice --> ...
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+REQUESTS_PER_TURN = 64
+TURN_SECONDS = 0.002  # of the processor's time, so it is not the passed-in clock's
+
+
+class Resumable(Protocol):
+    """The part of a connection that is used here."""
+
+    def resume(self) -> None:
+        """Run the requests that wait, as far as the turn allows."""
+
+
+class Pipelines:
+    """The line of connections whose requests wait for a turn."""
+
+    __slots__ = ("_call_soon", "_is_due", "_line", "_stop_at")
+
+    def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
+        self._call_soon = call_soon
+        self._is_due = False
+        self._line: dict[Resumable, None] = {}
+        self._stop_at = 0.0  # 0: nothing has asked in this turn
+
+    def stop_at(self) -> float:
+        """Return until when, by the monotonic clock, this turn of the loop may run requests behind a first one."""
+        if not self._stop_at:
+            self._stop_at = time.monotonic() + TURN_SECONDS
+            self._come_soon()
+        return self._stop_at
+
+    def wait(self, connection: Resumable) -> None:
+        """Resume `connection` when those before it have had their turn."""
+        self._line[connection] = None
+        self._come_soon()
+
+    def _come_soon(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            self._call_soon(self._begin_turn)
+
+    def _begin_turn(self) -> None:
+        self._is_due = False
+        if self._line:
+            stop_at = self._stop_at = time.monotonic() + TURN_SECONDS
+            for connection in list(self._line):
+                del self._line[connection]
+                connection.resume()
+                if time.monotonic() > stop_at:
+                    break
+        self._stop_at = 0.0  # sockets that are ready have a slice of their own
+        if self._line:
+            self._come_soon()
