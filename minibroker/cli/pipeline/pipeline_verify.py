@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from minibroker.cli.administration import connected
+from minibroker.cli.connecting import Bootstrap, client_setting_options, server_option, timeout_option
 from minibroker.cli.pipeline.pipeline_shared import (
     Engine,
     cannot,
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from minibroker.pipeline.jobs.verify.findings import Finding
     from minibroker.pipeline.jobs.verify.log_files import DirectoryPlan
 
+OPEN: Final = ("open-transaction", "hanging-transaction")
 HEAD: Final = ("file", "offset", "position", "kind", "severity", "what is wrong")
 
 
@@ -53,6 +56,9 @@ HEAD: Final = ("file", "offset", "position", "kind", "severity", "what is wrong"
     callback=lambda context, _, wanted: _list(context, wanted),
     help="List the checks and exit.",
 )
+@server_option("Ask the broker that uses the directory which open transactions hang.")
+@client_setting_options
+@timeout_option
 @json_option("Print a JSON object per line.")
 @engine_option
 @spark_options
@@ -64,6 +70,9 @@ def verify(
     compacted: tuple[str, ...],
     each: bool,
     strict: bool,
+    servers: str | None,
+    client: tuple[tuple[str, str], ...],
+    connect_timeout_s: float | None,
     as_json: bool,
     engine: Engine,
     master: str,
@@ -81,10 +90,15 @@ def verify(
     """
     from minibroker.pipeline.jobs.verify import log_files
 
-    plan = log_files.plan_directory(path, topics=topics, checks=_wanted(checks, skip), compacted=compacted)
-    if _is_in_use(path):
+    if client and servers is None:
+        raise click.UsageError("--client and --command-config need --bootstrap-server")
+    in_use, wanted = _is_in_use(path), _wanted(checks, skip)
+    plan = log_files.plan_directory(path, topics=topics, checks=wanted, compacted=compacted, in_use=in_use)
+    if in_use:
         click.echo(f"{path} is in use: concurrent writes may look like damage", err=True)
     found = _found(plan, engine, path, master, conf)
+    if servers is not None:
+        found = _as_brokers_say(found, Bootstrap(servers, client, connect_timeout_s))
     if as_json:
         from minibroker.pipeline.jobs.verify.verify_job import row_of
 
@@ -109,6 +123,29 @@ def _found(
         from minibroker.pipeline.jobs.verify import verify_job
 
         return in_order(verify_job.findings_of(verify_job.verify_plan(spark, plan).toArrow()))
+
+
+def _as_brokers_say(found: list[Finding], bootstrap: Bootstrap) -> list[Finding]:
+    """Return the findings, those of open transactions as the partitions' leaders and the coordinators know them."""
+    from minibroker.cli.transactions.transactions_hanging import known_transactions, open_transactions
+    from minibroker.pipeline.jobs.verify.findings import BY_CODE
+
+    concerned = {each.topic for each in found if each.kind in OPEN}
+    with connected(bootstrap) as client:
+        opened = [each for topic in sorted(concerned) for each in open_transactions(client, topic)]
+        known = known_transactions(client, {each.producer_id for each in opened})
+    by_place = {(each.topic, each.partition, each.start_offset): each.producer_id for each in opened}
+    said = []
+    for each in found:
+        producer_id = by_place.get((each.topic, each.partition, each.offset))
+        if each.kind not in OPEN:
+            said.append(each)
+        elif producer_id is not None:  # otherwise it has ended since
+            is_known = (producer_id, each.topic, each.partition) in known
+            kind, who = (OPEN[0], "its coordinator will end it") if is_known else (OPEN[1], "no coordinator knows it")
+            detail = f"producer {producer_id}; by the answer of {bootstrap.servers}, {who}"
+            said.append(each._replace(kind=kind, severity=BY_CODE[kind].severity, detail=detail))
+    return said
 
 
 def _wanted(checks: str | None, skip: str | None) -> list[str]:

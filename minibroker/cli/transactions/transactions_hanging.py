@@ -59,7 +59,7 @@ def find_hanging(topic: str | None, minutes: int, bootstrap: Bootstrap, as_json:
     before_ms = time.time() * 1000 - minutes * 60_000
     with connected(bootstrap) as client:
         candidates = [each for each in open_transactions(client, topic) if each.last_ms < before_ms]
-        known = _known(client, {each.producer_id for each in candidates})
+        known = known_transactions(client, {each.producer_id for each in candidates})
     hanging = [each for each in candidates if (each.producer_id, each.topic, each.partition) not in known]
     if as_json:
         click.echo(json.dumps([each._asdict() for each in hanging]))
@@ -134,7 +134,7 @@ def _open(topic: str, partition: int, leader: int, producer: Any) -> OpenTransac
     )
 
 
-def _known(client: Client, producer_ids: set[int]) -> set[tuple[int, str, int]]:
+def known_transactions(client: Client, producer_ids: set[int]) -> set[tuple[int, str, int]]:
     """Return (producer id, topic, partition) of these producers' transactions at the coordinators."""
     from minibroker.protocol.messages.transactions import DescribeTransactionsRequest, ListTransactionsRequest
 

@@ -18,6 +18,7 @@ from minibroker.protocol.messages.metadata_records import (
     ConfigRecord,
     EndTransactionRecord,
     PartitionRecord,
+    RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
 )
@@ -37,7 +38,7 @@ _SNAPSHOT_SUFFIX = ".checkpoint"
 _KINDS: dict[int, type[Message]] = {
     kind.api_key: kind
     for kind in (
-        *(ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord),
+        *(ConfigRecord, PartitionRecord, RegisterBrokerRecord, RemoveTopicRecord, TopicRecord),
         *(AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord),
     )
 }
@@ -50,14 +51,19 @@ Configs = dict[str, dict[str, str]]
 class ClusterMetadata:
     """The topics of a cluster: ids, partitions, and configs that were set. All are empty without a metadata log.
 
-    `voters` is the number of nodes that have the log, `unreadable` that of the batches and records that were skipped.
-    `is_torn` says that the log ends in what is no sound batch, as a crash may leave it; this is not counted.
+    `removed` has the ids of deleted topics, `brokers` the numbers of the brokers that have registered, `directories`
+    the ids of their log directories. `voters` has the nodes that elect the log's leader. `unreadable` is the number of
+    the batches and records that were skipped. `is_torn` says that the log ends in what is no sound batch, as a crash
+    may leave it; this is not counted.
     """
 
     ids: dict[str, bytes] = field(default_factory=dict)
     partitions: set[TopicPartition] = field(default_factory=set)
     configs: Configs = field(default_factory=dict)
-    voters: int = 1
+    removed: set[bytes] = field(default_factory=set)
+    brokers: set[int] = field(default_factory=set)
+    directories: set[bytes] = field(default_factory=set)
+    voters: set[int] = field(default_factory=set)
     unreadable: int = 0
     is_torn: bool = False
     _names: dict[bytes, str] = field(default_factory=dict)  # by id
@@ -92,7 +98,11 @@ class ClusterMetadata:
                 self._forget(name)
                 self.ids[name], self._names[topic_id] = topic_id, name
             case RemoveTopicRecord(topic_id=topic_id) if topic_id in self._names:
+                self.removed.add(topic_id)
                 self._forget(self._names[topic_id])
+            case RegisterBrokerRecord(broker_id=broker_id, log_dirs=directories):
+                self.brokers.add(broker_id)
+                self.directories |= set(directories)
             case PartitionRecord(topic_id=topic_id, partition_id=index) if topic_id in self._names:
                 name = self._names[topic_id]
                 self.partitions.add((name, index))
@@ -127,7 +137,7 @@ def read_metadata(root: Path | str) -> ClusterMetadata:
     snapshots = [name for name in names if name.endswith(_SNAPSHOT_SUFFIX)][-1:]
     for name in (*snapshots, *(name for name in names if name.endswith(LOG_SUFFIX))):
         found.unreadable += found.is_torn  # a file that others follow
-        for record, is_control in _records(DISK.read_whole(f"{directory}/{name}"), found):
+        for record, is_control in readable_records(DISK.read_whole(f"{directory}/{name}"), found):
             try:
                 if is_control:
                     _note_voters(found, record)
@@ -147,11 +157,11 @@ def _note(found: ClusterMetadata, value: bytes) -> None:
 def _note_voters(found: ClusterMetadata, record: Record) -> None:
     message = control_message(record)
     if isinstance(message, LeaderChangeMessage):
-        found.voters = len(message.voters)
+        found.voters = {voter.voter_id for voter in message.voters}
 
 
-def _records(data: bytes, metadata: ClusterMetadata) -> Iterator[tuple[Record, bool]]:
-    """Yield the records of sound batches, and whether they are control records; count what is not sound."""
+def readable_records(data: bytes, metadata: ClusterMetadata) -> Iterator[tuple[Record, bool]]:
+    """Yield the records of sound batches, and whether they are control records; count the others in `metadata`."""
     view, position = memoryview(data), 0
     metadata.is_torn = False
     walker = BatchWalker(lambda: lambda at, size_bytes: view[at : at + size_bytes], len(view))

@@ -85,11 +85,11 @@ def update_configs(
         if known.unreadable or (known.is_torn and is_clean):
             raise RewriteError(f"{directory} cannot be used: parts of it cannot be read")
         needed = changes(known.configs, topics, settings)
-        if needed and known.voters == 1:
+        if needed and len(known.voters) <= 1:
             _append(directory, needed, is_clean)
     except (KafkaError, LogDirectoryError, OSError) as error:
         raise RewriteError(f"{directory} cannot be used: {error}") from error
-    return needed, known.voters == 1
+    return needed, len(known.voters) <= 1
 
 
 def _append(directory: str, needed: Iterable[Change], is_clean: bool) -> None:

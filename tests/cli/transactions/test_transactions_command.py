@@ -143,3 +143,27 @@ def answer_once(listener: socket.socket, answer: bytes) -> None:
     with listener.accept()[0] as connection:
         connection.recv(1000)
         connection.sendall(answer)
+
+
+def test_verify_asks_the_broker_which_open_transactions_hang(
+    run: Run, run_client: Run, broker: RunningBroker, open_transaction: str
+) -> None:
+    run_client("topics", "create", "forgotten")
+    write_hanging(broker, "forgotten")
+    topics = ("--topic", open_transaction, "--topic", "forgotten", "--json")
+    directory = str(broker.directory / "data")
+    asked = ("pipeline", "verify", "--engine", "local", "--path", directory, "--checks", "transactions", *topics)
+    by_files = {row["topic"]: row for row in map(json.loads, run(*asked).stdout.splitlines())}
+    assert {row["kind"] for row in by_files.values()} == {"open-transaction"}
+    assert by_files["forgotten"]["detail"].endswith("a broker uses the directory: --bootstrap-server asks it")
+    told = run(*asked, "--bootstrap-server", broker.bootstrap_servers)
+    kinds = {
+        row["topic"]: (row["kind"], row["detail"].split(", ")[1]) for row in map(json.loads, told.stdout.splitlines())
+    }
+    assert kinds == {
+        open_transaction: ("open-transaction", "its coordinator will end it"),
+        "forgotten": ("hanging-transaction", "no coordinator knows it"),
+    }
+    assert told.exit_code == 1
+    where = ["abort", "--topic", "forgotten", "--partition", "0", "--start-offset", "0"]
+    assert run_client("transactions", *where).exit_code == 0

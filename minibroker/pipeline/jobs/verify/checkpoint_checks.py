@@ -11,23 +11,38 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from minibroker.pipeline.directory.cluster_metadata import ClusterMetadata
 from minibroker.pipeline.jobs.verify.findings import Problem
 from minibroker.pipeline.jobs.verify.offset_checks import EpochRun
 from minibroker.protocol.messages.metadata_records import METADATA_TOPIC, METADATA_TOPIC_ID
-from minibroker.protocol.primitives import uuid_text
+from minibroker.protocol.primitives import uuid_from_text, uuid_text
 from minibroker.protocol.records.crc import crc32c
 from minibroker.storage.checkpoints.checkpoint_texts import (
     ABORTED_TRANSACTIONS_CHECKPOINT,
+    CLEANER_OFFSET_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    META_PROPERTIES,
     PARTITION_METADATA,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
     MalformedCheckpoint,
     TopicPartition,
     aborted_counts_from_text,
     aborted_counts_text,
+    properties_from_text,
     topic_id_from_text,
 )
+from minibroker.storage.directories.log_directory import is_directory_id
 from minibroker.storage.names import TRANSACTION_INDEX_SUFFIX, segment_name
 from minibroker.storage.producers.aborted_transactions import TRANSACTION_ENTRY
+
+OFFSET_CHECKPOINTS = (
+    RECOVERY_POINT_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    CLEANER_OFFSET_CHECKPOINT,
+)
 
 
 def read_offsets(path: Path) -> tuple[dict[TopicPartition, int], list[Problem]]:
@@ -143,6 +158,50 @@ def wrong_id(path: Path, expected: bytes | None) -> Iterator[Problem]:
     elif found is not None and expected is not None and found != expected:
         detail = f"the id is {uuid_text(found)}, but the topic has {uuid_text(expected)}"
         yield Problem("partition-metadata", -1, -1, detail)
+
+
+def wrong_identity(root: Path, metadata: ClusterMetadata) -> Iterator[Problem]:
+    """Yield what is wrong with the `meta.properties` of a log directory. Raises `OSError`.
+
+    A directory without any file of a broker's, such as a copy of some partitions, has none.
+    """
+    path = root / META_PROPERTIES
+    if not path.exists():
+        if metadata.ids or all((root / name).exists() for name in OFFSET_CHECKPOINTS):
+            yield Problem("meta-properties", -1, -1, "it is missing: Kafka does not start on a directory without it")
+        return
+    try:
+        values = properties_from_text(path.read_bytes())
+    except MalformedCheckpoint as error:
+        yield Problem("meta-properties", -1, -1, str(error))
+        return
+    id_key = "broker.id" if values.get("version") == "0" else "node.id"  # 0: of Kafka with ZooKeeper
+    directory_id = values.get("directory.id")
+    lacking = [key for key in ("version", "cluster.id", id_key) if not values.get(key)]
+    if lacking:
+        yield Problem("meta-properties", -1, -1, f"it has no {', '.join(lacking)}")
+    elif _number(values[id_key]) < 0:
+        yield Problem("meta-properties", -1, -1, f"{id_key}={values[id_key]} is not a number")
+    elif directory_id is not None and not is_directory_id(directory_id):
+        yield Problem("meta-properties", -1, -1, f"directory.id={directory_id} is not an id of 22 characters")
+    else:
+        owner = _other_owner(_number(values[id_key]), directory_id, metadata)
+        if owner:
+            yield Problem("meta-properties", -1, -1, owner)
+
+
+def _other_owner(node_id: int, directory_id: str | None, metadata: ClusterMetadata) -> str:
+    """Return why the ids are not those of a broker that has registered in the metadata log; empty if they may be.
+
+    A controller registers no directories, and neither did a Kafka before 3.7.
+    """
+    if metadata.brokers and node_id not in metadata.brokers | metadata.voters:
+        return f"it is of another cluster: the metadata log has no node {node_id}"
+    if node_id not in metadata.brokers or directory_id is None or not metadata.directories:
+        return ""
+    if uuid_from_text(directory_id) in metadata.directories:
+        return ""
+    return f"it is of another cluster or node: no broker in the metadata log has directory.id={directory_id}"
 
 
 def wrong_counts(directory: Path, bases: Iterable[int]) -> Iterator[Problem]:

@@ -77,6 +77,7 @@ KINDS: Final = (
         "note",
         "leader-epoch-checkpoint begins behind the log's start; a kill may come after records were deleted",
     ),
+    Kind("log-start", "epochs", "error", "the first segment is lost: epochs or a checkpoint begin before the log"),
     Kind("index-missing", "index", "warning", "a closed segment has no .index file; a start rebuilds it"),
     Kind("index-order", "index", "error", "the entries of an .index file do not increase, or it ends within one"),
     Kind("index-position", "index", "error", "an .index entry does not point to the start of a batch"),
@@ -101,7 +102,7 @@ KINDS: Final = (
     Kind("coordinator-epoch", "transactions", "error", "a marker has an older coordinator epoch than an earlier one"),
     Kind("outside-transaction", "transactions", "error", "a producer writes outside its open transaction"),
     Kind("open-transaction", "transactions", "note", "a transaction is open at the end of the log"),
-    Kind("hanging-transaction", "transactions", "warning", "a transaction has been open for longer than allowed"),
+    Kind("hanging-transaction", "transactions", "warning", "a transaction is open, and no coordinator will end it"),
     Kind("txnindex-entry", "transactions", "error", "a .txnindex entry is invalid or misplaced"),
     Kind("txnindex-count", "transactions", "error", "a .txnindex file does not match aborted-transactions-checkpoint"),
     Kind("txnindex-missing", "transactions", "error", "an aborted transaction is not in the .txnindex file"),
@@ -117,6 +118,15 @@ KINDS: Final = (
     Kind("checkpoint", "checkpoints", "error", "a checkpoint file is malformed"),
     Kind(
         "partition-metadata", "checkpoints", "error", "a partition.metadata is malformed or missing, or has another id"
+    ),
+    Kind(
+        "meta-properties",
+        "checkpoints",
+        "error",
+        "meta.properties is missing or malformed, or of another cluster than the metadata log",
+    ),
+    Kind(
+        "partition-unknown", "checkpoints", "warning", "the metadata log has no such partition; a start sets it aside"
     ),
     Kind("partition-missing", "checkpoints", "error", "a checkpoint names a partition that has no directory"),
     Kind("checkpoint-beyond-log", "checkpoints", "error", "a checkpoint has an offset beyond the log's end"),

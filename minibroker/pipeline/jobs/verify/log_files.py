@@ -10,14 +10,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from minibroker.pipeline.directory.cluster_metadata import ClusterMetadata, read_metadata
-from minibroker.pipeline.jobs.verify.checkpoint_checks import expected_ids, read_offsets
+from minibroker.pipeline.jobs.verify.checkpoint_checks import (
+    OFFSET_CHECKPOINTS,
+    expected_ids,
+    read_offsets,
+    read_topic_id,
+    wrong_identity,
+)
 from minibroker.pipeline.jobs.verify.findings import CHECKS, Finding, Findings, Problem
 from minibroker.pipeline.log_source import OptionError
+from minibroker.protocol.messages.metadata_records import METADATA_TOPIC
+from minibroker.protocol.records.internal import TRANSACTIONS_TOPIC
 from minibroker.storage.checkpoints.checkpoint_texts import (
     CLEANER_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
+    META_PROPERTIES,
+    PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
-    REPLICATION_OFFSET_CHECKPOINT,
     TopicPartition,
 )
 from minibroker.storage.names import (
@@ -31,12 +40,6 @@ from minibroker.storage.names import (
     topic_partition_of,
 )
 
-OFFSET_CHECKPOINTS = (
-    RECOVERY_POINT_CHECKPOINT,
-    LOG_START_OFFSET_CHECKPOINT,
-    REPLICATION_OFFSET_CHECKPOINT,
-    CLEANER_OFFSET_CHECKPOINT,
-)
 TRIES = 5  # to list the files of a partition while a broker removes some
 IMAGE_SUFFIX = ".checkpoint"  # of a snapshot of the metadata log
 
@@ -48,7 +51,9 @@ class PartitionPlan:
     `directory` is below `root`, the log directory. The log was cleaned below `clean_offset`; `compacted` means that
     gaps are normal. `checkpoints` has the partition's offset in each checkpoint file that lists it, `images` the names
     of the metadata log's snapshots. `topic_id` is the right id in `partition.metadata`, if known. `stopped` means that
-    the last stop was clean. `names`, `bases`, `snapshots` and `images` are those of the files in the directory.
+    the last stop was clean, `in_use` that a broker is running. `has_coordinators` means that all transactions of the
+    cluster are known in this directory, `begins_elsewhere` that older segments are in remote storage, or were just
+    removed. `names`, `bases`, `snapshots` and `images` are those of the files in the directory.
     """
 
     root: str
@@ -60,6 +65,9 @@ class PartitionPlan:
     checkpoints: Mapping[str, int]
     topic_id: bytes | None
     stopped: bool
+    in_use: bool = False
+    has_coordinators: bool = False
+    begins_elsewhere: bool = False
     names: frozenset[str] = frozenset()
     bases: tuple[int, ...] = ()
     snapshots: tuple[int, ...] = ()
@@ -136,11 +144,17 @@ class DirectoryPlan:
 
 
 def plan_directory(
-    path: str, *, topics: Collection[str] = (), checks: Iterable[str] = CHECKS, compacted: Collection[str] = ()
+    path: str,
+    *,
+    topics: Collection[str] = (),
+    checks: Iterable[str] = CHECKS,
+    compacted: Collection[str] = (),
+    in_use: bool = False,
 ) -> DirectoryPlan:
     """Return the plan for a log directory, or for one partition's directory. `topics` limits it.
 
-    `compacted` names compacted topics beside those in the directory's metadata. Raises `OptionError`, `OSError`.
+    `compacted` names compacted topics beside those in the directory's metadata; `in_use` is whether a broker is
+    running. Raises `OptionError`, `OSError`.
     """
     chosen = frozenset(checks)
     unknown = chosen - CHECKS.keys()
@@ -153,11 +167,16 @@ def plan_directory(
     policies = metadata.compacted | set(compacted) | {topic for topic, _ in offsets[CLEANER_OFFSET_CHECKPOINT]}
     whole = root == Path(path).absolute()
     lost = _lost_partitions(directories, offsets, metadata, chosen) if whole else []
+    if whole:
+        of_directory.extend(META_PROPERTIES, wrong_identity(root, metadata))
+        lost += _unknown_partitions(root, directories, metadata, chosen)
     unknown_topics = {*topics, *compacted} - {topic for topic, _ in directories} - {each.topic for each in lost}
     if unknown_topics:
         raise OptionError(f"{path} has no topic {', '.join(sorted(unknown_topics))}")
     ids = expected_ids(root, directories, metadata.ids) if "checkpoints" in chosen else {}
     stopped = (root / CLEAN_SHUTDOWN).exists()
+    coordinators = {each for each in metadata.partitions if each[0] == TRANSACTIONS_TOPIC}
+    has_coordinators = bool(metadata.ids) and not metadata.unreadable and coordinators <= directories.keys()
     partitions: list[PartitionPlan] = []
     segments: list[SegmentPlan] = []
     for (topic, partition), directory in sorted(directories.items()):
@@ -165,7 +184,18 @@ def plan_directory(
             continue
         checkpoints = {name: rows[topic, partition] for name, rows in offsets.items() if (topic, partition) in rows}
         known = PartitionPlan(
-            str(root), directory, topic, partition, chosen, topic in policies, checkpoints, ids.get(topic), stopped
+            root=str(root),
+            directory=directory,
+            topic=topic,
+            partition=partition,
+            checks=chosen,
+            compacted=topic in policies,
+            checkpoints=checkpoints,
+            topic_id=ids.get(topic),
+            stopped=stopped,
+            in_use=in_use,
+            has_coordinators=has_coordinators,
+            begins_elsewhere=metadata.configs.get(topic, {}).get("remote.storage.enable") == "true",
         )
         plan = _with_segments(known)
         if plan is not None:
@@ -191,6 +221,24 @@ def _lost_partitions(
         also = " and the metadata log has" if metadata.ids else ""
         detail = f"it names{also} {topic}-{partition}, and there is no such directory"
         findings.add(RECOVERY_POINT_CHECKPOINT, Problem("partition-missing", -1, named[topic, partition], detail))
+        found += findings
+    return found
+
+
+def _unknown_partitions(
+    root: Path, directories: Mapping[TopicPartition, str], metadata: ClusterMetadata, checks: frozenset[str]
+) -> list[Finding]:
+    """Return a finding for each directory of a partition that the metadata log does not have, if all of it is there."""
+    found: list[Finding] = []
+    known = metadata.partitions | {(METADATA_TOPIC, 0)}
+    for topic, partition in sorted(directories.keys() - known if metadata.ids and not metadata.unreadable else ()):
+        directory = directories[topic, partition]
+        if read_topic_id(root / directory / PARTITION_METADATA)[0] in metadata.removed:
+            continue  # it was deleted just before a kill
+        findings = Findings(topic, partition, directory, checks)
+        which = "this partition" if topic in metadata.ids else "this topic"
+        detail = f"the metadata log does not have {which}: a start sets the directory aside"
+        findings.add(PARTITION_METADATA, Problem("partition-unknown", -1, -1, detail))
         found += findings
     return found
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from minibroker.pipeline.directory.cluster_metadata import METADATA
 from minibroker.pipeline.jobs.verify.checkpoint_checks import read_epochs, wrong_counts, wrong_epochs, wrong_id
+from minibroker.pipeline.jobs.verify.coordinator_state import coordinated
 from minibroker.pipeline.jobs.verify.findings import Finding, Findings, Problem
 from minibroker.pipeline.jobs.verify.log_files import PartitionPlan
 from minibroker.pipeline.jobs.verify.offset_checks import EpochRun
@@ -34,7 +35,13 @@ from minibroker.storage.checkpoints.checkpoint_texts import (
     PARTITION_METADATA,
 )
 from minibroker.storage.inspection.index_inspection import ProducerStateEntry
-from minibroker.storage.names import LOG_SUFFIX, SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_name
+from minibroker.storage.names import (
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    segment_name,
+)
 
 MAX_TRANSACTION_MS = 15 * 60 * 1000  # transaction.max.timeout.ms
 
@@ -86,7 +93,7 @@ def _behind(plan: PartitionPlan, base: int) -> PartitionPlan:
     """Return the part of a partition behind a segment, as if its log began there."""
     bases = tuple(each for each in plan.bases if each > base)
     start = {LOG_START_OFFSET_CHECKPOINT: max(bases[0], plan.log_start)} if bases else {}
-    return replace(plan, bases=bases, checkpoints={**plan.checkpoints, **start})
+    return replace(plan, bases=bases, checkpoints={**plan.checkpoints, **start}, begins_elsewhere=True)
 
 
 class _Fold:
@@ -100,6 +107,7 @@ class _Fold:
         self._missing = 0
         self._damages = 0
         self._max_timestamp = -1
+        self._last_clock = 0  # the newest marker's time
         self._runs: list[tuple[EpochRun, str]] = []
         self._states: dict[int, State] = {}
         self._open: dict[int, tuple[Opened, str]] = {}
@@ -132,6 +140,7 @@ class _Fold:
             if offset > end:
                 detail = f"{name} has {offset}, the log ends at {end}"
                 self.findings.add(name, Problem("checkpoint-beyond-log", -1, offset, detail), of_directory=True)
+        self._check_log_start()
         self._check_epoch_file(end)
         self._check_side_files()
         for image in self._plan.images:
@@ -172,6 +181,27 @@ class _Fold:
         runs = [run for run, _ in self._runs]
         wrong = wrong_epochs(entries, runs, self._plan.log_start, end, stopped=self._plan.stopped)
         self.findings.extend(LEADER_EPOCH_CHECKPOINT, problems or wrong)
+
+    def _check_log_start(self) -> None:
+        """Check that the first segment is there: neither the epochs nor the log start offset are before it.
+
+        After a kill, the epochs may still have segments that were just removed. The log start offset then tells, or
+        their files, which are kept for a minute.
+        """
+        plan = self._plan
+        if not plan.bases or plan.begins_elsewhere:
+            return
+        first, file = plan.bases[0], segment_name(plan.bases[0]) + LOG_SUFFIX
+        epochs = read_epochs(plan.path(LEADER_EPOCH_CHECKPOINT))[0] if plan.knows(LEADER_EPOCH_CHECKPOINT) else []
+        start = plan.checkpoints.get(LOG_START_OFFSET_CHECKPOINT, -1)
+        removed = start >= first or any(name.endswith(LOG_SUFFIX + DELETED_SUFFIX) for name in plan.names)
+        detail = ""
+        if epochs and epochs[0][1] < first and (plan.stopped or not removed):
+            detail = f"{LEADER_EPOCH_CHECKPOINT} begins at {epochs[0][1]}, the first segment at {first}"
+        elif 0 <= start < first and plan.stopped:
+            detail = f"{LOG_START_OFFSET_CHECKPOINT} has {start}, the first segment begins at {first}"
+        if detail:
+            self.findings.add(file, Problem("log-start", -1, first, detail))
 
     def _check_side_files(self) -> None:
         plan = self._plan
@@ -234,17 +264,40 @@ class _Fold:
         for producer_id, (opened, file) in list(self._open.items()):
             if producer_id in here.first_markers:
                 del self._open[producer_id]
-            elif producer_id in here.newest:
-                self._open[producer_id] = opened._replace(timestamp=here.newest[producer_id]), file
+            else:
+                newest, since = here.newest.get(producer_id, opened.timestamp), opened.since or here.first_clock
+                self._open[producer_id] = opened._replace(timestamp=newest, since=since), file
         for producer_id, opened in here.open.items():
             self._open.setdefault(producer_id, (opened, summary.file))
+        self._last_clock = max(self._last_clock, here.last_clock)
 
     def _check_open_transactions(self) -> None:
         for producer_id, (opened, file) in self._open.items():
-            age_ms = self._max_timestamp - opened.timestamp
-            kind = "hanging-transaction" if age_ms > MAX_TRANSACTION_MS else "open-transaction"
-            detail = f"producer {producer_id}; the log goes on for {max(age_ms, 0) / 1000:.0f} s behind its last record"
-            self.findings.add(file, Problem(kind, opened.position, opened.offset, detail))
+            hangs, why = self._hangs(producer_id, opened)
+            kind = "hanging-transaction" if hangs else "open-transaction"
+            self.findings.add(file, Problem(kind, opened.position, opened.offset, f"producer {producer_id}; {why}"))
+
+    def _hangs(self, producer_id: int, opened: Opened) -> tuple[bool, str]:
+        """Return whether nothing will end an open transaction, and how that is known.
+
+        Its coordinator knows. Without it, markers count: they have the time of the broker, and records have any.
+        """
+        plan = self._plan
+        if plan.in_use:
+            return False, "a broker uses the directory: --bootstrap-server asks it"
+        known = coordinated(plan.root).get(producer_id)
+        if known is not None and known.will_end(plan.topic, plan.partition):
+            said = f"it is {known.state}, with a timeout of {known.timeout_ms} ms"
+            return False, f"the coordinator of {known.transactional_id!r} will end it: {said}"
+        if known is not None:
+            return True, f"the coordinator of {known.transactional_id!r} will not end it: it is {known.state}"
+        if plan.has_coordinators:
+            return True, "no coordinator knows it"
+        open_ms = self._last_clock - opened.since if opened.since else 0
+        if open_ms > MAX_TRANSACTION_MS:
+            return True, f"by the markers of others, it has been open for {open_ms // 1000} s or longer"
+        behind_ms = max(self._max_timestamp - opened.timestamp, 0)
+        return False, f"by the records' times the log goes on for {behind_ms // 1000} s behind its last record"
 
     # --- snapshots --------------------------------------------------------------------------------
 

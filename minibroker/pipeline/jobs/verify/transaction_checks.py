@@ -38,14 +38,20 @@ class Marker(NamedTuple):
     position: int
     first_offset: int
     stable_offset: int  # the last stable offset behind it, by transactions that began in this segment
+    timestamp: int  # by the clock of its broker
 
 
 class Opened(NamedTuple):
-    """An open transaction: its first offset and position, and the time of its newest batch."""
+    """An open transaction: its first offset and position, and the time of its newest batch.
+
+    `since` is the time of the first marker behind its first batch, 0 if there is none. Times of records are those of
+    the producers' clocks, or whatever they like; a marker has the time of its broker.
+    """
 
     offset: int
     position: int
     timestamp: int
+    since: int = 0
 
 
 @dataclass
@@ -54,7 +60,8 @@ class Transactions:
 
     By producer: `open` has its open transaction that began here, `first_markers` its first marker here, `epochs` the
     coordinator's first and last epoch, `plain` its first non-transactional batch before any of these, and `newest` the
-    time of its newest transactional batch before its first marker.
+    time of its newest transactional batch before its first marker. `first_clock` and `last_clock` are the times of the
+    segment's first and last marker, 0 without one.
     """
 
     open: dict[int, Opened] = field(default_factory=dict)
@@ -64,6 +71,8 @@ class Transactions:
     plain: dict[int, tuple[int, int]] = field(default_factory=dict)
     newest: dict[int, int] = field(default_factory=dict)
     entries: list[AbortedTransaction] = field(default_factory=list)
+    first_clock: int = 0
+    last_clock: int = 0
 
     def take_data(self, producer_id: int, transactional: bool, event: Event) -> Problem | None:
         """Add a batch of records of a producer with an id. Return a problem or None."""
@@ -85,6 +94,10 @@ class Transactions:
         problems: list[Problem] = []
         producer_id = marker.producer_id
         opened = self.open.pop(producer_id, None)
+        self.first_clock, self.last_clock = self.first_clock or marker.timestamp, marker.timestamp
+        for other_id, other in self.open.items():
+            if not other.since:
+                self.open[other_id] = other._replace(since=marker.timestamp)
         others = min((other.offset for other in self.open.values()), default=marker.offset + 1)
         marker = marker._replace(first_offset=-1 if opened is None else opened.offset, stable_offset=others)
         if producer_id not in self.first_markers:
@@ -123,11 +136,11 @@ def outside(producer_id: int, opened_at: int, offset: int, position: int) -> Pro
 def read_control(block: Block, index: int, *, compacted: bool) -> Marker | None:
     """Return the marker in a control batch, or None for one of the quorum. Raises `Unreadable` if it is malformed."""
     header, position = block.headers.header(index), int(block.positions[index])
-    producer_id, offset = header.producer_id, header.base_offset
+    producer_id, offset, time = header.producer_id, header.base_offset, header.max_timestamp
     if header.record_count == 0:
         if not compacted:
             raise Unreadable("control-batch", "it is empty, in a log that is not compacted")
-        return Marker(producer_id, NO_RECORD, -1, offset, position, -1, -1) if producer_id >= 0 else None
+        return Marker(producer_id, NO_RECORD, -1, offset, position, -1, -1, time) if producer_id >= 0 else None
     records = list(read_records(payload_of(block, index), header))
     try:
         kind, message = control_type(records[0].key), control_message(records[0])
@@ -142,7 +155,7 @@ def read_control(block: Block, index: int, *, compacted: bool) -> Marker | None:
     if len(records) != 1:
         raise Unreadable("control-batch", f"a marker among {len(records)} records")
     assert kind is not None
-    return Marker(producer_id, kind, message.coordinator_epoch, offset, position, -1, -1)
+    return Marker(producer_id, kind, message.coordinator_epoch, offset, position, -1, -1, time)
 
 
 def read_index(path: Path, base_offset: int, end_offset: int) -> tuple[list[AbortedTransaction], list[Problem]]:

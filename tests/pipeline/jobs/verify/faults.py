@@ -17,6 +17,7 @@ from minibroker.storage.checkpoints.checkpoint_texts import (
     offsets_text,
     partition_metadata_text,
 )
+from tests.pipeline.jobs.verify.metadata_logs import metadata, topic
 from tests.pipeline.jobs.verify.support import (
     INT16,
     INT32,
@@ -257,6 +258,38 @@ def late_epochs(directory: Path) -> Expected:
             shutil.copytree(path, directory / f"orders-{number}")
         (directory / f"orders-{number}" / "leader-epoch-checkpoint").write_bytes(epochs_text([(0, 3)]))
     return {("leader-epoch-checkpoint", -1)}
+
+
+@fault("log-start")
+def lost_first_segments(directory: Path) -> Expected:
+    """Three partitions have lost their first segments, with all that belongs to them."""
+    path = written(directory)
+    bases = [file.stem for file in sorted(path.glob("*.log"))]
+    for number in (1, 2):
+        shutil.copytree(path, directory / f"orders-{number}")
+    for number in range(3):
+        for base in bases[: number + 1]:
+            for file in (directory / f"orders-{number}").glob(f"{base}.*"):
+                file.unlink()
+    return {(f"{bases[number]}.log", -1) for number in (1, 2, 3)}
+
+
+@fault("meta-properties")
+def identities(directory: Path) -> Expected:
+    """The file says of which cluster and node the directory is; here it lacks both, and has no directory's id."""
+    written(directory, 2)
+    (directory / "meta.properties").write_text("version=1\ndirectory.id=short\n")
+    return {("meta.properties", -1)}
+
+
+@fault("partition-unknown")
+def unknown_partitions(directory: Path) -> Expected:
+    path = written(directory, 2)
+    metadata(directory, topic("others"))
+    (directory / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    for number in (1, 2):
+        shutil.copytree(path, directory / f"orders-{number}")
+    return {("partition.metadata", -1)}
 
 
 @fault("partition-missing")

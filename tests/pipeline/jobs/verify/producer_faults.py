@@ -134,11 +134,14 @@ def open_transactions(directory: Path) -> Expected:
 
 @fault("hanging-transaction")
 def hanging_transactions(directory: Path) -> Expected:
-    def act(writer: Writer, number: int) -> None:
-        writer.write(2, producer=number, transactional=True)
-        writer.now_ms += 20 * 60 * 1000
-
-    return appended(directory, act)
+    """Three are open, and the markers of others go on for 20 minutes behind them."""
+    expected = appended(directory, lambda writer, number: writer.write(2, producer=number, transactional=True))
+    writer = Writer(directory)
+    writer.now_ms += 20 * 60 * 1000
+    writer.write(2, producer=50, transactional=True)
+    writer.end(50, commit=True)
+    writer.close()
+    return expected
 
 
 def transaction_indexes(directory: Path) -> list[Path]:

@@ -12,7 +12,7 @@ from minibroker.protocol.records.control import end_transaction_marker
 from minibroker.protocol.records.conversion import build
 from minibroker.protocol.records.record import Record
 from minibroker.storage.admission import admit
-from minibroker.storage.checkpoints.checkpoint_texts import offsets_text
+from minibroker.storage.checkpoints.checkpoint_texts import offsets_text, properties_text
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
 from tests.pipeline.jobs.verify.support import faults, judge
@@ -21,6 +21,7 @@ from tests.storage.support import NOW_MS, append, open_at
 
 SETTINGS = LogSettings(segment_bytes=1500, index_interval_bytes=150, file_delete_delay_ms=0, delete_retention_ms=500)
 STEPS = 80
+IDENTITY = {"version": "1", "node.id": "1", "cluster.id": "a cluster"}
 
 
 class History:
@@ -168,6 +169,7 @@ class History:
         for name, offset in offsets.items():
             if offset or name != "cleaner-offset-checkpoint":
                 (self.directory / name).write_bytes(offsets_text({("orders", 0): offset}))
+        (self.directory / "meta.properties").write_bytes(properties_text(IDENTITY, self.now_ms))
         found = faults(judge(self.directory, compacted=("orders",) if self.compacted else ()))
         assert found == []
 

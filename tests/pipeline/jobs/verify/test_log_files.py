@@ -9,6 +9,7 @@ import pytest
 
 from minibroker.pipeline.jobs.verify.findings import MAX_OF_A_KIND, Findings, Problem
 from minibroker.pipeline.jobs.verify.log_files import plan_directory
+from minibroker.protocol.messages.topics import DeleteTopicsRequest
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record
 from minibroker.storage.checkpoints.checkpoint_texts import (
@@ -149,3 +150,81 @@ def test_a_partition_that_is_gone_is_found_if_the_metadata_has_it(tmp_path: Path
     (finding,) = judge(data, topics=["orders"])
     assert (finding.kind, finding.topic, finding.partition, finding.offset) == ("partition-missing", "orders", 0, 7)
     assert [each for each in judge(data) if each.topic == "deleted"] == []
+
+
+def stopped_directory(tmp_path: Path) -> Path:
+    """The directory of a broker with the topic orders, after a clean stop."""
+    with Harness(tmp_path) as harness:
+        harness.create_topic("orders")
+        harness.stop()
+    return tmp_path / "data"
+
+
+def test_a_directory_without_its_identity_is_found(tmp_path: Path) -> None:
+    data = stopped_directory(tmp_path)
+    properties = data / "meta.properties"
+    right = properties.read_text()
+    properties.unlink()
+    assert [(each.kind, each.file) for each in judge(data)] == [("meta-properties", "meta.properties")]
+    assert judge(data / "orders-0") == []  # a partition's directory has none
+    foreign = "".join(
+        f"directory.id={'A' * 22}\n" if "directory.id" in line else line for line in right.splitlines(True)
+    )
+    for text, said in (
+        ("garbage\n", "line 1 is not key=value"),
+        ("version=1\n", "it has no cluster.id, node.id"),
+        (right.replace("node.id=", "node.id=x"), "node.id=x1 is not a number"),
+        (right.replace("node.id=1", "node.id=77"), "it is of another cluster: the metadata log has no node 77"),
+        (right.replace("directory.id=", "directory.id=A"), "is not an id of 22 characters"),
+        (foreign, "it is of another cluster or node: no broker in the metadata log has directory.id=AAAA"),
+    ):
+        properties.write_text(text)
+        (finding,) = judge(data)
+        assert finding.kind == "meta-properties" and said in finding.detail
+    properties.write_text(right)
+    assert judge(data) == []
+
+
+def test_a_directory_of_a_topic_that_the_metadata_does_not_know_is_found(tmp_path: Path) -> None:
+    data = stopped_directory(tmp_path)
+    for name in ("orders-7", "others-0"):
+        shutil.copytree(data / "orders-0", data / name)
+    found = judge(data)
+    assert [(each.kind, each.file) for each in found] == [
+        ("partition-unknown", "orders-7/partition.metadata"),
+        ("partition-unknown", "others-0/partition.metadata"),
+    ]
+    assert [each.detail.split(":")[0] for each in found] == [
+        "the metadata log does not have this partition",
+        "the metadata log does not have this topic",
+    ]
+
+
+def test_a_topic_that_was_deleted_just_before_a_kill_is_not_found(tmp_path: Path) -> None:
+    data = stopped_directory(tmp_path)
+    shutil.copytree(data / "orders-0", tmp_path / "kept")
+    with Harness(tmp_path) as harness:
+        harness.request(DeleteTopicsRequest(topic_names=["orders"], timeout_ms=1000), 5)
+        harness.stop()
+    shutil.copytree(tmp_path / "kept", data / "orders-0", dirs_exist_ok=True)
+    assert judge(data) == []
+
+
+def test_a_first_segment_that_was_just_removed_is_no_loss(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    first, second = sorted(path.glob("*.log"))[:2]
+    for file in path.glob(f"{first.stem}.*"):
+        file.rename(f"{file}.deleted")
+    assert judge(tmp_path) == []  # a kill came before the epochs were written
+    for file in path.glob("*.deleted"):
+        file.unlink()
+    assert kinds(judge(tmp_path)) == {"log-start": 1}
+    start = int(second.stem)
+    (tmp_path / "log-start-offset-checkpoint").write_bytes(offsets_text({("orders", 0): start}))
+    assert judge(tmp_path) == []
+    (tmp_path / ".kafka_cleanshutdown").write_bytes(b"")
+    assert kinds(judge(tmp_path))["log-start"] == 1
+    (path / "leader-epoch-checkpoint").write_bytes(epochs_text([(0, start)]))
+    assert "log-start" not in kinds(judge(tmp_path))
+    (tmp_path / "log-start-offset-checkpoint").write_bytes(offsets_text({("orders", 0): start - 1}))
+    assert kinds(judge(tmp_path))["log-start"] == 1
