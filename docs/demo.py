@@ -46,8 +46,9 @@ COMMANDS = (
     "python3 -m pytest -q",
 )
 COLUMNS, ROWS = 80, 40
+CLEARED = re.compile(r"^.*\r\x1b\[K", re.MULTILINE)  # the progress of a command that takes long
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
-TIME = re.compile(r" in [0-9.]+s")  # that of pytest, which is another one each time
+TIME = re.compile(r" in [0-9.]+s( \([0-9:]+\))?")  # that of pytest, which is another one each time
 CHARACTER, LINE, MARGIN = 8.4, 19, 16  # pixels
 READING_S, ANSWER_S, LINE_S = 2.0, 0.5, 0.4
 
@@ -73,7 +74,7 @@ def session() -> Iterator[tuple[str, list[str]]]:
 
 
 def in_terminal(command: str, directory: str) -> list[str]:
-    """Run a command in a terminal, and return the lines that it shows, without colours and times."""
+    """Run a command in a terminal, and return the lines that it shows at the end."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     own = {**environment(), "PYTEST_ADDOPTS": "-p no:asyncio -p no:cacheprovider"}  # which the tests here have not
@@ -87,7 +88,12 @@ def in_terminal(command: str, directory: str) -> list[str]:
         pass
     os.close(ours)
     assert process.wait() == 0, written.decode()
-    return TIME.sub("", CONTROL.sub("", written.decode())).rstrip("\n").split("\n")
+    return seen(written.decode())
+
+
+def seen(written: str) -> list[str]:
+    """Return the lines that stay in a terminal of what is written to it, without pytest's time."""
+    return TIME.sub("", CONTROL.sub("", CLEARED.sub("", written))).rstrip("\n").split("\n")
 
 
 def shown(steps: Iterator[tuple[str, list[str]]]) -> Iterator[Shown]:
