@@ -17,6 +17,8 @@ pytestmark = pytest.mark.minibroker_only
 EXAMPLES = REPOSITORY / "examples"
 IN_PYTHON = ("fastapi", "faststream", "faust", "quixstreams")
 PATIENCE_S = 400  # an empty cache needs everything from the registries
+MAVEN_TEST = ("mvn", "-q", "-B", "-DforkCount=0", "test")
+REASON = "minibroker: --control needs a library that is missing"
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 NOT_THEIRS = ("xdist", "asyncio", "timeout", "cacheprovider")  # plugins that are installed here, but not with them
 
@@ -28,10 +30,14 @@ def copied(name: str, directory: Path) -> Path:
 
 
 def run(directory: Path, *command: str, **environment: str) -> None:
-    scripts = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
-    own = environment_for_broker({"PATH": scripts, **environment})
-    done = subprocess.run(command, cwd=directory, env=own, capture_output=True, text=True, timeout=PATIENCE_S)
+    done = ended(directory, Path(sys.executable).parent, *command, **environment)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
+
+
+def ended(directory: Path, scripts: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, with the programs of `scripts` before others."""
+    own = environment_for_broker({"PATH": os.pathsep.join((str(scripts), os.environ["PATH"])), **environment})
+    return subprocess.run(command, cwd=directory, env=own, capture_output=True, text=True, timeout=PATIENCE_S)
 
 
 @pytest.fixture(scope="module")
@@ -76,4 +82,19 @@ def test_node(tmp_path: Path) -> None:
 
 
 def test_spring_boot(tmp_path: Path) -> None:
-    run(copied("spring-boot", tmp_path), "mvn", "-q", "-B", "-DforkCount=0", "test", MAVEN_OPTS=QUICK_JAVA)
+    run(copied("spring-boot", tmp_path), *MAVEN_TEST, MAVEN_OPTS=QUICK_JAVA)
+
+
+@pytest.mark.parametrize(
+    ("project", "command"), [("go", ("go", "test", "./...")), ("node", ("npm", "test")), ("spring-boot", MAVEN_TEST)]
+)
+def test_a_broker_that_cannot_start_says_why(project: str, command: tuple[str, ...], tmp_path: Path) -> None:
+    broker = tmp_path / "minibroker"
+    broker.write_text(f"#!/bin/sh\necho '{REASON}' >&2\nexit 2\n")
+    broker.chmod(0o755)
+    directory = copied(project, tmp_path)
+    if project == "node":
+        run(directory, "npm", "ci", "--no-audit", "--no-fund")
+    done = ended(directory, tmp_path, *command, MAVEN_OPTS=QUICK_JAVA)
+    said = done.stdout + done.stderr
+    assert done.returncode != 0 and REASON in said and "the broker did not start; it says why on stderr" in said, said

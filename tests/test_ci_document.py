@@ -21,6 +21,15 @@ def test_the_steps_print_what_they_say(tmp_path: Path) -> None:
     assert printed("sh", program.replace(" --bootstrap-server $KAFKA", ""), "$KAFKA", tmp_path) == output
 
 
+def test_the_wait_ends_with_the_reason_when_the_broker_cannot_start(tmp_path: Path) -> None:
+    (program,) = blocks("sh")
+    refused = program.replace("PLAINTEXT://127.0.0.1:0", "nowhere")
+    done = subprocess.run(
+        ["sh", "-c", refused], cwd=tmp_path, env=environment(), timeout=PATIENCE_S, capture_output=True
+    )
+    assert done.returncode == 1 and b"'nowhere'" in done.stdout
+
+
 def test_the_recipe_passes(tmp_path: Path) -> None:
     (recipe,) = blocks("python")
     (tmp_path / "test_recipe.py").write_text(recipe)

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.test_readme import FENCED, PORT, README, printed, serving, steps_in
+from tests.pages import blocks_of
+from tests.test_readme import PORT, README, printed, serving
 
 DOCUMENT = README.parent / "docs" / "first-request.md"
-IN_FILE = "In `by_hand.py`:\n\n"
+INSTALLED = "\nStart a broker, and leave it running:\n\n"  # conformance/test_first_pages.py does what is before this
 
 
 def test_the_steps_print_what_they_say(tmp_path: Path) -> None:
-    before, after = DOCUMENT.read_text().split(IN_FILE)
-    shared = FENCED.match(after)
-    assert shared is not None
-    (_, serve, announcement), *steps = steps_in(before + after[shared.end() :])
-    assert len(steps) == 5
-    with serving(serve, tmp_path) as line:
+    serve, announcement, *blocks = blocks_of(DOCUMENT.read_text().split(INSTALLED)[1])
+    with serving(serve.text, tmp_path) as line:
         address = line.removeprefix("minibroker listens on ").strip()
-        assert line == announcement.replace(f"127.0.0.1:{PORT}", address)
-        (tmp_path / "by_hand.py").write_text(shared["text"].replace(PORT, address.rpartition(":")[2]))
-        for kind, code, output in steps:
-            assert printed(kind, code, address, tmp_path) == output
+        assert line == announcement.text.replace(f"127.0.0.1:{PORT}", address)
+        outputs = []
+        for block in blocks:
+            if block.file:
+                (tmp_path / block.file).write_text(block.text.replace(PORT, address.rpartition(":")[2]))
+            elif block.kind == "sh":
+                outputs.append(printed("sh", block.text, address, tmp_path))
+        assert outputs == [block.text for block in blocks if block.kind == "text"]

@@ -9,38 +9,32 @@ from pathlib import Path
 
 import pytest
 
+from tests.pages import blocks_of
 from tests.running import PATIENCE_S
-from tests.test_readme import FENCED, README, environment
+from tests.test_readme import README, environment
 
 DOCUMENT = README.parent / "docs" / "first-test.md"
-FILE = re.compile(r"In\s`(?P<name>\w+\.py)`:\n\n$")
-
-ANY_FILE = re.compile(r"In `(?P<name>[\w.]+)`:\n\n$")
+MADE = {"go.mod", "go.sum", "package.json", "package-lock.json", "node_modules", "target"}  # by the pages' commands
 
 
-@pytest.mark.parametrize(
-    ("page", "project", "count"), [("go", "go", 3), ("node", "node", 3), ("junit", "spring-boot", 3)]
-)
-def test_the_pages_for_other_languages_have_the_files_of_the_examples(page: str, project: str, count: int) -> None:
-    """Those are run by conformance/test_examples.py."""
-    text = (README.parent / "docs" / f"first-test-{page}.md").read_text()
-    found = list(FENCED.finditer(text))
-    assert len(found) == count
-    for block in found:
-        named = ANY_FILE.search(text[: block.start()])
-        assert named is not None
-        (file,) = (README.parent / "examples" / project).rglob(named["name"])
-        assert block["text"] == file.read_text()
+@pytest.mark.parametrize(("page", "project"), [("go", "go"), ("node", "node"), ("junit", "spring-boot")])
+def test_the_pages_for_other_languages_have_the_files_of_the_examples(page: str, project: str) -> None:
+    """Those are run by conformance/test_examples.py, and the pages by conformance/test_first_pages.py."""
+    written = {block.file: block.text for block in blocks_of((DOCUMENT.parent / f"first-test-{page}.md").read_text())}
+    folder = README.parent / "examples" / project
+    files = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file() and path.name != "README.md"]
+    own = [file for file in files if file.parts[0] not in MADE]
+    assert {name: text for name, text in written.items() if name} == {
+        str(file): (folder / file).read_text() for file in own
+    }
 
 
 def test_the_tests_pass(tmp_path: Path) -> None:
-    text = DOCUMENT.read_text()
-    (output,) = (found["text"] for found in FENCED.finditer(text) if found["kind"] == "text")
-    for found in FENCED.finditer(text):
-        if found["kind"] == "python":
-            named = FILE.search(text[: found.start()])
-            assert named is not None
-            (tmp_path / named["name"]).write_text(found["text"])
+    blocks = list(blocks_of(DOCUMENT.read_text()))
+    (output,) = (block.text for block in blocks if block.kind == "text")
+    for block in blocks:
+        if block.file:
+            (tmp_path / block.file).write_text(block.text)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     run = subprocess.run(command, cwd=tmp_path, env=environment(), timeout=PATIENCE_S, capture_output=True, text=True)
     assert run.returncode == 0, run.stdout + run.stderr

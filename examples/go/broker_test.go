@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"log"
 	"net/http"
 	"os"
 	"os/exec"
@@ -16,34 +17,34 @@ import (
 var servers, control string
 
 func TestMain(m *testing.M) {
-	os.Exit(withBroker(m))
-}
-
-func withBroker(m *testing.M) int {
 	data, err := os.MkdirTemp("", "billing")
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
-	defer os.RemoveAll(data)
 	broker := exec.Command("minibroker", "serve", "--control", "0",
 		"--set", "listeners=PLAINTEXT://127.0.0.1:0", "--set", "log.dirs="+data)
+	broker.Stderr = os.Stderr
 	output, err := broker.StdoutPipe()
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	if err := broker.Start(); err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
-	defer broker.Wait()
-	defer broker.Process.Signal(os.Interrupt)
 	lines := bufio.NewScanner(output)
 	servers, control = lastWord(lines), lastWord(lines)
-	return m.Run()
+	status := m.Run()
+	broker.Process.Signal(os.Interrupt)
+	broker.Wait()
+	os.RemoveAll(data)
+	os.Exit(status)
 }
 
 // lastWord returns the last word of the next line. The broker prints two lines, which end with its addresses.
 func lastWord(lines *bufio.Scanner) string {
-	lines.Scan()
+	if !lines.Scan() {
+		log.Fatal("the broker did not start; it says why on stderr")
+	}
 	words := strings.Fields(lines.Text())
 	return words[len(words)-1]
 }

@@ -10,7 +10,7 @@ let kafka
 before(async () => {
   kafka = await startBroker()
 })
-after(() => kafka.stop())
+after(() => kafka?.stop())
 beforeEach(() => kafka.ask('reset'))
 
 test('an order gets an invoice', async () => {

@@ -19,6 +19,7 @@ async function startBroker() {
     words.push(line.split(' ').at(-1))
     if (words.length === 2) break
   }
+  if (words.length < 2) throw new Error('the broker did not start; it says why on stderr')
   const [servers, control] = words
 
   // Calls a method of the test kit, and returns what it returns.

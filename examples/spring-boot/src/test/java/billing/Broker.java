@@ -24,7 +24,7 @@ final class Broker {
             Path data = Files.createTempDirectory("billing");
             Process process = new ProcessBuilder("minibroker", "serve", "--control", "0",
                     "--set", "listeners=PLAINTEXT://127.0.0.1:0", "--set", "log.dirs=" + data)
-                .redirectError(ProcessBuilder.Redirect.DISCARD)
+                .redirectError(ProcessBuilder.Redirect.INHERIT)
                 .start();
             Runtime.getRuntime().addShutdownHook(new Thread(process::destroy));
             BufferedReader lines = process.inputReader();
@@ -36,6 +36,9 @@ final class Broker {
     }
 
     private static String lastWord(String line) {
+        if (line == null) {
+            throw new IllegalStateException("the broker did not start; it says why on stderr");
+        }
         return line.substring(line.lastIndexOf(' ') + 1);
     }
 
