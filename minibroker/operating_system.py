@@ -359,6 +359,23 @@ def raise_limit_of_files(wanted: int) -> int:
     return UNLIMITED if limit == resource.RLIM_INFINITY else limit
 
 
+def free_descriptors() -> int:
+    """Return how many more files and sockets the process may open, at the least; `UNLIMITED` for any number."""
+    try:
+        import resource
+    except ImportError:
+        return UNLIMITED
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if limit == resource.RLIM_INFINITY:
+        return UNLIMITED
+    try:
+        lowest = os.open(os.devnull, os.O_RDONLY)  # all below are taken; few are above
+    except OSError:
+        return 0
+    os.close(lowest)
+    return limit - lowest
+
+
 def use_descriptor(number: int) -> None:
     """Open a file with this descriptor and close it, so that the kernel's table of open files has room for as many."""
     try:

@@ -1,6 +1,7 @@
 """Modules that neither a start nor a request should wait for: imported one after the other once clients can connect.
 
-The coordinators, and all that they import, take 30 ms: all clients would wait for the first one of a group.
+The coordinators, and all that they import, take 30 ms: all clients would wait for the first one of a group. An import
+opens a file: where clients or logs may soon have taken all descriptors, there is no pause between them.
 """
 
 from __future__ import annotations
@@ -11,8 +12,12 @@ from importlib import import_module
 from typing import Final
 
 from minibroker.broker.requests.served import FAMILIES
+from minibroker.operating_system import free_descriptors
+from minibroker.storage.files import TOO_MANY_FILES
 
 PAUSE_SECONDS = 0.002
+FEW_DESCRIPTORS = 512  # more than clients take in a pause
+RETRY_SECONDS = 1.0  # when there is none; some client will close
 # Each comes after what it imports, so that none takes more than a few milliseconds.
 LATE: Final = (
     "uuid",
@@ -61,14 +66,32 @@ LATE: Final = (
     "minibroker.storage.compaction.batch_filter",
     "minibroker.storage.compaction.rewriting",
     "minibroker.broker.upkeep.cleaner",
+    "minibroker.broker.configs.settings_without_effect",
     "minibroker.broker.configs.resource_configs",
+    "zstandard",
+    "cramjam",
     "minibroker.broker.requests.down_conversion",
     *(f"minibroker.broker.handlers.{family}" for family in FAMILIES),
 )
 
 
-async def import_late(sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-    """Import all of them, with a pause before each."""
+async def import_late(
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep, free: Callable[[], int] = free_descriptors
+) -> None:
+    """Import all of them, with a pause before each unless few descriptors are `free`."""
     for name in LATE:
-        await sleep(PAUSE_SECONDS)
+        if free() > FEW_DESCRIPTORS:
+            await sleep(PAUSE_SECONDS)
+        while not _is_imported(name):
+            await sleep(RETRY_SECONDS)
+
+
+def _is_imported(name: str) -> bool:
+    """Import a module; return whether there was a descriptor for its file."""
+    try:
         import_module(name)
+    except OSError as error:
+        if error.errno not in TOO_MANY_FILES:
+            raise
+        return False
+    return True

@@ -2,8 +2,41 @@
 
 from __future__ import annotations
 
+import ast
+import asyncio
+import errno
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import minibroker
+from minibroker.broker import late_imports
+
+# What is imported when a listener, a file or an option asks for it, before clients can connect, or in a tool.
+AT_A_START = {
+    "minibroker.broker.configs.properties",
+    "minibroker.broker.monitoring.measured_disk",
+    "minibroker.broker.monitoring.metrics",
+    "minibroker.broker.monitoring.metrics_server",
+    "minibroker.broker.monitoring.request_statistics",
+    "minibroker.broker.network.authenticator",
+    "minibroker.broker.network.tls_layer",
+    "minibroker.broker.requests.interceptors",
+    "minibroker.broker.security.mechanisms",
+    "minibroker.broker.security.tls",
+    "minibroker.protocol.records.walking",
+    "minibroker.suggestions",
+    "crc32c",  # whose extension is loaded without it
+    "json",  # reads files at a start, or in a tool
+    "jwt",
+    "jwt.exceptions",
+    "urllib.error",
+    "urllib.request",
+}
 
 SCRIPT = """
 import asyncio, sys
@@ -26,6 +59,7 @@ import minibroker.broker.upkeep.cleaner
 print(len(set(sys.modules) - late))
 print(*[name for name in sys.modules if name in ("cryptography", "minibroker.broker.network.tls_layer")])
 """
+NAMES = SCRIPT.partition("print")[0] + "print(*sys.modules)"
 
 
 def test_few_modules_are_imported_at_a_time_and_none_is_left_for_a_request() -> None:
@@ -36,3 +70,62 @@ def test_few_modules_are_imported_at_a_time_and_none_is_left_for_a_request() -> 
     assert at_once <= 6
     assert there_already == 0
     assert left == 0
+
+
+def test_whatever_a_function_imports_is_there_before_it_runs() -> None:
+    ran = subprocess.run([sys.executable, "-c", NAMES], capture_output=True, text=True, check=True)
+    folder = Path(minibroker.__file__).parent
+    files = [file for part in ("broker", "storage", "protocol") for file in (folder / part).rglob("*.py")]
+    inside = {name for file in files for name in imports_in_functions(file)}
+    assert len(inside) > 30
+    assert inside - set(ran.stdout.split()) == AT_A_START - set(ran.stdout.split())
+
+
+def imports_in_functions(file: Path) -> Iterator[str]:
+    """Yield the names of the modules that functions of a file import."""
+    for function in ast.walk(ast.parse(file.read_text())):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            for node in ast.walk(function):
+                if isinstance(node, ast.ImportFrom):
+                    yield node.module or ""
+                elif isinstance(node, ast.Import):
+                    yield from (alias.name for alias in node.names)
+
+
+@pytest.mark.parametrize(("free", "pauses"), [(513, 2), (512, 0)])
+def test_there_are_no_pauses_where_few_descriptors_are_left(
+    monkeypatch: pytest.MonkeyPatch, free: int, pauses: int
+) -> None:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(late_imports, "LATE", ("json", "uuid"))
+    asyncio.run(late_imports.import_late(sleep, lambda: free))
+    assert len(slept) == pauses
+
+
+def test_a_module_for_which_there_is_no_descriptor_is_imported_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    slept: list[float] = []
+
+    def import_once_there_is_room(name: str) -> None:
+        asked.append(name)
+        if len(asked) < 3:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(late_imports, "import_module", import_once_there_is_room)
+    monkeypatch.setattr(late_imports, "LATE", ("json",))
+    asyncio.run(late_imports.import_late(sleep, lambda: 0))
+    assert asked == ["json"] * 3
+    assert slept == [late_imports.RETRY_SECONDS] * 2
+
+
+def test_an_import_that_fails_otherwise_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(late_imports, "LATE", ("nothing_of_this_name",))
+    with pytest.raises(ImportError):
+        asyncio.run(late_imports.import_late(free=lambda: 0))
