@@ -12,9 +12,19 @@ from functools import partial
 import pytest
 
 from conformance.wire.batches import Record, batch
-from conformance.wire.conftest import NewTopic
+from conformance.wire.conftest import Differing, NewTopic
 from conformance.wire.connection import Connection
-from conformance.wire.requests import EARLIEST, LATEST, asked, fetch_request, fetched, list_offset, produce, repeated
+from conformance.wire.requests import (
+    EARLIEST,
+    LATEST,
+    MAX_TIMESTAMP,
+    asked,
+    fetch_request,
+    fetched,
+    list_offset,
+    produce,
+    repeated,
+)
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.log_offsets import DeleteRecordsRequest
 
@@ -142,3 +152,26 @@ def test_a_deletion_is_remembered_by_the_producers_sequence(
         earliest = repeated(partial(list_offset, other, name, EARLIEST), lambda seen: seen.offset == 5)
         assert earliest.error_code == 0
         assert produce(other, name, made([b"next"])).base_offset == 5
+
+
+def test_the_largest_timestamp_is_that_of_a_record_after_the_start(
+    connection: Connection, new_topic: NewTopic, differing: Differing
+) -> None:
+    name = new_topic()
+    times = [Record(b"v", timestamp_delta=delta) for delta in (5, 80, 6)]
+    assert produce(connection, name, made(times)).error_code == 0
+    assert one(connection, name, 2) == (0, 2)
+    why = "no consumer can read from an offset below the start"
+    expected = differing(kafka=(1, NOW_MS + 80), minibroker=(2, NOW_MS + 6), because=why)
+    assert largest(connection, name) == expected
+    assert produce(connection, name, made(times)).error_code == 0
+    assert largest(connection, name) == differing(kafka=(1, NOW_MS + 80), minibroker=(4, NOW_MS + 80), because=why)
+    assert one(connection, name, -1) == (0, 6)
+    assert largest(connection, name) == differing(kafka=(1, NOW_MS + 80), minibroker=(-1, -1), because=why)
+
+
+def largest(connection: Connection, name: str) -> tuple[int, int]:
+    """(offset, timestamp)."""
+    answer = list_offset(connection, name, MAX_TIMESTAMP)
+    assert answer.error_code == 0
+    return answer.offset, answer.timestamp

@@ -360,6 +360,25 @@ class Segment:
                     return TimestampOffset(record.offset, record.timestamp, header.partition_leader_epoch)
         return None
 
+    def largest_timestamp_since(self, start_offset: int) -> Steps[int]:
+        """Return, in steps, the largest timestamp of the records from `start_offset` on, or -1."""
+        from minibroker.protocol.records.streaming import streamed_records  # no start needs it
+
+        file, largest = self.file, NO_TIMESTAMP
+        for passed, (position, header) in enumerate(headers(file, self.position_of(start_offset), self.size_bytes)):
+            if passed:
+                largest = max(largest, header.max_timestamp)
+                if passed % HEADERS_AT_ONCE == 0:
+                    yield
+                continue
+            batch = yield from stored_batch_in_steps(file, position, header)  # its first records may lie below
+            for record in streamed_records(batch, with_values=False):
+                if record is None:
+                    yield
+                elif record.offset >= start_offset:
+                    largest = max(largest, record.timestamp)
+        return largest
+
     def truncate(self, position: int, end_offset: int) -> None:
         """Truncate the segment to `position`, where the batch of `end_offset` begins."""
         uncertain = self._loaded_indexes().truncate(position, end_offset)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.storage.names import LOG_SUFFIX
 from minibroker.storage.segment import Finding, Region, Segment
+from minibroker.storage.segment_indexes import NO_TIMESTAMP
 
 
 class Segments:
@@ -109,14 +110,25 @@ class Segments:
             yield
 
     def first_of_largest_timestamp(self, start_offset: int) -> Finding:
-        """Find, in steps, the first record with the largest timestamp; None if no record has one."""
-        for segment in list(self.all):
+        """Find, in steps, the first record with the largest timestamp at or after `start_offset`; None if none has one.
+
+        The largest timestamp of the segment of `start_offset` may be that of a record before it.
+        """
+        first, *others = self.since(start_offset)
+        largest = NO_TIMESTAMP
+        for segment in others:
             segment.load()
+            largest = max(largest, segment.indexes.max_timestamp)
             yield
-        segment = max(self.all, key=lambda segment: segment.indexes.max_timestamp)
-        if segment.indexes.max_timestamp < 0:
+        first.load()
+        if first.indexes.max_timestamp >= max(largest, 0):
+            found = yield from first.find_timestamp(first.indexes.max_timestamp, start_offset)
+            if found:
+                return found
+            largest = max(largest, (yield from first.largest_timestamp_since(start_offset)))
+        if largest < 0:
             return None
-        return (yield from segment.find_timestamp(segment.indexes.max_timestamp, start_offset))
+        return (yield from self.first_at(largest, start_offset))
 
 
 def _lost(segment: Segment, offset: int, end_offset: int) -> KafkaError:

@@ -195,3 +195,36 @@ def test_the_largest_timestamp_may_lie_in_an_older_segment(tmp_path: Path) -> No
     assert offset_of_max_timestamp(log) == (0, NOW_MS, 0)
     log.close()
     assert offset_of_max_timestamp(open_at(tmp_path, SMALL)) == (0, NOW_MS, 0)
+
+
+@pytest.mark.parametrize("compression", range(5))
+def test_the_largest_timestamp_is_that_of_a_record_after_the_log_start(tmp_path: Path, compression: int) -> None:
+    log = open_at(tmp_path)
+    append(log, stamped(5, 80, 6, compression=compression))
+    log.delete_before(2)
+    assert offset_of_max_timestamp(log) == (2, NOW_MS + 6, 0)
+    append(log, stamped(7, 80, 8, compression=compression))
+    assert offset_of_max_timestamp(log) == (4, NOW_MS + 80, 0)
+    log.delete_before(5)
+    assert offset_of_max_timestamp(log) == (5, NOW_MS + 8, 0)
+    append(log, stamped(3))
+    assert offset_of_max_timestamp(log) == (5, NOW_MS + 8, 0)
+    log.delete_before(7)
+    assert offset_of_max_timestamp(log) is None
+
+
+def test_the_largest_timestamp_after_the_log_start_may_lie_in_a_later_segment(tmp_path: Path) -> None:
+    log = open_at(tmp_path, SMALL)
+    append(log, stamped(80, 5, 6))
+    log.roll()
+    append(log, stamped(7))
+    append(log, stamped(80, 8))
+    log.delete_before(1)
+    assert offset_of_max_timestamp(log) == (4, NOW_MS + 80, 0)
+
+
+def stamped(*times: int, compression: int = 0) -> bytearray:
+    from minibroker.protocol.records.building import build_batch
+    from minibroker.protocol.records.record import Record
+
+    return build_batch([Record(timestamp=NOW_MS + each, value=b"v") for each in times], compression=compression)
