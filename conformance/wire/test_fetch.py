@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from conformance.wire.batches import batch
+from conformance.wire.batches import ZSTD, batch
 from conformance.wire.conftest import Differing, NewTopic
 from conformance.wire.connection import Connection
 from conformance.wire.requests import (
@@ -27,6 +27,7 @@ from conformance.wire.requests import (
     repeated,
     stored,
     topic,
+    whole_batches,
 )
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.topics import DeleteTopicsRequest
@@ -266,3 +267,16 @@ def test_a_topic_that_was_deleted_and_made_again(connection: Connection, name: s
         (old_id, 0): Fetched(ErrorCode.UNKNOWN_TOPIC_ID),
         (new_id, 0): Fetched(0, 0, 0),
     }
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+def test_every_version_gives_a_topic_that_compresses_with_zstd(
+    connection: Connection, new_topic: NewTopic, version: int
+) -> None:
+    name = new_topic(compression_type="zstd")
+    assert produce(connection, name, SENT[0]).error_code == 0
+    (written,) = stored(connection, name)
+    assert written.attributes == ZSTD
+    key = metadata_of(connection, name).topic_id if version >= 13 else name
+    answer = connection.ask(fetch_request({key: [asked()]}), version).responses[0].partitions[0]
+    assert (answer.error_code, whole_batches(answer.records)) == (0, [written])

@@ -8,8 +8,8 @@ the session. The id of a deleted topic is unknown at once, also in a session tha
 Versions: 0 and 1 read message format 0, 2 and 3 format 1; newer formats are converted for them, without control
 batches. 1 brought the throttle time, 3 max_bytes (before, each partition with records gets at least one batch, as
 those clients always list the partitions in the same order), 4 format 2 and isolation levels, 5 the log start offset,
-7 sessions, 9 leader epochs (KIP-320), 10 zstd (before, topics with compression.type=zstd are refused), 12 diverging
-epochs and the current leader, 13 topic ids, 16 the addresses of leaders, 17 and 18 fields for followers.
+7 sessions, 9 leader epochs (KIP-320), 10 zstd (Kafka 4 serves it in versions 4 to 9, too; before 4, topics with
+compression.type=zstd are refused), 12 diverging epochs and the current leader, 13 topic ids, 16 the addresses of leaders, 17 and 18 fields for followers.
 
 If records are stored without attributes (`record.attributes.elide`, KIP-931), they are sent with attributes, except to
 clients that announce support for records without them in the tagged field 10000 (version 12 and newer).

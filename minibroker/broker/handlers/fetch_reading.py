@@ -37,7 +37,6 @@ PartitionAnswer = TopicAnswer.PartitionData
 FIRST_WITH_FORMAT_1 = 2
 FIRST_WITH_MAX_BYTES = 3
 FIRST_WITH_FORMAT_2 = 4
-FIRST_WITH_ZSTD = 10
 FIRST_WITH_TOPIC_IDS = 13
 FIRST_WITH_LEADERS = 16
 READ_COMMITTED = 1
@@ -177,7 +176,8 @@ class Reading:
             return answer, 0
         limit = log.last_stable_offset if committed else log.high_watermark
         version = self.context.version
-        if version < FIRST_WITH_ZSTD and log.settings.compression_type == "zstd":
+        refuses = version < FIRST_WITH_FORMAT_2 or self.context.refuses_zstd
+        if refuses and log.settings.compression_type == "zstd":
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
         if left is None:
             return answer, 0

@@ -42,6 +42,7 @@ class RequestContext:
         "must_sync",
         "node",
         "refusals",
+        "refuses_zstd",
         "slicer",
         "timeout",
         "usage",
@@ -69,6 +70,7 @@ class RequestContext:
         self.long_arrays: tuple[list[Any], ...] | list[list[Any]] = ()
         self.may_take_apart = False  # the request and its answer, as the handler and the writer alone see them
         self.refusals: Refusals | None = None
+        self.refuses_zstd = False  # of a Fetch: whether topics with compression.type=zstd are refused
         self.waits: list[tuple[Wait, Refuse]] | None = None
         self.must_sync = False
         self.lasts = False

@@ -395,6 +395,8 @@ class Dispatcher:
             raise Unanswerable(f"{_name(key)} (key {key}) version {version}, which is not served here")
         ranges = [ApiVersionsResponse.ApiVersion(api_key=key, min_version=0, max_version=served.versions[-1])]
         answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=ranges)
+        for interceptor in reversed(self.interceptors):
+            answer = interceptor.unsupported(answer)
         return encoded(answer, 0, answer_start(0), correlation_id)
 
 

@@ -23,6 +23,7 @@ from minibroker.protocol.steps import Steps
 
 if TYPE_CHECKING:
     from minibroker.broker.requests.context import RequestContext
+    from minibroker.protocol.messages.cluster import ApiVersionsResponse
 
 log = logging.getLogger("minibroker.requests")
 
@@ -50,6 +51,13 @@ class Interceptor(Protocol):
         """Return `response`, or another message of the same API to send instead.
 
         Not called for a request that has no answer (Produce with acks=0).
+        """
+        return response
+
+    def unsupported(self, response: ApiVersionsResponse) -> ApiVersionsResponse:
+        """Return `response`, or another answer to ApiVersions in a version that this broker does not know (KIP-511).
+
+        Nothing else is called for such a request, as nobody can read it.
         """
         return response
 

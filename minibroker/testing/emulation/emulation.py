@@ -100,6 +100,12 @@ class Emulation(Interceptor):
         name = f"{api_name(call.api_key)} version {call.context.version}"
         raise Unanswerable(f"{name}, which Kafka {self.release} does not serve")
 
+    def unsupported(self, response: ApiVersionsResponse) -> ApiVersionsResponse:
+        versions = self._served.get(ApiKey.API_VERSIONS)
+        if versions is None:
+            raise Unanswerable(f"ApiVersions, which Kafka {self.release} does not serve")
+        return self._other_versions(versions)
+
     def _changed(self, call: Call) -> Message | None:
         """Apply the release's quirks to the request; return the answer, if a quirk has one."""
         changes = self._changes[call] = [quirk.change(self.release, call) for quirk in self._quirks[call.api_key]]

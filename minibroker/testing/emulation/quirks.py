@@ -26,6 +26,7 @@ from minibroker.testing.faults.error_places import error_answer, places_in
 FIRST_WITH_KRAFT: Final = "3.3"
 FIRST_WITH_UNKNOWN_PRODUCER_ID: Final = "1.0"
 FIRST_WITH_SEVERAL_KEYS: Final = 4
+FIRST_WITH_ZSTD: Final = 10
 KEY_TYPE_OF_TRANSACTIONS: Final = 1
 DEFAULT: Final = -1
 TopicAnswer = ProduceResponse.TopicProduceResponse
@@ -166,6 +167,14 @@ def is_unknown(log: Log, records: memoryview | None) -> bool:
     return all(producer_id != header.producer_id for producer_id, _ in log.producers.entries())
 
 
+class NoZstdForOldFetches(Change):
+    """Fetch before version 10 refuses topics with compression.type=zstd, whatever is stored."""
+
+    def before(self, request: Any) -> Message | None:
+        self.call.context.refuses_zstd = self.call.context.version < FIRST_WITH_ZSTD
+        return None
+
+
 class Quirk(NamedTuple):
     """A change and its releases: from `since` on, and before `until`, or up to the newest if that is None."""
 
@@ -190,6 +199,8 @@ QUIRKS: Final = (
     Quirk("0.8.2", "0.9", (ApiKey.OFFSET_COMMIT,), NoGenerations),
     # KIP-360; checkSequence in ProducerStateManager of 0.11 to 2.4.
     Quirk("0.11", "2.5", (ApiKey.PRODUCE,), NoUnknownProducers),
+    # KIP-110; 4.0 removed the check with the conversion of records for old clients (KIP-724).
+    Quirk("2.1", "4.0", (ApiKey.FETCH,), NoZstdForOldFetches),
 )
 
 

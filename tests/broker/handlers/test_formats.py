@@ -173,11 +173,13 @@ def test_zstd_is_refused_to_clients_that_do_not_know_it(harness: Harness, versio
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_topic_that_compresses_with_zstd_is_for_fetch_10_and_newer(harness: Harness, version: int) -> None:
+def test_a_topic_that_compresses_with_zstd_is_not_for_clients_that_get_older_formats(
+    harness: Harness, version: int
+) -> None:
     harness.create_topic("t", compression_type="zstd")
     harness.produce("t", "a")
     answer = fetch(harness, {("t", 0): 0}, version=version)["t", 0]
-    assert answer.error_code == (UNSUPPORTED_CODEC if version < 10 else 0)
+    assert answer.error_code == (UNSUPPORTED_CODEC if version < 4 else 0)
 
 
 def test_records_before_a_zstd_batch_are_answered_before_its_error(harness: Harness) -> None:

@@ -56,19 +56,21 @@ def test_a_newer_version_of_api_versions_is_answered_in_version_0(release: str) 
     with Broker(emulate=release) as broker:
         newest = versions_of(release)[ApiKey.API_VERSIONS][-1]
         request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
-        answer = asked(broker, request, newest + 1, read_as=0)
-        assert isinstance(answer, ApiVersionsResponse) and answer.error_code == 35
-        told = {api.api_key: api.max_version for api in answer.api_keys}
-        if RELEASES.index(release) >= RELEASES.index("2.4"):
-            assert told == {ApiKey.API_VERSIONS: newest}
-        else:
-            assert told == {}
+        for version in (newest + 1, 99):  # 99 is known to no release
+            answer = asked(broker, request, version, read_as=0)
+            assert isinstance(answer, ApiVersionsResponse) and answer.error_code == 35
+            told = {api.api_key: api.max_version for api in answer.api_keys}
+            if RELEASES.index(release) >= RELEASES.index("2.4"):
+                assert told == {ApiKey.API_VERSIONS: newest}
+            else:
+                assert told == {}
 
 
 @pytest.mark.parametrize("release", ["0.8.2", "0.9"])
 def test_releases_without_api_versions_close_the_connection(release: str) -> None:
     with Broker(emulate=release) as broker:
         assert asked(broker, ApiVersionsRequest(), 0) is None
+        assert asked(broker, ApiVersionsRequest(), 99, read_as=0) is None
 
 
 @pytest.mark.parametrize("release", ["4.0", "4.1", "4.2", "4.3", "4.4"])

@@ -9,6 +9,7 @@ from kafka import KafkaProducer
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.configs import DescribeConfigsRequest
+from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.messages.groups import FindCoordinatorRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
@@ -241,3 +242,20 @@ def test_an_idempotent_producer_writes_all_the_same(release: str) -> None:
             producer.produce("t", str(number))
         assert producer.flush(20) == 0
         assert [record.text for record in broker.records("t")] == ["0", "1", "2", "3", "4"]
+
+
+# --- consumers ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("release", ["2.1", "3.9", "4.0", "4.4"])
+def test_topics_that_compress_with_zstd_are_refused_to_old_fetches_before_4_0(release: str) -> None:
+    with Broker(emulate=release) as broker:
+        broker.create_topic("t", compression_type="zstd")
+        broker.produce("t", "a")
+        Topic = FetchRequest.FetchTopic
+        wanted = Topic(topic="t", partitions=[Topic.FetchPartition(partition=0, partition_max_bytes=1000)])
+        for version in (4, 9, 10):
+            answer = asked(broker, FetchRequest(max_bytes=1000, topics=[wanted]), version).responses[0].partitions[0]
+            refused = version < 10 and release in ("2.1", "3.9")
+            assert answer.error_code == (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE if refused else 0)
+            assert bool(answer.records) is not refused
