@@ -255,12 +255,17 @@ class EmbeddedBroker(Served):
             raise RuntimeError('the broker has no security: it needs Broker(security="SASL_SSL") or another protocol')
         return self._security
 
+    def drop_defaults_of_tests(self) -> None:
+        """Use the defaults of a plain process, and show them as such. The broker must not be running."""
+        self._defaults = {} if self.emulated is None else settings_of(self.emulated)
+
     def _secured(self, protocol: str | None, users: Mapping[str, str] | None) -> Security | None:
         """Return a new security, or None. Raises ValueError."""
         if protocol is not None:
             from minibroker.testing.broker_security import Security  # which few tests need
 
-            return Security(protocol, users or {}, self._given)
+            listeners = text_of_setting(Settings(self._defaults)["listeners"])
+            return Security(protocol, users or {}, {"listeners": listeners} | self._given)
         if users or self._given.keys() & {"test.users", "test.issuer"}:
             raise ValueError("users and an issuer need security, such as SASL_SSL")
         return None

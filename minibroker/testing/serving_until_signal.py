@@ -18,7 +18,6 @@ from minibroker.broker.monitoring.measuring import bound_metrics, metrics_served
 from minibroker.broker.process import run_until_done, serve_until, stop_signal
 from minibroker.protocol.declare import Message
 from minibroker.testing.broker import Broker
-from minibroker.testing.embedded_broker import DEFAULTS
 
 ANY_PORT = "0"
 
@@ -84,18 +83,19 @@ def _broker(settings: Settings, nodes: int, wishes: Wishes) -> Broker:
     """Return the broker, not started yet. Raises StartError, ValueError."""
     if len(settings.log_directories) > 1:
         raise StartError("--control, --explorer and --faults need a single log directory, and log.dirs names several")
-    # The defaults are those of a plain process, not those of tests.
-    texts: dict[str, Any] = {name: settings[name] for name in DEFAULTS} | settings.given
+    texts: dict[str, Any] = dict(settings.given)
+    if wishes.security or settings["test.security"]:
+        texts.setdefault("listeners", settings["listeners"])  # whose protocol changes
     broker = Broker(
         texts,
         nodes=nodes,
-        auto_create=settings["auto.create.topics.enable"],
         directory=Path(settings.log_directories[0]),
         emulate=wishes.emulate,
         security=wishes.security,
         users=wishes.users,
         registry=wishes.registry or False,
     )
+    broker.drop_defaults_of_tests()
     broker.first_records, broker.first_cluster_id = wishes.first_records, wishes.first_cluster_id
     if wishes.faults is not None:
         broker.faults.load(wishes.faults)

@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.error import HTTPError
 
 import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, ResourceType
 from kafka import KafkaProducer
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -26,6 +27,7 @@ from tests.testing.control.test_control import Control
 from tests.testing.test_state import until
 
 pytestmark = pytest.mark.usefixtures("leaves_sockets")
+STATIC_BROKER = ConfigSource.STATIC_BROKER_CONFIG.value
 SERVED_AT = re.compile(r"metrics are at (http://127\.0\.0\.1:\d+/metrics)")
 
 
@@ -181,3 +183,12 @@ def test_a_scrape_goes_on_where_the_broker_is_reset_meanwhile(measured: Measurem
 
     text = asyncio.run(scraped())
     assert text.count("minibroker_log_segments{") == 400
+
+
+@pytest.mark.parametrize("options", [(), ("--control", "0"), ("--emulate", "4.3")])
+def test_settings_that_nobody_gave_are_shown_as_defaults(tmp_path: Path, options: tuple[str, ...]) -> None:
+    with running_broker(tmp_path, options=options) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        ((_, shown),) = admin.describe_configs([ConfigResource(ResourceType.BROKER, "1")]).items()
+        given = {entry.name for entry in shown.result(30).values() if entry.source == STATIC_BROKER}
+        assert given == {"listeners", "log.dirs"}
