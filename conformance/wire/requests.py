@@ -15,7 +15,7 @@ from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.protocol.messages.log_offsets import ListOffsetsRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.produce import ProduceRequest
-from minibroker.protocol.messages.topics import CreateTopicsRequest
+from minibroker.protocol.messages.topics import CreateTopicsRequest, DeleteTopicsRequest
 
 TIMEOUT_MS = 10_000
 PATIENCE_S = 20
@@ -192,6 +192,14 @@ def metadata_of(connection: Connection, name: str, version: int = 12) -> Any:
 
 def exists(connection: Connection, name: str) -> bool:
     return bool(metadata_of(connection, name).error_code == 0)
+
+
+def remove(connection: Connection, name: str) -> None:
+    """Delete a topic, and wait until it is unknown."""
+    answer = connection.ask(DeleteTopicsRequest(topic_names=[name], timeout_ms=TIMEOUT_MS), 5)
+    assert answer.responses[0].error_code == 0
+    repeated(lambda: exists(connection, name), lambda there: not there)
+    assert not exists(connection, name)
 
 
 def broker_id(connection: Connection) -> int:

@@ -6,6 +6,7 @@ What must come back lives in the tests.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 from conformance.wire.connection import Connection
@@ -69,9 +70,9 @@ class Member:
     def _said(self) -> dict[str, Any]:
         return {"group_id": self.group, "member_id": self.member_id, "share_session_epoch": self.session_epoch}
 
-    def ask_fetch(self, *said: Said, version: int = FETCH, **fields: Any) -> Any:
-        """The answer to a fetch that may acknowledge."""
-        request = fetch_request(self.topic_id, said, **{**self._said(), "max_wait_ms": 500, **fields})
+    def ask_fetch(self, *said: Said, more: Sequence[int] = (), version: int = FETCH, **fields: Any) -> Any:
+        """The answer to a fetch that may acknowledge, of partition 0 and `more`."""
+        request = fetch_request(self.topic_id, said, more, **{**self._said(), "max_wait_ms": 500, **fields})
         answer = self.connection.ask(request, version)
         if answer.error_code == 0 and request.share_session_epoch >= 0:
             self.session_epoch = request.share_session_epoch + 1

@@ -14,7 +14,21 @@ import pytest
 from conformance.wire.batches import batch
 from conformance.wire.conftest import NewTopic
 from conformance.wire.connection import Connection
-from conformance.wire.requests import Asked, Fetched, asked, fetch_request, fetched, metadata_of, produce
+from conformance.wire.requests import (
+    LATEST,
+    Asked,
+    Fetched,
+    asked,
+    create_request,
+    fetch_request,
+    fetched,
+    list_offset,
+    metadata_of,
+    produce,
+    remove,
+    repeated,
+    topic,
+)
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.fetch import FetchRequest
 
@@ -153,6 +167,24 @@ def test_an_unknown_topic_id_comes_each_time(connection: Connection, name: str) 
     assert opened.partitions == {**missing, (known, 0): AT_END}
     assert fetch(connection, opened.session_id, 1, version=13).partitions == missing
     assert fetch(connection, opened.session_id, 2, forget={unknown: [0]}, version=13).partitions == {}
+
+
+def test_a_session_knows_the_name_of_a_topic_that_is_deleted_and_made_again(
+    connection: Connection, name: str, new_topic: NewTopic
+) -> None:
+    other, topic_id = metadata_of(connection, new_topic()).topic_id, metadata_of(connection, name).topic_id
+    wanted = {topic_id: [asked(0, 2), asked(1)], other: [asked()]}
+    opened = fetch(connection, 0, 0, wanted, version=13)
+    assert {each.error_code for each in opened.partitions.values()} == {0}
+    remove(connection, name)
+    gone = dict.fromkeys([(topic_id, 0), (topic_id, 1)], Fetched(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    assert [fetch(connection, opened.session_id, epoch, version=13).partitions for epoch in (1, 2)] == [gone, gone]
+    assert fetch(connection, 0, -1, wanted, version=13).partitions[topic_id, 0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert connection.ask(create_request(topic(name)), 7).topics[0].error_code == 0
+    repeated(lambda: list_offset(connection, name, LATEST), lambda seen: seen.error_code == 0)
+    again = {**gone, (topic_id, 0): Fetched(ErrorCode.INCONSISTENT_TOPIC_ID)}  # which has one partition now
+    assert [fetch(connection, opened.session_id, epoch, version=13).partitions for epoch in (3, 4)] == [again, again]
+    assert fetch(connection, 0, -1, wanted, version=13).partitions[topic_id, 0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
 @pytest.mark.parametrize("epoch", [2, 9, 1 << 30])

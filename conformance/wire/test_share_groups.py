@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 
 from conformance.wire.batches import batch
-from conformance.wire.conftest import NewTopic
+from conformance.wire.conftest import Differing, NewTopic
 from conformance.wire.connection import Connection
-from conformance.wire.requests import metadata_of, produce, repeated
+from conformance.wire.requests import LATEST, create_request, list_offset, metadata_of, produce, remove, repeated, topic
 from conformance.wire.share_members import (
     Member,
     configure,
@@ -470,3 +470,63 @@ def test_a_group_without_members_can_be_deleted(connection: Connection, group: s
     assert member.beat(member_epoch=-1).error_code == 0
     assert delete() == 0
     assert describe(connection, group).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+# --- topics ---------------------------------------------------------------------------------------------------------
+
+
+def codes(answer: Any) -> list[tuple[int, int]]:
+    """The error codes of the partitions: of reading, and of the acknowledgement."""
+    assert answer.error_code == 0, answer
+    parts = [part for topic in answer.responses for part in topic.partitions]
+    return [(part.error_code, part.acknowledge_error_code) for part in parts]
+
+
+def test_a_session_knows_the_name_of_a_topic_that_is_deleted_and_made_again(
+    connection: Connection, name: str, member: Member, differing: Differing
+) -> None:
+    write(connection, name, 3)
+    assert member.fetch_some() == [(0, 2, 1)]
+    gone, unknown_id = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID
+    remove(connection, name)
+    assert [codes(member.ask_fetch(topics=[])) for _ in range(2)] == [[(gone, 0)]] * 2
+    assert codes(member.ask_fetch((0, 0, [ACCEPT]))) == [(gone, unknown_id)]
+    assert member.outcome((0, 0, [ACCEPT])) == unknown_id
+    assert connection.ask(create_request(topic(name)), 7).topics[0].error_code == 0
+    repeated(lambda: list_offset(connection, name, LATEST), lambda seen: seen.error_code == 0)
+    other = differing(
+        kafka=ErrorCode.UNKNOWN_SERVER_ERROR,
+        minibroker=ErrorCode.INCONSISTENT_TOPIC_ID,
+        because="Kafka means this error, but has no code for its exception there",
+    )
+    assert [codes(member.ask_fetch(topics=[])) for _ in range(2)] == [[(other, 0)]] * 2
+    assert codes(member.ask_fetch((0, 0, [ACCEPT]))) == [(other, unknown_id)]
+    assert member.outcome((0, 0, [ACCEPT])) == unknown_id
+
+
+def test_a_partition_that_the_group_reads_for_the_first_time_comes_alone(
+    connection: Connection, group: str, new_topic: NewTopic
+) -> None:
+    name = new_topic(3)
+    configure(connection, group, auto_offset_reset="earliest")
+    member = Member(connection, group, name, metadata_of(connection, name).topic_id)
+    member.join()
+    repeated(member.beat, lambda _: len(member.assigned[member.topic_id]) == 3)
+
+    def write_to_all() -> None:
+        for partition in range(3):
+            assert produce(connection, name, batch([b"x"], timestamp=NOW_MS), partition=partition).error_code == 0
+
+    write_to_all()
+    assert partitions_with_records(member.ask_fetch(more=[1, 2], max_wait_ms=5000)) == [0]
+    others: list[int] = []
+    while len(others) < 2:
+        others += partitions_with_records(member.ask_fetch(topics=[], max_wait_ms=5000))
+    assert sorted(others) == [1, 2]
+    write_to_all()
+    assert sorted(partitions_with_records(member.ask_fetch(topics=[]))) == [0, 1, 2]
+
+
+def partitions_with_records(answer: Any) -> list[int]:
+    assert answer.error_code == 0, answer
+    return [part.partition_index for topic in answer.responses for part in topic.partitions if part.acquired_records]

@@ -30,7 +30,7 @@ PARTITION_BYTES = 300  # of memory, beside the topic's name or id
 class FetchedPartition:
     """The fetch parameters of a partition, and what the client last learnt of it.
 
-    `topic` is a name, or, from version 13 on, an id.
+    `topic` is a name, or, from version 13 on, an id; in a session, `name` is then that of the topic when it was added.
     """
 
     __slots__ = (
@@ -41,12 +41,14 @@ class FetchedPartition:
         "last_fetched_epoch",
         "log_start_offset",
         "max_bytes",
+        "name",
         "topic",
     )
 
     def __init__(self, topic: str | bytes, index: int) -> None:
         self.topic = topic
         self.index = index
+        self.name: str | None = None
         self.fetch_offset = 0
         self.max_bytes = 0
         self.current_leader_epoch = -1

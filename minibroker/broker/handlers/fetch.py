@@ -3,13 +3,15 @@
 Behaviour: the first batch of an answer is the one that contains the requested offset. The first partition with records
 gets at least one batch, even beyond the limits. With less than min_bytes the request waits for an append, or until
 max_wait. Sessions are as in KIP-227: see `fetch_sessions`. An error concerns its partition only, except for errors of
-the session. The id of a deleted topic is unknown at once, also in a session that has used it.
+the session. A session remembers the names of its topics: once one is deleted, that is unknown, and if it is created
+again, its id is another one. Elsewhere, the id of a deleted topic is unknown.
 
 Versions: 0 and 1 read message format 0, 2 and 3 format 1; newer formats are converted for them, without control
 batches. 1 brought the throttle time, 3 max_bytes (before, each partition with records gets at least one batch, as
 those clients always list the partitions in the same order), 4 format 2 and isolation levels, 5 the log start offset,
 7 sessions, 9 leader epochs (KIP-320), 10 zstd (Kafka 4 serves it in versions 4 to 9, too; before 4, topics with
-compression.type=zstd are refused), 12 diverging epochs and the current leader, 13 topic ids, 16 the addresses of leaders, 17 and 18 fields for followers.
+compression.type=zstd are refused), 12 diverging epochs and the current leader, 13 topic ids, 16 the addresses of
+leaders, 17 and 18 fields for followers.
 
 If records are stored without attributes (`record.attributes.elide`, KIP-931), they are sent with attributes, except to
 clients that announce support for records without them in the tagged field 10000 (version 12 and newer).
@@ -121,6 +123,8 @@ def _begun(context: RequestContext, wanted: list[FetchedPartition]) -> Steps[Fet
     if session is None:
         return None
     for portion in chunks(wanted):
+        for partition in portion:
+            _name(context, partition)
         session.add(portion)
         if len(wanted) > FEW:
             yield
@@ -163,6 +167,13 @@ def _asked(partition: FetchedPartition, asked: FetchRequest.FetchTopic.FetchPart
     return partition
 
 
+def _name(context: RequestContext, partition: FetchedPartition) -> None:
+    """Remember the name of a topic that is asked for by its id."""
+    if not isinstance(partition.topic, str):
+        topic = context.find_topic(partition.topic)
+        partition.name = None if topic is None else topic.name
+
+
 def _update(context: RequestContext, session: FetchSession, request: FetchRequest) -> Steps[None]:
     by_id = context.version >= FIRST_WITH_TOPIC_IDS
     for topic in request.topics:
@@ -172,6 +183,7 @@ def _update(context: RequestContext, session: FetchSession, request: FetchReques
                 known = session.partitions.get((key, asked.partition))
                 if known is None:
                     known = FetchedPartition(key, asked.partition)
+                    _name(context, known)
                     session.add([known])
                 _asked(known, asked)
                 if len(session.partitions) > FEW:

@@ -121,7 +121,17 @@ class Reading:
                 return self._chosen(fetched, left)
             return self._led(fetched, context.partition(fetched.topic, fetched.index), left)
         except KafkaError as error:
-            return self._refused(fetched, error.code), 0
+            code = error.code
+            if code == ErrorCode.UNKNOWN_TOPIC_ID and fetched.name is not None:
+                code = self._code_without_id(fetched, fetched.name)
+            return self._refused(fetched, code), 0
+
+    def _code_without_id(self, fetched: FetchedPartition, name: str) -> ErrorCode:
+        """Return the error of a topic that was deleted since the session learnt its name."""
+        if not self.context.allows(READ_TOPIC, name, is_needed=True):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        other = self.context.find_partition(name, fetched.index)
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if other is None else ErrorCode.INCONSISTENT_TOPIC_ID
 
     def _chosen(self, fetched: FetchedPartition, left: int | None) -> tuple[PartitionAnswer, int]:
         """Return the answer of a follower, or of a leader to a client with a rack; see `_partition`."""

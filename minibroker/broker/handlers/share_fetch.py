@@ -30,6 +30,7 @@ from minibroker.broker.share.deliveries import NOT_ACQUIRED
 from minibroker.broker.share.runs import Acknowledgement, AcknowledgeType
 from minibroker.broker.share.share_partition import Delivered, SharePartition, refused
 from minibroker.broker.share.share_partitions import FINAL_EPOCH, FIRST_EPOCH, SessionKey, ShareSession, Wanted
+from minibroker.broker.share.states import ShareKey
 from minibroker.broker.turn import Wait
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -94,8 +95,8 @@ def share_fetch(context: RequestContext, request: ShareFetchRequest) -> Steps[Sh
         yield from context.cluster.shares.end(key)
         return (yield from fetching.response())
     if not request.is_renew_ack:
-        yield from fetching.open()
-        if not (yield from fetching.attempt(last=request.max_wait_ms <= 0)):
+        made = yield from fetching.open()
+        if not (yield from fetching.first_attempt(made, last=request.max_wait_ms <= 0)):
             waiting = WaitingShareFetch(fetching)
             yield from waiting.begin()
             return waiting.parked
@@ -132,8 +133,11 @@ def _session(
     else:
         session = shares.resume(key, request.share_session_epoch)
     for topic in request.topics:
+        found = context.find_topic(topic.topic_id)
+        name = None if found is None else found.name
         for portion in chunks(topic.partitions):
-            session.wanted.update(dict.fromkeys((topic.topic_id, asked.partition_index) for asked in portion))
+            for asked in portion:
+                session.wanted.setdefault((topic.topic_id, asked.partition_index), name)
             yield
     for forgotten in request.forgotten_topics_data:
         for indexes in chunks(forgotten.partitions):
@@ -186,15 +190,50 @@ class Fetching:
         if partition is not None:
             answer.current_leader = current_leader(partition, FetchAnswer.LeaderIdAndEpoch)
 
-    def open(self) -> Steps[None]:
-        """Find the share partitions of the session."""
+    def open(self) -> Steps[dict[Wanted, None]]:
+        """Find the share partitions of the session; return those that nobody has used yet."""
+        made: dict[Wanted, None] = {}
+        shares = self.context.cluster.shares
         for wanted in list(self.session.wanted):
             try:
-                partition = _led(self.context, wanted)
-                self.shares[wanted] = yield from self.context.cluster.shares.get(self.group_id, partition)
+                partition = self._led(wanted)
+                known = shares.find(ShareKey(self.group_id, *wanted))
+                self.shares[wanted] = share = yield from shares.get(self.group_id, partition)
+                if share is not known:
+                    made[wanted] = None
             except KafkaError as error:
                 self._refuse(wanted, refused(error))
             yield
+        return made
+
+    def _led(self, wanted: Wanted) -> Partition:
+        """Return a partition as `_led` does; that of a deleted topic is known by the name that the session learnt."""
+        try:
+            return _led(self.context, wanted)
+        except KafkaError as error:
+            name = self.session.wanted[wanted]
+            if error.code != ErrorCode.UNKNOWN_TOPIC_ID or name is None:
+                raise
+        self.context.authorize(READ_TOPIC, name)
+        self.context.partition(name, wanted[1])
+        raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
+
+    def first_attempt(self, made: dict[Wanted, None], *, last: bool) -> Steps[bool]:
+        """Attempt as `attempt` does, but as in Kafka, a share partition that nobody has used yet comes alone.
+
+        There, the first one whose state was read completes the request.
+        """
+        if not made or self.request.min_bytes > 1:
+            return (yield from self.attempt(last=last))
+        stages = [[wanted] for wanted in made]
+        if len(made) < len(self.shares):
+            stages.insert(0, [wanted for wanted in self.shares if wanted not in made])
+        for done, stage in enumerate(stages, 1):
+            if (yield from self.attempt(stage)):
+                for later in stages[done:]:
+                    del self.shares[later[0]]
+                return True
+        return last
 
     def attempt(self, among: Iterable[Wanted] | None = None, *, last: bool = False) -> Steps[bool]:
         """Acquire records if there are enough of them, or as a last attempt; return whether to answer.

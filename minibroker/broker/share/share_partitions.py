@@ -45,19 +45,21 @@ class SessionKey(NamedTuple):
 
 
 class ShareSession:
-    """A member's partitions, in the order of serving, and the epoch that its next request must have."""
+    """A member's partitions, in the order of serving, and the epoch that its next request must have.
+
+    `wanted` has the name of each one's topic, as it was when it was added; None if there was none.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self.epoch = FIRST_EPOCH + 1
-        self.wanted: dict[Wanted, None] = {}
+        self.wanted: dict[Wanted, str | None] = {}
         self.connection = connection
 
     def serve_last(self, wanted: Iterable[Wanted]) -> None:
         """Let others come first the next time."""
         for one in wanted:
             if one in self.wanted:
-                del self.wanted[one]
-                self.wanted[one] = None
+                self.wanted[one] = self.wanted.pop(one)
 
 
 class SharePartitions:

@@ -157,9 +157,9 @@ def set_aside(call: Call, rule: Rule) -> Callable[[], None]:
     session = share_session(call)
     if session is not None and request.share_session_epoch > FIRST_EPOCH:  # else the request begins another, or ends it
         named += session.wanted
-        session.wanted = {wanted: None for wanted in session.wanted if not is_ours(*wanted)}
+        session.wanted = {wanted: name for wanted, name in session.wanted.items() if not is_ours(*wanted)}
     forgotten = {(topic.topic_id, index) for topic in request.forgotten_topics_data for index in topic.partitions}
-    taken = dict.fromkeys(each for each in named if is_ours(*each) and each not in forgotten)
+    taken = {each: name_of(each[0]) for each in named if is_ours(*each) and each not in forgotten}
 
     def put_back() -> None:
         session = share_session(call)  # the request may have begun it

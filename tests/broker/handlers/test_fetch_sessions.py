@@ -285,12 +285,13 @@ def test_a_deleted_topic_is_an_error_and_comes_back_by_name(topics: Harness) -> 
     assert session({("t", 0): 0}) == {("t", 0): []}
 
 
-def test_a_deleted_topic_stays_unknown_by_its_id(topics: Harness) -> None:
+def test_a_deleted_topic_is_known_by_the_name_that_it_had(topics: Harness) -> None:
     session = Session(topics)
     session({("t", 0): 2})
     topics.request(DeleteTopicsRequest(topic_names=["t"]), 5)
+    assert list(session().values()) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     topics.create_topic("t")
-    assert list(session().values()) == [ErrorCode.UNKNOWN_TOPIC_ID]
+    assert list(session().values()) == [ErrorCode.INCONSISTENT_TOPIC_ID]
 
 
 def test_an_incremental_fetch_waits_for_news(topics: Harness) -> None:
