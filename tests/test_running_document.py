@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from minibroker.broker.configs.settings import Settings
+from minibroker.broker.configs.settings_table import BROKER_SETTINGS, Scope, Setting
 from minibroker.cli.main import COMMANDS
 from tests.test_readme import README
 
@@ -19,6 +20,14 @@ def test_every_command_is_in_the_table() -> None:
 
 def test_the_defaults_that_differ_are_as_it_says() -> None:
     text, settings = DOCUMENT.read_text(), Settings({})
-    assert f"`listeners` is `{settings['listeners'][0]}`, `log.dir` is `{settings['log.dir'][0]}`" in text
-    for name in ("group.initial.rebalance.delay.ms", "group.consumer.assignment.interval.ms"):
-        assert f"`{name}`" in text and settings[name] == 0
+    assert f"`listeners` is `{settings['listeners'][0]}`, and `log.dir` is `{settings['log.dir'][0]}`" in text
+    paragraph = text.split("A few defaults differ from Kafka's")[1].split("\n\n")[0]
+    named = {name for name in re.findall(r"`([a-z.]+)`", paragraph) if name in BROKER_SETTINGS}
+    assert named == {row.name for row in BROKER_SETTINGS.values() if is_another_default(row)}
+    waits = {name for name in named if name.startswith("group.")}
+    assert len(waits) == 5 and {settings[name] for name in waits} == {0}
+
+
+def is_another_default(row: Setting) -> bool:
+    """Whether Kafka has the setting, with another default, and it is one that is set here."""
+    return row.in_kafka and None not in (row.kafka_default, row.default) and row.scope is not Scope.TOPIC
