@@ -30,6 +30,8 @@ from minibroker.protocol.declare import Message
 from minibroker.storage.files import Disk
 
 log = logging.getLogger("minibroker")
+# The start and the end, for collectors of logs: people see them, so `log_to_stderr` of the commands leaves them out.
+events = logging.getLogger("minibroker.events")
 
 # What serves beside the broker while it runs, such as a schema registry; it yields the line that announces it.
 Beside = Callable[[Callable[[], Broker]], contextlib.AbstractAsyncContextManager[str]]
@@ -72,6 +74,7 @@ def run_until_done(serving: Coroutine[Any, Any, None]) -> int:
     except UncleanStop as error:
         log.critical("the logs could not be closed, and the next start will recover them: %s", error)
         return 1
+    events.info("minibroker has stopped", extra={"event": "stopped"})
     return 0
 
 
@@ -91,12 +94,14 @@ def stop_signal() -> asyncio.Event:
     return stop
 
 
-async def serve_until(stop: asyncio.Event) -> None:
-    """Wait for the signal; clients can connect already."""
+async def serve_until(stop: asyncio.Event, announced: str) -> None:
+    """Wait for the signal; clients can connect already, as was `announced`."""
+    events.info(announced, extra={"event": "started"})
     keep_freed_memory()
     importing = asyncio.create_task(import_late())
     await stop.wait()
     importing.cancel()
+    events.info("minibroker stops", extra={"event": "stopping"})
 
 
 async def _run(
@@ -124,14 +129,14 @@ async def _run(
         running = BrokerLifecycle(settings, bound, seams)
         try:
             async with contextlib.AsyncExitStack() as serving:
-                await serving.enter_async_context(metrics_served(measured, lambda: running))
                 await running.serve(measured)
+                await serving.enter_async_context(metrics_served(measured, lambda: running))
                 lines = ["minibroker listens on " + ",".join(_addresses(bound))]
                 if beside is not None:
                     lines.append(await serving.enter_async_context(beside(lambda: running.cluster)))
                 for line in lines:
                     announce(line)
-                await serve_until(stop)
+                await serve_until(stop, lines[0])
         finally:
             await running.close()
 

@@ -8,6 +8,7 @@ import, does not do it.
 from __future__ import annotations
 
 import logging
+import sys
 from datetime import UTC, datetime
 from typing import Any
 
@@ -87,3 +88,14 @@ def debug_line(logger: str, text: str) -> str:
 def formatter(name: str) -> logging.Formatter:
     """Return the formatter of this name, one of `FORMATS`."""
     return JsonFormatter() if name == "json" else TextFormatter()
+
+
+def log_to_stderr(level: str, form: str) -> None:
+    """Write log lines of this level and above to stderr, in a form of `FORMATS`.
+
+    Only collectors get the events: whoever reads text sees the lines on stdout, and has stopped the process himself.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter(form))
+    logging.basicConfig(handlers=[handler], level=level.upper())
+    logging.getLogger("minibroker.events").disabled = form != "json"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from minibroker.cli.log_format import FORMATS, formatter
+from minibroker.cli.log_format import FORMATS, log_to_stderr
 from minibroker.cli.shared import SERVER_VARIABLE, TOKEN_VARIABLE, completed_by, is_on_the_command_line
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def serve(
     # Imported objects never become garbage: searching them, now or while clients wait, is a waste of time.
     gc.freeze()
     gc.enable()
-    _log_to_stderr(log_level, log_format)
+    log_to_stderr(log_level, log_format)
     if control is None and not explorer and is_on_the_command_line("control_token"):
         raise click.UsageError("--control-token needs --control or --explorer")
     try:
@@ -195,8 +195,12 @@ def serve(
             status = _run_kit(settings, nodes, announce, token=control_token, registry=registry, **asked, **first)
         else:
             status = run(settings, nodes=nodes, announce=announce, beside=_beside(registry), **first)
-    except (SettingsError, StartError) as error:
-        raise click.UsageError(str(error)) from None
+    except (SettingsError, StartError, click.UsageError) as error:
+        reason = error.message if isinstance(error, click.UsageError) else str(error)
+        if log_format == "json":
+            LOG.critical(reason, extra={"event": "failed"})
+            sys.exit(2)
+        raise click.UsageError(reason) from None
     sys.exit(status)
 
 
@@ -256,9 +260,3 @@ def _run_kit(settings: Settings, nodes: int, announce: Announcement, **wishes: A
     except OSError as error:  # of the faults file, or the control's address
         said = str(error) if error.filename is None else f"{error.filename}: {error.strerror}"
         raise click.UsageError(said) from None
-
-
-def _log_to_stderr(level: str, format: str) -> None:
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(formatter(format))
-    logging.basicConfig(handlers=[handler], level=level.upper())

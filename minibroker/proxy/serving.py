@@ -58,14 +58,15 @@ def run(proxy: Proxy, wishes: Wishes) -> None:
 async def _serve(proxy: Proxy, wishes: Wishes) -> None:
     stop = stop_signal()
     async with proxy, contextlib.AsyncExitStack() as serving:
-        wishes.announce(f"minibroker proxies {proxy.upstream} on {proxy.bootstrap_servers}")
+        proxies = f"minibroker proxies {proxy.upstream} on {proxy.bootstrap_servers}"
+        wishes.announce(proxies)
         if wishes.explorer is not None:
             url = await serving.enter_async_context(_explored(proxy, wishes.explorer))
             wishes.announce(f"minibroker is explored at {url}/explorer/")
         if wishes.control is not None:
             url = await serving.enter_async_context(_controlled(proxy, wishes.control, wishes.token))
             wishes.announce(f"minibroker is controlled at {url}")
-        await serve_until(stop)
+        await serve_until(stop, proxies)
 
 
 def _explored(proxy: Proxy, address: HostPort) -> contextlib.AbstractAsyncContextManager[str]:

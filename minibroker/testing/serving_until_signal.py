@@ -67,7 +67,8 @@ async def _run(settings: Settings, nodes: int, announce: Callable[[str], None], 
         if address is not None:
             broker.journal.on()
             url = await serving.enter_async_context(controlled(broker, address, wishes.token, explorer=wishes.explorer))
-        announce(f"minibroker listens on {broker.bootstrap_servers}")
+        listens = f"minibroker listens on {broker.bootstrap_servers}"
+        announce(listens)
         if wishes.registry is not None:
             from minibroker.registry.running_registry import registry_line
 
@@ -76,7 +77,7 @@ async def _run(settings: Settings, nodes: int, announce: Callable[[str], None], 
             announce(f"minibroker is controlled at {url}")
         if wishes.explorer:
             announce(f"minibroker is explored at {url}/explorer/")
-        await serve_until(stop)
+        await serve_until(stop, listens)
 
 
 def _broker(settings: Settings, nodes: int, wishes: Wishes) -> Broker:

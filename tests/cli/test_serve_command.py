@@ -212,6 +212,27 @@ def test_log_lines_are_json_when_asked_for(tmp_path: Path) -> None:
     assert (closing["listener"], closing["software"]) == ("PLAINTEXT", None)
 
 
+@pytest.mark.parametrize("kit", [(), ("--control", "0")])
+def test_collectors_of_logs_get_the_start_and_the_end(tmp_path: Path, kit: tuple[str, ...]) -> None:
+    with running_broker(tmp_path, options=("--log-format", "json", *kit)) as broker:
+        assert broker.stop() == 0
+        lines = [json.loads(line) for line in broker.log.splitlines()]
+    assert [line["event"] for line in lines] == ["started", "stopping", "stopped"]
+    assert lines[0]["message"] == f"minibroker listens on {broker.bootstrap_servers}"
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [("num.partitions=no", "Invalid value no"), ("test.issuer=nowhere", "an issuer need security")],
+)
+def test_collectors_of_logs_get_the_reason_why_it_does_not_start(tmp_path: Path, setting: str, reason: str) -> None:
+    command = [*serve_command(tmp_path, setting), "--log-format", "json"]
+    run = subprocess.run(command, capture_output=True, text=True, env=environment_for_broker({}))
+    said = json.loads(run.stderr)
+    assert (run.returncode, said["level"], said["event"]) == (2, "CRITICAL", "failed")
+    assert reason in said["message"]
+
+
 def test_what_is_imported_is_not_looked_through_for_garbage() -> None:
     program = (
         "import gc; from minibroker.broker import process; from minibroker.cli.main import main;"

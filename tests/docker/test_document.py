@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 import pytest
 import yaml
 
 from minibroker.broker.configs.listeners import broker_listeners
 from minibroker.broker.configuration import load_settings
+from tests.clients.ports import free_ports
+from tests.docker.scripts import NEEDS_LINUX, announced, running, unpacked
+from tests.running import PATIENCE_S
 from tests.test_readme import FENCED
 
 ROOT = Path(__file__).parents[2]
@@ -43,8 +50,74 @@ def test_programs_of_the_compose_file_connect_to_what_is_advertised() -> None:
     assert advertised(kafka["environment"]) == {"localhost": 9092, host: int(port)}
 
 
+@contextmanager
+def on_free_ports(directory: Path, variables: dict[str, str]) -> Iterator[Callable[[str], str]]:
+    """Run the image's script with an example's variables until the block ends; a function moves ports of the example.
+
+    They are ports that are free here, and each host is this machine.
+    """
+    ports = sorted({port for value in variables.values() for port in re.findall(r"(?<=[: ])\d{4,5}\b", value)})
+    first = free_ports(len(ports))
+    moved = {port: str(first + number) for number, port in enumerate(ports)}
+
+    def here(text: str) -> str:
+        return re.sub(r"(?<=[: ])\d{4,5}\b", lambda found: moved[found[0]], text)
+
+    with running(unpacked(directory), {name: here(value) for name, value in variables.items()}):
+        yield lambda url: here(re.sub("//[^:]+:", "//127.0.0.1:", url))
+
+
+def status(url: str, token: str = "") -> int:
+    """Return the status of the answer."""
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
+    try:
+        with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+            return int(answer.status)
+    except HTTPError as error:
+        with error:
+            return error.code
+
+
+@NEEDS_LINUX
+def test_the_control_the_explorer_and_the_registry_answer_as_the_compose_file_says(tmp_path: Path) -> None:
+    services = yaml.safe_load(blocks("yaml")[1])["services"]
+    variables, application = services["kafka"]["environment"], services["application"]["environment"]
+    assert set(services["kafka"]["ports"]) == {f"{port}:{port}" for port in (8081, 8082, 9092)}
+    (explorer,) = re.findall(r"`(http://\S+/explorer/)`", TEXT)
+    with on_free_ports(tmp_path, variables) as here:
+        assert status(here(application["SCHEMA_REGISTRY_URL"]) + "/subjects") == 200
+        control = here(application["CONTROL_URL"]) + "/v1/clock"
+        assert (status(control, application["CONTROL_TOKEN"]), status(control)) == (200, 401)
+        assert status(here(explorer)) == 200
+
+
+@NEEDS_LINUX
+def test_the_probes_of_kubernetes_are_answered(tmp_path: Path) -> None:
+    pod, service = yaml.safe_load_all(blocks("yaml")[2])
+    (container,) = pod["spec"]["containers"]
+    variables = {each["name"]: each["value"] for each in container["env"]}
+    ports = {each["name"]: each["containerPort"] for each in container["ports"]}
+    assert container["image"] == NAME and not pod["spec"]["enableServiceLinks"]
+    assert service["spec"]["selector"] == pod["metadata"]["labels"] and service["metadata"]["name"] == "kafka"
+    assert [each["port"] for each in service["spec"]["ports"]] == [ports["kafka"]]
+    with on_free_ports(tmp_path, variables) as here:
+        for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+            asked = container[probe]["httpGet"]
+            assert status(here(f"http://kafka:{ports[asked['port']]}") + asked["path"]) == 200, probe
+
+
+@NEEDS_LINUX
+def test_the_options_of_the_table_are_taken(tmp_path: Path) -> None:
+    (options,) = re.findall(r"such as `(--[^`]+)` \|", TEXT)
+    advertised = f"PLAINTEXT://localhost:{free_ports(3)}"
+    with running(
+        unpacked(tmp_path), {"MINIBROKER_OPTIONS": options, "KAFKA_ADVERTISED_LISTENERS": advertised}
+    ) as lines:
+        assert announced(lines).count("localhost:") == 3
+
+
 def test_jobs_connect_to_what_their_services_advertise() -> None:
-    actions, gitlab = (yaml.safe_load(block) for block in blocks("yaml")[1:3])
+    actions, gitlab = (yaml.safe_load(block) for block in blocks("yaml")[3:5])
     job = actions["jobs"]["test"]
     assert job["services"]["kafka"]["ports"] == ["9092:9092"]
     assert job["steps"][0]["env"]["BOOTSTRAP_SERVERS"] == "localhost:9092"
@@ -54,7 +127,7 @@ def test_jobs_connect_to_what_their_services_advertise() -> None:
 
 
 def test_the_action_the_template_and_the_feature_have_what_is_given_to_them() -> None:
-    action, gitlab = (yaml.safe_load(block) for block in blocks("yaml")[3:])
+    action, gitlab = (yaml.safe_load(block) for block in blocks("yaml")[5:])
     inputs = yaml.safe_load((ROOT / "action.yml").read_text())["inputs"]
     (given,) = (step["with"] for step in action["steps"] if "minibroker" in step.get("uses", ""))
     assert set(given) <= set(inputs)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from minibroker.broker.configs.listeners import Listener, broker_listeners
 from minibroker.broker.configs.settings import Settings
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from minibroker.broker.monitoring.measured_disk import SyncStatistics
     from minibroker.broker.monitoring.request_statistics import RequestStatistics
 
-DOWN = "The broker is not running."
+# What probes ask, here and at the control, and what they get.
+HEALTH, READY = "/health", "/ready"
+UP: Final = b"ok\n"
+DOWN: Final = "The broker is not running."
 
 
 class Measured(Protocol):
@@ -87,12 +90,17 @@ async def metrics_served(measured: Measurements | None, present: Callable[[], Me
         cluster, server, (_, started_s, requests, syncs, cleaner, *_) = running.cluster, running.server, measured
         return await exposition(Observed(cluster, server, requests, syncs, cleaner, started_s))
 
-    server = MetricsServer(metrics)
+    server = MetricsServer(metrics, lambda: has_nodes(present()))
     await server.serve(measured.bound, (lambda: _tls_of(present())) if measured.over_tls else None)
     try:
         yield
     finally:
         await server.close()
+
+
+def has_nodes(running: Measured | None) -> bool:
+    """Whether clients can connect: the broker runs, and not all of its nodes are away."""
+    return running is not None and bool(running.cluster.nodes)
 
 
 def _tls_of(running: Measured | None) -> ssl.SSLContext | None:

@@ -1,6 +1,6 @@
-"""The HTTP server of the metrics, on the broker's event loop: GET /metrics, one request per connection.
+"""The HTTP server of the metrics, on the broker's event loop, one request per connection: /metrics, /health, /ready.
 
-`metrics` makes the text.
+`metrics` makes the text. The other two are for probes, as Kubernetes sends them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from minibroker.broker.monitoring.measuring import DOWN, HEALTH, READY, UP
 from minibroker.broker.network.http_server import HttpRequest, HttpServer, http_response
 from minibroker.broker.server import BoundListener
 
@@ -25,10 +26,14 @@ class Unavailable(Exception):
 
 
 class MetricsServer:
-    """Serves the result of `exposition`, one client at a time; status 503 if it raises Unavailable."""
+    """Serves the result of `exposition`, one client at a time; status 503 if it raises Unavailable.
 
-    def __init__(self, exposition: Callable[[], Awaitable[bytes]]) -> None:
+    `is_ready` says whether clients of the broker can connect, for /ready; /health has an answer while the loop runs.
+    """
+
+    def __init__(self, exposition: Callable[[], Awaitable[bytes]], is_ready: Callable[[], bool]) -> None:
         self._exposition = exposition
+        self._is_ready = is_ready
         self._one_at_a_time = asyncio.Lock()
         self._server = HttpServer(self._answer, log)
 
@@ -47,14 +52,22 @@ class MetricsServer:
         await self._server.close()
 
     async def _answer(self, request: HttpRequest) -> bytes:
-        if request.path not in (PATH, "/"):
+        if request.path not in (PATH, "/", HEALTH, READY):
             return http_response("404 Not Found", b"The metrics are at /metrics.\n")
         if request.method not in ("GET", "HEAD"):
             return http_response("405 Method Not Allowed", b"Only GET and HEAD.\n")
-        async with self._one_at_a_time:
-            try:
-                body = await self._exposition()
-            except Unavailable as why:
-                return http_response("503 Service Unavailable", f"{why}\n".encode())
-        answer = http_response("200 OK", body, CONTENT_TYPE_LATEST)
+        try:
+            answer, body = await self._answered(request.path)
+        except Unavailable as why:
+            return http_response("503 Service Unavailable", f"{why}\n".encode())
         return answer if request.method == "GET" else answer[: len(answer) - len(body)]
+
+    async def _answered(self, path: str) -> tuple[bytes, bytes]:
+        """Return the answer and its body. Raises Unavailable."""
+        if path == READY and not self._is_ready():
+            raise Unavailable(DOWN)
+        if path in (HEALTH, READY):
+            return http_response("200 OK", UP), UP
+        async with self._one_at_a_time:
+            body = await self._exposition()
+        return http_response("200 OK", body, CONTENT_TYPE_LATEST), body

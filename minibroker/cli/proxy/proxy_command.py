@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from minibroker.cli.connecting import client_setting_options, servers_of
-from minibroker.cli.log_format import FORMATS, formatter
+from minibroker.cli.log_format import FORMATS, log_to_stderr
 from minibroker.cli.shared import TOKEN_VARIABLE, assignments_option, completed_by, is_on_the_command_line, print_table
 
 if TYPE_CHECKING:
@@ -95,9 +94,7 @@ def proxy(
     from minibroker.testing.control.control_server import address_of
     from minibroker.testing.journal import condition
 
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(formatter(log_format))
-    logging.basicConfig(handlers=[handler], level=log_level.upper())
+    log_to_stderr(log_level, log_format)
     given = {name: value for name, value in which.items() if value is not None}
     if quiet and given:
         raise click.UsageError(f"--quiet prints no requests, so there is nothing for --{min(given).replace('_', '-')}")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
-from fastapi import Depends, FastAPI
-from fastapi.responses import JSONResponse, Response
+from fastapi import Depends, FastAPI, Request
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
 from minibroker import __version__
+from minibroker.broker.monitoring.measuring import DOWN, HEALTH, READY, UP, has_nodes
 from minibroker.testing.broker import Broker
 from minibroker.testing.control import http_errors
 from minibroker.testing.control.control_pages import add_pages
@@ -30,6 +32,7 @@ def control_app(broker: Broker, token: str | None = None, closing: asyncio.Event
     With `closing`, which is set when the server closes, it has the explorer, too.
     """
     app = _app("minibroker control", DESCRIPTION, token)
+    _add_probes(app, lambda: has_nodes(broker.running if broker.is_running else None))
     if closing is not None:  # before the verbs: FastAPI prepares paths when a request is compared with them first
         from minibroker.explorer.explorer_routes import add_explorer
 
@@ -42,6 +45,7 @@ def control_app(broker: Broker, token: str | None = None, closing: asyncio.Event
 def proxy_control_app(proxy: Observed, token: str | None = None) -> FastAPI:
     """Return the application for a proxy in the same event loop: its journal and its faults."""
     app = _app("minibroker proxy control", DESCRIPTION_OF_PROXY, token)
+    _add_probes(app, lambda: True)
     app.include_router(request_routes(proxy), prefix="/v1")
     add_pages(app, lambda: proxy.bootstrap_servers, "proxy.html")
     return app
@@ -66,6 +70,19 @@ def _app(title: str, description: str, token: str | None) -> Control:
     http_errors.register(app)
     app.add_route("/openapi.json", lambda _: app.described(), include_in_schema=False)
     return app
+
+
+def _add_probes(app: FastAPI, is_ready: Callable[[], bool]) -> None:
+    """Answer /health while the loop runs, and /ready if clients can connect; whoever probes needs no token."""
+
+    async def healthy(_: Request) -> Response:
+        return PlainTextResponse(UP)
+
+    async def ready(_: Request) -> Response:
+        return PlainTextResponse(UP) if is_ready() else PlainTextResponse(f"{DOWN}\n", 503)
+
+    app.add_route(HEALTH, healthy, include_in_schema=False)
+    app.add_route(READY, ready, include_in_schema=False)
 
 
 class Control(FastAPI):

@@ -36,9 +36,11 @@ async def metrics() -> bytes:
     return b"minibroker_info 1\n"
 
 
-async def started(exposition: Callable[[], Awaitable[bytes]] = metrics) -> tuple[MetricsServer, tuple[str, int]]:
+async def started(
+    exposition: Callable[[], Awaitable[bytes]] = metrics, *, is_ready: bool = True
+) -> tuple[MetricsServer, tuple[str, int]]:
     bound = bind(Listener("METRICS", "HTTP", "127.0.0.1", 0, "", 0), Settings({}))
-    server = MetricsServer(exposition)
+    server = MetricsServer(exposition, lambda: is_ready)
     await server.serve(bound)
     return server, (bound.endpoint.host, bound.endpoint.port)
 
@@ -58,6 +60,10 @@ async def asked(address: tuple[str, int], request: bytes) -> bytes:
         ("GET", "/", 200, b"minibroker_info 1\n"),
         ("GET", "/metrics?name[]=x", 200, b"minibroker_info 1\n"),
         ("HEAD", "/metrics", 200, b""),
+        ("GET", "/health", 200, b"ok\n"),
+        ("GET", "/ready", 200, b"ok\n"),
+        ("HEAD", "/ready", 200, b""),
+        ("POST", "/health", 405, b"Only GET and HEAD.\n"),
         ("POST", "/metrics", 405, b"Only GET and HEAD.\n"),
         ("GET", "/metric", 404, b"The metrics are at /metrics.\n"),
     ],
@@ -83,6 +89,37 @@ def test_an_http_client_gets_the_metrics_and_nothing_else(
     found, text, content_type = run(talk())
     assert (found, text) == (status, body)
     assert content_type.startswith("text/plain")
+
+
+def test_a_broker_that_is_down_is_healthy_and_not_ready(run: Run) -> None:
+    async def talk() -> list[bytes]:
+        server, address = await started(is_ready=False)
+        answers = [await asked(address, f"GET {path} HTTP/1.1\r\n\r\n".encode()) for path in ("/health", "/ready")]
+        await server.close()
+        return answers
+
+    healthy, ready = run(talk())
+    assert healthy.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert ready.startswith(b"HTTP/1.1 503 ") and ready.endswith(b"\r\n\r\nThe broker is not running.\n")
+
+
+def test_a_probe_is_answered_while_the_metrics_are_made(run: Run) -> None:
+    async def talk() -> bytes:
+        go_on = asyncio.Event()
+
+        async def slow() -> bytes:
+            await go_on.wait()
+            return b""
+
+        server, address = await started(slow)
+        scraped = asyncio.ensure_future(asked(address, b"GET /metrics HTTP/1.1\r\n\r\n"))
+        answer = await asked(address, b"GET /health HTTP/1.1\r\n\r\n")
+        go_on.set()
+        await scraped
+        await server.close()
+        return answer
+
+    assert run(talk()).endswith(b"\r\n\r\nok\n")
 
 
 @pytest.mark.parametrize(
@@ -121,7 +158,7 @@ def test_each_client_gets_the_tls_of_the_moment(run: Run, caplog: pytest.LogCapt
     async def talk() -> list[str]:
         present: list[ssl.SSLContext] = []
         bound = bind(Listener("METRICS", "HTTP", "127.0.0.1", 0, "", 0), Settings({}))
-        server, address = MetricsServer(metrics), (bound.endpoint.host, bound.endpoint.port)
+        server, address = MetricsServer(metrics, lambda: True), (bound.endpoint.host, bound.endpoint.port)
         await server.serve(bound, lambda: present[-1] if present else None)
         with pytest.raises(OSError):
             await name_of_the_other(address)
@@ -216,7 +253,7 @@ def test_scrapes_are_made_one_after_the_other(run: Run) -> None:
 
 def test_it_can_be_closed_before_it_serves(run: Run) -> None:
     async def talk() -> None:
-        await MetricsServer(metrics).close()
+        await MetricsServer(metrics, lambda: True).close()
 
     run(talk())
 
@@ -226,7 +263,7 @@ def test_the_line_in_the_log_is_an_address_to_click_on(run: Run, caplog: pytest.
 
     async def talk(host: str) -> int:
         bound = bind(Listener("METRICS", "HTTP", "127.0.0.1", 0, "", 0), Settings({}))
-        server = MetricsServer(metrics)
+        server = MetricsServer(metrics, lambda: True)
         await server.serve(bound._replace(endpoint=Endpoint(host, bound.endpoint.port)))
         await server.close()
         return bound.endpoint.port

@@ -18,6 +18,14 @@ from minibroker.testing.control.app import Control
 from minibroker.testing.control.control_server import controlled
 
 
+def status(url: str) -> int:
+    try:
+        return got(url)
+    except HTTPError as error:
+        with error:
+            return int(error.code)
+
+
 def got(url: str) -> int:
     with urllib.request.urlopen(url, timeout=30) as answer:
         return int(answer.status)
@@ -55,6 +63,25 @@ async def test_a_thread_makes_the_description(monkeypatch: pytest.MonkeyPatch) -
 async def test_a_server_may_stop_before_all_is_prepared() -> None:
     async with Broker() as broker, controlled(broker, HostPort(), None) as url:
         assert url.startswith("http://127.0.0.1:")
+
+
+async def test_probes_need_no_token_and_see_whether_clients_can_connect() -> None:
+    async with Broker(nodes=2) as broker, controlled(broker, HostPort(), "secret") as url:
+
+        async def probes() -> tuple[int, int]:
+            return await asyncio.to_thread(status, f"{url}/health"), await asyncio.to_thread(status, f"{url}/ready")
+
+        assert await probes() == (200, 200)
+        broker.kill_node(1)
+        assert await probes() == (200, 200), "the other node is there"
+        broker.kill_node(2)
+        assert await probes() == (200, 503)
+        await broker.astart_node(1)
+        assert await probes() == (200, 200)
+        broker.kill()
+        assert await probes() == (200, 503)
+        await broker.arestart()
+        assert await probes() == (200, 200)
 
 
 async def test_the_oldest_of_many_snapshots_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
