@@ -84,7 +84,8 @@ PHRASES = [
     f"{topology.MAXIMUM_TASKS:,} tasks",
     f"report together, {streams_group.MAXIMUM_OFFSETS:,} offsets",
     f"{line_limit.LINES} are written in a second",
-    f"series for {metrics.PARTITIONS_TOLD:,} partitions",
+    f"series for {metrics.PARTITIONS_TOLD:,} partitions and {metrics.LAGS_TOLD:,} lags of groups at most",
+    f"ids of groups of up to {metrics.GROUP_CHARACTERS} characters",
     f"{http_server.CLIENTS_MAX} clients may be connected",
 ]
 

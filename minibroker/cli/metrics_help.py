@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from minibroker.broker.monitoring.metrics import COUNTER, HISTOGRAM, PARTITIONS_TOLD, ROWS, Row
+from minibroker.broker.monitoring.metrics import (
+    COUNTER,
+    GROUP_CHARACTERS,
+    HISTOGRAM,
+    LAGS_TOLD,
+    PARTITIONS_TOLD,
+    ROWS,
+    Row,
+)
 from minibroker.broker.monitoring.request_statistics import DURATION_BUCKETS_MS
 
 HEAD = ("metric", "type", "labels", "meaning")
@@ -24,7 +32,8 @@ The label `api` is the API's name as in Kafka's documentation, and `code` the na
 histograms end at {buckets} seconds.
 
 With more than {partitions} partitions, those of the oldest topics have their own series, and one more series, with
-`(other)` for topic and partition, has the sum of all others.
+`(other)` for topic and partition, has the sum of all others. The lags of groups are told likewise, up to {lags}; those
+of groups whose ids have more than {characters} characters are among the others. They are computed at each scrape.
 
 Generated from `minibroker/broker/monitoring/metrics.py`, by `python3 -m minibroker.cli.metrics_help > docs/metrics.md`.
 """
@@ -40,7 +49,8 @@ def markdown() -> str:
     """Return the text of docs/metrics.md."""
     bounds = [f"{bound / 1000:g}" for bound in DURATION_BUCKETS_MS]
     buckets = f"{', '.join(bounds[:-1])} and {bounds[-1]}"
-    preamble = PREAMBLE.format(buckets=buckets, partitions=f"{PARTITIONS_TOLD:,}")
+    told = {"partitions": f"{PARTITIONS_TOLD:,}", "lags": f"{LAGS_TOLD:,}", "characters": GROUP_CHARACTERS}
+    preamble = PREAMBLE.format(buckets=buckets, **told)
     lines = [HEAD, tuple("---" for _ in HEAD), *rows()]
     return preamble + "\n" + "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 

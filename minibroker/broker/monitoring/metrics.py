@@ -36,7 +36,9 @@ LINES_PER_SLICE = 150
 KNOWN_CODES = frozenset(ErrorCode)
 # Clients create topics, and each adds five lines to a scrape. `OTHERS` is no valid name of a topic.
 PARTITIONS_TOLD = 10_000
-OTHERS = ("(other)", "(other)")
+LAGS_TOLD = 10_000
+GROUP_CHARACTERS = 249  # of a group that is told, as a topic's name has at most: Kafka lets an id have 32,767
+OTHER = "(other)"
 
 Kind = type[CounterMetricFamily] | type[GaugeMetricFamily] | type[HistogramMetricFamily]
 Sample = tuple[tuple[str, ...], Any]  # the values of the labels, and the value
@@ -170,17 +172,24 @@ def _of_logs(value: Callable[[Log], int]) -> Callable[[Observed], Iterator[Sampl
     """Return samples of up to `PARTITIONS_TOLD` partitions, and the sum of the others."""
 
     def samples(observed: Observed) -> Iterator[Sample | None]:
-        count = rest = 0
-        for count, partition in enumerate(_partitions(observed.cluster), start=1):
-            if count <= PARTITIONS_TOLD:
-                yield (partition.topic.name, str(partition.index)), value(partition.log)
-            else:
-                rest += value(partition.log)
-                yield None
-        if count > PARTITIONS_TOLD:
-            yield OTHERS, rest
+        for partition in _partitions(observed.cluster):
+            yield (partition.topic.name, str(partition.index)), value(partition.log)
 
-    return samples
+    return lambda observed: _at_most(PARTITIONS_TOLD, samples(observed))
+
+
+def _at_most(most: int, samples: Iterable[Sample | None]) -> Iterator[Sample | None]:
+    """Yield so many samples, then None for each, and the sum of these and of those with the labels OTHER."""
+    count, rest, others = 0, 0, None
+    for sample in samples:
+        if sample is None or (count < most and sample[0][-1] != OTHER):
+            count += sample is not None
+            yield sample
+        else:
+            rest, others = rest + sample[1], (OTHER,) * len(sample[0])
+            yield None
+    if others is not None:
+        yield others, rest
 
 
 def _partitions(cluster: Cluster) -> Iterator[Partition]:
@@ -205,6 +214,22 @@ def _groups(observed: Observed) -> Iterator[Sample | None]:
         counts[group.type.value, group.state_name] += 1
         yield None
     yield from counts.items()
+
+
+def _lags(observed: Observed) -> Iterator[Sample | None]:
+    """Yield how far each group is behind in each partition that it has committed an offset of."""
+    topics = observed.cluster.image.topics
+    for group in list(observed.cluster.groups.groups.values()):
+        yield None
+        for (name, index), committed in list(group.offsets.by_partition.items()):
+            topic = topics.get(name)
+            partition = None if topic is None or index >= len(topic.partitions) else topic.partitions[index]
+            if partition is None or not hasattr(partition, "log") or not committed.is_of(partition.topic.topic_id):
+                yield None
+                continue
+            lag = max(0, partition.log.high_watermark - committed.offset)
+            is_told = len(group.group_id) <= GROUP_CHARACTERS
+            yield (group.group_id, name, str(index)) if is_told else (OTHER, OTHER, OTHER), lag
 
 
 def _rebalances(observed: Observed) -> Iterator[Sample]:
@@ -238,6 +263,7 @@ LOG = ("topic", "partition")
 GROUP = ("type", "state")
 CLIENT = ("client_id", "client_instance_id", "metric", "attributes")
 CLIENT_HELP = "Metrics that connected clients have pushed: the newest value, or the sum for those that count (KIP-714)."
+LAG_HELP = "Records between the offset that a group has committed and the end of the partition."
 DURATION_HELP = "Time from reading a request until its answer was sent; for Fetch including the wait for records."
 DIRTY_HELP = "The dirty share of the dirtiest compacted log, 0 to 1, when the cleaner last looked."
 UNCLEANABLE_HELP = "Partitions that are no longer compacted, because their logs cannot be read."
@@ -290,6 +316,7 @@ ROWS: tuple[Row, ...] = (
     Row("fsync_failures", COUNTER, (), "Calls of fsync that failed.", _one(lambda o: o.syncs.failures)),
     Row("groups", GAUGE, GROUP, "Groups by type and state.", _groups),
     Row("group_rebalances", COUNTER, ("type",), REBALANCES_HELP, _rebalances),
+    Row("consumer_group_lag", GAUGE, ("group", *LOG), LAG_HELP, lambda observed: _at_most(LAGS_TOLD, _lags(observed))),
     Row("topics", GAUGE, (), "Topics.", _one(lambda o: len(o.cluster.image.topics))),
     Row("partitions", GAUGE, (), "Partitions of all topics.", _one(_partition_count)),
     Row("log_size_bytes", GAUGE, LOG, "Size of a partition's batches.", _of_logs(lambda log: log.size_bytes)),

@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from minibroker import __version__
 from minibroker.broker.groups.group import GroupType
+from minibroker.broker.groups.offsets_of_group import CommittedOffset
 from minibroker.broker.groups.share.share_group import ShareGroup, ShareMember
 from minibroker.broker.monitoring import metrics
 from minibroker.broker.monitoring.measured_disk import SyncStatistics
@@ -24,6 +25,7 @@ from minibroker.broker.upkeep.cleaner_statistics import CleanerStatistics
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.topics import DeleteTopicsRequest
+from minibroker.protocol.primitives import ZERO_UUID
 from tests.broker.harness import Client, Harness, batch
 
 
@@ -257,6 +259,46 @@ def test_topics_may_be_deleted_while_metrics_are_written(stage: Stage, monkeypat
         assert b"minibroker_info" in await scraping
 
     asyncio.run(scrape())
+
+
+def commit(stage: Stage, group: str, topic: str, partition: int, offset: int, topic_id: bytes = ZERO_UUID) -> None:
+    """Let a group have committed an offset."""
+    groups = stage.harness.cluster.groups
+    found = groups.groups.setdefault(group, ShareGroup(groups, group))
+    found.offsets.apply(topic, partition, CommittedOffset(offset, -1, "", 1000, topic_id=topic_id))
+
+
+def test_a_group_lags_behind_the_end_of_each_partition_that_it_has_read(stage: Stage) -> None:
+    stage.harness.create_topic("orders", partitions=3)
+    for partition in (0, 1):
+        stage.harness.produce("orders", "a", "b", "c", partition=partition)
+    stage.harness.end_turn()
+    commit(stage, "shop", "orders", 0, 1)
+    commit(stage, "shop", "orders", 1, 3)
+    commit(stage, "audit", "orders", 0, 0, stage.harness.cluster.image.topics["orders"].topic_id)
+    told = {("shop", "orders", "0"): 2, ("shop", "orders", "1"): 0, ("audit", "orders", "0"): 3}
+    assert stage.values("consumer_group_lag") == told
+    commit(stage, "shop", "orders", 9, 1)
+    commit(stage, "shop", "gone", 0, 1)
+    commit(stage, "shop", "orders", 2, 1, b"another topic id")
+    commit(stage, "audit", "orders", 0, 5)
+    assert stage.values("consumer_group_lag") == told | {("audit", "orders", "0"): 0}, "what is gone is not told"
+
+
+def test_of_very_many_lags_some_are_listed_and_the_others_summed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "LAGS_TOLD", 2)
+    stage.harness.create_topic("orders")
+    stage.harness.produce("orders", "a", "b")
+    stage.harness.end_turn()
+    commit(stage, "g" * 250, "orders", 0, 1)
+    for group in ("(other)", "g1", "g2", "g3"):
+        commit(stage, group, "orders", 0, 0)
+    lags = stage.values("consumer_group_lag")
+    assert lags.pop(("(other)", "(other)", "(other)")) == 5
+    assert len(lags) == 2 and set(lags.values()) == {2}
+    row = next(row for row in ROWS if row.name == "consumer_group_lag")
+    steps = list(row.samples(stage.observed))
+    assert len(steps) == 5 + 5 + 1 and len([step for step in steps if step is not None]) == 3
 
 
 def test_groups_are_counted_by_type_and_state(stage: Stage) -> None:
