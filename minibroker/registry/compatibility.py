@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from minibroker.registry.contracts import Part, property_of, reserved_names
 from minibroker.registry.coroutine_slices import Slices
 from minibroker.registry.formats.schema import ParsedSchema
+from minibroker.registry.http_messages import Left
 from minibroker.registry.registry_configs import level_of
 from minibroker.registry.registry_errors import invalid_schema
 from minibroker.registry.schema_formats import SchemaFormats
@@ -33,19 +35,23 @@ async def objections(
     config: Mapping[str, Any],
     candidate: Candidate,
     earlier: Sequence[StoredSchema],
+    left: Left | None = None,
 ) -> list[str]:
     """Return why a schema is not compatible with the earlier ones, which are given with the oldest first.
 
-    Only the first one that differs is reported. Raises RegistryError if one of them cannot be parsed.
+    Only the first one that differs is reported. Raises RegistryError if one of them cannot be parsed, if it takes too
+    long to compare two of them, or once `left` returns: the client is gone.
     """
     level, validates = level_of(config), config.get("validateFields") is True
     found = _reserved_differences(candidate, earlier) if validates else []
     others = _of_group(config, candidate, earlier)
     slices, lenient = Slices(), config.get("compatibilityPolicy") == "LENIENT"
+    compare = partial(formats.incompatibilities, candidate.kind, lenient=lenient, left=left)
     direction, _, transitive = level.partition("_")
     for schema in reversed(others if transitive else others[-1:]) if direction != "NONE" else ():
         await slices.next()
-        differences = await _compared(formats, state, direction, candidate, schema, lenient=lenient)
+        older = await formats.parse_stored(state, schema)
+        differences = await _compared(compare, direction, candidate, schema, older)
         if differences:
             found += differences
             break
@@ -78,26 +84,21 @@ def _of_group(config: Mapping[str, Any], candidate: Candidate, earlier: Sequence
 
 
 async def _compared(
-    formats: SchemaFormats,
-    state: SchemaState,
+    compare: Callable[[ParsedSchema, ParsedSchema], Awaitable[list[str]]],
     direction: str,
     candidate: Candidate,
     schema: StoredSchema,
-    *,
-    lenient: bool,
+    older: ParsedSchema,
 ) -> list[str]:
-    older = await formats.parse_stored(state, schema)
     forward, backward = direction in ("FORWARD", "FULL"), direction in ("BACKWARD", "FULL")
     found: list[str] = []
     if candidate.kind != schema.kind:
         found = [OTHER_TYPE] * (forward + backward)
     else:
         if forward:
-            differences = await formats.incompatibilities(schema.kind, older, candidate.parsed, lenient=lenient)
-            found += [_filled(each, "old", "new") for each in differences]
+            found += [_filled(each, "old", "new") for each in await compare(older, candidate.parsed)]
         if backward:
-            differences = await formats.incompatibilities(schema.kind, candidate.parsed, older, lenient=lenient)
-            found += [_filled(each, "new", "old") for each in differences]
+            found += [_filled(each, "new", "old") for each in await compare(candidate.parsed, older)]
     return [*found, *_shown(schema)] if found else []
 
 

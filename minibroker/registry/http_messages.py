@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -19,6 +19,9 @@ SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")  # which is no text without
 CONSUMED: Final = (*TYPES, "application/octet-stream")
 
 
+Left = Callable[[], Awaitable[None]]
+
+
 @dataclass
 class Request:
     """A request. The segments of its path are decoded one by one: a subject may contain a slash."""
@@ -30,6 +33,7 @@ class Request:
     body: bytes = b""
     variables: dict[str, str] = field(default_factory=dict)  # the parts of the path with names
     user: str | None = None
+    left: Left | None = None  # returns when the client is gone
 
     @property
     def path(self) -> str:

@@ -24,6 +24,7 @@ from minibroker.registry.contracts import (
 )
 from minibroker.registry.coroutine_slices import Slices, turn_for_others
 from minibroker.registry.formats.schema import ParsedSchema, Reference
+from minibroker.registry.http_messages import Left
 from minibroker.registry.qualified_subjects import DEFAULT, prefix_of, qualified, within
 from minibroker.registry.registry_configs import IMPORTING, READING, changed_config, config_of, mode_of
 from minibroker.registry.schema_formats import SchemaFormats, sorted_references
@@ -78,8 +79,11 @@ class Registry:
 
     # --- registering ----------------------------------------------------------------------------
 
-    async def register(self, subject: str, new: NewSchema) -> StoredSchema:
-        """Register a schema, unless the subject has it, and return it. Raises RegistryError."""
+    async def register(self, subject: str, new: NewSchema, left: Left | None = None) -> StoredSchema:
+        """Register a schema, unless the subject has it, and return it. Raises RegistryError.
+
+        Nothing is registered if `left` returns while it is compared: its client is gone.
+        """
         async with self._writing:
             state = await self._topic.read_to_change()
             config = config_of(state, subject)
@@ -89,9 +93,9 @@ class Registry:
                 known = None if found is None else _registered(state, new, found)
                 if known is not None:
                     return known
-            return await self._register(subject, new)
+            return await self._register(subject, new, left)
 
-    async def _register(self, subject: str, new: NewSchema) -> StoredSchema:
+    async def _register(self, subject: str, new: NewSchema, left: Left | None) -> StoredSchema:
         state, asked, mark = await self._topic.read_to_change(), new, self._topic.mark
         config, mode = config_of(state, subject), mode_of(state, subject)
         _check_may_register(subject, mode, new)
@@ -110,7 +114,7 @@ class Registry:
                 return known
         if mode not in IMPORTING:
             candidate = Candidate(new.kind, parsed, schema.metadata)
-            reasons = await objections(self.formats, state, config, candidate, earlier)
+            reasons = await objections(self.formats, state, config, candidate, earlier, left)
             if reasons:
                 raise errors.incompatible(subject, reasons)
         if new.version > 0 and new.version != next_version and mode not in IMPORTING:
@@ -118,7 +122,7 @@ class Registry:
         await turn_for_others(len(schema.text))
         state = await self._topic.read_to_change()
         if self._topic.mark != mark:  # others write to the topic, too
-            return await self._register(subject, asked)
+            return await self._register(subject, asked, left)
         version = new.version if new.version > 0 else next_version
         _check_id(state, subject, schema, id)
         schema = replace(schema, version=version, id=index.max_id + 1 if id < 0 else id)
@@ -209,7 +213,7 @@ class Registry:
                 return each
             if each.references and not schema.references:
                 resolved = await self.formats.parse_stored(state, each)
-                if resolved.formatted("resolved") == schema.text:
+                if await self.formats.formatted(each.kind, resolved, "resolved") == schema.text:
                     return each
         return None
 
@@ -220,17 +224,20 @@ class Registry:
             found = self._likenesses[schema.guid] = await self.formats.likeness(parsed, schema)
         return found
 
-    async def check(self, subject: str, new: NewSchema, earlier: Sequence[StoredSchema]) -> list[str]:
+    async def check(
+        self, subject: str, new: NewSchema, earlier: Sequence[StoredSchema], left: Left | None = None
+    ) -> list[str]:
         """Return why a schema is not compatible with versions of a subject, by the subject's level.
 
-        Raises RegistryError for an invalid schema.
+        Raises RegistryError, also if `left` returns: the client is gone.
         """
         if not new.text.strip():
             raise errors.no_schema()
         state = await self.state()
         config = config_of(state, subject)
         schema, parsed = await self._canonical(state, subject, new)
-        return await objections(self.formats, state, config, Candidate(new.kind, parsed, schema.metadata), earlier)
+        candidate = Candidate(new.kind, parsed, schema.metadata)
+        return await objections(self.formats, state, config, candidate, earlier, left)
 
     # --- deleting -------------------------------------------------------------------------------
 

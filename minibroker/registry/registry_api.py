@@ -130,7 +130,7 @@ class RegistryApi(SettingsApi):
         subject = await self._subject(request)
         if not is_valid(subject):
             raise errors.invalid_subject(subject)
-        schema = await self._registry.register(subject, await self._new_schema(request, subject))
+        schema = await self._registry.register(subject, await self._new_schema(request, subject), request.left)
         found = described(schema)
         left_out = {"subject", "ts", "deleted"} | ({"schema"} if schema.kind == "PROTOBUF" else set())
         return {name: found[name] for name in found if name not in left_out}
@@ -285,7 +285,8 @@ class RegistryApi(SettingsApi):
             earlier = [] if found is None else [found]
         verbose = request.flag("verbose")
         try:
-            reasons = await self._registry.check(subject, await self._new_schema(request, subject), earlier)
+            new = await self._new_schema(request, subject)
+            reasons = await self._registry.check(subject, new, earlier, request.left)
         except RegistryError as error:
             if error.code != errors.INVALID_SCHEMA or not verbose:
                 raise
@@ -361,7 +362,7 @@ class RegistryApi(SettingsApi):
                 reference["subject"] = within(schema.subject, reference["subject"])
         if wanted:
             parsed = await self._registry.formats.parse_stored(await self._registry.state(), schema)
-            found["schema"] = parsed.formatted(wanted)
+            found["schema"] = await self._registry.formats.formatted(schema.kind, parsed, wanted)
         return found
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
+from functools import partial
 from time import perf_counter
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
@@ -88,6 +89,7 @@ class RegistryApplication:
             _ = request.answer_type
             request.body = await _body(receive, self._body_seconds)
             await turn_for_others(len(request.body))
+            request.left = partial(_left, receive)
             resolve_context(request)
             found = None if self._observer is None else await self._observer.before(request)
             answer = await self._api.answer(request) if found is None else found
@@ -146,6 +148,12 @@ async def _whole_body(receive: Receive) -> bytes:
             raise RegistryError(413, f"The request has more than {BODY_BYTES_MAX} bytes")
         if not message.get("more_body", False):
             return b"".join(parts)
+
+
+async def _left(receive: Receive) -> None:
+    """Return when the client is gone, after its whole body."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 async def _send(request: Request, answer: Answer, send: Send) -> None:

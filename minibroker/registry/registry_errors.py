@@ -86,6 +86,11 @@ def invalid_schema(kind: str, reason: str) -> RegistryError:
     return RegistryError(INVALID_SCHEMA, f"Invalid schema of type {kind}, details: {reason}")
 
 
+def too_much(reason: str) -> RegistryError:
+    """Return the error for two schemas that take too long to compare."""
+    return RegistryError(422, reason)
+
+
 def no_schema() -> RegistryError:
     """Return the error for an empty schema."""
     return RegistryError(INVALID_SCHEMA, "Empty schema")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 from importlib import import_module
 from typing import Final, TypeVar, cast
 
+from minibroker.registry.formats.comparing_budget import Budget, TooMuch
 from minibroker.registry.formats.schema import Format, InvalidSchema, ParsedSchema, Reference
+from minibroker.registry.http_messages import Left
 from minibroker.registry.qualified_subjects import within
-from minibroker.registry.registry_errors import invalid_schema, missing_reference
+from minibroker.registry.registry_errors import invalid_schema, missing_reference, too_much
 from minibroker.registry.schema_records import StoredSchema, guid_of
 from minibroker.registry.schema_state import SchemaState
 
@@ -32,6 +35,7 @@ class SchemaFormats:
     def __init__(self) -> None:
         self._parsed: dict[Cached, ParsedSchema] = {}
         self._characters = 0  # of the texts in `_parsed`
+        self._comparing = asyncio.Lock()
 
     async def parse(
         self,
@@ -85,19 +89,52 @@ class SchemaFormats:
         except InvalidSchema as error:
             raise invalid_schema(kind, str(error)) from None
 
+    async def formatted(self, kind: str, parsed: ParsedSchema, format: str) -> str:
+        """Return the text in one of Confluent's formats. Raises RegistryError."""
+        try:
+            return await asyncio.to_thread(parsed.formatted, format)
+        except InvalidSchema as error:
+            raise invalid_schema(kind, str(error)) from None
+
     async def likeness(self, parsed: ParsedSchema, schema: StoredSchema) -> str:
         """Return a text that is equal for schemas that differ only in the order of their parts, and in contracts."""
-        return await _aside(partial(_likeness, parsed, schema), len(schema.text))
+        try:
+            return await _aside(partial(_likeness, parsed, schema), len(schema.text))
+        except InvalidSchema as error:
+            raise invalid_schema(schema.kind, str(error)) from None
 
     async def incompatibilities(
-        self, kind: str, reader: ParsedSchema, writer: ParsedSchema, *, lenient: bool = False
+        self, kind: str, reader: ParsedSchema, writer: ParsedSchema, *, lenient: bool = False, left: Left | None = None
     ) -> list[str]:
         """Return why a schema cannot read what another one of its kind has written; only JSON Schema can be lenient.
 
-        A thread compares them: each part with each other part, even small ones may take long.
+        A thread compares them, one pair after the other: each part with each other part, even small ones may take
+        long, and threads hold each other and the loop. Raises RegistryError if it takes too long, and once `left`
+        returns.
         """
-        more = {"lenient": True} if lenient and kind == "JSON" else {}
-        return await asyncio.to_thread(_format(kind).incompatibilities, reader, writer, **more)
+        budget, more = Budget(), {"lenient": True} if lenient and kind == "JSON" else {}
+        compare = partial(_format(kind).incompatibilities, reader, writer, budget, **more)
+        async with self._comparing, _abandoned_when(left, budget):
+            try:
+                return await asyncio.to_thread(compare)
+            except TooMuch as error:
+                raise too_much(str(error)) from None
+
+
+@asynccontextmanager
+async def _abandoned_when(left: Left | None, budget: Budget) -> AsyncIterator[None]:
+    """Abandon a comparison when `left` returns, or when it is cancelled: its thread would go on."""
+    leaving = None if left is None else asyncio.ensure_future(left())
+    if leaving is not None:
+        leaving.add_done_callback(lambda _: budget.abandon())
+    try:
+        yield
+    except asyncio.CancelledError:
+        budget.abandon()
+        raise
+    finally:
+        if leaving is not None:
+            leaving.cancel()
 
 
 def _size_of(key: Cached) -> int:

@@ -6,13 +6,17 @@ library does, or says where two schemas differ in its words: Apache's own gives 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
+from typing import Final
 
 from minibroker.registry.formats.avro_compatibility import Comparison
 from minibroker.registry.formats.avro_types import Parser
 from minibroker.registry.formats.avro_writing import canonical_text, normalized_text
+from minibroker.registry.formats.comparing_budget import Budget, Found, named_changes, walked
 from minibroker.registry.formats.schema import InvalidSchema, ParsedSchema
+
+TOO_DEEP: Final = "The types are nested too deep"
 
 
 class AvroSchema:
@@ -25,16 +29,16 @@ class AvroSchema:
 
     @cached_property
     def canonical(self) -> str:
-        """The text as Java writes it."""
-        return canonical_text(self.type, self._referenced)
+        """The text as Java writes it. Raises InvalidSchema if values are nested too deep, as the others do."""
+        return _written(partial(canonical_text, self.type, self._referenced))
 
     def normalized(self) -> str:
         """Return the text as Confluent normalizes it."""
-        return normalized_text(self.type, self._referenced)
+        return _written(partial(normalized_text, self.type, self._referenced))
 
     def comparable(self) -> str:
         """Return the normalized text with the defaults as they are."""
-        return normalized_text(self.type, self._referenced, converts=False)
+        return _written(partial(normalized_text, self.type, self._referenced, converts=False))
 
     def field_names(self) -> set[str]:
         """Return the names of the fields of a record, and none for any other type."""
@@ -42,7 +46,14 @@ class AvroSchema:
 
     def formatted(self, format: str) -> str:
         """Return the canonical text, or with "resolved" the one that contains what it refers to."""
-        return canonical_text(self.type) if format == "resolved" else self.canonical
+        return _written(partial(canonical_text, self.type)) if format == "resolved" else self.canonical
+
+
+def _written(write: Callable[[], str]) -> str:
+    try:
+        return write()
+    except RecursionError:
+        raise InvalidSchema(TOO_DEEP) from None
 
 
 def parse(text: str, references: Mapping[str, str], *, check_defaults: bool = False) -> AvroSchema:
@@ -50,10 +61,12 @@ def parse(text: str, references: Mapping[str, str], *, check_defaults: bool = Fa
     try:
         return AvroSchema(text, references, check_defaults)
     except RecursionError:
-        raise InvalidSchema("The types are nested too deep") from None
+        raise InvalidSchema(TOO_DEEP) from None
 
 
-def incompatibilities(reader: ParsedSchema, writer: ParsedSchema) -> list[str]:
-    """Return why the reader cannot read what was written with the writer, in Confluent's words."""
+def incompatibilities(reader: ParsedSchema, writer: ParsedSchema, budget: Budget | None = None) -> list[str]:
+    """Return why the reader cannot read what was written with the writer, in Confluent's words. Raises TooMuch."""
     assert isinstance(reader, AvroSchema) and isinstance(writer, AvroSchema)
-    return [str(difference) for difference in Comparison().differences(reader.type, writer.type)]
+    budget = budget or Budget()
+    found = Found(Comparison(budget).differences(reader.type, writer.type))
+    return named_changes((str(change) for _, change in walked([found], budget)), found.count)

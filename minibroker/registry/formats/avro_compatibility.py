@@ -5,9 +5,11 @@ A place in a schema is a JSON pointer. Below a branch of a union, pointers begin
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from minibroker.registry.formats.avro_types import AvroType, Field
+from minibroker.registry.formats.avro_types import DEPTH_MAX, AvroType, Field, Name
+from minibroker.registry.formats.comparing_budget import Budget, Found, TooMuch
 
 # Which other types a primitive type reads.
 PROMOTIONS: Final = {
@@ -18,6 +20,8 @@ PROMOTIONS: Final = {
     "string": ("bytes",),
 }
 Path = tuple[str, ...]
+STEPS_OF_A_PAIR: Final = 3  # of types with names, which are remembered
+ANY_SPACE: Final = "*"  # no namespace has this name
 
 # Confluent's sentences; "{path}" and "{detail}" are filled here, "%s" by the registry.
 SENTENCES: Final = {
@@ -45,30 +49,45 @@ class Difference(NamedTuple):
         return f"{{errorType:'{self.kind}', description:'{sentence}', additionalInfo:'{self.detail}'}}"
 
 
+Part = Difference | Found
+
+
 class Comparison:
     """Compares pairs of types; those with names once, so that recursive schemas come to an end."""
 
-    def __init__(self) -> None:
-        self._known: dict[tuple[int, int], list[Difference]] = {}
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._known: dict[tuple[int, int], list[Part]] = {}
+        self._branches: dict[int, dict[Name, list[AvroType]]] = {}  # of the reader's unions, by what they may read
+        self._depth = 0
 
-    def differences(self, reader: AvroType, writer: AvroType, path: Path = ()) -> list[Difference]:
-        """Return what keeps the reader from reading; nothing if it can."""
-        if reader.name is None or writer.name is None:
-            return self._compared(reader, writer, path)
+    def differences(self, reader: AvroType, writer: AvroType, path: Path = ()) -> list[Part]:
+        """Return what keeps the reader from reading; nothing if it can. Raises TooMuch."""
+        self._budget.spend()
+        is_named = reader.name is not None and writer.name is not None
         pair = id(reader), id(writer)
-        found = self._known.get(pair)
-        if found is None:
+        if is_named:
+            known = self._known.get(pair)
+            if known is not None:
+                return known
+            self._budget.spend(STEPS_OF_A_PAIR)
             self._known[pair] = []  # a recursive pair is compatible unless something else differs
-            found = self._known[pair] = self._compared(reader, writer, path)
+        if self._depth >= DEPTH_MAX:
+            raise TooMuch(f"The schemas are too large to be compared: they are nested more than {DEPTH_MAX} deep")
+        self._depth += 1
+        found = self._compared(reader, writer, path)
+        self._depth -= 1
+        if is_named and found:
+            found = self._known[pair] = [Found(found)]
         return found
 
-    def _compared(self, reader: AvroType, writer: AvroType, path: Path) -> list[Difference]:
+    def _compared(self, reader: AvroType, writer: AvroType, path: Path) -> list[Part]:
         if reader.java_name == writer.java_name:
             return self._same_kind(reader, writer, path)
         if writer.kind == "union":
             return [each for branch in writer.branches for each in self.differences(reader, branch)]
         if reader.kind == "union":
-            if any(not self.differences(branch, writer) for branch in reader.branches):
+            if any(not self.differences(branch, writer) for branch in self._candidates(reader, writer)):
                 return []
             return [_missing_branch(writer, path)]
         if writer.kind in PROMOTIONS.get(reader.kind, ()):
@@ -76,7 +95,20 @@ class Comparison:
         detail = f"reader type: {reader.java_name} not compatible with writer type: {writer.java_name}"
         return [Difference("TYPE_MISMATCH", path, detail)]
 
-    def _same_kind(self, reader: AvroType, writer: AvroType, path: Path) -> list[Difference]:
+    def _candidates(self, reader: AvroType, writer: AvroType) -> Sequence[AvroType]:
+        """Return the branches of a reader's union that may read a type: all that differ in name cannot."""
+        if writer.name is None:
+            return reader.branches
+        known = self._branches.get(id(reader))
+        if known is None:
+            known = self._branches[id(reader)] = {}
+            for branch in reader.branches:
+                self._budget.spend(1 + len(branch.aliases))
+                for name in () if branch.name is None else {Name(branch.name.simple, ANY_SPACE), *branch.aliases}:
+                    known.setdefault(name, []).append(branch)
+        return [*known.get(Name(writer.name.simple, ANY_SPACE), ()), *known.get(writer.name, ())]
+
+    def _same_kind(self, reader: AvroType, writer: AvroType, path: Path) -> list[Part]:
         if reader.kind == "union":
             return [
                 _missing_branch(branch, (*path, str(index)))
@@ -88,15 +120,19 @@ class Comparison:
             return self.differences(reader.element, writer.element, (*path, part))
         if reader.name is None:
             return []
+        self._budget.spend(len(reader.aliases) + len(reader.symbols) + len(writer.symbols))
         found = _names(reader, writer, path)
         if reader.kind == "fixed":
-            return found + _sizes(reader, writer, path)
-        if reader.kind == "enum":
-            return found + _symbols(reader, writer, path)
-        return found + self._fields(reader, writer, path)
+            found += _sizes(reader, writer, path)
+        elif reader.kind == "enum":
+            found += _symbols(reader, writer, path)
+        for each in found:
+            self._budget.spend_text(each.detail)
+        return [*found, *self._fields(reader, writer, path)]
 
-    def _fields(self, reader: AvroType, writer: AvroType, path: Path) -> list[Difference]:
-        found: list[Difference] = []
+    def _fields(self, reader: AvroType, writer: AvroType, path: Path) -> list[Part]:
+        self._budget.spend(len(writer.fields) + sum(1 + len(field.aliases) for field in reader.fields))
+        found: list[Part] = []
         written = {field.name: field for field in writer.fields}
         for index, field in enumerate(reader.fields):
             place = (*path, "fields", str(index))

@@ -24,6 +24,7 @@ FIELD_RESERVED: Final = frozenset({"default", "doc", "name", "order", "type", "a
 ORDERS: Final = ("ascending", "descending", "ignore")
 INT_MAX, LONG_MAX = (1 << 31) - 1, (1 << 63) - 1
 NO_PROPS: Final[Mapping[str, Any]] = {}
+CHECKS_MAX: Final = 500_000  # of values in defaults
 DEPTH_MAX: Final = 200  # of nested types, so that no text exhausts the stack
 
 
@@ -99,6 +100,7 @@ class Parser:
 
     def __init__(self, check_defaults: bool) -> None:
         self._check_defaults = check_defaults
+        self._defaults = Defaults()
         self.names: dict[str, AvroType] = {}
         self._depth = 0
 
@@ -223,7 +225,7 @@ class Parser:
         has_default, default = "default" in node, node.get("default")
         if kind.kind in ("float", "double") and isinstance(default, str):
             default = _number_of(default, name)
-        if has_default and self._check_defaults and not is_valid(kind, default):
+        if has_default and self._check_defaults and not self._defaults.is_valid(kind, default):
             raise InvalidSchema(f"Invalid default for field {name}: {text_of(default)} not a {_written(kind)}")
         props = {key: value for key, value in node.items() if key not in FIELD_RESERVED}
         doc = _optional_text(node, "doc")
@@ -316,30 +318,41 @@ def _number_of(text: str, field: str) -> float:
     return float(match[1])
 
 
-def is_valid(kind: AvroType, value: Any) -> bool:
-    """Return whether a JSON value may be a default of a type; that of a union may be one of any branch."""
-    match kind.kind:
-        case "string" | "bytes" | "enum" | "fixed":
-            return isinstance(value, str)
-        case "int" | "long":
-            limit = INT_MAX if kind.kind == "int" else LONG_MAX
-            return isinstance(value, int) and not isinstance(value, bool) and -limit - 1 <= value <= limit
-        case "float" | "double":
-            return isinstance(value, int | float) and not isinstance(value, bool)
-        case "boolean":
-            return isinstance(value, bool)
-        case "null":
-            return value is None
-        case "array":
-            return isinstance(value, list) and all(is_valid(kind.element, each) for each in value)
-        case "map":
-            return isinstance(value, dict) and all(is_valid(kind.element, each) for each in value.values())
-        case "union":
-            return any(is_valid(branch, value) for branch in kind.branches)
-    return isinstance(value, dict) and all(_has_value(field, value) for field in kind.fields)
+class Defaults:
+    """Checks defaults against types: each value against each branch of a union, so as long as that is not too much."""
 
+    def __init__(self) -> None:
+        self._left = CHECKS_MAX
 
-def _has_value(field: Field, value: dict[str, Any]) -> bool:
-    if field.name in value:
-        return is_valid(field.type, value[field.name])
-    return field.has_default and is_valid(field.type, field.default)
+    def is_valid(self, kind: AvroType, value: Any) -> bool:
+        """Return whether a JSON value may be a default of a type; that of a union may be one of any branch.
+
+        Raises InvalidSchema if that takes too long.
+        """
+        self._left -= 1
+        if self._left < 0:
+            raise InvalidSchema(f"The defaults have more than {CHECKS_MAX:,} values to be checked")
+        match kind.kind:
+            case "string" | "bytes" | "enum" | "fixed":
+                return isinstance(value, str)
+            case "int" | "long":
+                limit = INT_MAX if kind.kind == "int" else LONG_MAX
+                return isinstance(value, int) and not isinstance(value, bool) and -limit - 1 <= value <= limit
+            case "float" | "double":
+                return isinstance(value, int | float) and not isinstance(value, bool)
+            case "boolean":
+                return isinstance(value, bool)
+            case "null":
+                return value is None
+            case "array":
+                return isinstance(value, list) and all(self.is_valid(kind.element, each) for each in value)
+            case "map":
+                return isinstance(value, dict) and all(self.is_valid(kind.element, each) for each in value.values())
+            case "union":
+                return any(self.is_valid(branch, value) for branch in kind.branches)
+        return isinstance(value, dict) and all(self._has_value(field, value) for field in kind.fields)
+
+    def _has_value(self, field: Field, value: dict[str, Any]) -> bool:
+        """Return whether there is a value for a field, whose default was checked where it is declared."""
+        self._left -= 1
+        return self.is_valid(field.type, value[field.name]) if field.name in value else field.has_default

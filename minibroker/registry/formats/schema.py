@@ -7,17 +7,19 @@ The modules `avro`, `json_schema` and `protobuf` each have these two functions:
         `references` has the text of each schema that is referenced, directly or not, by the name under which it is
         referenced; a schema comes after those that it needs itself. Raises InvalidSchema.
 
-    incompatibilities(reader: ParsedSchema, writer: ParsedSchema) -> list[str]
+    incompatibilities(reader: ParsedSchema, writer: ParsedSchema, budget: Budget) -> list[str]
 
         Return why `reader` cannot read what was written with `writer`, in Confluent's words; nothing if it can. Both
         are of the module's own format. In a text, the first "%s" stands for the reader ("new" or "old"), and the second
-        for the writer, as in Confluent's `Difference`; the registry replaces them.
+        for the writer, as in Confluent's `Difference`; the registry replaces them. Raises TooMuch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
+
+from minibroker.registry.formats.comparing_budget import Budget
 
 
 class InvalidSchema(ValueError):
@@ -65,5 +67,5 @@ class Format(Protocol):
     def parse(self, text: str, references: Mapping[str, str]) -> ParsedSchema:
         """Parse a schema. Raises InvalidSchema."""
 
-    def incompatibilities(self, reader: ParsedSchema, writer: ParsedSchema) -> list[str]:
-        """Return why the reader cannot read what was written with the writer."""
+    def incompatibilities(self, reader: ParsedSchema, writer: ParsedSchema, budget: Budget) -> list[str]:
+        """Return why the reader cannot read what was written with the writer. Raises TooMuch."""

@@ -7,29 +7,29 @@ import threading
 import pytest
 
 from minibroker.patterns.program import Pattern
-from minibroker.registry.formats.schema import InvalidSchema
+from minibroker.registry.formats.comparing_budget import Budget, TooMuch
 from minibroker.registry.formats.searching import Finder
 
 PATTERN, NAME = "(a|b|ab)*c", "ab" * 50
 
 
 def test_a_pattern_is_found_in_a_part_of_a_name() -> None:
-    finder = Finder()
+    finder = Finder(Budget())
     assert finder.found("^a.c$", "aéc") and finder.found("b", "abc")
     assert not finder.found("^b", "abc") and not finder.found("(?=a)", "a")
 
 
 def test_too_much_is_refused() -> None:
-    finder = Finder()
-    with pytest.raises(InvalidSchema, match="too long"):
+    finder = Finder(Budget())
+    with pytest.raises(TooMuch, match="steps"):
         for number in range(1 << 16):  # every name leads to other states
             finder.found("(a|b)*a(a|b){20}c", f"{number:016b}".replace("0", "a").replace("1", "b"))
 
 
 def test_comparisons_in_other_threads_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    alone = Finder()
-    assert not alone.found(PATTERN, NAME)
-    step, others = Pattern._step, [threading.Thread(target=lambda: Finder().found(PATTERN, f"b{NAME}"))]
+    alone, other_budget, among_others = Budget(), Budget(), Budget()
+    assert not Finder(alone).found(PATTERN, NAME)
+    step, others = Pattern._step, [threading.Thread(target=lambda: Finder(other_budget).found(PATTERN, f"b{NAME}"))]
 
     def step_among_others(pattern: Pattern, *where: object) -> frozenset[int]:
         if others:
@@ -39,6 +39,5 @@ def test_comparisons_in_other_threads_do_not_count(monkeypatch: pytest.MonkeyPat
         return step(pattern, *where)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Pattern, "_step", step_among_others)
-    among_others = Finder()
-    assert not among_others.found(PATTERN, NAME)
-    assert among_others._effort == alone._effort
+    assert not Finder(among_others).found(PATTERN, NAME)
+    assert among_others.taken == alone.taken != other_budget.taken > 0

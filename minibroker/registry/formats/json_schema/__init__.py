@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from minibroker.registry.formats.json_schema.json_changes import LENIENT, STRICT
+from minibroker.registry.formats.comparing_budget import Budget, named_changes, walked
+from minibroker.registry.formats.json_schema.json_changes import LENIENT, STRICT, Change
 from minibroker.registry.formats.json_schema.json_comparing import changes_between
 from minibroker.registry.formats.json_schema.json_model import Object, Schema
 from minibroker.registry.formats.json_schema.loading import load
@@ -54,13 +55,15 @@ def parse(text: str, references: Mapping[str, str]) -> JsonSchema:
     return JsonSchema(canonical, document, load(document, references))
 
 
-def incompatibilities(reader: JsonSchema, writer: JsonSchema, *, lenient: bool = False) -> list[str]:
+def incompatibilities(
+    reader: JsonSchema, writer: JsonSchema, budget: Budget | None = None, *, lenient: bool = False
+) -> list[str]:
     """Return why `reader` does not accept all that `writer` accepts, in Confluent's words; nothing if it does.
 
-    If it is `lenient`, what is not named in `properties` may change.
-
-    Raises InvalidSchema if the two are too large to be compared.
+    If it is `lenient`, what is not named in `properties` may change. Raises TooMuch.
     """
     allowed = LENIENT if lenient else STRICT
-    changes = changes_between(writer.root, reader.root, allowed)
-    return [change.sentence() for change in changes if change.kind not in allowed]
+    budget = budget or Budget()
+    changes = changes_between(writer.root, reader.root, allowed, budget)
+    found = (Change(change.kind, path + change.path) for path, change in walked([changes], budget))
+    return named_changes((each.sentence() for each in found if each.kind not in allowed), changes.count)

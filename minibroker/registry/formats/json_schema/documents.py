@@ -10,6 +10,7 @@ from minibroker.registry.formats.json_schema.text import read_json
 from minibroker.registry.formats.schema import InvalidSchema
 
 MAXIMUM_REFERENCES: Final = 1000  # schemas that one may refer to, directly or not
+MAXIMUM_IDENTIFIER_CHARACTERS: Final = 16 << 20  # of all identifiers and references, each with its base
 ROOT: Final = "http://schema.invalid/"  # the base of a document without an id of its own
 
 
@@ -24,19 +25,20 @@ class Documents:
         if len(references) > MAXIMUM_REFERENCES:
             raise InvalidSchema(f"the schema has more than {MAXIMUM_REFERENCES} references")
         self._id_keyword = id_keyword
+        self._characters = 0
         self._base: dict[int, str] = {}
         self._places: dict[str, Any] = {}
         root_base = self._index(root, ROOT)
         for name, text in references.items():
             document = read_json(text)
             # A reference is by its name, relative to the id of the document, or by the id of what it refers to.
-            self._index(document, _joined(ROOT, name))
-            for uri in (_joined(root_base, name), _joined(ROOT, name), name):
+            self._index(document, self._joined(ROOT, name))
+            for uri in (self._joined(root_base, name), self._joined(ROOT, name), name):
                 self._places.setdefault(uri, document)
 
     def find(self, reference: str, source: Any) -> Any:
         """Return what a reference in `source`, an object of these documents, refers to. Raises InvalidSchema."""
-        uri = _joined(self._base.get(id(source), ROOT), reference)
+        uri = self._joined(self._base.get(id(source), ROOT), reference)
         address, _, fragment = uri.partition("#")
         if uri in self._places:  # a name within a document
             return self._places[uri]
@@ -44,6 +46,17 @@ class Documents:
         if document is None:
             raise InvalidSchema(f"could not resolve the reference {reference!r}: no schema of that name is referenced")
         return _follow(document, unquote(fragment), reference)
+
+    def _joined(self, base: str, reference: str) -> str:
+        """Return a reference relative to a base; `urljoin` knows no fragments of addresses such as "urn:x".
+
+        Raises InvalidSchema if all of them together are too long: a long base is in each.
+        """
+        address = base.partition("#")[0]
+        self._characters += len(address) + len(reference)
+        if self._characters > MAXIMUM_IDENTIFIER_CHARACTERS:
+            raise InvalidSchema("the schema has too many long identifiers and references")
+        return address + reference if reference.startswith("#") else urljoin(address, reference)
 
     def _index(self, document: Any, base: str) -> str:
         """Note the bases and identifiers of a document; return the base of its root."""
@@ -64,20 +77,14 @@ class Documents:
         """Note the identifiers of an object; return the base of what is in it."""
         own = value.get(self._id_keyword)
         if isinstance(own, str) and own:
-            uri = _joined(base, own)
+            uri = self._joined(base, own)
             self._places.setdefault(uri.removesuffix("#"), value)
             base = base if own.startswith("#") else uri
         for keyword in ("$anchor", "$dynamicAnchor"):
             if isinstance(anchor := value.get(keyword), str):
-                self._places.setdefault(_joined(base, f"#{anchor}"), value)
+                self._places.setdefault(self._joined(base, f"#{anchor}"), value)
         self._base[id(value)] = base
         return base
-
-
-def _joined(base: str, reference: str) -> str:
-    """Return a reference relative to a base; `urljoin` knows no fragments of addresses such as "urn:x"."""
-    address = base.partition("#")[0]
-    return address + reference if reference.startswith("#") else urljoin(address, reference)
 
 
 def _follow(document: Any, pointer: str, reference: str) -> Any:

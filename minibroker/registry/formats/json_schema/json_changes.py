@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final, NamedTuple
+
+from minibroker.registry.formats.comparing_budget import Below, Found
 
 _COMPATIBLE: Final = """
 ID_CHANGED DESCRIPTION_CHANGED TITLE_CHANGED DEFAULT_CHANGED SCHEMA_REMOVED TYPE_EXTENDED
@@ -101,14 +103,34 @@ class Change(NamedTuple):
         return f'{{errorType:"{self.kind}", description:"{sentence}\'}}'  # the odd quote is Confluent's
 
 
-def under(step: str, changes: Iterable[Change]) -> list[Change]:
+def under(step: str, parts: Sequence[Part]) -> list[Part]:
     """Return changes of a part as changes of the whole."""
-    return [Change(change.kind, (step, *change.path)) for change in changes]
+    return [Below(step, parts)] if parts else []
 
 
-class Changes(list[Change]):
+class Changes(Found):
     """The changes of a pair of schemas. They are compatible if a reader accepts all that it accepted before them."""
 
-    def __init__(self, changes: Iterable[Change], allowed: frozenset[str]) -> None:
-        super().__init__(changes)
-        self.compatible = all(change.kind in allowed for change in self)
+    __slots__ = ("compatible",)
+
+    def __init__(self, parts: Sequence[Part], allowed: frozenset[str]) -> None:
+        super().__init__(parts, lambda change: change.kind not in allowed)
+        self.compatible = not self.count and all(map(_is_compatible, parts))
+
+
+class InCircle(Changes):
+    """What is known of a pair that is being compared: it is compatible, or is not, and its changes are elsewhere."""
+
+    def __init__(self, *, compatible: bool) -> None:
+        super().__init__([], STRICT)
+        self.compatible = compatible
+
+
+def _is_compatible(part: Part) -> bool:
+    """Return whether nothing in a part is part of a circle that is not compatible."""
+    if isinstance(part, Below):
+        return all(map(_is_compatible, part.parts))
+    return not isinstance(part, Changes) or part.compatible
+
+
+Part = Change | Below | Changes

@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from minibroker.registry.formats.comparing_budget import CHARACTERS_OF_A_STEP, Budget
 from minibroker.registry.formats.java_order import union_in_java_order
-from minibroker.registry.formats.json_schema.json_changes import STRICT, Change, Changes, under
+from minibroker.registry.formats.json_schema.json_changes import STRICT, Change, Changes, InCircle, Part, under
 from minibroker.registry.formats.json_schema.json_model import (
     Array,
     Combined,
@@ -36,14 +37,14 @@ from minibroker.registry.formats.json_schema.scalars import (
     set_changes,
     string_changes,
 )
-from minibroker.registry.formats.schema import InvalidSchema
 from minibroker.registry.formats.searching import Finder
-
-MAXIMUM_COMPARISONS: Final = 20_000  # of two schemas each: about half a second
-IN_A_CIRCLE: Final = Change("IN_A_CIRCLE")  # incompatible, as a pair that this one is part of
 
 Identity = tuple[int, int]
 Pair = tuple[Schema | None, Schema | None]  # of which either may be missing
+
+
+ASSUMED, REFUTED = InCircle(compatible=True), InCircle(compatible=False)  # of a pair that is being compared
+STEPS_OF_A_PAIR: Final = 10
 
 
 class Search(NamedTuple):
@@ -53,33 +54,41 @@ class Search(NamedTuple):
     name: str
 
 
-Question = Pair | Search
-Comparing = Generator[Question, Any, list[Change]]  # a pair is answered by its changes, a search by a schema or None
+class Matching(NamedTuple):
+    """Pairs of parts that are compatible, of which as many as possible are wanted without a part twice."""
+
+    edges: Mapping[tuple[int, int], Changes]
+    lefts: int
 
 
-def changes_between(original: Schema, update: Schema, allowed: frozenset[str] = STRICT) -> list[Change]:
-    """Return all changes, of which the `allowed` kinds are compatible.
+PENDING: Final = object()  # the answer to a question that needs a comparison
+Question = Pair | Search | Matching
+# A pair is answered by its changes, a search by a schema or None, a matching by edges.
+Comparing = Generator[Question, Any, list[Part]]
 
-    Raises InvalidSchema if there is too much to compare.
-    """
-    comparison = _Comparison(allowed)
+
+def changes_between(
+    original: Schema, update: Schema, allowed: frozenset[str] = STRICT, budget: Budget | None = None
+) -> Changes:
+    """Return all changes, of which the `allowed` kinds are compatible. Raises TooMuch."""
+    comparison = _Comparison(allowed, budget or Budget())
     while True:
         changes = comparison.compare(original, update)
         if not comparison.refute():
-            return [change for change in changes if change.kind != IN_A_CIRCLE.kind]
+            return changes
 
 
 class _Comparison:
     """What is known of the pairs of schemas that were compared; nodes are told apart by identity."""
 
-    def __init__(self, allowed: frozenset[str]) -> None:
+    def __init__(self, allowed: frozenset[str], budget: Budget) -> None:
         self._allowed = allowed
         self._known: dict[Identity, Changes] = {}
         self._refuted: set[Identity] = set()  # were taken for compatible in a circle, and are not
         self._assumed: set[Identity] = set()
         self._open: set[Identity] = set()
-        self._comparisons = 0
-        self._finder = Finder()
+        self._budget = budget
+        self._finder = Finder(budget)
 
     def refute(self) -> bool:
         """Return whether an assumption was wrong, after which all has to be compared again."""
@@ -89,19 +98,16 @@ class _Comparison:
         self._assumed.clear()
         return bool(wrong)
 
-    def compare(self, original: Schema, update: Schema) -> list[Change]:
-        """Return the changes from one schema to the other. Raises InvalidSchema if there is too much to compare."""
+    def compare(self, original: Schema, update: Schema) -> Changes:
+        """Return the changes from one schema to the other. Raises TooMuch."""
         running: list[tuple[Identity, Comparing]] = []
         question: Question = (original, update)
         while True:
-            begins = False
-            if isinstance(question, Search):
-                answer: Any = self._searched(question)
-            else:
-                answer = self._already(question)
-                begins = answer is None
-                if begins:
-                    running.append(self._begin(question))
+            self._budget.spend()
+            answer = self._answered(question)
+            begins = answer is PENDING
+            if begins:
+                running.append(self._begin(question))
             while running:
                 identity, comparing = running[-1]
                 try:
@@ -113,40 +119,61 @@ class _Comparison:
                     self._open.discard(identity)
                     running.pop()
             else:
-                changes: list[Change] = answer
+                changes: Changes = answer
                 return changes
+
+    def _answered(self, question: Question) -> Any:
+        """Return the answer to a question, PENDING if that needs a comparison."""
+        if isinstance(question, Search):
+            return self._searched(question)
+        if isinstance(question, Matching):
+            return most_pairs(question.edges, question.lefts, self._budget.spend)
+        return self._already(question)
 
     def _searched(self, search: Search) -> Schema | None:
         """Return the schema of the first pattern that is found in a name, or None."""
         found = (schema for pattern, schema in search.patterns.items() if self._finder.found(pattern, search.name))
         return next(found, None)
 
-    def _already(self, pair: Pair) -> Changes | None:
-        """Return the changes of a pair that need no comparison, or None."""
+    def _already(self, pair: Pair) -> Any:
+        """Return the changes of a pair that need no comparison, or PENDING."""
         original, update = pair
         if original is None or update is None:
             kinds = [] if original is update else ["SCHEMA_ADDED" if original is None else "SCHEMA_REMOVED"]
-            return Changes(map(Change, kinds), self._allowed)
+            return Changes([Change(kind) for kind in kinds], self._allowed)
         identity = id(_resolved(original)), id(_resolved(update))
         if identity in self._known:
             return self._known[identity]
         if identity not in self._open:
-            return None
-        if identity in self._refuted:
-            return Changes([IN_A_CIRCLE], self._allowed)
-        self._assumed.add(identity)
-        return Changes([], self._allowed)
+            return PENDING
+        if identity not in self._refuted:
+            self._assumed.add(identity)
+        return REFUTED if identity in self._refuted else ASSUMED
 
-    def _begin(self, pair: Pair) -> tuple[Identity, Comparing]:
-        """Begin to compare a pair. Raises InvalidSchema if that would be too much."""
-        assert pair[0] is not None and pair[1] is not None
-        original, update = _resolved(pair[0]), _resolved(pair[1])
-        self._comparisons += 1
-        if self._comparisons > MAXIMUM_COMPARISONS:
-            raise InvalidSchema("the schemas are too large to be compared")
+    def _begin(self, question: Question) -> tuple[Identity, Comparing]:
+        """Begin to compare a pair. Raises TooMuch."""
+        before, after = question
+        assert isinstance(before, Schema) and isinstance(after, Schema)
+        original, update = _resolved(before), _resolved(after)
+        self._budget.spend(STEPS_OF_A_PAIR + _size(original) + _size(update))
         identity = id(original), id(update)
         self._open.add(identity)
         return identity, _compare(original, update)
+
+
+def _size(schema: Schema) -> int:
+    """Return the steps that a schema takes beside those of its parts: by its names and texts."""
+    texts = [schema.id, schema.title, schema.description, schema.default]
+    if isinstance(schema, Object):
+        texts += [*schema.properties, *schema.required, *schema.property_dependencies, *schema.schema_dependencies]
+        texts += [name for names in schema.property_dependencies.values() for name in names]
+    elif isinstance(schema, Enum):
+        texts += schema.values
+    elif isinstance(schema, Combined):
+        texts += [part.text for part in schema.parts]
+    elif isinstance(schema, Array):
+        texts += [""] * len(schema.first)
+    return sum(1 + len(text) // CHARACTERS_OF_A_STEP for text in texts if text is not None)
 
 
 def _compare(original: Schema, update: Schema) -> Comparing:
@@ -160,10 +187,10 @@ def _compare(original: Schema, update: Schema) -> Comparing:
         if accepted or (original.connect_bytes and update.connect_bytes):
             return []
         return [Change("TYPE_CHANGED")]
-    return _described(original, update) + (yield from _compare_alike(original, update))
+    return [*_described(original, update), *(yield from _compare_alike(original, update))]
 
 
-def _compare_with_parts(original: Schema, update: Schema) -> Generator[Question, Any, list[Change] | None]:
+def _compare_with_parts(original: Schema, update: Schema) -> Generator[Question, Any, list[Part] | None]:
     """Return the changes if one of the two is combined, and one part of it is compatible with the other."""
     if isinstance(update, Combined):
         single, criterion, parts = len(update.parts) == 1, update.criterion, update.parts
@@ -179,7 +206,7 @@ def _compare_with_parts(original: Schema, update: Schema) -> Generator[Question,
     for before, after in pairs:
         changes: Changes = yield before, after
         if changes.compatible:
-            return changes if single else [*changes, Change(kind)]
+            return [changes] if single else [changes, Change(kind)]
     return None
 
 
@@ -221,9 +248,9 @@ def _combined_changes(original: Combined, update: Combined) -> Comparing:
             between: Changes = yield part, other
             if between.compatible:
                 edges[index, other_index] = between
-    pairs = most_pairs(edges, len(before))
+    pairs: list[tuple[int, int]] = yield Matching(edges, len(before))
     for index, other_index in pairs:
-        changes += under(original.criterion, under(str(index), edges[index, other_index]))
+        changes += under(original.criterion, under(str(index), [edges[index, other_index]]))
     if len(pairs) < min(len(before), len(after)):
         changes.append(Change("COMBINED_TYPE_SUBSCHEMAS_CHANGED"))
     return changes
@@ -247,11 +274,11 @@ def _object_changes(original: Object, update: Object) -> Comparing:
 
 def _properties_changes(original: Object, update: Object) -> Comparing:
     """Return the changes of the properties."""
-    changes = []
+    changes: list[Part] = []
     for name in union_in_java_order(original.properties, update.properties):
         before, after = original.properties.get(name), update.properties.get(name)
         if before is not None and after is not None:
-            between = yield before, after
+            between: list[Part] = [(yield before, after)]
         elif before is not None:
             between = yield from _removed(name, before, update)
         else:
@@ -280,7 +307,7 @@ def _added(name: str, after: Schema, original: Object, required: bool) -> Compar
             return [Change("PROPERTY_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL")]
         return [Change("PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL")]
     covering = yield from _covering(original, name)
-    changes = [] if covering is None else (yield from _covered("PROPERTY_ADDED", covering, after))
+    changes: list[Part] = [] if covering is None else (yield from _covered("PROPERTY_ADDED", covering, after))
     if not required:
         kind = "OPTIONAL_PROPERTY"
     else:
@@ -292,12 +319,12 @@ def _covered(kind: str, before: Schema, after: Schema) -> Comparing:
     """Return the changes where a schema for all others takes the place of one for a property or item."""
     changes: Changes = yield before, after
     verdict = "IS" if changes.compatible else "NOT"
-    return [*changes, Change(f"{kind}_{verdict}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL")]
+    return [changes, Change(f"{kind}_{verdict}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL")]
 
 
 def _dependency_changes(original: Object, update: Object) -> Comparing:
     """Return the changes of the dependencies."""
-    changes = []
+    changes: list[Part] = []
     for name in union_in_java_order(original.property_dependencies, update.property_dependencies):
         before, after = original.property_dependencies.get(name), update.property_dependencies.get(name)
         if before is None or after is None:
@@ -311,7 +338,7 @@ def _dependency_changes(original: Object, update: Object) -> Comparing:
             kind = "DEPENDENCY_SCHEMA_ADDED" if earlier is None else "DEPENDENCY_SCHEMA_REMOVED"
             changes.append(Change(kind, (name,)))
         else:
-            changes += under(name, (yield (earlier, later)))
+            changes += under(name, [(yield earlier, later)])
     return changes
 
 
@@ -323,8 +350,7 @@ def _additional_changes(kind: str, original: Object | Array, update: Object | Ar
         return [Change(f"{kind}_NARROWED")]
     if original.additional_schema is not None and update.additional_schema is None:
         return [Change(f"{kind}_EXTENDED")]
-    changes: list[Change] = yield (original.additional_schema, update.additional_schema)
-    return changes
+    return [(yield (original.additional_schema, update.additional_schema))]
 
 
 def _unevaluated_changes(kind: str, before: Schema | None, after: Schema | None) -> Comparing:
@@ -337,13 +363,12 @@ def _unevaluated_changes(kind: str, before: Schema | None, after: Schema | None)
         return [Change(f"{kind}_NARROWED")]
     if after is None or isinstance(after, Empty):
         return [Change(f"{kind}_EXTENDED")]
-    changes: list[Change] = yield (before, after)
-    return changes
+    return [(yield (before, after))]
 
 
 def _array_changes(original: Array, update: Array) -> Comparing:
     """Return the changes of an array."""
-    changes = under("items", (yield (original.items, update.items)))
+    changes = under("items", [(yield (original.items, update.items))])
     for index in range(max(len(original.first), len(update.first))):
         changes += under("items", under(str(index), (yield from _item_changes(original, update, index))))
     changes += under("additionalItems", (yield from _additional_changes("ADDITIONAL_ITEMS", original, update)))
@@ -365,8 +390,7 @@ def _item_changes(original: Array, update: Array, index: int) -> Comparing:
     before = original.first[index] if index < len(original.first) else None
     after = update.first[index] if index < len(update.first) else None
     if before is not None and after is not None:
-        changes: list[Change] = yield (before, after)
-        return changes
+        return [(yield before, after)]
     if before is not None:
         return (yield from _item_removed(before, update))
     assert after is not None
@@ -402,7 +426,7 @@ def _resolved(schema: Schema) -> Schema:
     return schema.resolved() if isinstance(schema, Reference) else schema
 
 
-def _described(original: Schema, update: Schema) -> list[Change]:
+def _described(original: Schema, update: Schema) -> list[Part]:
     """Return the changes of what describes any schema."""
     pairs = (
         ("ID_CHANGED", original.id, update.id),
@@ -413,7 +437,7 @@ def _described(original: Schema, update: Schema) -> list[Change]:
     return [Change(kind) for kind, before, after in pairs if before != after]
 
 
-def _criterion_changes(original: Combined, update: Combined) -> list[Change]:
+def _criterion_changes(original: Combined, update: Combined) -> list[Part]:
     """Return the change between "allOf", "anyOf" and "oneOf", if there is one."""
     if original.criterion == update.criterion:
         return []
@@ -427,9 +451,9 @@ def _distinct(parts: Iterable[Schema]) -> list[Schema]:
     return list({part.text: part for part in reversed(list(parts))}.values())[::-1]
 
 
-def _required_changes(original: Object, update: Object) -> list[Change]:
+def _required_changes(original: Object, update: Object) -> list[Part]:
     """Return the changes of which properties are required, of those that both schemas have."""
-    changes = []
+    changes: list[Part] = []
     for name in union_in_java_order(original.properties):
         if name not in update.properties or (name in original.required) == (name in update.required):
             continue

@@ -145,12 +145,15 @@ class Reference(Schema):
     def resolved(self) -> Schema:
         """Return the schema at the end of a chain of references; one that only leads back to itself allows all."""
         schema: Schema = self
-        seen: set[int] = set()
+        chain: dict[int, Reference] = {}
         while isinstance(schema, Reference):
-            if schema.target is None or id(schema) in seen:
-                return _ANYTHING
-            seen.add(id(schema))
+            if schema.target is None or id(schema) in chain:
+                schema = _ANYTHING
+                break
+            chain[id(schema)] = schema
             schema = schema.target
+        for each in chain.values():
+            each.target = schema  # so that a chain is followed once
         return schema
 
 

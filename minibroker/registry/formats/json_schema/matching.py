@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 
-def most_pairs(edges: Iterable[tuple[int, int]], lefts: int) -> list[tuple[int, int]]:
+def most_pairs(edges: Iterable[tuple[int, int]], lefts: int, spend: Callable[[int], None]) -> list[tuple[int, int]]:
     """Return a largest set of edges that share no end, by their left ends, which are below `lefts`.
 
     Each left end looks for a free right end; where there is none, for one whose partner can have another one (a
-    breadth-first search of an augmenting path).
+    breadth-first search of an augmenting path). `spend` is told of the steps.
     """
     rights_of: dict[int, list[int]] = defaultdict(list)
     for left, right in edges:
@@ -22,6 +22,7 @@ def most_pairs(edges: Iterable[tuple[int, int]], lefts: int) -> list[tuple[int, 
         free = None
         while looking and free is None:
             current = looking.popleft()
+            spend(1 + len(rights_of[current]))
             for right in rights_of[current]:
                 if right in came_from:
                     continue
@@ -32,6 +33,7 @@ def most_pairs(edges: Iterable[tuple[int, int]], lefts: int) -> list[tuple[int, 
                 looking.append(partner[right])
         while free is not None:
             current = came_from[free]
+            spend(len(partner))
             previous = next((right for right, left_end in partner.items() if left_end == current), None)
             partner[free] = current
             free = previous if current != left else None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from decimal import Decimal, DecimalException
 
-from minibroker.registry.formats.json_schema.json_changes import Change
+from minibroker.registry.formats.json_schema.json_changes import Change, Part
 from minibroker.registry.formats.json_schema.json_model import Limit, Number, String
 
 
-def string_changes(original: String, update: String) -> list[Change]:
+def string_changes(original: String, update: String) -> list[Part]:
     """Return the changes of a text."""
     changes = limit_changes("maxLength", "MAX_LENGTH", original.max_length, update.max_length)
     changes += limit_changes("minLength", "MIN_LENGTH", original.min_length, update.min_length)
@@ -21,7 +21,7 @@ def string_changes(original: String, update: String) -> list[Change]:
     return changes
 
 
-def number_changes(original: Number, update: Number) -> list[Change]:
+def number_changes(original: Number, update: Number) -> list[Part]:
     """Return the changes of a number."""
     changes = limit_changes("maximum", "MAXIMUM", original.maximum, update.maximum)
     changes += limit_changes("minimum", "MINIMUM", original.minimum, update.minimum)
@@ -37,7 +37,7 @@ def number_changes(original: Number, update: Number) -> list[Change]:
     return changes
 
 
-def _multiple_changes(before: Limit | None, after: Limit | None) -> list[Change]:
+def _multiple_changes(before: Limit | None, after: Limit | None) -> list[Part]:
     """Return the change of "multipleOf", if it changed. Confluent cuts fractions off; here they count."""
     if before == after:
         return []
@@ -58,7 +58,7 @@ def _divides(divisor: Limit, number: Limit) -> bool:
         return False
 
 
-def limit_changes(name: str, kind: str, before: Limit | None, after: Limit | None) -> list[Change]:
+def limit_changes(name: str, kind: str, before: Limit | None, after: Limit | None) -> list[Part]:
     """Return the change of a limit, if it changed."""
     if before is None and after is None:
         return []
@@ -69,7 +69,7 @@ def limit_changes(name: str, kind: str, before: Limit | None, after: Limit | Non
     return [Change(f"{kind}_{'INCREASED' if before < after else 'DECREASED'}", (name,))]
 
 
-def set_changes(kind: str, before: frozenset[str] | set[str], after: frozenset[str] | set[str]) -> list[Change]:
+def set_changes(kind: str, before: frozenset[str] | set[str], after: frozenset[str] | set[str]) -> list[Part]:
     """Return the change of a set, if it changed."""
     if before == after:
         return []

@@ -12,8 +12,9 @@ from functools import cached_property
 from google.protobuf.descriptor import FileDescriptor
 from google.protobuf.descriptor_pool import DescriptorPool
 
+from minibroker.registry.formats.comparing_budget import Budget, named_changes
 from minibroker.registry.formats.protobuf.descriptors import base64_of, descriptor_of, file_of_base64, well_known
-from minibroker.registry.formats.protobuf.proto_names import Names
+from minibroker.registry.formats.protobuf.proto_names import Collected, Names, all_names
 from minibroker.registry.formats.protobuf.proto_reading import read_file
 from minibroker.registry.formats.protobuf.proto_writing import write_file
 from minibroker.registry.formats.protobuf.protobuf_comparing import changes_between
@@ -21,6 +22,7 @@ from minibroker.registry.formats.protobuf.protobuf_model import File
 from minibroker.registry.formats.schema import InvalidSchema
 
 MAXIMUM_FILES = 1000  # that a schema may import, directly or not
+MAXIMUM_PACKAGE_PARTS = 100
 OWN_NAME = "default"  # what Confluent calls the file in its descriptor
 
 
@@ -64,18 +66,19 @@ class ProtobufSchema:
     @cached_property
     def names(self) -> Names:
         """The types and extensions of the file and of those that it imports."""
-        return Names(self.file, self.imported.values())
+        return Names(self.file, all_names(self.imported.values()))
 
     @cached_property
     def descriptor(self) -> FileDescriptor:
         """The descriptor of the file, as protobuf compiled it. Raises InvalidSchema."""
         pool = DescriptorPool()
         added: dict[str, bool] = {}
+        known = all_names(self.imported.values())
         for name, file in [*self.imported.items(), (OWN_NAME, self.file)]:
-            self._add(pool, name, file, added)
+            self._add(pool, name, file, known, added)
         return pool.FindFileByName(OWN_NAME)
 
-    def _add(self, pool: DescriptorPool, name: str, file: File, added: dict[str, bool]) -> None:
+    def _add(self, pool: DescriptorPool, name: str, file: File, known: Collected, added: dict[str, bool]) -> None:
         """Add a file to a pool after those that it imports. Raises InvalidSchema."""
         if name in added:
             if not added[name]:
@@ -84,10 +87,9 @@ class ProtobufSchema:
         added[name] = False
         for imported in (*file.imports, *file.public_imports):
             if imported in self.imported:
-                self._add(pool, imported, self.imported[imported], added)
-        names = Names(file, (other for other_name, other in self.imported.items() if other_name != name))
+                self._add(pool, imported, self.imported[imported], known, added)
         try:
-            pool.AddSerializedFile(descriptor_of(name, file, names, self.imported).SerializeToString())
+            pool.AddSerializedFile(descriptor_of(name, file, Names(file, known), self.imported).SerializeToString())
         except TypeError as error:  # what the library raises for a file that is not valid
             raise InvalidSchema(str(error)) from None
         added[name] = True
@@ -105,24 +107,28 @@ def parse(text: str, references: Mapping[str, str]) -> ProtobufSchema:
     return schema
 
 
-def incompatibilities(reader: ProtobufSchema, writer: ProtobufSchema) -> list[str]:
+def incompatibilities(reader: ProtobufSchema, writer: ProtobufSchema, budget: Budget | None = None) -> list[str]:
     """Return why `reader` does not read what was written with `writer`, in Confluent's words; nothing if it does.
 
-    Raises InvalidSchema if the two are too large to be compared.
+    Raises TooMuch.
     """
-    changes = changes_between(writer.file, writer.names, reader.file, reader.names)
-    return [change.sentence() for change in changes if not change.compatible]
+    changes = changes_between(writer.file, writer.names, reader.file, reader.names, budget)
+    found = [change for change in changes if not change.compatible]
+    return named_changes((change.sentence() for change in found), len(found))
 
 
 def _parsed(text: str) -> File:
     """Return the file of a text, or of a descriptor in base64. Raises InvalidSchema."""
     try:
-        return read_file(text)
+        file: File | None = read_file(text)
     except InvalidSchema as error:
-        described = file_of_base64(text)
-        if described is None:
+        file = file_of_base64(text)
+        if file is None:
             raise InvalidSchema(f"Could not parse Protobuf - {error}") from None
-        return described
+    assert file is not None
+    if (file.package or "").count(".") >= MAXIMUM_PACKAGE_PARTS:  # each is tried for each name
+        raise InvalidSchema(f"the package has more than {MAXIMUM_PACKAGE_PARTS} parts")
+    return file
 
 
 def _well_known(file: File, imported: Mapping[str, File]) -> dict[str, File]:

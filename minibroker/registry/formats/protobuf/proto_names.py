@@ -6,6 +6,7 @@ package, and then the name alone.
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -40,15 +41,21 @@ class Scope(NamedTuple):
         return Scope(self.package, (*self.messages, message))
 
 
+class Collected(NamedTuple):
+    """Types and extensions by their full names."""
+
+    types: dict[str, Found]
+    extensions: dict[str, Field]
+
+
 class Names:
     """The types and extensions of a file and those that it needs, by their full names."""
 
-    def __init__(self, file: File, others: Iterable[File]) -> None:
-        self.types: dict[str, Found] = {}
-        self.extensions: dict[str, Field] = {}
-        for other in others:
-            self._collect(other, local=False)
-        self._collect(file, local=True)
+    def __init__(self, file: File, others: Collected) -> None:
+        """`others` may have the file itself, too."""
+        own = _collected(file, local=True)
+        self.types: Mapping[str, Found] = ChainMap(own.types, others.types)
+        self.extensions: Mapping[str, Field] = ChainMap(own.extensions, others.extensions)
 
     def resolve(self, name: str, scope: Scope) -> str | None:
         """Return the full name of a type, or None if there is none."""
@@ -75,25 +82,35 @@ class Names:
         by_name = {field.name: field.type for field in found.type.fields}
         return by_name.get("key", "string"), by_name.get("value", "string")
 
-    def _collect(self, file: File, *, local: bool) -> None:
-        """Add the types and extensions of a file."""
-        package = file.package or ""
-        prefix = f"{package}." if package else ""
-        self._collect_extensions(file.extends, prefix)
-        pending: list[tuple[str, Type]] = [(prefix, each) for each in file.types]
-        while pending:
-            prefix, each = pending.pop()
-            self.types[prefix + each.name] = Found(each, package, local)
-            if isinstance(each, Message):
-                inner = f"{prefix}{each.name}."
-                pending += [(inner, nested) for nested in each.types]
-                self._collect_extensions(each.extends, inner)
 
-    def _collect_extensions(self, extends: Iterable[Extend], prefix: str) -> None:
-        """Add extensions."""
-        for extend in extends:
-            for field in extend.fields:
-                self.extensions[prefix + field.name] = field
+def all_names(files: Iterable[File]) -> Collected:
+    """Return the types and extensions of files that others import."""
+    all = Collected({}, {})
+    for file in files:
+        found = _collected(file, local=False)
+        all.types.update(found.types)
+        all.extensions.update(found.extensions)
+    return all
+
+
+def _collected(file: File, *, local: bool) -> Collected:
+    """Return the types and extensions of a file."""
+    package = file.package or ""
+    prefix = f"{package}." if package else ""
+    found = Collected({}, _extensions(file.extends, prefix))
+    pending: list[tuple[str, Type]] = [(prefix, each) for each in file.types]
+    while pending:
+        prefix, each = pending.pop()
+        found.types[prefix + each.name] = Found(each, package, local)
+        if isinstance(each, Message):
+            inner = f"{prefix}{each.name}."
+            pending += [(inner, nested) for nested in each.types]
+            found.extensions.update(_extensions(each.extends, inner))
+    return found
+
+
+def _extensions(extends: Iterable[Extend], prefix: str) -> dict[str, Field]:
+    return {prefix + field.name: field for extend in extends for field in extend.fields}
 
 
 def is_enum(found: Found | None) -> bool:

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from minibroker.registry.formats.comparing_budget import Budget, TooMuch
 from minibroker.registry.formats.java_order import union_in_java_order
 from minibroker.registry.formats.protobuf.proto_names import Found, Names, Scope, is_enum
 from minibroker.registry.formats.protobuf.protobuf_changes import Change
 from minibroker.registry.formats.protobuf.protobuf_model import SCALARS, EnumType, Field, File, Message, OneOf, Type
-from minibroker.registry.formats.schema import InvalidSchema
 
-MAXIMUM_COMPARISONS: Final = 20_000  # of two messages each
 MAXIMUM_DEPTH: Final = 60
+STEPS_OF_A_PAIR: Final = 5  # of messages or fields, whose names have to be looked up
 
 _KINDS: Final = {
     "int32": "number",
@@ -47,9 +47,11 @@ class Side(NamedTuple):
         return Side(self.names, self.scope.within(name))
 
 
-def changes_between(original: File, before: Names, update: File, after: Names) -> list[Change]:
-    """Return all changes. Raises InvalidSchema if there is too much to compare."""
-    comparison = _Comparison()
+def changes_between(
+    original: File, before: Names, update: File, after: Names, budget: Budget | None = None
+) -> list[Change]:
+    """Return all changes. Raises TooMuch."""
+    comparison = _Comparison(budget or Budget())
     if original.package != update.package:
         comparison.changes.append(Change("PACKAGE_CHANGED", ()))
     sides = Side(before, Scope(original.package or "")), Side(after, Scope(update.package or ""))
@@ -60,10 +62,10 @@ def changes_between(original: File, before: Names, update: File, after: Names) -
 class _Comparison:
     """The changes found so far, and the messages that are being compared."""
 
-    def __init__(self) -> None:
+    def __init__(self, budget: Budget) -> None:
         self.changes: list[Change] = []
         self._open: list[Message] = []
-        self._comparisons = 0
+        self._budget = budget
 
     def _note(self, kind: str, path: tuple[str, ...]) -> None:
         self.changes.append(Change(kind, path))
@@ -74,6 +76,7 @@ class _Comparison:
         self, original: Sequence[Type], update: Sequence[Type], sides: tuple[Side, Side], path: tuple[str, ...]
     ) -> None:
         """Compare the types of a file, or of a message."""
+        self._budget.spend(len(original) + len(update))
         before, after = _messages(original), _messages(update)
         for name in union_in_java_order(before, after):
             here = (*path, name)
@@ -92,6 +95,7 @@ class _Comparison:
 
     def _compare_enums(self, before: dict[str, EnumType], after: dict[str, EnumType], path: tuple[str, ...]) -> None:
         """Compare enums, whose changes are all compatible."""
+        self._budget.spend(sum(len(each.values) for each in (*before.values(), *after.values())))
         for name in union_in_java_order(before, after):
             if name not in before or name not in after:
                 self._note("ENUM_ADDED" if name not in before else "ENUM_REMOVED", (*path, name))
@@ -111,9 +115,9 @@ class _Comparison:
         self, original: Message, update: Message, sides: tuple[Side, Side], path: tuple[str, ...]
     ) -> None:
         """Compare two messages, but the fields of one that is being compared already."""
-        self._comparisons += 1
-        if self._comparisons > MAXIMUM_COMPARISONS or len(self._open) >= MAXIMUM_DEPTH:
-            raise InvalidSchema("the schemas are too large, or nested too deeply, to be compared")
+        if len(self._open) >= MAXIMUM_DEPTH:
+            raise TooMuch(f"The schemas are too large to be compared: they are nested more than {MAXIMUM_DEPTH} deep")
+        self._budget.spend(STEPS_OF_A_PAIR * (1 + _size(original) + _size(update)))
         compares_fields = not any(each is original for each in self._open)
         self._open.append(original)
         if compares_fields:
@@ -261,6 +265,11 @@ def _messages(types: Sequence[Type]) -> dict[str, tuple[int, Message]]:
 def _enums(types: Sequence[Type]) -> dict[str, EnumType]:
     """Return enums by name."""
     return {each.name: each for each in types if isinstance(each, EnumType)}
+
+
+def _size(message: Message) -> int:
+    """Return the steps that a message takes beside those of what is in it."""
+    return len(message.fields) + sum(1 + len(one_of.fields) for one_of in message.one_ofs)
 
 
 def _homes(message: Message) -> dict[int, str]:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from minibroker.registry.formats.comparing_budget import TooMuch
 from minibroker.registry.formats.protobuf import incompatibilities, parse
 from minibroker.registry.formats.protobuf.protobuf_comparing import changes_between
-from minibroker.registry.formats.schema import InvalidSchema
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "protobuf_changes.jsonl"
 SYNTAX = 'syntax = "proto3";\n'
@@ -74,10 +74,10 @@ def test_the_sentences_are_confluents() -> None:
     ]
 
 
-def test_what_is_too_much_to_compare_is_invalid() -> None:
+def test_what_is_too_much_to_compare_is_refused() -> None:
     fields = " ".join(f"M{number} f{number} = {number + 1};" for number in range(100))
     messages = "\n".join(f"message M{number} {{ {fields} }}" for number in range(100))
     other = f"{SYNTAX}package m;\n{messages}"
     schema = parse(SYNTAX + 'import "m.proto"; message U { m.M0 a = 1; }', {"m.proto": other})
-    with pytest.raises(InvalidSchema, match="too large"):
+    with pytest.raises(TooMuch, match="too large"):
         incompatibilities(schema, schema)

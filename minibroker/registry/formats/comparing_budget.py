@@ -1,0 +1,118 @@
+"""What one comparison of two schemas may take: steps, and changes that its answer names. A schema may come from anyone.
+
+A few KB can say that everything is in them twice, twenty times over. So changes of a part are kept once, where they
+were found, and only counted where the part is used again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+STEPS: Final = 500_000  # about a second
+CHANGES: Final = 1_000  # that an answer names
+CHARACTERS: Final = 1 << 20  # of these
+CHARACTERS_OF_A_STEP: Final = 16
+MANY: Final = 1_000_000_000  # what is more is not counted
+
+
+class TooMuch(Exception):
+    """A comparison would take too long, or nobody waits for it any more; the message says which."""
+
+
+class Budget:
+    """The steps of one comparison, which a thread takes; the loop may abandon it."""
+
+    def __init__(self, steps: int = STEPS) -> None:
+        self._most = self.left = steps
+        self._abandoned = False
+
+    @property
+    def taken(self) -> int:
+        """How many steps were taken."""
+        return self._most - self.left
+
+    def abandon(self) -> None:
+        """Let the next step be the last one."""
+        self._abandoned = True
+
+    def spend(self, steps: int = 1) -> None:
+        """Take steps. Raises TooMuch."""
+        self.left -= steps
+        if self.left < 0:
+            raise TooMuch(f"The schemas are too large to be compared: that takes more than {self._most:,} steps")
+        if self._abandoned:
+            raise TooMuch("Nobody waits for the comparison any more")
+
+    def spend_text(self, text: str) -> str:
+        """Return a text, which takes steps by its length. Raises TooMuch."""
+        self.spend(len(text) // CHARACTERS_OF_A_STEP)
+        return text
+
+
+class Found:
+    """What was found in two parts of schemas: changes, what was found in their own parts, and how many all that is."""
+
+    __slots__ = ("count", "parts")
+
+    def __init__(self, parts: Sequence[Any], counts: Callable[[Any], bool] = bool) -> None:
+        """`counts` says which changes do."""
+        self.parts = parts
+        self.count = min(sum(_count(part, counts) for part in parts), MANY)
+
+
+class Below(NamedTuple):
+    """What was found one step below: a part with a name, or an index."""
+
+    step: str
+    parts: Sequence[Any]
+
+
+def _count(part: Any, counts: Callable[[Any], bool]) -> int:
+    if isinstance(part, Found):
+        return part.count
+    if isinstance(part, Below):
+        return sum(_count(each, counts) for each in part.parts)
+    return int(counts(part))
+
+
+def walked(parts: Sequence[Any], budget: Budget) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield changes in order, each with the steps to it; nothing of a part without any that count.
+
+    How deep parts are within each other has no bound. Raises TooMuch.
+    """
+    path: list[str] = []
+    waiting: list[tuple[Iterator[Any], bool]] = [(iter(parts), False)]
+    while waiting:
+        inner, is_below = waiting[-1]
+        for part in inner:
+            budget.spend()
+            if isinstance(part, Below):
+                path.append(part.step)
+                waiting.append((iter(part.parts), True))
+                break
+            if not isinstance(part, Found):
+                budget.spend(len(path))
+                yield tuple(path), part
+            elif part.count:
+                waiting.append((iter(part.parts), False))
+                break
+        else:
+            waiting.pop()
+            if is_below:
+                path.pop()
+
+
+def named_changes(sentences: Iterable[str], count: int, most: int = CHANGES) -> list[str]:
+    """Return sentences on changes, as many as an answer may name, and then how many more there are."""
+    named: list[str] = []
+    characters = 0
+    for sentence in sentences:
+        named.append(sentence)
+        characters += len(sentence)
+        if len(named) == most or characters > CHARACTERS:
+            break
+    more = count - len(named)
+    if more <= 0:
+        return named
+    return [*named, f"and {more:,} more" if count < MANY else f"and more than {MANY - most:,} more"]
