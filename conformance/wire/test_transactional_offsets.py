@@ -12,7 +12,14 @@ import pytest
 
 from conformance.wire.connection import Connection
 from conformance.wire.requests import repeated
-from conformance.wire.transactional import INVALID_STATE, MAPPING, OLD_EPOCH, TransactionalProducer
+from conformance.wire.transactional import (
+    INVALID_STATE,
+    MAPPING,
+    OLD_EPOCH,
+    OWN_EPOCHS,
+    TransactionalProducer,
+    settle,
+)
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from minibroker.protocol.messages.offsets import OffsetFetchRequest
@@ -111,3 +118,19 @@ def test_another_epoch_of_a_member_is_another_generation_for_older_versions(
         for each in (0, more)
     ]
     assert codes == [0, ErrorCode.ILLEGAL_GENERATION]
+
+
+@pytest.mark.parametrize("version", [3, 5])
+def test_an_epoch_that_the_offsets_partition_knows_to_be_past_is_refused_whoever_has_the_transactional_id_now(
+    producer: TransactionalProducer, connection: Connection, name: str, group: str, version: int
+) -> None:
+    ours = producer.producer_id
+    assert producer.commit_offset(group, name, 7, version=5) == 0
+    assert producer.end(OWN_EPOCHS) == 0
+    settle(producer)
+    other = TransactionalProducer(connection)
+    assert other.init() == 0
+    other.goes_on_as(ours, 0)  # as after its transactional id has moved to another producer id
+    assert other.commit_offset(group, name, 7, version=version) == OLD_EPOCH
+    other.goes_on_as(ours, 1)
+    assert other.commit_offset(group, name, 7, version=version) == MAPPING

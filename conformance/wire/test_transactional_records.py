@@ -58,6 +58,22 @@ def test_who_is_not_the_producer_of_the_id_is_refused(producer: TransactionalPro
     assert producer.write(name, version=version) == MAPPING
 
 
+@pytest.mark.parametrize("version", [9, 11, 12])
+def test_an_epoch_that_the_partition_knows_to_be_past_is_refused_whoever_has_the_transactional_id_now(
+    producer: TransactionalProducer, connection: Connection, name: str, version: int
+) -> None:
+    ours = producer.producer_id
+    assert producer.write(name, version=12) == 0
+    assert producer.end(OWN_EPOCHS) == 0
+    settle(producer)
+    other = TransactionalProducer(connection)
+    assert other.init() == 0 and other.producer_id != ours
+    other.goes_on_as(ours, 0)  # as after its transactional id has moved to another producer id
+    assert other.write(name, version=version) == OLD_EPOCH
+    other.goes_on_as(ours, 1)
+    assert other.write(name, version=version) == MAPPING
+
+
 def test_what_is_in_no_transaction_is_refused_while_one_is_open(producer: TransactionalProducer, name: str) -> None:
     producer.add((name, 0))
     assert producer.write(name) == 0

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 
 from minibroker.broker.groups.offsets_of_group import CommittedOffset
 from minibroker.broker.handlers.committed_offsets import check_topics, java_length, wait_for_offsets
-from minibroker.broker.metadata.partitions import GROUPS_TOPIC, Topic
+from minibroker.broker.metadata.partitions import Topic
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import READ_GROUP, READ_TOPIC, WRITE_TRANSACTIONAL_ID
@@ -148,7 +148,7 @@ def _joined(context: RequestContext, request: TxnOffsetCommitRequest, producer: 
     """Add the group's partition to the transaction, and return the wait for its record. Raises KafkaError."""
     groups = context.cluster.groups
     groups.check_named(context.node, request.group_id)
-    partition = GROUPS_TOPIC, groups.log.partition_of(request.group_id)
+    partition = groups.log.partition(groups.log.partition_of(request.group_id))
     joins = context.version >= FIRST_THAT_JOINS
     return join_or_verify(context.cluster.transactions, request.transactional_id, producer, partition, joins=joins)
 

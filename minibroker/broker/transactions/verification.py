@@ -32,17 +32,20 @@ def join_or_verify(
     transactions: TransactionCoordinator,
     transactional_id: str,
     producer: tuple[int, int],
-    partition: TopicPartition,
+    partition: Partition,
     *,
     joins: bool,
 ) -> Wait | None:
     """Add the partition to the producer's transaction, or, without `joins`, check that it is part of it.
 
     Return what to wait for before the client is answered, or None if nothing was written. Raises KafkaError with the
-    coordinator's code, but INVALID_PRODUCER_EPOCH for a fenced producer, as in Kafka.
+    coordinator's code, but INVALID_PRODUCER_EPOCH for a fenced producer, as in Kafka; so is one whose epoch the
+    partition knows to be past, whoever has the transactional id by now.
     """
+    partition.log.producers.check_epoch(*producer)
+    named = partition.topic.name, partition.index
     try:
-        return _join_or_verify(transactions, transactional_id, producer, partition, joins=joins)
+        return _join_or_verify(transactions, transactional_id, producer, named, joins=joins)
     except KafkaError as error:
         if error.code != ErrorCode.PRODUCER_FENCED:
             raise
@@ -88,9 +91,7 @@ def check_produce(
     joins = api_version >= FIRST_PRODUCE_THAT_JOINS
     producer = header.producer_id, header.producer_epoch
     try:
-        joined = join_or_verify(
-            transactions, transactional_id, producer, (partition.topic.name, partition.index), joins=joins
-        )
+        joined = join_or_verify(transactions, transactional_id, producer, partition, joins=joins)
     except KafkaError as error:
         raise _for_producer(error, api_version) from error
     if joins:

@@ -148,7 +148,7 @@ class ProducerStates:
         )
 
     def check_epoch(self, producer_id: int, epoch: int) -> None:
-        """Raise `KafkaError` INVALID_PRODUCER_EPOCH for an old epoch. This is for batches without sequences."""
+        """Raise `KafkaError` INVALID_PRODUCER_EPOCH for an old epoch. This is for requests without sequences."""
         entry = self._entries.get(producer_id)
         if entry is not None and epoch < entry.epoch:
             raise _past_epoch(producer_id, epoch, entry)
