@@ -239,3 +239,23 @@ def test_a_static_member_leaves_for_a_while_and_comes_back(
     assert (described.group_epoch, described.group_state) == (2, "Stable")
     assert [each.member_id for each in described.members] == ["s-2"]
     assert member.ask().error_code == ErrorCode.FENCED_INSTANCE_ID
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_a_member_that_joins_with_another_instance_id_has_that_one_alone(
+    connection: Connection, new_topic: NewTopic, group: str, away: bool
+) -> None:
+    name = new_topic()
+    before = Member(connection, group, "s-1", name, instance_id="i")
+    before.join()
+    if away:
+        before.ask(member_epoch=-2)
+    after = Member(connection, group, "s-1", name, instance_id="j")
+    assert told(after.join()) == (0, None)
+    unknown = (ErrorCode.UNKNOWN_MEMBER_ID, "Instance id i is unknown.")
+    for epoch in (after.epoch, -1, -2):
+        assert told(before.ask(member_epoch=epoch)) == unknown
+    assert told(after.ask()) == (0, None)
+    assert told(Member(connection, group, "s-2", name, instance_id="i").join()) == (0, None)
+    members = {(each.member_id, each.instance_id) for each in describe(connection, group).members}
+    assert members == {("s-1", "j"), ("s-2", "i")}

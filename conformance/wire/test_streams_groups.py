@@ -439,3 +439,24 @@ def test_it_is_listed_and_deleted(connection: Connection, name: str, group: str)
     assert listed(connection, group, states_filter=["empty"]) == [("streams", "Empty", "streams")]
     assert connection.ask(delete, 2).results[0].error_code == 0
     assert describe(connection, group).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_a_member_that_joins_with_another_instance_id_has_that_one_alone(
+    connection: Connection, name: str, group: str
+) -> None:
+    def member(member_id: str) -> Member:
+        return Member(connection, group, member_id, topology(subtopology("0", name)))
+
+    first = member("m-1")
+    assert first.join(instance_id="i").error_code == 0
+    assert first.join(instance_id="j").error_code == 0
+    unknown = (ErrorCode.UNKNOWN_MEMBER_ID, "Instance id i is unknown.")
+    for epoch in (first.epoch, -1, -2):
+        answer = first.ask(member_epoch=epoch, instance_id="i")
+        assert (answer.error_code, answer.error_message) == unknown
+    assert first.ask(instance_id="j").error_code == 0
+    assert member("m-2").join(instance_id="i").error_code == 0
+    assert {(each.member_id, each.instance_id) for each in describe(connection, group).members} == {
+        ("m-1", "j"),
+        ("m-2", "i"),
+    }

@@ -163,6 +163,9 @@ class ReconcilingGroup(HeartbeatGroup[Member]):
     def set_member(self, member: Member) -> None:
         """Add a member, or replace what it was."""
         self.disown(member.member_id)
+        before = self.members.get(member.member_id)
+        if before is not None and before.instance_id != member.instance_id:
+            self._forget_instance(before)
         self.members[member.member_id] = member
         if member.instance_id is not None:
             self.static[member.instance_id] = member.member_id
@@ -172,9 +175,13 @@ class ReconcilingGroup(HeartbeatGroup[Member]):
         """Remove a member, if it is one."""
         self.disown(member_id)
         member = self.members.pop(member_id, None)
-        instance_id = None if member is None else member.instance_id
-        if instance_id is not None and self.static.get(instance_id) == member_id:
-            del self.static[instance_id]
+        if member is not None:
+            self._forget_instance(member)
+
+    def _forget_instance(self, member: Member) -> None:
+        """Forget that the member has its instance id, unless that is another member's by now."""
+        if member.instance_id is not None and self.static.get(member.instance_id) == member.member_id:
+            del self.static[member.instance_id]
 
     @abstractmethod
     def own(self, member: Member) -> None:
