@@ -1,6 +1,6 @@
 """What clients without rights are answered by every API, and of groups with topics that they may not see.
 
-Every literal is what Apache Kafka 4.3 answers. Rights that come and go are in `test_rights`.
+Every literal is what Apache Kafka 4.4 answers. Rights that come and go are in `test_rights`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from conformance.wire.connection import Connection
 from conformance.wire.requests import create_request, repeated, topic
 from conformance.wire.test_rights import (
     CLIENT,
+    INVALID,
     MADE,
     NO_CLUSTER,
     NO_GROUP,
@@ -46,9 +47,18 @@ from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message, Struct
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest
+from minibroker.protocol.messages.configs import (
+    AlterConfigsRequest,
+    DescribeConfigsRequest,
+    IncrementalAlterConfigsRequest,
+)
 from minibroker.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
+from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.messages.groups import FindCoordinatorRequest
+from minibroker.protocol.messages.log_offsets import ListOffsetsRequest
+from minibroker.protocol.messages.replicas import ElectLeadersRequest
 from minibroker.protocol.messages.security import DescribeUserScramCredentialsRequest
+from minibroker.protocol.messages.share_fetch import ShareAcknowledgeRequest, ShareFetchRequest
 from minibroker.protocol.messages.share_groups import (
     AlterShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequest,
@@ -57,6 +67,7 @@ from minibroker.protocol.messages.share_groups import (
 )
 from minibroker.protocol.messages.streams_groups import StreamsGroupDescribeRequest, StreamsGroupHeartbeatRequest
 from minibroker.protocol.messages.topics import DeleteTopicsRequest
+from minibroker.protocol.messages.transactions import DescribeProducersRequest
 from minibroker.protocol.primitives import ZERO_UUID
 from tests.broker.security.test_operations import REQUESTS, error_codes
 
@@ -204,8 +215,8 @@ MESSAGES: dict[ApiKey, dict[int, set[str | None]]] = {  # by the first version t
     ApiKey.ADD_RAFT_VOTER: {0: {CLUSTER_MESSAGE}},
     ApiKey.REMOVE_RAFT_VOTER: {0: {CLUSTER_MESSAGE}},
     ApiKey.DESCRIBE_CONFIGS: {0: {TOPIC_MESSAGE, GROUP_MESSAGE, CLUSTER_MESSAGE}},
-    ApiKey.ALTER_CONFIGS: {0: {TOPIC_MESSAGE, GROUP_MESSAGE, CLUSTER_MESSAGE}},
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: {0: {TOPIC_MESSAGE, GROUP_MESSAGE, CLUSTER_MESSAGE, None}},  # null for loggers
+    ApiKey.ALTER_CONFIGS: {0: {TOPIC_MESSAGE, GROUP_MESSAGE, None}},
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: {0: {TOPIC_MESSAGE, GROUP_MESSAGE, CLUSTER_MESSAGE, None}},  # null for brokers
     **dict.fromkeys((key for key in ApiKey if "SHARE_GROUP_STATE" in key.name), {0: {CLUSTER_MESSAGE}}),
     **dict.fromkeys((ApiKey.ALTER_SHARE_GROUP_OFFSETS, ApiKey.DELETE_SHARE_GROUP_OFFSETS), {0: {GROUP_MESSAGE}}),
     **dict.fromkeys((ApiKey.DESCRIBE_ACLS, ApiKey.LIST_PARTITION_REASSIGNMENTS), {0: {NEEDS_DESCRIBE}}),
@@ -247,10 +258,12 @@ def test_configs_are_refused_in_words(client: Connection, key: ApiKey, version: 
     request.resources = [each for each in request.resources if each.resource_type in CONFIG_TYPES]
     answer = client.ask(request, version)
     told = answer.results if key is ApiKey.DESCRIBE_CONFIGS else answer.responses
-    assert {each.resource_type: (each.error_code, each.error_message) for each in told} == CONFIG_TYPES
+    of_broker = (NO_CLUSTER, CLUSTER_MESSAGE if key is ApiKey.DESCRIBE_CONFIGS else None)
+    expected = {**CONFIG_TYPES, 4: of_broker}
+    assert {each.resource_type: (each.error_code, each.error_message) for each in told} == expected
 
 
-CONFIG_TYPES = {2: (NO_TOPIC, TOPIC_MESSAGE), 4: (NO_CLUSTER, CLUSTER_MESSAGE), 32: (NO_GROUP, GROUP_MESSAGE)}
+CONFIG_TYPES = {2: (NO_TOPIC, TOPIC_MESSAGE), 4: (NO_CLUSTER, None), 32: (NO_GROUP, GROUP_MESSAGE)}
 
 
 def test_who_may_delete_on_the_cluster_may_delete_each_topic(
@@ -315,6 +328,84 @@ def test_credentials_are_not_for_everybody(client: Connection) -> None:
         assert (answer.error_code, answer.error_message) == (NO_CLUSTER, None)
         told = [(one.user, one.error_code, one.error_message, one.credential_infos) for one in answer.results]
         assert told == [("", NO_CLUSTER, None, [])] * len(names)
+
+
+# --- what is said before anything about rights ---------------------------------------------------
+
+Listed = ListOffsetsRequest.ListOffsetsTopic
+LISTED = Listed(name="t", partitions=[Listed.ListOffsetsPartition(partition_index=0, timestamp=-9)])
+Changed = IncrementalAlterConfigsRequest.AlterConfigsResource
+OldChanged = AlterConfigsRequest.AlterConfigsResource
+Described = DescribeConfigsRequest.DescribeConfigsResource
+UNKNOWN = Described(resource_type=99, resource_name="x", configuration_keys=None)
+KNOWN = Described(resource_type=2, resource_name="t", configuration_keys=None)
+TWICE = [Changed.AlterableConfig(name="retention.ms", config_operation=0, value="1")] * 2
+NULL = [Changed.AlterableConfig(name="retention.ms", config_operation=0, value=None)]
+OLD_NULL = [OldChanged.AlterableConfig(name="retention.ms", value=None)]
+LEVEL = [OldChanged.AlterableConfig(name="kafka", value="INFO")]
+NOBODY = ElectLeadersRequest(topic_partitions=[], timeout_ms=10_000)
+SHARE_KEY = "g:AAAAAAAAAAAAAAAAAAAAAQ:0"
+
+
+def fetch_as(replica_id: int, version: int) -> FetchRequest:
+    asked = FetchRequest.FetchTopic.FetchPartition(partition=0)
+    state = FetchRequest.ReplicaState(replica_id=replica_id)
+    who = {"replica_id": replica_id} if version < 15 else {"replica_state": state}
+    return FetchRequest(
+        max_bytes=1 << 20, topics=[FetchRequest.FetchTopic(topic_id=b"\2" * 16, partitions=[asked])], **who
+    )
+
+
+def alters(*resources: Any) -> Message:
+    kind: Any = IncrementalAlterConfigsRequest if isinstance(resources[0], Changed) else AlterConfigsRequest
+    request: Message = kind(resources=[*resources])
+    return request
+
+
+def describes_producers(name: str) -> Message:
+    topic = DescribeProducersRequest.TopicRequest(name=name, partition_indexes=[0])
+    return DescribeProducersRequest(topics=[topic])
+
+
+@pytest.mark.parametrize(
+    ("request_", "version", "code"),
+    [
+        (NOBODY, 1, NO_CLUSTER),
+        (NOBODY, 2, NO_CLUSTER),
+        (FindCoordinatorRequest(key=SHARE_KEY, key_type=2), 3, INVALID),
+        (FindCoordinatorRequest(coordinator_keys=[SHARE_KEY], key_type=2), 5, INVALID),
+        (FindCoordinatorRequest(coordinator_keys=[SHARE_KEY], key_type=2), 6, NO_CLUSTER),
+        (fetch_as(1, 13), 13, NO_TOPIC),
+        (fetch_as(1, 18), 18, NO_TOPIC),
+        (fetch_as(-1, 13), 13, ErrorCode.UNKNOWN_TOPIC_ID),
+        (ListOffsetsRequest(replica_id=-1, topics=[LISTED]), 7, NO_TOPIC),
+        (ListOffsetsRequest(replica_id=-1, topics=[LISTED, LISTED]), 7, NO_TOPIC),
+        (DescribeConfigsRequest(resources=[UNKNOWN, KNOWN]), 4, INVALID),
+        (alters(OldChanged(resource_type=8, resource_name="1", configs=LEVEL)), 2, INVALID),
+        (alters(OldChanged(resource_type=2, resource_name="t", configs=OLD_NULL)), 2, INVALID),
+        (alters(Changed(resource_type=2, resource_name="t", configs=NULL)), 1, INVALID),
+        (alters(Changed(resource_type=2, resource_name="t", configs=TWICE)), 1, INVALID),
+        (alters(Changed(resource_type=8, resource_name="1", configs=TWICE)), 1, INVALID),
+        (describes_producers(""), 0, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (describes_producers("a b"), 0, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (ShareFetchRequest(group_id="", member_id="m"), 2, NO_GROUP),
+        (ShareFetchRequest(group_id=None, member_id="m"), 2, INVALID),
+        (ShareAcknowledgeRequest(group_id="", member_id="m"), 2, NO_GROUP),
+    ],
+)
+def test_some_errors_are_told_to_whoever_asks_and_others_to_those_with_rights(
+    client: Connection, request_: Message, version: int, code: ErrorCode
+) -> None:
+    assert set(error_codes(client.ask(request_, version))) - {ErrorCode.NONE} == {code}
+
+
+@pytest.mark.parametrize("resource_type", [0, 3, 99])
+def test_a_type_of_configs_that_nobody_knows_is_told_of_all(
+    administrator: Connection, name: str, resource_type: int
+) -> None:
+    wanted = [Described(resource_type=each, resource_name=name) for each in (2, resource_type)]
+    results = administrator.ask(DescribeConfigsRequest(resources=wanted), 4).results
+    assert [(each.error_code, each.configs) for each in results] == [(INVALID, [])] * 2
 
 
 # --- groups with topics that may not be seen -----------------------------------------------------

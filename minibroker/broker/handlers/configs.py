@@ -64,10 +64,23 @@ UNTYPED = 0  # Kafka does not give a type for loggers
 
 @handles(ApiKey.DESCRIBE_CONFIGS)
 def describe_configs(context: RequestContext, request: DescribeConfigsRequest) -> Steps[DescribeConfigsResponse]:
+    unknown = [each.resource_type for each in request.resources if each.resource_type not in DESCRIBE]
+    if unknown:  # as in Kafka, then all are refused, whatever the rights
+        error = KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {unknown[0]}")
+        return DescribeConfigsResponse(results=(yield from each(partial(_refused, error), request.resources)))
     namings = Namings()
     described = cache(partial(_entry, request))  # thousands of topics have the same values
     results = yield from each(lambda resource: _described(context, resource, namings, described), request.resources)
     return DescribeConfigsResponse(results=results)
+
+
+def _refused(error: KafkaError, resource: DescribeConfigsRequest.DescribeConfigsResource) -> Described:
+    return Described(
+        error_code=error.code,
+        error_message=error.message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
 
 
 def _described(
@@ -81,7 +94,7 @@ def _described(
     try:
         namings.add((resource.resource_type, resource.resource_name))
         authorize(context, TO_DESCRIBE, resource.resource_type, resource.resource_name)
-        entries = _entries(context, resource.resource_type, resource.resource_name)
+        entries = DESCRIBE[resource.resource_type](context, resource.resource_name)
         answer.configs = [described(entry) for entry in entries if (entry.name in wanted if wanted else entry.listed)]
     except KafkaError as error:
         answer.error_code = error.code
@@ -95,14 +108,6 @@ def authorize(context: RequestContext, rights: Mapping[int, Right], kind: int, n
     if right is not None:
         message = DENIAL_MESSAGES[right.resource_type]
         context.authorize(right, name if kind in NAMED else CLUSTER_NAME, message=message)
-
-
-def _entries(context: RequestContext, resource_type: int, name: str) -> list[ConfigEntry]:
-    """Return the entries of a resource. Raises KafkaError."""
-    describe = DESCRIBE.get(resource_type)
-    if describe is None:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}")
-    return describe(context, name)
 
 
 def _topic(context: RequestContext, name: str) -> list[ConfigEntry]:

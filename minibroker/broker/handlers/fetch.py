@@ -19,7 +19,7 @@ clients that announce support for records without them in the tagged field 10000
 Followers serve consumers from version 11 on. A leader sends consumers to a follower in their own rack if
 `replica.selector.class` is set (KIP-392).
 
-Not implemented: fetching as a follower (a replica id is treated as a consumer).
+Not implemented: fetching as a follower (a replica id that has the right to copy is treated as a consumer).
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from minibroker.broker.requests.down_conversion import (
     Wanted,
     read_for_client_in_steps,
 )
-from minibroker.broker.security.operations import READ_TOPIC
+from minibroker.broker.security.operations import CLUSTER_ACTION, READ_TOPIC
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -55,13 +55,14 @@ class Reading:
     """One pass over a few partitions: `answers` has the answer of each, `size_bytes` the size of all records.
 
     `unreadable` counts the partitions that do not exist or may not be read, `leaders` has the current leaders by node
-    id, and `urgent` means that the answer must be sent at once. As in Kafka, `min_bytes` is at most `max_bytes`, as a
-    fetch would else wait for more than its answer can hold.
+    id, and `urgent` means that the answer must be sent at once. `is_denied` is whether a replica asks that may not
+    copy. As in Kafka, `min_bytes` is at most `max_bytes`, as a fetch would else wait for more than its answer can hold.
     """
 
     __slots__ = (
         "answers",
         "context",
+        "is_denied",
         "leaders",
         "max_bytes",
         "min_bytes",
@@ -84,6 +85,8 @@ class Reading:
         self.request = request
         self.session = session
         self.wanted = wanted
+        replica = request.replica_id if request.replica_state is None else request.replica_state.replica_id
+        self.is_denied = replica >= 0 and not context.allows(CLUSTER_ACTION, is_needed=True)
         self.max_bytes: int = min(request.max_bytes, context.cluster.settings["fetch.max.bytes"])
         if context.usage is not None:
             self.max_bytes = min(self.max_bytes, context.cluster.quotas.most_bytes(context, FETCHED))
@@ -116,6 +119,8 @@ class Reading:
         """Return the answer with at most `left` bytes of records, and their size. With None, read nothing."""
         context = self.context
         try:
+            if self.is_denied:
+                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             context.authorize_topic(READ_TOPIC, fetched.topic)
             if self.request.rack_id or len(context.cluster.nodes) > 1:
                 return self._chosen(fetched, left)

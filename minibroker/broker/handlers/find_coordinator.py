@@ -82,7 +82,9 @@ def _coordinator(context: RequestContext, key: str, key_type: int) -> Coordinato
 
 def _check_share_key(context: RequestContext, key: str) -> None:
     """Check the key of a share partition, and the right to ask for it. Raises KafkaError."""
-    context.authorize(CLUSTER_ACTION)
+    if context.version < FIRST_WITH_SHARE_KEYS:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "There is no coordinator for keys of type 2 in this version.")
+    context.authorize(CLUSTER_ACTION, message=DENIAL_MESSAGES[ResourceType.CLUSTER])
     _, *topic_and_partition = key.rsplit(":", 2)
-    if context.version < FIRST_WITH_SHARE_KEYS or len(topic_and_partition) != 2 or not topic_and_partition[1].isdigit():
+    if len(topic_and_partition) != 2 or not topic_and_partition[1].isdigit():
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Invalid share partition key: {key}")

@@ -89,11 +89,16 @@ def _altered(
     try:
         if counts[kind, name] > 1:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-        if kind == ResourceType.BROKER_LOGGER and loggers:
+        _check_form(resource)
+        if kind == ResourceType.BROKER_LOGGER and not loggers:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
+        if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
             context.authorize(TO_ALTER[kind])  # without a message, as in Kafka
+        else:
+            authorize(context, TO_ALTER, kind, name)
+        if kind == ResourceType.BROKER_LOGGER:
             _change_loggers(context, resource, validate_only=validate_only)
             return answer
-        authorize(context, TO_ALTER, kind, name)
         decided = _decided(context, resource)
         check_sizes(decided.values())
         if decided and not validate_only:
@@ -106,7 +111,6 @@ def _altered(
 
 def _decided(context: RequestContext, resource: AskedResource) -> dict[str, str | None]:
     """Return the new texts of the changed settings by name; None for those that are removed. Raises KafkaError."""
-    _check_form(resource)
     if resource.resource_type == ResourceType.TOPIC:
         return _topic_change(context, resource.resource_name, _changes(resource))
     if resource.resource_type == ResourceType.BROKER:
@@ -119,6 +123,7 @@ def _decided(context: RequestContext, resource: AskedResource) -> dict[str, str 
 
 
 def _check_form(resource: AskedResource) -> None:
+    """Check what does not depend on rights, as Kafka does first. Raises KafkaError(INVALID_REQUEST)."""
     names = [config.name for config in resource.configs]
     if len(set(names)) < len(names):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
@@ -237,7 +242,6 @@ def _client_metrics_change(context: RequestContext, name: str, changes: Iterable
 
 def _change_loggers(context: RequestContext, resource: AskedResource, *, validate_only: bool) -> None:
     """Change the levels of loggers, unless `validate_only`. Raises KafkaError(INVALID_REQUEST or INVALID_CONFIG)."""
-    _check_form(resource)
     name, node_id = resource.resource_name, context.node.node_id
     if not INTEGER.fullmatch(name):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")

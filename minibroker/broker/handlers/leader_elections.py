@@ -33,13 +33,15 @@ TYPES = {0: Election.PREFERRED, 1: Election.UNCLEAN}
 
 @handles(ApiKey.ELECT_LEADERS, durable=True)
 def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -> Steps[ElectLeadersResponse]:
-    kind = TYPES.get(request.election_type)
     try:
         context.authorize(ALTER_CLUSTER, message=denied_to(ApiKey.ELECT_LEADERS, ALTER_CLUSTER))
-        if kind is None:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
     except KafkaError as error:
-        return _refused(request, error)
+        return _refused(request, error, error.code)
+    kind = TYPES.get(request.election_type)
+    if kind is None:
+        return _refused(
+            request, KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
+        )
     results = []
     for name, indexes in _asked(context, request):
         yield
@@ -66,11 +68,13 @@ def _elected(context: RequestContext, name: str, indexes: Sequence[int], kind: E
     return results
 
 
-def _refused(request: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:
-    """Return the answer with this error for all partitions; without one if no partition is listed, as in Kafka."""
+def _refused(
+    request: ElectLeadersRequest, error: KafkaError, of_none: ErrorCode = ErrorCode.NONE
+) -> ElectLeadersResponse:
+    """Return the answer with this error for all partitions; with `of_none` if no partition is listed, as in Kafka."""
     code, message = error.code, error.message
     return ElectLeadersResponse(
-        error_code=ErrorCode.NONE if request.topic_partitions == [] else code,
+        error_code=of_none if request.topic_partitions == [] else code,
         replica_election_results=[
             TopicResult(
                 topic=topic.topic,

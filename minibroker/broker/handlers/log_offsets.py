@@ -97,11 +97,11 @@ def _listed(
     context: RequestContext, request: ListOffsetsRequest, name: str, asked: AskedPartition, repeated: bool
 ) -> Steps[PartitionAnswer]:
     try:
+        context.authorize(DESCRIBE_TOPIC, name)
         if repeated:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name}-{asked.partition_index} is asked for more than once.")
         if asked.timestamp < 0 and 0 < context.version < FIRST_VERSIONS.get(asked.timestamp, context.version + 1):
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"There is no timestamp {asked.timestamp}.")
-        context.authorize(DESCRIBE_TOPIC, name)
         partition = _led(context, name, asked.partition_index, asked.current_leader_epoch)
         if context.version == 0:
             offsets = _offsets_before(

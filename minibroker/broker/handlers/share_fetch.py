@@ -66,9 +66,10 @@ def _check_served(context: RequestContext, group_id: str | None) -> str:
     """Return the group's id. Raises KafkaError: UNSUPPORTED_VERSION, INVALID_REQUEST, GROUP_AUTHORIZATION_FAILED."""
     if not context.cluster.image.features.get(SHARE_VERSION, 0):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    if group_id is not None:
+        context.authorize(READ_GROUP, group_id)
     if not group_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
-    context.authorize(READ_GROUP, group_id)
     return group_id
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from minibroker.broker.metadata.partitions import check_name
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.namings import Namings
 from minibroker.broker.requests.served import handles
@@ -161,6 +162,7 @@ def describe_producers(context: RequestContext, request: DescribeProducersReques
 def _partition(context: RequestContext, topic: str, index: int, namings: Namings) -> Steps[PartitionAnswer]:
     try:
         namings.add((topic, index))
+        check_name(topic)
         context.authorize(READ_TOPIC, topic, message=DENIAL_MESSAGES[ResourceType.TOPIC])
         partition = context.partition(topic, index)
     except KafkaError as error:

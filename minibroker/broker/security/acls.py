@@ -87,6 +87,8 @@ def check_new(acl: Acl) -> None:
     if ":" not in acl.principal:
         reason = "no colon is present separating the principal type from the principal name"
         raise _invalid(f"Could not parse principal from `{acl.principal}` ({reason})")
+    if not acl.host:
+        raise _invalid("Host pattern cannot be null or empty")
     if "/" in acl.host:
         try:
             address_range(acl.host)

@@ -43,9 +43,11 @@ def _produce(records: bytes, **more: Any) -> ProduceRequest:
     return ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[data], **more)
 
 
-def _fetch() -> FetchRequest:
+def _fetch(replica_id: int = -1) -> FetchRequest:
     asked = FetchRequest.FetchTopic(topic=TOPIC, partitions=[FetchRequest.FetchTopic.FetchPartition(partition=0)])
-    return FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, session_epoch=-1, topics=[asked])
+    return FetchRequest(
+        replica_id=replica_id, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, session_epoch=-1, topics=[asked]
+    )
 
 
 def streams_heartbeat_request(group: str, *changelogs: str) -> streams_groups.StreamsGroupHeartbeatRequest:
@@ -255,7 +257,7 @@ REQUESTS: dict[ApiKey, list[Asked]] = {
             9,
         ),
     ],
-    ApiKey.FETCH: [(_fetch(), 12)],
+    ApiKey.FETCH: [(_fetch(), 12), (_fetch(1), 12)],
     ApiKey.LIST_OFFSETS: [(_list_offsets(), None)],
     ApiKey.METADATA: [(_metadata(TOPIC), 10), (_metadata("absent"), 10)],
     ApiKey.OFFSET_COMMIT: [(commit_request(), 9)],
