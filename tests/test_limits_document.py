@@ -16,7 +16,7 @@ from minibroker.broker.requests import answers, down_conversion, namings, routes
 from minibroker.broker.security import jwks, oauthbearer, scram
 from minibroker.broker.share import share_partitions
 from minibroker.protocol import generated_readers, primitives
-from minibroker.registry.formats import avro_types, comparing_budget, protobuf
+from minibroker.registry.formats import avro_reading, avro_types, comparing_budget, decoding_budget, protobuf
 from minibroker.registry.formats.json_schema import documents
 from minibroker.registry.formats.protobuf import protobuf_comparing
 from tests.test_readme import README
@@ -95,6 +95,9 @@ PHRASES = [
     f"an answer names | {comparing_budget.CHANGES:,}, or {mib(comparing_budget.CHARACTERS)} of text",
     f"branch that they may be of | {avro_types.CHECKS_MAX:,} |",
     f"each with its base | {mib(documents.MAXIMUM_IDENTIFIER_CHARACTERS)} |",
+    f"one key or value | {decoding_budget.MAXIMUM_VALUES:,} |",
+    f"in Avro and Protobuf | {decoding_budget.MAXIMUM_DEPTH} |",
+    f"a decimal of Avro | {avro_reading.DECIMAL_BYTES:,} |",
     f"parts of a Protobuf package | {protobuf.MAXIMUM_PACKAGE_PARTS} |",
 ]
 

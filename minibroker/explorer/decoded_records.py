@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from minibroker.protocol.legible import cut, legible
+from minibroker.protocol.legible import legible
 from minibroker.registry.decoding import Decoder, DecodingError, SchemaSource, WireSchema, json_text
 from minibroker.registry.formats.format_decoding import framed
 from minibroker.registry.formats.schema import InvalidSchema
@@ -88,7 +88,7 @@ def _decoded(decoder: Decoder, record: Data, data: bytes, *, is_key: bool, most:
         return {}
     try:
         value = decoder.decode(data, record.headers, is_key=is_key)
-        text = json_text(value, indent=2)
-    except (DecodingError, TypeError, ValueError, RecursionError) as error:
+        text = json_text(value, indent=2, most=most)
+    except (DecodingError, TypeError, ValueError) as error:
         return {"undecoded": legible(str(error))}
-    return {"decoded": cut(text, most), "schema": str(named.schema)}
+    return {"decoded": text, "schema": str(named.schema)}

@@ -6,7 +6,7 @@ How they name them, and how data is read, is `formats.decoding`; here is where t
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 from uuid import UUID
 
@@ -126,14 +126,30 @@ def _parsed(found: WireSchema) -> ParsedSchema:
         raise MissingLibrary(f"{found.kind} needs {error.name}: {REMEDY}") from None
 
 
-def json_text(value: Any, indent: int | None = None) -> str:
-    """Return a decoded value as JSON; what JSON does not have is a text.
+def json_text(value: Any, indent: int | None = None, most: int | None = None) -> str:
+    """Return a decoded value as JSON, up to `most` characters; what JSON does not have is a text.
 
-    Bytes are as Avro's JSON has them, a character each; times and decimals are as they print. Raises TypeError,
-    ValueError and RecursionError for values that no JSON can have, such as a circle.
+    Bytes are as Avro's JSON has them, a character each; times and decimals are as they print. Raises DecodingError for
+    values that are nested too deep, TypeError and ValueError for those that no JSON can have, such as a circle.
     """
-    text = json.dumps(value, indent=indent, default=_shown, ensure_ascii=False)
+    encoder = json.JSONEncoder(indent=indent, default=_shown, ensure_ascii=False)
+    try:
+        text = encoder.encode(value) if most is None else _beginning(encoder.iterencode(value), most)
+    except RecursionError:
+        raise DecodingError("it is nested too deep to be shown") from None
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _beginning(pieces: Iterator[str], most: int) -> str:
+    """Return joined pieces; of more than `most` characters the beginning, and a line that says so."""
+    found: list[str] = []
+    left = most
+    for piece in pieces:
+        found.append(piece[:left])
+        left -= len(piece)
+        if left < 0:
+            return f"{''.join(found)}\n… and more: only {most:,} characters are shown"
+    return "".join(found)
 
 
 def _shown(value: Any) -> str:

@@ -60,9 +60,13 @@ def test_what_cannot_be_decoded_says_why(explored: Broker, value: bytes, reason:
 
 def test_a_schema_that_makes_much_of_few_bytes_is_cut(explored: Broker) -> None:
     explored.registry.register("users-value", {"type": "array", "items": "null"})
-    explored.produce("users", AVRO[:5] + b"\x80\x89\x7a\0")  # a million nulls
+    explored.produce("users", AVRO[:5] + b"\xc0\x84\x3d\0")  # half a million nulls
     (record,) = listed(explored)
-    assert len(record["value"]["decoded"]) == 2_000
+    shown, _, told = record["value"]["decoded"].rpartition("\n")
+    assert (len(shown), told) == (2_000, "… and more: only 2,000 characters are shown")
+    explored.produce("users", AVRO[:5] + b"\x80\x92\xf4\1\0")  # two million
+    record = listed(explored)[1]
+    assert record["value"]["undecoded"].endswith("there are more than 1,000,000 values in it")
 
 
 def test_without_a_registry_nothing_is_decoded() -> None:

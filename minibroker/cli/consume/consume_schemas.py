@@ -34,11 +34,11 @@ def schema_formatter(registry: RegistryClient, otherwise: Formatter, *, as_json:
                 document["decoded_key"] = decoded(found, is_key=True)
         try:
             value = decoded(found, is_key=False)
+            return _line(document | {"decoded": value} if as_json else value)
         except DecodingError as error:
             topic, index = found.partition
             click.echo(f"minibroker: {topic}-{index} at {found.record.offset}: {error}", err=True)
             return _line(document) if as_json else otherwise(found)
-        return _line(document | {"decoded": value} if as_json else value)
 
     return line
 

@@ -1,6 +1,6 @@
 """Reads data of Avro, with the values that fastavro gives, as Confluent's client for Python uses that.
 
-Not by fastavro: data that someone sent must neither exhaust the stack nor count to a billion items of no bytes.
+Not by fastavro: data that someone sent must neither exhaust the stack nor make a billion values of no bytes.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any, Final
 from uuid import UUID
 
 from minibroker.registry.formats.avro_types import AvroType
+from minibroker.registry.formats.decoding_budget import MAXIMUM_DEPTH, Values
 from minibroker.registry.formats.schema import InvalidData
 
-MAXIMUM_DEPTH: Final = 100
-MAXIMUM_ITEMS: Final = 1_000_000  # of all arrays and maps of a record together
+DECIMAL_BYTES: Final = 1024  # Python writes a longer number in quadratic time
 EPOCH: Final = datetime(1970, 1, 1)
 _FLOAT: Final = struct.Struct("<f")
 _DOUBLE: Final = struct.Struct("<d")
@@ -38,7 +38,7 @@ class _Reader:
         self._data = data
         self._place = 0
         self._depth = 0
-        self._items = 0
+        self._values = Values()
         self._plain: dict[str, Callable[[], Any]] = {
             "null": lambda: None,
             "boolean": lambda: self._bytes(1) != b"\0",
@@ -65,6 +65,7 @@ class _Reader:
 
     def read(self, schema: AvroType) -> Any:
         """Return a value."""
+        self._values.make()
         plain = self._plain.get(schema.kind)
         if plain is not None:
             value = plain()
@@ -113,9 +114,7 @@ class _Reader:
         if count < 0:
             count = -count
             self._long()  # the size of the block in bytes
-        self._items += count
-        if self._items > MAXIMUM_ITEMS:
-            raise InvalidData(f"there are more than {MAXIMUM_ITEMS} items")
+        self._values.expect(count)
         return count
 
     def _array(self, schema: AvroType) -> list[Any]:
@@ -143,6 +142,8 @@ def _logical(schema: AvroType, value: Any) -> Any:
 
 
 def _decimal(schema: AvroType, value: bytes) -> Decimal:
+    if len(value) > DECIMAL_BYTES:
+        raise ValueError("the number is too long")
     scale, precision = schema.props.get("scale", 0), schema.props.get("precision", 0)
     if not isinstance(scale, int) or not isinstance(precision, int):
         raise ValueError("a decimal's precision and scale are integers")

@@ -7,15 +7,19 @@ alone in a header of the record. For Protobuf, indexes after it choose a message
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from minibroker.registry.formats.decoding_budget import MAXIMUM_VALUES, Values
 from minibroker.registry.formats.schema import InvalidData, ParsedSchema
 
 KEY_HEADER: Final = "__key_schema_id"
 VALUE_HEADER: Final = "__value_schema_id"
 ID_MAGIC, GUID_MAGIC = 0, 1
+BETWEEN_VALUES: Final = (b",", b"[", b"{")  # one before each value of JSON but the outermost, at least
+TEXT_OF_JSON: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 Headers = Iterable[tuple[str, bytes | None]]
 
@@ -69,6 +73,10 @@ def _identifier(data: bytes) -> tuple[int | UUID, bytes] | None:
 
 
 def _json(data: bytes) -> Any:
+    count = sum(map(data.count, BETWEEN_VALUES))
+    if count > MAXIMUM_VALUES:  # it may be that many are in texts
+        count = sum(map(TEXT_OF_JSON.sub(b"", data).count, BETWEEN_VALUES))
+    Values().make(count + 1)
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:

@@ -19,8 +19,14 @@ from hypothesis import strategies as some
 
 from minibroker.registry.formats import avro, json_schema, protobuf
 from minibroker.registry.formats.avro_reading import read_avro
+from minibroker.registry.formats.decoding_budget import MAXIMUM_VALUES
 from minibroker.registry.formats.format_decoding import KEY_HEADER, VALUE_HEADER, Framed, decode, framed
-from minibroker.registry.formats.protobuf.protobuf_decoding import message_of, read_indexes, write_indexes
+from minibroker.registry.formats.protobuf.protobuf_decoding import (
+    count_values,
+    message_of,
+    read_indexes,
+    write_indexes,
+)
 from minibroker.registry.formats.schema import InvalidData
 
 GUID = UUID("89791762-2336-4186-9674-299b90a802e2")
@@ -193,3 +199,84 @@ def test_damaged_avro_is_refused(schema: str, data: bytes) -> None:
 def test_a_format_that_is_not_known_is_refused() -> None:
     with pytest.raises(InvalidData):
         decode("THRIFT", json_schema.parse("{}", {}), Framed(1, b""))
+
+
+# --- what a few bytes may stand for -------------------------------------------------------------
+
+TOO_MANY = f"more than {MAXIMUM_VALUES:,} values"
+
+
+def zigzag(number: int) -> bytes:
+    """Return a positive integer as Avro writes it."""
+    return length(number << 1)
+
+
+def test_records_of_no_bytes_are_counted_as_they_are_made() -> None:
+    kind: Any = {"type": "record", "name": "R0", "fields": []}
+    for number in range(30):
+        fields = [{"name": "a", "type": kind}, {"name": "b", "type": f"R{number}"}]
+        kind = {"type": "record", "name": f"R{number + 1}", "fields": fields}
+    with pytest.raises(InvalidData, match=TOO_MANY):
+        decode("AVRO", avro.parse(json.dumps(kind), {}), Framed(1, b""))
+    wide = {"type": "record", "name": "R", "fields": [{"name": f"f{n}", "type": "null"} for n in range(1000)]}
+    array = avro.parse(json.dumps({"type": "array", "items": wide}), {})
+    assert len(decode("AVRO", array, Framed(1, zigzag(500) + b"\0"))) == 500
+    with pytest.raises(InvalidData, match=TOO_MANY):
+        decode("AVRO", array, Framed(1, zigzag(1000) + b"\0"))
+
+
+def test_a_number_that_takes_long_to_write_stays_bytes() -> None:
+    schema = avro.parse('{"type":"bytes","logicalType":"decimal","precision":1000000}', {})
+    for length, kind in ((1024, Decimal), (1025, bytes), (400_000, bytes)):
+        assert isinstance(decode("AVRO", schema, Framed(1, zigzag(length) + b"\x7f" * length)), kind)
+
+
+def test_the_values_of_json_are_counted_before_they_are_made() -> None:
+    schema = json_schema.parse("{}", {})
+    for data in (b"[" + b"[]," * MAXIMUM_VALUES + b"0]", b"[" + b"0," * MAXIMUM_VALUES + b"0]"):
+        with pytest.raises(InvalidData, match=TOO_MANY):
+            decode("JSON", schema, Framed(1, data))
+    text = ',[{\\"' * MAXIMUM_VALUES
+    assert decode("JSON", schema, Framed(1, f'["{text}", 1]'.encode())) == [text.replace("\\", ""), 1]
+
+
+WIDE = 'syntax = "proto3"; message A { repeated A a = 1; repeated bool packed = 2; repeated double reals = 3; '
+WIDE += "".join(f"int32 i{n} = {n};" for n in range(10, 1000)) + "}"
+STRUCT = 'syntax = "proto3"; import "google/protobuf/struct.proto"; message A { google.protobuf.ListValue a = 1; }'
+
+
+def length(count: int) -> bytes:
+    """Return a length as Protobuf writes it."""
+    written = bytearray()
+    while count >= 0x80:
+        written.append(count & 0x7F | 0x80)
+        count >>= 7
+    return bytes((*written, count))
+
+
+@pytest.mark.parametrize(
+    ("text", "data"),
+    [
+        (WIDE, b"\x0a\0" * 2000),  # each of 1000 fields
+        (WIDE, b"\x0a\0" * (MAXIMUM_VALUES + 1)),
+        (WIDE, b"\x12" + length(MAXIMUM_VALUES + 1) + b"\1" * (MAXIMUM_VALUES + 1)),
+        (STRUCT, b"\x0a" + length(5 * MAXIMUM_VALUES) + b"\x0a\3\x0a\1a" * MAXIMUM_VALUES),
+    ],
+)
+def test_the_values_of_protobuf_are_counted(text: str, data: bytes) -> None:
+    with pytest.raises(InvalidData, match=TOO_MANY):
+        decode("PROTOBUF", protobuf.parse(text, {}), Framed(1, b"\0" + data))
+
+
+def test_large_protobuf_with_few_values_is_read() -> None:
+    group = "repeated group G = 3 { optional A a = 4; }"
+    text = f'syntax = "proto2"; message A {{ repeated double d = 1; optional bytes b = 2; {group} }}'
+    schema = protobuf.parse(text, {})
+    data = b"\x0a" + length(8 << 18) + bytes(8 << 18) + b"\x12" + length(1 << 20) + b"\x0a" * (1 << 20)
+    count_values(message_of(schema, (0,)), data + b"\x1b\x22\2\x12\0\x1c" * 2)
+    assert len(decode("PROTOBUF", schema, Framed(1, b"\0" + data))["d"]) == 1 << 18
+
+
+@pytest.mark.parametrize("data", [b"\xff", b"\x0a\xff", b"\x1b", b"\x1c\x0a", b"\x07", b"\x0a\x7f\x01", b"\xff" * 20])
+def test_damaged_protobuf_is_counted_to_its_end(data: bytes) -> None:
+    count_values(message_of(protobuf.parse(WIDE, {}), (0,)), data * 3)

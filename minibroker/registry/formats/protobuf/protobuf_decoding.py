@@ -6,14 +6,25 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from google.protobuf import json_format
-from google.protobuf.descriptor import Descriptor
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
+from minibroker.registry.formats.decoding_budget import Values
 from minibroker.registry.formats.protobuf import ProtobufSchema
 from minibroker.registry.formats.schema import InvalidData
 
 MAXIMUM_INDEXES: Final = 100  # as deep as messages may be nested, and more
+UNCOUNTED_BYTES: Final = 1 << 20
+LEAST_BYTES: Final = 4  # of a value in a list of google.protobuf
+VARINT, LENGTH_DELIMITED, GROUP_BEGINS, GROUP_ENDS = 0, 2, 3, 4
+FIXED_BYTES: Final = {1: 8, 5: 4}
+ITEM_BYTES: Final = {
+    **dict.fromkeys((FieldDescriptor.TYPE_DOUBLE, FieldDescriptor.TYPE_FIXED64, FieldDescriptor.TYPE_SFIXED64), 8),
+    **dict.fromkeys((FieldDescriptor.TYPE_FLOAT, FieldDescriptor.TYPE_FIXED32, FieldDescriptor.TYPE_SFIXED32), 4),
+}
+MOST_VARINT_BYTES: Final = 10
+CONTINUED: Final = bytes(range(0x80, 0x100))  # all bytes of an integer but the last
 _AS_JSON: Final = frozenset(  # what JSON has a form of its own for
     f"google.protobuf.{name}" for name in ("Timestamp", "Duration", "FieldMask", "Struct", "Value", "ListValue")
 )
@@ -47,9 +58,11 @@ def read_protobuf(schema: ProtobufSchema, indexes: Sequence[int], data: bytes) -
     Enums are their names, or numbers without one; bytes stay bytes. Raises InvalidData.
     """
     descriptor = message_of(schema, indexes)
+    if len(data) > UNCOUNTED_BYTES:
+        count_values(descriptor, data)
     try:
-        return _fields(GetMessageClass(descriptor).FromString(data))
-    except (DecodeError, json_format.SerializeToJsonError, ValueError, RecursionError) as error:
+        return _fields(GetMessageClass(descriptor).FromString(data), Values())
+    except (DecodeError, json_format.SerializeToJsonError, RecursionError) as error:
         raise InvalidData(f"the data is no {descriptor.full_name}: {error}") from None
 
 
@@ -68,36 +81,93 @@ def message_of(schema: ProtobufSchema, indexes: Sequence[int]) -> Descriptor:
     return schema.descriptor.pool.FindMessageTypeByName(".".join(names))
 
 
-def _fields(message: Message) -> dict[str, Any]:
+def _fields(message: Message, values: Values) -> dict[str, Any]:
     """Return the fields of a message."""
+    values.make(len(message.DESCRIPTOR.fields))
     return {
-        field.name: _value(field, getattr(message, field.name))
+        field.name: _value(field, getattr(message, field.name), values)
         for field in message.DESCRIPTOR.fields
         if not field.has_presence or message.HasField(field.name)
     }
 
 
-def _value(field: Any, value: Any) -> Any:
+def _value(field: Any, value: Any, values: Values) -> Any:
     """Return the value of a field."""
+    if not field.is_repeated:
+        return _single(field, value, values)
+    values.make(len(value))
     entry = field.message_type
     if entry is not None and entry.GetOptions().map_entry:
         item = entry.fields_by_name["value"]
-        return {key: _single(item, value[key]) for key in value}
-    if field.is_repeated:
-        return [_single(field, each) for each in value]
-    return _single(field, value)
+        return {key: _single(item, value[key], values) for key in value}
+    return [_single(field, each, values) for each in value]
 
 
-def _single(field: Any, value: Any) -> Any:
+def _single(field: Any, value: Any, values: Values) -> Any:
     """Return one value of a field."""
     if field.message_type is not None:
         if field.message_type.full_name in _AS_JSON:
-            return json_format.MessageToDict(value)
-        return _fields(value)
+            values.make(value.ByteSize() // LEAST_BYTES)
+            return _json_form(value)
+        return _fields(value, values)
     if field.enum_type is not None:
         named = field.enum_type.values_by_number.get(value)
         return value if named is None else named.name
     return value
+
+
+def _json_form(message: Message) -> Any:
+    """Return what JSON has for a message. Raises InvalidData if it has nothing, as for a time in the year 10,000."""
+    try:
+        return json_format.MessageToDict(message)
+    except ValueError as error:
+        raise InvalidData(str(error)) from None
+
+
+def count_values(descriptor: Descriptor, data: bytes) -> None:
+    """Raise InvalidData if there are too many values, before the library takes 30 bytes for each byte of them.
+
+    What is damaged is left to the library.
+    """
+    values, place = Values(), 0
+    within: list[tuple[Descriptor | None, int]] = [(descriptor, len(data))]  # messages that are open, and their ends
+    while within:
+        message, end = within[-1]
+        if place >= end:
+            within.pop()
+            continue
+        values.make()
+        tag, place = _varint_at(data, place)
+        field = None if message is None else message.fields_by_number.get(tag >> 3)
+        kind = tag & 7
+        if kind == LENGTH_DELIMITED:
+            size, place = _varint_at(data, place)
+            if field is not None and field.message_type is not None:
+                within.append((field.message_type, min(place + size, end)))
+                continue
+            if field is not None and field.is_repeated and field.cpp_type != field.CPPTYPE_STRING:
+                item_bytes = ITEM_BYTES.get(field.type)
+                packed = data[place : min(place + size, end)]
+                values.make(len(packed) // item_bytes if item_bytes else len(packed.translate(None, CONTINUED)))
+            place += size
+        elif kind == VARINT:
+            _, place = _varint_at(data, place)
+        elif kind == GROUP_BEGINS:
+            within.append((None if field is None else field.message_type, end))
+        elif kind == GROUP_ENDS:
+            within.pop()
+        else:
+            place += FIXED_BYTES.get(kind, len(data))
+
+
+def _varint_at(data: bytes, place: int) -> tuple[int, int]:
+    """Return an integer, and the place behind it; what is cut off is 0."""
+    number = 0
+    for index, byte in enumerate(data[place : place + MOST_VARINT_BYTES]):
+        number |= (byte & 0x7F) << 7 * index
+        if byte < 0x80:
+            return number, place + index + 1
+    return 0, len(data)
 
 
 def _zigzag(data: bytes) -> tuple[int, bytes]:

@@ -1,0 +1,42 @@
+"""Decoded values are written as JSON, as far as they have room."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from minibroker.cli.consume.consume_schemas import schema_formatter
+from minibroker.client.record_fetching import Found
+from minibroker.protocol.records.record import Record
+from minibroker.registry.decoding import DecodingError, WireSchema, json_text
+
+
+def test_what_json_does_not_have_is_a_text() -> None:
+    assert json_text({"a": b"\xff", "b": Decimal("1.50"), "c": "\ud800"}) == '{"a": "ÿ", "b": "1.50", "c": "\\ud800"}'
+
+
+def test_what_has_no_room_is_left_out_and_that_is_said() -> None:
+    assert json_text(["a", "b"], most=10) == '["a", "b"]'
+    assert json_text(["a", "b"], most=9) == '["a", "b"\n… and more: only 9 characters are shown'
+
+
+def test_what_is_nested_too_deep_is_no_failure_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    value: Any = 1
+    for _ in range(5000):
+        value = [value]
+    with pytest.raises(DecodingError, match="nested too deep"):
+        json_text(value)
+
+    class Source:
+        def find(self, named: int | str) -> WireSchema:
+            return WireSchema("JSON", "{}", {})
+
+    line = schema_formatter(Source(), lambda found: b"as it is\n", as_json=False)  # type: ignore[arg-type]
+    for depth in range(800, 1000):
+        data = b"[" * depth + b"]" * depth
+        written = line(Found(("t", 0), Record(7, 0, None, b"\0\0\0\0\1" + data, ())))
+        assert written == b"as it is\n" or json.loads(written) == json.loads(data)
+    assert "t-0 at 7: it is" in capsys.readouterr().err
