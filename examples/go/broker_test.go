@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	broker := exec.Command("minibroker", "serve", "--control", "0",
+	broker := exec.Command("minibroker", "serve", "--control", "0", "--log-level", "warning",
 		"--set", "listeners=PLAINTEXT://127.0.0.1:0", "--set", "log.dirs="+data)
 	broker.Stderr = os.Stderr
 	output, err := broker.StdoutPipe()

@@ -12,7 +12,7 @@ async function startBroker() {
   const data = mkdtempSync(join(tmpdir(), 'billing-'))
   const settings = ['--set', 'listeners=PLAINTEXT://127.0.0.1:0', '--set', `log.dirs=${data}`]
   const options = { stdio: ['ignore', 'pipe', 'inherit'] }
-  const broker = spawn('minibroker', ['serve', '--control', '0', ...settings], options)
+  const broker = spawn('minibroker', ['serve', '--control', '0', '--log-level', 'warning', ...settings], options)
   // It prints two lines, which end with its addresses.
   const words = []
   for await (const line of createInterface({ input: broker.stdout })) {

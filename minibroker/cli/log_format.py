@@ -98,4 +98,5 @@ def log_to_stderr(level: str, form: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter(form))
     logging.basicConfig(handlers=[handler], level=level.upper())
-    logging.getLogger("minibroker.events").disabled = form != "json"
+    if form != "json":  # by the level: uvicorn enables loggers that are disabled
+        logging.getLogger("minibroker.events").setLevel(logging.CRITICAL)

@@ -234,6 +234,13 @@ def test_collectors_of_logs_get_the_start_and_the_end(tmp_path: Path, kit: tuple
     assert lines[0]["message"] == f"minibroker listens on {broker.bootstrap_servers}"
 
 
+@pytest.mark.parametrize("kit", [(), ("--control", "0")])
+def test_people_get_no_events_as_they_see_them(tmp_path: Path, kit: tuple[str, ...]) -> None:
+    with running_broker(tmp_path, options=kit) as broker:
+        assert broker.stop() == 0
+        assert broker.log == ""
+
+
 @pytest.mark.parametrize(
     ("setting", "reason"),
     [("num.partitions=no", "Invalid value no"), ("test.issuer=nowhere", "an issuer need security")],

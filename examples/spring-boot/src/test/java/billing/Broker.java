@@ -22,7 +22,7 @@ final class Broker {
     Broker() {
         try {
             Path data = Files.createTempDirectory("billing");
-            Process process = new ProcessBuilder("minibroker", "serve", "--control", "0",
+            Process process = new ProcessBuilder("minibroker", "serve", "--control", "0", "--log-level", "warning",
                     "--set", "listeners=PLAINTEXT://127.0.0.1:0", "--set", "log.dirs=" + data)
                 .redirectError(ProcessBuilder.Redirect.INHERIT)
                 .start();
