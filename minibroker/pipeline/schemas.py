@@ -11,9 +11,11 @@ from typing import Final
 
 import pyarrow as pa
 
-TIMESTAMP: Final = pa.timestamp("us", "UTC")  # Spark's own; Kafka's milliseconds times 1000, null for none (-1)
+# Spark's own: Kafka's milliseconds times 1000; null for none (-1), and for what is too much for that.
+TIMESTAMP: Final = pa.timestamp("us", "UTC")
 HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 CORRUPT: Final = "_corrupt"
+EXACT: Final = ("timestampMs", "baseTimestampMs", "maxTimestampMs")  # as stored, -1 for none; only if a query asks
 MEASURED: Final = ("uncompressedSizeInBytes", "keyBytes", "valueBytes", "nullValues")
 
 # One row for each record, with the columns of Spark's own Kafka source.
@@ -27,6 +29,7 @@ RECORDS: Final = pa.schema(
         ("timestamp", TIMESTAMP),
         ("timestampType", pa.int32()),
         ("headers", HEADERS),  # with `includeHeaders`
+        ("timestampMs", pa.int64()),
         (CORRUPT, pa.string()),  # with `mode=PERMISSIVE`: what is wrong with the batch, whose records are left out
     ]
 )
@@ -50,6 +53,8 @@ BATCHES: Final = pa.schema(
         ),  # null if a compressed message of format 0 or 1 has no count, except with `measure`
         ("baseTimestamp", TIMESTAMP),
         ("maxTimestamp", TIMESTAMP),
+        ("baseTimestampMs", pa.int64()),
+        ("maxTimestampMs", pa.int64()),
         ("partitionLeaderEpoch", pa.int32()),
         ("producerId", pa.int64()),
         ("producerEpoch", pa.int32()),

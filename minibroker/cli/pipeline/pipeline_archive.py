@@ -108,11 +108,12 @@ def archive(
         lake = LakeRun(table_format, out, interval, compact, as_json)
         with lake_session(table_format, master, conf, "archive") as spark:
             return archive_to_table(spark, lake, reading, batch_offsets=batch_offsets, **settings)
+    from minibroker.pipeline.jobs.archive import READ
     from minibroker.pipeline.jobs.archive_run import ArchiveRun
 
     reading = {"maxOffsetsPerTrigger": str(batch_offsets), **reading}
     with spark_session(master, conf, title="archive", progress=False) as spark:
-        records = spark.readStream.format("minibroker").options(**reading).load()
+        records = spark.readStream.format("minibroker").options(**reading).schema(READ).load()
         run = ArchiveRun(records, out, checkpoint=checkpoint, interval=interval, **settings)
         try:
             is_over = _show_until_over(spark, run, progress)

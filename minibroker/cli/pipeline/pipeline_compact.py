@@ -88,8 +88,9 @@ def _computed_by_spark(
 ) -> Sequence[Mapping[str, Any]]:
     with spark_session(master, conf, title="compact") as spark:
         from minibroker.pipeline.jobs import compact as job
+        from minibroker.pipeline.jobs.archive import READ
 
-        records = spark.read.format("minibroker").options(**options).load()
+        records = spark.read.format("minibroker").options(**options).schema(READ).load()
         found = job.savings(records.select("topic", "partition", "key", "value", "offset"), tombstones=tombstones)
         rows = [row.asDict() for row in found.orderBy("topic", "partition").collect()]
         if out is not None:

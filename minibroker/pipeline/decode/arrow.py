@@ -82,14 +82,9 @@ def _bytes(data: UInt8s, parts: Parts | None) -> pa.Array | None:
 
 
 def times(timestamps_ms: Int64s) -> pa.Array:
-    """Return times in microseconds. -1 becomes null; times out of range become the first or last possible time."""
-    is_null = timestamps_ms == -1
-    fitting = np.clip(timestamps_ms, -_MAX_MS, _MAX_MS)
-    micros = fitting * 1000
-    beyond = timestamps_ms != fitting
-    if beyond.any():
-        limits = np.iinfo(np.int64)
-        micros[beyond] = np.where(timestamps_ms[beyond] < 0, limits.min, limits.max)
+    """Return times in microseconds. -1 becomes null, and so do times that these cannot express."""
+    is_null = (timestamps_ms == -1) | (timestamps_ms > _MAX_MS) | (timestamps_ms < -_MAX_MS)
+    micros = timestamps_ms * 1000
     validity = pa.py_buffer(np.packbits(~is_null, bitorder="little")) if is_null.any() else None
     return pa.Array.from_buffers(TIMESTAMP, len(micros), [validity, pa.py_buffer(micros)])
 
@@ -124,10 +119,15 @@ def _timestamps(data: UInt8s, fields: Fields) -> pa.Array | None:
     return None if fields.timestamps_ms is None else times(fields.timestamps_ms)
 
 
+def _exact_timestamps(data: UInt8s, fields: Fields) -> pa.Array | None:
+    return None if fields.timestamps_ms is None else pa.array(fields.timestamps_ms)
+
+
 _MAKERS: Final[dict[str, Callable[[UInt8s, Fields], pa.Array | None]]] = {
     "key": lambda data, fields: _bytes(data, fields.keys),
     "value": lambda data, fields: _bytes(data, fields.values),
     "offset": _offsets,
     "timestamp": _timestamps,
+    "timestampMs": _exact_timestamps,
     "headers": lambda data, fields: _headers(data, fields.headers),
 }

@@ -88,6 +88,8 @@ _SIZES: Final = {
 _FIELDS: Final = {
     "sizeInBytes": "size",
     "magic": "magic",
+    "baseTimestampMs": "base_timestamp",
+    "maxTimestampMs": "max_timestamp",
     "baseOffset": "base_offset",
     "lastOffset": "last_offset",
     "partitionLeaderEpoch": "leader_epoch",

@@ -21,7 +21,8 @@ class Wanted(NamedTuple):
     @classmethod
     def by(cls, columns: Sequence[str]) -> Wanted:
         """Return what these columns of the records table need."""
-        return cls(*(name in columns for name in cls._fields))
+        names = {"timestamp" if name == "timestampMs" else name for name in columns}
+        return cls(*(name in names for name in cls._fields))
 
     @property
     def depth(self) -> int:

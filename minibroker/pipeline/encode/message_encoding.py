@@ -69,6 +69,9 @@ def _messages(columns: Columns, sizes: Int64s, offsets: Int64s, settings: BatchS
     heads["magic"] = settings.magic
     heads["attributes"] = _attributes(settings)
     if settings.magic:
+        earliest = int(columns.timestamps_ms.min(initial=NO_TIMESTAMP))
+        if earliest < NO_TIMESTAMP:  # readers refuse it
+            raise EncodeError(f"message format {settings.magic} has no time {earliest}")
         heads["timestamp"] = columns.timestamps_ms
     heads["key_length"] = lengths_of(columns.key)
     value_lengths = lengths_of(columns.value).astype(">i4")

@@ -14,23 +14,31 @@ if TYPE_CHECKING:
 # First the columns in the files, then those in the names of the directories.
 COLUMNS: Final = (
     "key binary, value binary, partition int, offset bigint, timestamp timestamp, timestampType int, "
-    "headers array<struct<key:string,value:binary>>, topic string, date date"
+    "headers array<struct<key:string,value:binary>>, timestampMs bigint, topic string, date date"
 )
 DIRECTORIES: Final = ("topic", "date")
 # Within a file: the order of the partitions' logs. Parquet's statistics then show which offsets a file has.
 ORDER: Final = (*DIRECTORIES, "partition", "offset")
+# What to read for it.
+READ: Final = (
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int, "
+    "headers array<struct<key:string,value:binary>>, timestampMs bigint"
+)
 DAY_US: Final = 86_400_000_000
 
 
 def archived(records: DataFrame) -> DataFrame:
     """Return rows of the archive from rows of the records table with headers. `date` is the UTC date of the timestamp.
 
-    Without a timestamp it is null; Hive, Spark and most others then name the directory date=__HIVE_DEFAULT_PARTITION__.
+    `timestampMs` is the time in ms if a timestamp of Spark's cannot express it; otherwise it is null. Without a
+    timestamp the date is null; Hive, Spark and most others then name the directory date=__HIVE_DEFAULT_PARTITION__.
     The time zone of the session makes no difference. This works on batch and streaming DataFrames.
     """
     day = f"(unix_micros(timestamp) - pmod(unix_micros(timestamp), {DAY_US})) div {DAY_US}"
-    columns = ("key", "value", "partition", "offset", "timestamp", "timestampType", "headers", "topic")
-    return records.selectExpr(*columns, f"date_from_unix_date(cast({day} as int)) as date")
+    columns = ("key", "value", "partition", "offset", "timestamp", "timestampType", "headers")
+    exact = "timestampMs" if "timestampMs" in records.columns else "cast(null as bigint)"
+    beyond = f"case when timestamp is null and {exact} != -1 then {exact} end as timestampMs"
+    return records.selectExpr(*columns, beyond, "topic", f"date_from_unix_date(cast({day} as int)) as date")
 
 
 def read_archive(spark: SparkSession, path: str) -> DataFrame:

@@ -24,7 +24,17 @@ if TYPE_CHECKING:
 
 KEY: Final = ("topic", "partition", "key")
 PARTITION: Final = KEY[:2]
-COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+COLUMNS: Final = (
+    "key",
+    "value",
+    "topic",
+    "partition",
+    "offset",
+    "timestamp",
+    "timestampType",
+    "headers",
+    "timestampMs",
+)
 
 
 def compact(records: DataFrame, *, tombstones: bool = True) -> DataFrame:
@@ -118,6 +128,10 @@ def write_compacted_here(options: Mapping[str, str], path: str, *, tombstones: b
     kept = records.take(latest.filter(pc.is_valid(pc.field("key")))["row_last"])
     if not tombstones:
         kept = kept.filter(pc.is_valid(pc.field("value")))
+    exact = pc.if_else(
+        pc.and_(pc.is_null(kept["timestamp"]), pc.not_equal(kept["timestampMs"], -1)), kept["timestampMs"], None
+    )
+    kept = kept.set_column(COLUMNS.index("timestampMs"), "timestampMs", exact)
     micros = kept["timestamp"].cast(pa.int64())
     days = pc.floor(pc.divide(micros.cast(pa.float64()), DAY_US)).cast(pa.int32()).cast(pa.date32())
     rows = kept.append_column("date", days).sort_by([(name, "ascending") for name in ORDER])

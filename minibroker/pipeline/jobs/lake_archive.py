@@ -16,7 +16,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from minibroker.pipeline.foreign_options import without
-from minibroker.pipeline.jobs.archive import ORDER, archived
+from minibroker.pipeline.jobs.archive import ORDER, READ, archived
 from minibroker.pipeline.jobs.archive_batches import ArchiveError, in_few_tasks
 from minibroker.pipeline.jobs.archive_run import require_same_topics
 from minibroker.pipeline.jobs.archive_totals import Totals, totals_of
@@ -105,7 +105,8 @@ class LakeArchive:
         if not ranges:  # all of these offsets are gone, and `failOnDataLoss` is off
             self.note = replace(self.note, offsets=to_json(end))
             return Totals()
-        records = self._spark.read.format("minibroker").options(**self._reading(ranges)).load()
+        reader = self._spark.read.format("minibroker").options(**self._reading(ranges))
+        records = reader.schema(READ).load()
         rows = self._rows(records)
         if not self.table.exists():
             self.table.create(rows)

@@ -24,7 +24,7 @@ from minibroker.pipeline.sink.sink_transaction import Marker, Transaction
 from minibroker.pipeline.sink.task import TaskWriter
 
 # The columns of the archive that a task needs, and its report about each partition.
-COLUMNS: Final = ("topic", "partition", "offset", "key", "value", "timestamp", "headers")
+COLUMNS: Final = ("topic", "partition", "offset", "key", "value", "timestamp", "timestampMs", "headers")
 REPORT: Final = "topic string, partition int, target string, records bigint, first bigint, last bigint"
 
 
@@ -121,7 +121,7 @@ class ReplayTask:
 
     def _outgoing(self, rows: pa.RecordBatch, target: str) -> pa.RecordBatch:
         names = ["key", "value", "timestamp", "headers", *(() if self.repartition else ("partition",))]
-        columns = [rows.column(name) for name in names]
+        columns = [_times(rows) if name == "timestamp" else rows.column(name) for name in names]
         topic = pa.repeat(pa.scalar(target, pa.string()), rows.num_rows)
         return pa.RecordBatch.from_arrays([topic, *columns], names=["topic", *names])
 
@@ -151,6 +151,12 @@ def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[TopicPartition,
         for start, end in zip(starts, starts[1:], strict=False):
             partition = TopicPartition(batch.column("topic")[start].as_py(), batch.column("partition")[start].as_py())
             yield partition, batch.slice(start, end - start)
+
+
+def _times(rows: pa.RecordBatch) -> pa.Array:
+    """Return the times in ms, null for none."""
+    times = pc.divide(rows.column("timestamp").cast(pa.timestamp("us", "UTC")).cast(pa.int64()), 1000)
+    return pc.coalesce(times, rows.column("timestampMs"))
 
 
 def _limited(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:

@@ -24,7 +24,7 @@ DIMENSIONS: Final = {
 # The columns to read: Spark does not prune the columns of a Python data source by itself.
 BATCH_COLUMNS: Final = (
     "topic string, partition int, sizeInBytes int, magic int, codec string, baseOffset bigint, lastOffset bigint, "
-    "recordCount int, maxTimestamp timestamp, producerId bigint, isControl boolean, uncompressedSizeInBytes bigint, "
+    "recordCount int, maxTimestampMs bigint, producerId bigint, isControl boolean, uncompressedSizeInBytes bigint, "
     "keyBytes bigint, valueBytes bigint, nullValues int"
 )
 # What is summed up for each group: a column of the batches table, or what the batch counts for, of these batches.
@@ -92,7 +92,7 @@ def _measures() -> dict[str, Column]:
         "measured": F.col("uncompressedSizeInBytes").isNotNull() & ~control,
     }
     counts = {"records": records(), "one": F.lit(1)}
-    size, time_ms = F.when(~control, F.col("sizeInBytes")), F.when(~control, F.unix_millis("maxTimestamp"))
+    size, time_ms = F.when(~control, F.col("sizeInBytes")), F.when(~control, times_ms())
     return {
         **{
             name: F.coalesce(F.sum(F.when(batches[those], counts.get(column, F.col(column)))), F.lit(0))
@@ -112,13 +112,30 @@ def records() -> Column:
     return F.coalesce("recordCount", F.col("lastOffset") - F.col("baseOffset") + 1)
 
 
-def rates(batches: DataFrame, bucket_ms: int) -> DataFrame:
-    """Return records and bytes by topic and time span of `bucket_ms`, from `start_ms` on. The end of a batch counts."""
+def times_ms() -> Column:
+    """Return the time of a batch, null for none: as stored, as a timestamp of Spark's cannot express all."""
     from pyspark.sql import functions as F
 
-    time_ms = F.unix_millis("maxTimestamp")
-    start_ms = time_ms - F.pmod(time_ms, F.lit(bucket_ms))
-    rows = batches.where("not isControl and maxTimestamp is not null").groupBy("topic", start_ms.alias("start_ms"))
+    return F.nullif("maxTimestampMs", F.lit(-1))
+
+
+def quantiles(batches: DataFrame, fractions: Sequence[float]) -> DataFrame:
+    """Return a row with the times below which these fractions of the batches are, null without a time."""
+    from pyspark.sql import functions as F
+
+    return batches.where("not isControl").agg(F.percentile_approx(times_ms(), list(fractions)).alias("times"))
+
+
+def rates(batches: DataFrame, bucket_ms: int, window: tuple[int, int]) -> DataFrame:
+    """Return records and bytes by topic and time span of `bucket_ms`, from `start_ms` on. The end of a batch counts.
+
+    Those outside of the window, from its first to its last ms, have null for `start_ms`.
+    """
+    from pyspark.sql import functions as F
+
+    time_ms = times_ms()
+    start_ms = F.when(time_ms.between(*window), time_ms - F.pmod(time_ms, F.lit(bucket_ms)))
+    rows = batches.where(~F.col("isControl") & time_ms.isNotNull()).groupBy("topic", start_ms.alias("start_ms"))
     return rows.agg(F.sum(records()).alias("records"), F.sum("sizeInBytes").alias("bytes")).orderBy("topic", "start_ms")
 
 

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from minibroker.pipeline.jobs import stats
-from minibroker.pipeline.jobs.stats_report import Rate
 from minibroker.pipeline.log_opening import read_here
 from minibroker.pipeline.options import parse_options
 from minibroker.pipeline.schemas import BATCHES, RECORDS, chosen
@@ -46,14 +45,22 @@ class LocalQueries:
             rows = [_row({}, by)]
         return sorted(rows, key=lambda row: (-row["bytes"], *(row[name] for name in stats.DIMENSIONS if name in by)))
 
-    def rates(self, span_ms: int) -> list[Rate]:
-        """Return records and bytes by topic and span of time."""
+    def quantiles(self, fractions: Sequence[float]) -> list[int]:
+        """Return the times below which these fractions of the batches are; none without times."""
+        times = self._data["time_ms"].drop_null()
+        return pc.quantile(times, list(fractions), interpolation="lower").to_pylist() if len(times) else []
+
+    def rates(self, span_ms: int, window: tuple[int, int]) -> list[dict[str, Any]]:
+        """Return records and bytes by topic and span of time, and those outside of the window."""
         timed = self._data.filter(pc.is_valid(pc.field("time_ms")))
         times = timed["time_ms"].to_numpy()
-        spans = timed.append_column("start_ms", pa.array(times - times % span_ms, pa.int64()))
+        outside = (times < window[0]) | (times > window[1])
+        spans = timed.append_column("start_ms", pa.array(times - times % span_ms, pa.int64(), mask=outside))
         rows = spans.group_by(["topic", "start_ms"]).aggregate([("records", "sum"), ("bytes", "sum")])
-        ordered = rows.sort_by([("topic", "ascending"), ("start_ms", "ascending")]).to_pylist()
-        return [Rate(row["topic"], row["start_ms"], row["records_sum"], row["bytes_sum"]) for row in ordered]
+        named = rows.select(["topic", "start_ms", "records_sum", "bytes_sum"])
+        ordered = named.rename_columns(["topic", "start_ms", "records", "bytes"])
+        found: list[dict[str, Any]] = ordered.sort_by([("topic", "ascending"), ("start_ms", "ascending")]).to_pylist()
+        return found
 
     def sizes(self) -> list[tuple[str, int, int]]:
         """Return (codec, size class, number of batches)."""
@@ -115,7 +122,7 @@ def _measured(batches: pa.Table) -> pa.Table:
     span = pc.add(pc.subtract(batches["lastOffset"], batches["baseOffset"]), 1)
     one = pa.chunked_array([pa.array(np.ones(len(batches), np.int64))])
     counts = {"records": pc.coalesce(batches["recordCount"].cast(pa.int64()), span), "one": one}
-    time_ms = pc.divide(batches["maxTimestamp"].cast(pa.int64()), 1000)
+    time_ms = pc.if_else(pc.equal(batches["maxTimestampMs"], -1), None, batches["maxTimestampMs"])
 
     def total(those: str, column: str) -> pa.ChunkedArray:
         values = counts[column] if column in counts else batches[column].cast(pa.int64())

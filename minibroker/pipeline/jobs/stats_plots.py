@@ -76,7 +76,10 @@ def _rates(axes: Axes, statistics: Statistics, value: Callable[[Rate], int], tex
     locator = AutoDateLocator(minticks=3, maxticks=8)
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
-    axes.set(xlim=(times[0], times[-1]), xlabel=f"time (UTC), a value each {span_text(statistics.span_ms)}")
+    label = f"time (UTC), a value each {span_text(statistics.span_ms)}"
+    if statistics.records_outside:
+        label += f"; {count_text(statistics.records_outside)} records are outside"
+    axes.set(xlim=(times[0], times[-1]), xlabel=label)
     axes.yaxis.set_major_formatter(lambda number, _: text(number))
 
 

@@ -23,7 +23,23 @@ SPANS_MS: Final = (
     *(DAY_MS * count for count in (1, 7, 28, 91, 364)),
 )
 SPANS_MAX: Final = 120
+# Most batches are between two of these. If all take a thousand times as long, the plot shows those between and near.
+FRACTIONS: Final = (0.005, 0.995, 0.05, 0.95, 0.25, 0.75)
+FAR: Final = 1000
 CURVE_POINTS: Final = 500
+
+
+def window_of(first_ms: int, last_ms: int, quantiles: Sequence[int]) -> tuple[int, int]:
+    """Return the time for a plot: all of it, unless a few far times would leave no room for the others.
+
+    `quantiles` are the times at `FRACTIONS`; none without times.
+    """
+    times = iter(quantiles)
+    for earliest, latest in zip(times, times, strict=True):
+        length = max(latest - earliest, MINUTE_MS)
+        if length * FAR < last_ms - first_ms:
+            first_ms, last_ms = max(earliest - length, first_ms), min(latest + length, last_ms)
+    return first_ms, last_ms
 
 
 def span_for(first_ms: int | None, last_ms: int | None, most: int = SPANS_MAX) -> int:
@@ -195,6 +211,7 @@ class Statistics:
     rates: list[Rate] = field(default_factory=list)
     sizes: list[SizeClass] = field(default_factory=list)
     keys: list[KeySkew] | None = None
+    records_outside: int = 0  # their times are too far from the others for the rates
 
     def as_json(self) -> dict[str, Any]:
         """Return the statistics as JSON."""

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from minibroker.pipeline.jobs import stats
 from minibroker.pipeline.jobs.stats_local import LocalQueries
-from minibroker.pipeline.jobs.stats_report import KeySkew, Rate, SizeClass, Statistics, Traffic, span_for
+from minibroker.pipeline.jobs.stats_report import (
+    FRACTIONS,
+    KeySkew,
+    Rate,
+    SizeClass,
+    Statistics,
+    Traffic,
+    span_for,
+    window_of,
+)
 from minibroker.pipeline.log_opening import offsets_to_read
 from minibroker.pipeline.options import parse_options
 
@@ -60,9 +69,13 @@ class SparkQueries:
             return rows
         return [{**stats.grouped(self._batches, ()).collect()[0].asDict(), "set": stats.set_id(()), "rows": 1}]
 
-    def rates(self, span_ms: int) -> list[Rate]:
-        """Return records and bytes by topic and span of time."""
-        return [Rate(*row) for row in stats.rates(self._batches, span_ms).collect()]
+    def quantiles(self, fractions: Sequence[float]) -> list[int]:
+        """Return the times below which these fractions of the batches are; none without times."""
+        return list(stats.quantiles(self._batches, fractions).collect()[0].times or ())
+
+    def rates(self, span_ms: int, window: tuple[int, int]) -> list[dict[str, Any]]:
+        """Return records and bytes by topic and span of time, and those outside of the window."""
+        return [row.asDict() for row in stats.rates(self._batches, span_ms, window).collect()]
 
     def sizes(self) -> list[tuple[str, int, int]]:
         """Return (codec, size class, number of batches)."""
@@ -105,8 +118,11 @@ def _from_batches(
         rows = by_set[stats.set_id(by)]
         found.tables[", ".join(by)] = [Traffic.of(row, by, everything["bytes"]) for row in rows]
         found.left_out[", ".join(by)] = rows[0]["rows"] - len(rows) if rows else 0
-    found.span_ms = span_ms or span_for(found.all.first_ms, found.all.last_ms)
-    found.rates = queries.rates(found.span_ms)
+    window = window_of(found.all.first_ms or 0, found.all.last_ms or 0, queries.quantiles(FRACTIONS))
+    found.span_ms = span_ms or span_for(*window)
+    rates = queries.rates(found.span_ms, window)
+    found.rates = [Rate(**row) for row in rates if row["start_ms"] is not None]
+    found.records_outside = sum(row["records"] for row in rates if row["start_ms"] is None)
     found.sizes = [
         SizeClass(codec, round(2 ** (size_class / stats.SIZE_CLASSES_PER_DOUBLING)), count)
         for codec, size_class, count in queries.sizes()

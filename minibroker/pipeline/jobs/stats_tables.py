@@ -33,6 +33,10 @@ def summary(statistics: Statistics) -> list[str]:
     lines = [f"{found.records:,} records in {found.batches:,} batches, {bytes_text(found.bytes)}"]
     if found.first_ms is not None:
         lines[0] += f", from {time_text(found.first_ms)} to {time_text(found.last_ms)} UTC"
+    if statistics.records_outside:
+        lines.append(
+            f"{statistics.records_outside:,} records have times far from the others; the rates are without them"
+        )
     if found.control_batches:
         lines.append(f"and {found.control_batches:,} transaction markers, {bytes_text(found.control_bytes)}")
     if found.is_measured_wholly:

@@ -51,9 +51,9 @@ from minibroker.protocol.records.compression import MAX_UNCOMPRESSED_BYTES, comp
 from minibroker.protocol.records.message import message_header
 from minibroker.protocol.records.restarting import elided, restored
 
-COLUMNS = ("key", "value", "offset", "timestamp", "headers")
-OFFSET, TIME, HEADERS = (COLUMNS.index(name) for name in ("offset", "timestamp", "headers"))
-LIMITS = np.iinfo(np.int64)  # times beyond Spark's are decoded to these
+COLUMNS = ("key", "value", "offset", "timestampMs", "headers")
+ENCODED_COLUMNS = ["timestamp" if name == "timestampMs" else name for name in COLUMNS]  # in ms, too
+OFFSET, HEADERS = (COLUMNS.index(name) for name in ("offset", "headers"))
 REPLACEMENT = "\ufffd"  # invalid UTF-8 is decoded to this
 MAX_OFFSET = 2**63 - 1
 ENCODED = (Way.ALONE, Way.JOIN)
@@ -122,22 +122,18 @@ class Converter:
     def _exact(self, sources: list[Source], rows: _Rows) -> list[Source]:
         """Return the batches. Those with a record that rows cannot express will keep their records as they are.
 
-        Rows cannot express a time beyond Spark's range, and header keys with invalid UTF-8: readers get an
-        approximation, but a log must keep them.
+        Rows cannot express header keys with invalid UTF-8: readers get an approximation, but a log must keep them.
         """
-        times, keys = rows.inexact()
-        if not times and not keys:
+        keys = rows.inexact()
+        if not keys:
             return sources
         found = list(sources)
         last_offsets = [source.header.last_offset for source in sources]
-        for offset in {*times, *keys}:
+        for offset in keys:
             at = bisect_left(last_offsets, offset)
             source = sources[at]
             if source.header.magic == source.target.magic == MAGIC:
                 found[at] = source._replace(target=source.target._replace(way=Way.RECODE))
-            elif offset in times and source.target.magic:
-                reason = "its time is beyond Spark's range, so its format cannot change"
-                raise RewriteError(f"{self._partition}, offset {offset}: {reason}")
         return found
 
     def _stretches(self, sources: Iterable[Source]) -> Iterator[Stretch]:
@@ -162,7 +158,9 @@ class Converter:
         every = OffsetRange(self._partition, 0, MAX_OFFSET)
         decoder = RecordsDecoder(self._partition, ReadRequest("records", COLUMNS), every)
         data = b"".join(source.data for source in sources)
-        batches = [*decoder.feed(data, self._place, None), *decoder.finish()]
+        batches = [
+            each.rename_columns(ENCODED_COLUMNS) for each in (*decoder.feed(data, self._place, None), *decoder.finish())
+        ]
         self.expansion = max(1.0, sum(batch.nbytes for batch in batches) / len(data))
         return _Rows(batches)
 
@@ -209,20 +207,17 @@ class _Rows:
         for _ in self.up_to(last_offset):
             pass
 
-    def inexact(self) -> tuple[set[int], set[int]]:
-        """Return the offsets of rows with an inexact time, and of rows with an inexact header key."""
-        times: set[int] = set()
+    def inexact(self) -> set[int]:
+        """Return the offsets of rows with an inexact header key."""
         keys: set[int] = set()
         for batch in self._batches:
             offsets = batch.column(OFFSET).to_numpy()
-            micros = batch.column(TIME).cast(pa.int64()).fill_null(0).to_numpy()
-            times |= set(offsets[(micros == LIMITS.min) | (micros == LIMITS.max)].tolist())
             headers = batch.column(HEADERS)
             if headers.null_count < len(headers):
                 replaced = pc.match_substring(pc.list_flatten(headers).field("key"), REPLACEMENT)
                 parents = pc.list_parent_indices(headers).filter(replaced).to_numpy()
                 keys |= set(offsets[parents].tolist())
-        return times, keys
+        return keys
 
     def _next_offset(self) -> int:
         return int(self._batches[-1].column(OFFSET)[0].as_py())

@@ -13,14 +13,14 @@ from pyspark.sql.types import StructType
 
 from minibroker.pipeline.log_source import OptionError, Table
 from minibroker.pipeline.options import ReadOptions
-from minibroker.pipeline.schemas import BATCHES, CORRUPT, MEASURED, RECORDS, chosen
+from minibroker.pipeline.schemas import BATCHES, CORRUPT, EXACT, MEASURED, RECORDS, chosen
 
 TABLES: Final[dict[Table, pa.Schema]] = {"records": RECORDS, "batches": BATCHES}
 
 
 def offered(options: ReadOptions) -> StructType:
     """Return the schema of a query without one of its own."""
-    left_out = set() if options.include_headers else {"headers"}
+    left_out = {*EXACT} if options.include_headers else {*EXACT, "headers"}
     if options.mode != "PERMISSIVE":
         left_out.add(CORRUPT)
     if not options.measure_one_in:

@@ -92,18 +92,15 @@ def row_of(header: BatchHeader, record: Record) -> Row:
         "timestamp": micros(record.timestamp),
         "timestampType": header.timestamp_type if header.magic else -1,
         "headers": [{"key": key, "value": value} for key, value in record.headers] or None,
+        "timestampMs": record.timestamp,
         CORRUPT: None,
     }
 
 
 def micros(timestamp_ms: int) -> int | None:
-    """Null where there is none; the last or first that there is, where microseconds do not reach."""
-    if timestamp_ms == -1:
-        return None
+    """Null where there is none, and where microseconds do not reach."""
     limit = ((1 << 63) - 1) // 1000
-    if abs(timestamp_ms) > limit:
-        return (1 << 63) - 1 if timestamp_ms > 0 else -1 << 63
-    return timestamp_ms * 1000
+    return None if timestamp_ms == -1 or abs(timestamp_ms) > limit else timestamp_ms * 1000
 
 
 def without_reasons(rows: list[Row]) -> list[Row]:

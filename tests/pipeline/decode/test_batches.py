@@ -34,6 +34,8 @@ def row_of(header: BatchHeader, position: int) -> Row:
         "recordCount": None if header.record_count < 0 else header.record_count,
         "baseTimestamp": micros(header.base_timestamp),
         "maxTimestamp": micros(header.max_timestamp),
+        "baseTimestampMs": header.base_timestamp,
+        "maxTimestampMs": header.max_timestamp,
         "partitionLeaderEpoch": header.partition_leader_epoch,
         "producerId": header.producer_id,
         "producerEpoch": header.producer_epoch,

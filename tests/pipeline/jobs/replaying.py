@@ -29,6 +29,7 @@ def rows(start: int, end: int, partition: int = 0, topic: str = "old", step: int
         "key": pa.array([b"%d" % (offset % 7) for offset in offsets], pa.binary()),
         "value": pa.array([b"%d" % offset for offset in offsets], pa.binary()),
         "timestamp": pa.array([T for _ in offsets], TIMESTAMP),
+        "timestampMs": pa.nulls(len(offsets), pa.int64()),
         "headers": pa.array([[{"key": "h", "value": b"%d" % offset}] for offset in offsets], HEADERS),
     }
     return pa.record_batch(columns)

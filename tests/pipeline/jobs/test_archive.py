@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from minibroker.pipeline.jobs.archive import DIRECTORIES, archived, read_archive
+from minibroker.pipeline.jobs.archive import DIRECTORIES, READ, archived, read_archive
+from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.record import Record
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -59,3 +61,23 @@ def test_a_topic_whose_name_is_a_number_stays_one(spark: SparkSession, tmp_path:
     assert sorted(found.columns) == sorted(rows.columns)
     assert found.select(*rows.columns).exceptAll(rows).count() == 0
     assert found.count() == 2
+
+
+def test_times_that_a_timestamp_cannot_express_are_kept_in_ms(spark: SparkSession, tmp_path: Path) -> None:
+    far = (1_700_000_000_000_000_000, -1, 7)  # nanoseconds, none, and a time
+    batch = build_batch([Record(offset, time, b"k", b"v") for offset, time in enumerate(far)])
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0" / f"{0:020d}.log").write_bytes(bytes(batch))
+    reader = spark.read.format("minibroker").options(path=str(tmp_path), subscribe="t").schema(READ)
+    archived(reader.load()).write.partitionBy(*DIRECTORIES).parquet(str(tmp_path / "archive"))
+    rows = read_archive(spark, str(tmp_path / "archive")).orderBy("offset").collect()
+    assert [(row.timestampMs, row.timestamp is None, row.date is None) for row in rows] == [
+        (far[0], True, True),
+        (None, True, True),
+        (None, False, False),
+    ]
+    exact = spark.read.format("minibroker").options(path=str(tmp_path), subscribe="t").schema("timestampMs bigint")
+    assert [row.timestampMs for row in exact.load().collect()] == list(far)
+    assert (
+        "timestampMs" not in spark.read.format("minibroker").options(path=str(tmp_path), subscribe="t").load().columns
+    )

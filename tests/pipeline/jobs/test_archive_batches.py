@@ -50,7 +50,7 @@ class CrashingFiles(HadoopFiles):
 def rows(spark: SparkSession, *offsets: int) -> DataFrame:
     """Records of two topics and two days."""
     records = [
-        (b"k", b"vv", 0, offset, None, 0, None, topic, f"2026-01-0{offset % 2 + 1}")
+        (b"k", b"vv", 0, offset, None, 0, None, None, topic, f"2026-01-0{offset % 2 + 1}")
         for offset in offsets
         for topic in ("a", "b")
     ]

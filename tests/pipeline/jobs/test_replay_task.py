@@ -53,7 +53,7 @@ def client(broker: RunningBroker) -> Iterator[Client]:
 def task_for(broker: RunningBroker, **changes: object) -> ReplayTask:
     """A task of a replay of its own, to a topic of two partitions of its own."""
     target = f"target-{next(NUMBERS)}"
-    create_topic(broker.bootstrap_servers, target, 2, retention_ms="-1")
+    create_topic(broker.bootstrap_servers, target, 2, retention_ms="-1", message_timestamp_after_max_ms=str(2**63 - 1))
     task = ReplayTask(replay_settings(broker.bootstrap_servers), target, {"old": target}, commit_records=10)
     return replace(task, **changes)  # type: ignore[arg-type]
 
@@ -199,6 +199,16 @@ def test_partitions_can_be_chosen_by_key(broker: RunningBroker) -> None:
     found = read(broker.bootstrap_servers, target_of(task))
     assert len(found) == 30
     assert all(each.partition == (murmur2(each.key or b"") & 0x7FFFFFFF) % 2 for each in found)
+
+
+def test_times_that_a_timestamp_cannot_express_are_replayed_all_the_same(broker: RunningBroker) -> None:
+    task = task_for(broker)
+    names = rows(0, 2).schema.names
+    timeless = rows(0, 2).set_column(names.index("timestamp"), pa.field("timestamp", TIMESTAMP), pa.nulls(2, TIMESTAMP))
+    far = pa.array([1_700_000_000_000_000_000, None], pa.int64())
+    replay(task, timeless.set_column(names.index("timestampMs"), pa.field("timestampMs", pa.int64()), far))
+    found = [each.timestamp_ms for each in read(broker.bootstrap_servers, target_of(task))]
+    assert found == [1_700_000_000_000_000_000, -1]
 
 
 def test_a_record_without_a_time_stays_without(broker: RunningBroker) -> None:

@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import Result
+from matplotlib.figure import Figure
 
 from minibroker.pipeline.encode.encoder import BatchSettings, Producer
 from minibroker.pipeline.jobs.stats import BATCH_COLUMNS, grouped, grouped_by_each, set_id
+from minibroker.pipeline.jobs.stats_plots import record_rates
 from minibroker.pipeline.jobs.stats_run import gather, sample_of
+from minibroker.pipeline.jobs.stats_tables import summary
+from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.formats import batches_in, records_in
 from tests.pipeline.jobs.logs import NOW_MS, records, write_log
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Run = Callable[..., Result]
+FAR = (1_700_000_000_000_000_000, 1, -1)  # nanoseconds, a day of 1970, none
 PLAIN = BatchSettings(batch_records=20)
 PACKED = BatchSettings(batch_records=50, codec=Compression.GZIP)
 OLD = BatchSettings(magic=1, batch_records=10, codec=Compression.GZIP, drop_headers=True)
@@ -137,6 +142,27 @@ def test_one_process_counts_what_spark_counts(spark: SparkSession, log: Path, to
     )
     assert here == by_spark
     assert here.all.control_batches == (2 if topics == "." else 0)
+
+
+def test_a_far_time_leaves_the_others_their_place_in_the_rates(spark: SparkSession, tmp_path: Path) -> None:
+    write_log(tmp_path, "orders", 0, records(200), BatchSettings(batch_records=2))
+    far = [
+        record._replace(offset=200 + n, timestamp=time)
+        for n, (record, time) in enumerate(zip(records(3), FAR, strict=True))
+    ]
+    with (tmp_path / "orders-0" / f"{0:020d}.log").open("ab") as file:
+        for record in far:
+            file.write(build_batch([record._replace(offset=0)], base_offset=record.offset))
+    options = {"path": str(tmp_path), "subscribe": "orders"}
+    here, there = gather(None, options, name="x"), gather(spark, options, name="x")
+    assert here.as_json() == there.as_json()
+    assert (here.all.first_ms, here.all.last_ms, here.all.records) == (1, FAR[0], 203)
+    assert here.records_outside == 2  # one has no time
+    assert (here.span_ms, len(here.rates), sum(rate.records for rate in here.rates)) == (5000, 40, 200)
+    assert "2 records have times far from the others; the rates are without them" in summary(here)
+    axes = Figure().subplots()
+    record_rates(axes, here)
+    assert axes.get_xlabel() == "time (UTC), a value each 5 seconds; 2 records are outside"
 
 
 def test_a_large_log_is_sampled() -> None:

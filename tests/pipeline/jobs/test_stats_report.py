@@ -18,6 +18,7 @@ from minibroker.pipeline.jobs.stats_report import (
     gini,
     lorenz_curve,
     span_for,
+    window_of,
 )
 from tests.pipeline.jobs import made_up
 
@@ -96,3 +97,19 @@ def test_everything_can_be_made_json() -> None:
         {"key_hex": "ff", "records": 1, "share": 0},
         {"key": None, "records": 1, "share": 0},
     ]
+
+
+@pytest.mark.parametrize(
+    ("first_ms", "last_ms", "quantiles", "window"),
+    [
+        (0, 0, [], (0, 0)),
+        (0, 100_000, [500, 99_500, 5_000, 95_000, 25_000, 75_000], (0, 100_000)),  # nothing is far
+        (1, 10**18, [10**12, 10**12 + 9_000_000, 0, 0, 0, 0], (10**12 - 9_000_000, 10**12 + 18_000_000)),
+        (10**12, 10**18, [10**12, 10**18, 10**12, 10**18, 10**12, 10**12], (10**12, 10**12 + 60_000)),  # a fifth is far
+        (10**12, 10**18, [10**12, 10**18] * 3, (10**12, 10**18)),  # half of it is
+    ],
+)
+def test_a_plot_leaves_out_what_is_far_from_most(
+    first_ms: int, last_ms: int, quantiles: list[int], window: tuple[int, int]
+) -> None:
+    assert window_of(first_ms, last_ms, quantiles) == window

@@ -190,7 +190,7 @@ def test_what_is_asked_for_already_is_the_same_bytes(tmp_path: Path) -> None:
 
 
 def odd(log: Log) -> None:
-    """Batches that rows cannot express, between others of the same producer: a key that is no UTF-8, far-off times."""
+    """Batches between others of the same producer: a header key that is no UTF-8, and far-off times."""
     for number, oddity in enumerate(["", "key", "", "late", "early", ""]):
         records = plain(4, number, headers=True)
         if oddity == "key":
@@ -204,20 +204,39 @@ def odd(log: Log) -> None:
         add(log, batch)
 
 
+def late(log: Log) -> None:
+    """Records with nanoseconds where milliseconds should be."""
+    add(
+        log,
+        build_batch([record._replace(timestamp=1_700_000_000_000_000_000 + n) for n, record in enumerate(plain(4))]),
+    )
+
+
+def test_times_below_0_are_refused_for_an_old_format(tmp_path: Path) -> None:
+    make_log(tmp_path / "old" / "orders-0", odd)
+    with pytest.raises(
+        RewriteError, match=r"orders-0, from offset 12 on: message format 1 has no time -2305843009213693952"
+    ):
+        rewritten(tmp_path, RewriteSettings(1, Compression.NONE, drop_headers=True))
+
+
 def test_what_rows_cannot_express_is_kept_all_the_same(tmp_path: Path) -> None:
     old, new = tmp_path / "old" / "orders-0", tmp_path / "new" / "orders-0"
     make_log(old, odd)
     rewritten(tmp_path, RewriteSettings(2, Compression.GZIP, batch_bytes=100_000))
     before, after = list(batches_of(old)), list(batches_of(new))
-    assert [header.record_count for header, _ in after] == [4, 4, 4, 4, 4, 4]
-    assert [bytes(payload_of(data, 0, header)) for header, data in after] == [data[61:] for _, data in before]
-    assert [header.base_sequence for header, _ in after] == [header.base_sequence for header, _ in before]
+    assert [header.record_count for header, _ in after] == [4, 4, 4, 12]
+    assert bytes(payload_of(after[1][1], 0, after[1][0])) == before[1][1][61:]
+    assert [each.record.timestamp for each in seen(new)] == [each.record.timestamp for each in seen(old)]
 
 
-def test_times_that_rows_cannot_express_do_not_change_their_format(tmp_path: Path) -> None:
-    make_log(tmp_path / "old" / "orders-0", odd)
-    with pytest.raises(RewriteError, match=r"orders-0, offset \d+: its time is beyond"):
-        rewritten(tmp_path, RewriteSettings(1, Compression.NONE, drop_headers=True))
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
+def test_times_beyond_spark_s_range_are_kept_in_another_format(codec: Compression, tmp_path: Path) -> None:
+    old, new = tmp_path / "old" / "orders-0", tmp_path / "new" / "orders-0"
+    make_log(old, late)
+    rewritten(tmp_path, RewriteSettings(1, codec, drop_headers=True))
+    assert {header.magic for header, _ in batches_of(new)} == {1}
+    assert [each.record.timestamp for each in seen(new)] == [each.record.timestamp for each in seen(old)]
 
 
 def test_a_codec_that_an_old_format_does_not_have_is_refused_unless_another_is_named(tmp_path: Path) -> None:
