@@ -62,7 +62,7 @@ def rewrite(
 
     Offsets, timestamps, producers, transactions and leader epochs stay the same, and a broker can serve the new
     directory. Kafka's own topics are copied; topic configs that name a format or codec are updated. After a kill, run
-    it again with the same options to continue.
+    it again with the same options to continue; when all is done, that does nothing.
 
     \b
     Example:
@@ -76,12 +76,13 @@ def rewrite(
     codec = None if compression is None else Compression[compression.upper()]
     format = None if magic is None else int(magic)
     settings = RewriteSettings(format, codec, level, batch_bytes, elide, committed_only, drop_headers)
-    # The first one refuses what cannot be, before Spark starts.
-    with (
-        Rewriting(path, output, settings, topics) as rewriting,
-        spark_session(master, conf, title="Rewriting") as spark,
-    ):
-        report = run_begun(spark, rewriting)
+    with Rewriting(path, output, settings, topics) as rewriting:  # it refuses what cannot be, before Spark starts
+        if rewriting.finished is None:
+            with spark_session(master, conf, title="Rewriting") as spark:
+                report = run_begun(spark, rewriting)
+        else:
+            click.echo(f"{output} was complete already: nothing was done", err=True)
+            report = rewriting.finished
     if as_json:
         click.echo(json.dumps(report.as_json()))
     else:

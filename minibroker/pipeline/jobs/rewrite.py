@@ -84,7 +84,7 @@ def run(
     the directory cannot be rewritten, if possible before anything is written. Raises `OSError` and Spark's errors.
     """
     with Rewriting(source, target, settings, topics) as rewriting:
-        return run_begun(spark, rewriting)
+        return rewriting.finished or run_begun(spark, rewriting)
 
 
 def run_begun(spark: SparkSession, rewriting: Rewriting) -> Report:

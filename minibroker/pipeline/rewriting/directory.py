@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from types import TracebackType
 
 from minibroker.pipeline.rewriting.plan import Plan, plan_of
-from minibroker.pipeline.rewriting.report import Report, space_of
+from minibroker.pipeline.rewriting.report import Report, report_from, space_of
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteError, RewriteSettings
 from minibroker.pipeline.rewriting.segment_rewriting import NewSegment, SegmentRewriter, SegmentTask
 from minibroker.pipeline.rewriting.topic_configs import update_configs
@@ -39,6 +39,7 @@ class Rewriting:
         self._workspace = Workspace(self.target)
         self._locks = ExitStack()
         self._plan: Plan | None = None
+        self.finished: Report | None = None  # the report of an earlier run that has done all of it
 
     def __enter__(self) -> Rewriting:
         """Lock both directories."""
@@ -49,6 +50,10 @@ class Rewriting:
                 # The recovery at the next start would take the gaps of removed markers for losses, and truncate the log
                 # there.
                 raise RewriteError(f"{self.source} was not stopped cleanly: start a broker on it and stop it first")
+            done = self._workspace.finished(self._plan, self.settings)
+            if done is not None:
+                self.finished = report_from(self.target, done)
+                return self
             self._locks.callback(self._workspace.lock().close)
             self._workspace.begin(self._plan, self.settings)
         except BaseException:
@@ -100,8 +105,9 @@ class Rewriting:
             workspace.copy_log(plan, log)
         workspace.copy_files(plan)
         configs, are_made = update_configs(self.target, plan.topics, self.settings, is_clean=plan.is_clean)
-        workspace.end(plan)
-        return Report(self.target, *space_of(segments), plan.copied, configs, are_made)
+        report = Report(self.target, *space_of(segments), plan.copied, configs, are_made)
+        workspace.end(plan, self.settings, report.as_json())
+        return report
 
     def _lock_source(self) -> None:
         """Lock out brokers, if the directory is a broker's and can be locked."""
@@ -148,9 +154,12 @@ def rewrite_segment(
 def rewrite_directory(source: str, target: str, settings: RewriteSettings, topics: Collection[str] = ()) -> Report:
     """Rewrite a log directory in this process, one segment after the other, without Spark.
 
-    A call after an interrupted one continues it. Raises `RewriteError`, `CorruptData`, `CorruptBatch`, `OSError`.
+    A call after an interrupted one continues it, one after a finished one does nothing. Raises `RewriteError`,
+    `CorruptData`, `CorruptBatch`, `OSError`.
     """
     with Rewriting(source, target, settings, topics) as rewriting:
+        if rewriting.finished is not None:
+            return rewriting.finished
         open: dict[str, dict[int, int]] = {}
         if settings.is_old:
             surveys = [survey_segment(task, rewriting.source) for task in rewriting.plan.tasks]

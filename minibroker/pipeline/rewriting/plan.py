@@ -57,6 +57,9 @@ class Plan:
         return sorted({task.topic for task in self.tasks})
 
 
+FINISHED = ".rewritten"  # in the target of a rewriting: its plan and report
+
+
 def plan_of(source: str, topics: Collection[str] = ()) -> Plan:
     """Return the plan for the log directory `source`: rewrite these topics, or all but internal ones.
 
@@ -118,7 +121,7 @@ def _tasks(
 
 def _files(disk: Disk, source: str) -> tuple[str, ...]:
     """Return the files beside the logs to copy. The clean shutdown file is last, after all others."""
-    left = (LOCK, CLEAN_SHUTDOWN)
+    left = (LOCK, CLEAN_SHUTDOWN, FINISHED)
     return tuple(
         name
         for name in disk.names(source)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,21 @@ class TopicSpace:
     def ratio(self) -> float | None:
         """The new size relative to the old one, or None without an old one."""
         return self.bytes_after / self.bytes_before if self.bytes_before else None
+
+    def add_topic(self, other: TopicSpace) -> None:
+        """Add another topic's sums."""
+        unknown = self.records is None or other.records is None
+        self.records = None if unknown else (self.records or 0) + (other.records or 0)
+        for name in (
+            "partitions",
+            "segments",
+            "batches",
+            "bytes_before",
+            "bytes_after",
+            "dropped_batches",
+            "lost_bytes",
+        ):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def add(self, segment: NewSegment) -> None:
         """Add a segment."""
@@ -69,6 +84,18 @@ class Report:
             "configs": [change._asdict() for change in self.configs],
             "configs_changed": self.configs_changed,
         }
+
+
+def report_from(target: str, parsed: Mapping[str, Any]) -> Report:
+    """Return the report about `target` from `Report.as_json`."""
+    topics = [
+        TopicSpace(**{name: value for name, value in each.items() if name != "ratio"}) for each in parsed["topics"]
+    ]
+    total = TopicSpace("(all)")
+    for each in topics:
+        total.add_topic(each)
+    configs = [Change(**each) for each in parsed["configs"]]
+    return Report(target, topics, total, tuple(parsed["copied"]), configs, parsed["configs_changed"])
 
 
 def space_of(segments: Iterable[tuple[SegmentTask, Sequence[NewSegment]]]) -> tuple[list[TopicSpace], TopicSpace]:

@@ -7,17 +7,20 @@
                       done/<log>.<offset>     notes about such a segment
     <target>/<log>/                           a finished log
 
-In the end only the logs remain.
+In the end only the logs remain, and `.rewritten` with the plan and the report, so that it is not done again. That is a
+file, as Kafka takes each directory for a log.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import asdict
+from typing import Any
 from uuid import uuid4
 
-from minibroker.pipeline.rewriting.plan import Plan
+from minibroker.pipeline.rewriting.plan import FINISHED, Plan
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteError, RewriteSettings
 from minibroker.pipeline.rewriting.segment_rewriting import NewSegment, SegmentTask
 from minibroker.pipeline.rewriting.transaction_rewriting import content
@@ -52,6 +55,19 @@ class Workspace:
 
     # --- the beginning ----------------------------------------------------------------------------
 
+    def finished(self, plan: Plan, settings: RewriteSettings) -> dict[str, Any] | None:
+        """Return the report of a finished run of this plan as JSON, None if there is none.
+
+        Raises `RewriteError` if another rewriting is finished here.
+        """
+        disk = self._disk
+        if disk.exists(f"{self._state}/plan.json") or not disk.exists(f"{self.target}/{FINISHED}"):
+            return None
+        found = json.loads(disk.read_whole(f"{self.target}/{FINISHED}"))
+        self._require_same(found["plan"], _said(plan, settings), "remove the directory")
+        report: dict[str, Any] = found["report"]
+        return report
+
     def lock(self) -> File:
         """Create the directory, or check that it is ours or empty. Lock out brokers and other runs.
 
@@ -71,23 +87,21 @@ class Workspace:
     def begin(self, plan: Plan, settings: RewriteSettings) -> None:
         """Write down the plan. Raises `RewriteError` if another rewriting has done something here."""
         path = f"{self._state}/plan.json"
-        said = {
-            "version": VERSION,
-            "source": plan.source,
-            "digest": plan.digest,
-            "topics": plan.topics,
-            "settings": asdict(settings),
-        }
+        said = _said(plan, settings)
         if self._disk.exists(path) and self._has_done_something():
-            found = json.loads(self._disk.read_whole(path))
-            for name, value in json.loads(json.dumps(said)).items():
-                if found.get(name) != value:
-                    raise RewriteError(f"{self.target} has {OTHERS[name]}: finish that one, or remove the directory")
+            self._require_same(
+                json.loads(self._disk.read_whole(path)), said, "finish that one, or remove the directory"
+            )
             self._disk.remove_tree(f"{self._state}/work")
             return
         for name in ("logs", "done"):
             self._disk.make_directory(f"{self._state}/{name}")
         self._disk.write_whole(path, json.dumps(said, indent=1).encode(), sync=True)
+
+    def _require_same(self, found: Mapping[str, Any], said: Mapping[str, Any], remedy: str) -> None:
+        for name, value in said.items():
+            if found.get(name) != value:
+                raise RewriteError(f"{self.target} has {OTHERS[name]}: {remedy}")
 
     def _has_done_something(self) -> bool:
         """Return whether a segment or a log is done. A refused run, which has done nothing, is no obstacle."""
@@ -151,12 +165,17 @@ class Workspace:
         for name in plan.files:
             self._copy(f"{plan.source}/{name}", f"{self.target}/{name}")
 
-    def end(self, plan: Plan) -> None:
+    def end(self, plan: Plan, settings: RewriteSettings, report: Mapping[str, Any]) -> None:
         """Write the clean shutdown file if the source has it, and remove all that is not part of a log directory.
+
+        The report is kept.
 
         The plan is removed first: with it, a later run would take the directory for unfinished, whatever a broker did
         to it.
         """
+        kept = {name: value for name, value in report.items() if name != "target"}
+        note = {"plan": _said(plan, settings), "report": kept}
+        self._disk.write_whole(f"{self.target}/{FINISHED}", json.dumps(note, indent=1).encode(), sync=True)
         self._disk.sync_directory(self.target)
         self._disk.remove(f"{self._state}/plan.json")
         if plan.is_clean:
@@ -178,3 +197,16 @@ class Workspace:
 
     def _done_path(self, task: SegmentTask) -> str:
         return f"{self._state}/done/{task.log}.{segment_name(task.base_offset)}"
+
+
+def _said(plan: Plan, settings: RewriteSettings) -> dict[str, Any]:
+    """Return what must be the same in each run of a rewriting, as JSON."""
+    said = {
+        "version": VERSION,
+        "source": plan.source,
+        "digest": plan.digest,
+        "topics": plan.topics,
+        "settings": asdict(settings),
+    }
+    parsed: dict[str, Any] = json.loads(json.dumps(said))
+    return parsed

@@ -74,9 +74,9 @@ def test_a_log_that_is_finished_is_not_done_again(old: Path, tmp_path: Path, mon
     assert report.total.bytes_before == sum(path.stat().st_size for path in old.rglob("*.log"))
 
 
-def test_what_stays_is_a_log_directory_and_no_more(old: Path, tmp_path: Path) -> None:
+def test_what_stays_is_a_log_directory_and_a_note(old: Path, tmp_path: Path) -> None:
     rewrite_directory(str(old), str(tmp_path / "new"), SETTINGS)
-    names = {".lock", ".kafka_cleanshutdown", "meta.properties", "orders-0", "orders-1"}
+    names = {".lock", ".kafka_cleanshutdown", "meta.properties", ".rewritten", "orders-0", "orders-1"}
     assert {path.name for path in (tmp_path / "new").iterdir()} == names
     for path in old.rglob("*.log"):
         assert (
@@ -90,9 +90,25 @@ def test_a_directory_with_something_in_it_is_refused(old: Path, tmp_path: Path) 
     with pytest.raises(RewriteError, match="not empty"):
         rewrite_directory(str(old), str(tmp_path / "new"), SETTINGS)
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["letter"]
-    rewrite_directory(str(old), str(tmp_path / "whole"), SETTINGS)
-    with pytest.raises(RewriteError, match="not empty"):
-        rewrite_directory(str(old), str(tmp_path / "whole"), SETTINGS)
+
+
+def test_a_finished_rewriting_run_again_does_nothing_and_says_the_same(old: Path, tmp_path: Path) -> None:
+    new = tmp_path / "new"
+    report = rewrite_directory(str(old), str(new), SETTINGS)
+    before = {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in new.rglob("*")}
+    assert rewrite_directory(str(old), str(new), SETTINGS) == report
+    assert {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in new.rglob("*")} == before
+    with pytest.raises(RewriteError, match="new has a rewriting with other settings: remove the directory"):
+        rewrite_directory(str(old), str(new), RewriteSettings(2, batch_bytes=4321))
+    next(old.rglob("*.log")).touch()
+    with pytest.raises(RewriteError, match="new has a rewriting of a directory that has changed since: remove"):
+        rewrite_directory(str(old), str(new), SETTINGS)
+
+
+def test_the_note_of_a_rewriting_does_not_go_with_another(old: Path, tmp_path: Path) -> None:
+    rewrite_directory(str(old), str(tmp_path / "new"), SETTINGS)
+    rewrite_directory(str(tmp_path / "new"), str(tmp_path / "newer"), SETTINGS)
+    assert rewrite_directory(str(tmp_path / "new"), str(tmp_path / "newer"), SETTINGS).target.endswith("newer")
 
 
 @pytest.mark.parametrize("place", ["old", "old/new", "."])

@@ -17,9 +17,10 @@ from pyspark.sql.types import (
 
 from minibroker.pipeline.log_source import OptionError, Table
 from minibroker.pipeline.options import ReadOptions, parse_options
-from minibroker.pipeline.schemas import BATCHES, MEASURED, RECORDS, chosen
+from minibroker.pipeline.schemas import BATCHES, EXACT, MEASURED, RECORDS, chosen
 from minibroker.pipeline.sources.query_columns import columns_of, offered
 
+NOT_EXACT = [name for name in BATCHES.names if name not in EXACT]
 OF_KAFKA = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
 
 
@@ -43,13 +44,13 @@ def test_the_columns_are_those_of_sparks_own_kafka_source() -> None:
 
 def test_damage_has_a_column_where_it_is_set_apart() -> None:
     assert offered(options(mode="PERMISSIVE")).names == [*OF_KAFKA, "_corrupt"]
-    assert offered(options("batches", mode="PERMISSIVE", measure="all")).names == BATCHES.names
-    assert offered(options("batches", measure="all")).names == BATCHES.names[:-1]
+    assert offered(options("batches", mode="PERMISSIVE", measure="all")).names == NOT_EXACT
+    assert offered(options("batches", measure="all")).names == NOT_EXACT[:-1]
 
 
 def test_what_is_measured_has_columns_where_it_is_asked_for() -> None:
     unmeasured = offered(options("batches"))
-    assert unmeasured.names == [name for name in BATCHES.names[:-1] if name not in MEASURED]
+    assert unmeasured.names == [name for name in NOT_EXACT[:-1] if name not in MEASURED]
     measured = StructType([offered(options("batches", measure="7"))["keyBytes"]])
     assert columns_of(measured, options("batches", measure="7")) == ("keyBytes",)
     with pytest.raises(OptionError, match="column keyBytes exists only with the option measure"):
