@@ -42,15 +42,22 @@ class BrokerSource:
         self._fetch_settings = FetchSettings.taken_from(self._settings)
         client_settings(bootstrap_servers, self._settings)  # raises OptionError for invalid settings
         self._client: Client | None = None
+        self._has_reached = False
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_client": None}
 
     @property
     def client(self) -> Client:
-        """The connections of this process."""
+        """The connections of this process. Raises `ClientError` at once if at first no server answers.
+
+        Later, servers may be away for a while: a stream waits for them.
+        """
         if self._client is None:
-            self._client = Client(self._bootstrap_servers, self._settings)
+            client = Client(self._bootstrap_servers, self._settings)
+            if not self._has_reached:
+                client.reach()
+            self._client, self._has_reached = client, True
         return self._client
 
     def close(self) -> None:

@@ -62,12 +62,16 @@ class BatchWriter(Shipped, DataSourceArrowWriter):
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
-    """Return the writer of `df.write`. Raises `OptionError` for invalid options, columns and save modes."""
+    """Return the writer of `df.write`.
+
+    Raises `OptionError` for invalid options, columns and save modes, and `ClientError` if no server answers.
+    """
     settings = checked(options, schema)
     if overwrite:
         raise OptionError("save mode overwrite is not allowed: a log is only appended to (mode append)")
     if settings.exactly_once and settings.write_id is None:
         raise OptionError("delivery=exactly-once needs the option writeId: a name that a repeated write has again")
+    reach(settings)
     return BatchWriter(settings)
 
 
@@ -77,6 +81,12 @@ def checked(options: Mapping[str, str], schema: StructType) -> SinkSettings:
     check_columns({field.name: field.dataType.simpleString() for field in schema.fields}, settings.topic)
     delivery.connected(settings).close()  # refuses invalid settings of the connection here, not in each task
     return settings
+
+
+def reach(settings: SinkSettings) -> None:
+    """Raise `ClientError` at once if no server answers: each task would try for a minute."""
+    with delivery.connected(settings) as client:
+        client.reach()
 
 
 def task_context() -> TaskContext:

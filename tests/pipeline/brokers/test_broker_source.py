@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import pickle
 from collections.abc import Iterator
 from contextlib import closing
@@ -15,6 +16,7 @@ from confluent_kafka import TopicPartition as AdminPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from minibroker.client import blocking
 from minibroker.client.client_errors import ClientError
 from minibroker.pipeline.brokers.broker_source import BrokerSource
 from minibroker.pipeline.log_source import (
@@ -55,6 +57,21 @@ def test_a_deleted_topic_is_missing_unless_that_is_fine(broker: RunningBroker, t
         with pytest.raises(OptionError, match="topic gone does not exist"):
             source.partitions()
         assert source.partitions(missing_ok=True) == [TopicPartition(topic, 0), TopicPartition(topic, 1)]
+
+
+def test_a_broker_that_refuses_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def refuse(host: str, port: int, timeout_s: float) -> None:
+        asked.append((host, port))
+        raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+
+    monkeypatch.setattr(blocking, "connected_socket", refuse)
+    for _ in range(2):
+        source = pickle.loads(pickle.dumps(BrokerSource("127.0.0.1:1,127.0.0.1:2", TopicSelection(topics=("t",)))))
+        with pytest.raises(ClientError, match="cannot connect to 127.0.0.1:1: Connection refused; 127.0.0.1:2: "):
+            source.partitions()
+    assert asked == [("127.0.0.1", 1), ("127.0.0.1", 2)] * 2
 
 
 def test_a_group_gets_the_offsets_of_a_stream(

@@ -12,6 +12,7 @@ import pytest
 from pyspark import TaskContext
 from pyspark.sql.types import IntegerType, StringType, StructType
 
+from minibroker.client.client_errors import ClientError
 from minibroker.pipeline.log_source import OptionError
 from minibroker.pipeline.sink.sink_errors import WriteFailed
 from minibroker.pipeline.sink.stream_writer import BATCH_ID, QUERY_ID, stream_writer
@@ -116,8 +117,8 @@ def test_a_batch_write_of_one_name_writes_once(broker: RunningBroker) -> None:
     assert values(broker.bootstrap_servers, "batch") == [b"a", b"b"] * 2
 
 
-def test_outside_of_a_spark_task_nothing_is_written() -> None:
-    writer = stream_writer(NOWHERE | EXACTLY_ONCE, SCHEMA, False)
+def test_outside_of_a_spark_task_nothing_is_written(broker: RunningBroker) -> None:
+    writer = stream_writer(options_for(broker, "outside", **EXACTLY_ONCE), SCHEMA, False)
     with pytest.raises(WriteFailed, match="rows are written by Spark's tasks"):
         writer.write(iter([ROWS]))
     become_task(0)
@@ -148,4 +149,7 @@ def test_save_modes_and_names_that_cannot_be_are_refused(tmp_path: Path) -> None
         batch_writer(NOWHERE | EXACTLY_ONCE, SCHEMA, False)
     with pytest.raises(OptionError, match="writeId is an option of df.write"):
         stream_writer(NOWHERE | EXACTLY_ONCE | {"writeId": "march"}, SCHEMA, False)
-    stream_writer(NOWHERE, SCHEMA, True)  # output mode complete appends, as to Spark's own sink
+    with pytest.raises(ClientError, match="cannot connect to 127.0.0.1:1: Connection refused"):
+        stream_writer(NOWHERE, SCHEMA, True)  # output mode complete appends, as to Spark's own sink
+    with pytest.raises(ClientError, match="cannot connect to 127.0.0.1:1: Connection refused"):
+        batch_writer(NOWHERE, SCHEMA, False)
