@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import ipaddress
 import socket
+from collections.abc import Mapping
 from typing import Final, NamedTuple
+from urllib.parse import urlsplit
 
 from minibroker.operating_system import reuse_address
 
@@ -37,6 +39,23 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost" or host.endswith(".localhost")
+
+
+def refusal_of(headers: Mapping[str, str], *, is_private: bool) -> str | None:
+    """Return why a request with these headers, named in lower case, is not to be answered; None if it is.
+
+    A browser lets the page of any site send requests. With `is_private`, a request must also be by a name of this
+    machine: another site's name may have been made to stand for its address, and then the browser takes the server for
+    that site (DNS rebinding).
+    """
+    host, origin = headers.get("host", LOOPBACK), headers.get("origin")
+    if origin is not None and origin.partition("://")[2] != host:
+        return f"a page of {origin} asks, and not one of this server"
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        name = ""
+    return f"{host} is not a name of this machine" if is_private and not is_loopback(name) else None
 
 
 def bracketed(host: str) -> str:

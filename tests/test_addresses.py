@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.addresses import LOOPBACK, HostPort, bound, host_port, is_loopback
+from minibroker.addresses import LOOPBACK, HostPort, bound, host_port, is_loopback, refusal_of
 
 
 @pytest.mark.parametrize(
@@ -44,3 +44,23 @@ def test_a_port_is_reserved_and_then_listened_on() -> None:
         address = HostPort(*reserved.getsockname())
         with bound(address, shared=True) as listening:
             assert listening.getsockname() == address
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:80", "localhost", "[::1]:9", "a.localhost:1", None])
+def test_a_private_server_answers_to_names_of_this_machine(host: str | None) -> None:
+    assert refusal_of({} if host is None else {"host": host}, is_private=True) is None
+
+
+@pytest.mark.parametrize("host", ["evil.example:80", "localhost.evil.example", "", "[", "10.0.0.1"])
+def test_a_private_server_refuses_other_names(host: str) -> None:
+    assert refusal_of({"host": host}, is_private=True) == f"{host} is not a name of this machine"
+    assert refusal_of({"host": host}, is_private=False) is None
+
+
+@pytest.mark.parametrize("is_private", [False, True])
+def test_a_page_of_another_site_is_refused(is_private: bool) -> None:
+    headers = {"host": "localhost:80", "origin": "http://localhost:80"}
+    assert refusal_of(headers, is_private=is_private) is None
+    for origin in ("http://evil.example", "http://localhost:81", "null"):
+        refusal = refusal_of({**headers, "origin": origin}, is_private=is_private)
+        assert refusal == f"a page of {origin} asks, and not one of this server"

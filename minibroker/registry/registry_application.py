@@ -11,9 +11,8 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from functools import partial
 from time import perf_counter
 from typing import Any, Final, Protocol
-from urllib.parse import urlsplit
 
-from minibroker.addresses import LOOPBACK, is_loopback
+from minibroker.addresses import refusal_of
 from minibroker.registry.context_paths import resolve_context
 from minibroker.registry.coroutine_slices import turn_for_others
 from minibroker.registry.http_messages import Answer, Request, error_answer, request_of
@@ -81,11 +80,11 @@ class RegistryApplication:
 
     async def _answered(self, request: Request, receive: Receive) -> Answer:
         try:
-            _check_origin(request)
+            _check_page(request, is_private=False)
             if self._guard is not None:
                 request.user = await self._guard.user(request)
             if self._is_private and request.user is None:
-                _check_host(request)
+                _check_page(request, is_private=True)
             _ = request.answer_type
             request.body = await _body(receive, self._body_seconds)
             await turn_for_others(len(request.body))
@@ -103,27 +102,11 @@ class RegistryApplication:
             return error_answer(RegistryError(50001, "Internal error; the log of the broker says more"))
 
 
-def _check_origin(request: Request) -> None:
-    """Raise RegistryError for a page of another site, which a browser lets anyone send requests."""
-    origin = request.headers.get("origin")
-    if origin is not None and origin.partition("://")[2] != request.headers.get("host"):
-        raise RegistryError(403, "A page of another site may not ask")
-
-
-def _check_host(request: Request) -> None:
-    """Raise RegistryError for another name than one of this machine.
-
-    Another site's name may have been made to stand for its address, and then the browser takes this server for that
-    site (DNS rebinding).
-    """
-    host = request.headers.get("host", LOOPBACK)
-    try:
-        name = urlsplit(f"//{host}").hostname or ""
-    except ValueError:
-        name = ""
-    if not is_loopback(name):
-        message = f"{host} is not a name of this machine; a registry for others listens on another address"
-        raise RegistryError(403, message)
+def _check_page(request: Request, *, is_private: bool) -> None:
+    """Raise RegistryError for a page of another site, and with `is_private` for another name than this machine's."""
+    refusal = refusal_of(request.headers, is_private=is_private)
+    if refusal is not None:
+        raise RegistryError(403, f"{refusal}; a registry for others listens on another address")
 
 
 async def _body(receive: Receive, seconds: float) -> bytes:

@@ -16,8 +16,9 @@ After a handshake of version 0, tokens are sent as frames without headers.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum, auto
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from minibroker.broker.configs.listener_settings import listener_setting
@@ -54,6 +55,7 @@ LEAST_BETWEEN_REAUTHENTICATIONS_MS: Final = 1000
 LONGEST_TIMER_MS: Final = 10 * 365 * 86_400_000  # of a session; a longer lifetime is cut to this
 NOT_YET: Final = "before the client has authenticated"
 NONCE_BITS: Final = 160
+SOME_USERS: Final = 1000  # whose credentials show how those of others may look
 LONG_MAX: Final = (1 << 63) - 1
 
 
@@ -119,6 +121,11 @@ class SaslListener:
     def credential(self, name: str, mechanism: int) -> UserScramCredentialRecord | None:
         """Return the SCRAM credential of a user, or None."""
         return self._cluster().image.scram_credentials.get((name, mechanism))
+
+    def credentials(self, mechanism: int) -> Iterator[UserScramCredentialRecord]:
+        """Return the SCRAM credentials of some users for a mechanism."""
+        some = islice(self._cluster().image.scram_credentials.values(), SOME_USERS)
+        return (each for each in some if each.mechanism == mechanism)
 
     def token_login(self, token_id: str, mechanism: ScramMechanism) -> TokenLogin | None:
         """Return what SCRAM needs to authenticate by a token, or None."""

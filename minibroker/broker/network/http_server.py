@@ -7,7 +7,10 @@ import logging
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
+
+from minibroker.addresses import is_loopback, refusal_of
 
 HEAD_BYTES: Final = 8 << 10
 BODY_BYTES: Final = 64 << 10
@@ -35,8 +38,9 @@ class HttpServer:
         self._accepting: list[asyncio.Task[None]] = []
 
     async def serve(self, bound: socket.socket, tls: ssl.SSLContext | None = None) -> None:
-        """Accept clients on this socket, too."""
-        self._servers.append(await asyncio.start_server(self._accept, sock=bound, limit=HEAD_BYTES, ssl=tls))
+        """Accept clients on this socket, too. Without TLS, on a loopback address, only names of this machine do."""
+        accept = partial(self._accept, is_private=tls is None and is_loopback(bound.getsockname()[0]))
+        self._servers.append(await asyncio.start_server(accept, sock=bound, limit=HEAD_BYTES, ssl=tls))
 
     def serve_over_tls(self, bound: socket.socket, present: Callable[[], ssl.SSLContext | None]) -> None:
         """Accept clients on this socket, too, each with the present TLS; None drops the client."""
@@ -77,11 +81,11 @@ class HttpServer:
             self._log.debug("an HTTP client made no TLS handshake: %r", error)
             client.close()
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_private: bool = False) -> None:
         if len(self._clients) >= CLIENTS_MAX:
             writer.close()
             return
-        self._keep(self._converse(reader, writer))
+        self._keep(self._converse(reader, writer, is_private))
 
     def _keep(self, work: Coroutine[Any, Any, None]) -> None:
         """Run what is done for a client."""
@@ -89,12 +93,10 @@ class HttpServer:
         self._clients.add(client)
         client.add_done_callback(self._clients.discard)
 
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_private: bool) -> None:
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                request = await _request(reader)
-                answer = http_response("413 Content Too Large") if request is None else await self._answer(request)
-                writer.write(answer)
+                writer.write(await self._answered(await _request(reader), is_private))
                 await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
             self._log.debug("an HTTP client left or sent no request: %r", error)
@@ -102,6 +104,14 @@ class HttpServer:
             self._log.exception("an HTTP request failed")
         finally:
             writer.close()
+
+    async def _answered(self, request: HttpRequest | None, is_private: bool) -> bytes:
+        if request is None:
+            return http_response("413 Content Too Large")
+        refusal = refusal_of(request.headers, is_private=is_private)
+        if refusal is not None:
+            return http_response("403 Forbidden", f"{refusal}\n".encode("latin-1"))
+        return await self._answer(request)
 
 
 async def _request(reader: asyncio.StreamReader) -> HttpRequest | None:

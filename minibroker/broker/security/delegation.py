@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from minibroker.broker.security.scram import ScramMechanism
 
 SECRET_KEY: Final = "delegation.token.secret.key"
-SALT_BYTES: Final = 24
 _KEY: Final = os.urandom(32)  # of this process, so that the time of a look-up tells a client nothing about secrets
 
 
@@ -86,7 +85,12 @@ class DelegationTokens:
 
 def _credential(token_id: str, mechanism: ScramMechanism, password: str) -> UserScramCredentialRecord:
     """Return the credential of a token. This takes some ms."""
-    from minibroker.broker.security.scram import MIN_ITERATIONS, credential, salted_password  # imported by now
+    from minibroker.broker.security.scram import (  # imported by now
+        MIN_ITERATIONS,
+        SALT_BYTES,
+        credential,
+        salted_password,
+    )
 
     salt = os.urandom(SALT_BYTES)
     salted = salted_password(mechanism, password, salt, MIN_ITERATIONS)

@@ -6,7 +6,8 @@
     broker   v=SIGNATURE
 
 As in Kafka, there is no SASLprep of names and passwords, names are ASCII, and there is no channel binding. Unlike in
-Kafka, an unknown name gets a salt and fails only after its proof, so that clients cannot find out which names exist.
+Kafka, an unknown name gets a salt and fails only after its proof, so that clients cannot find out which names exist: it
+looks like those of the users that there are, and stays the same.
 
 With the extension tokenauth=true, the name is the id of a delegation token, the password its secret in base64, and the
 client is the token's owner.
@@ -20,8 +21,9 @@ import hashlib
 import hmac
 import os
 import re
+from collections.abc import Iterable
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from minibroker.broker.security.exchanges import Authenticated, AuthenticationFailed, Exchange, InvalidCredentials
 from minibroker.protocol.messages.metadata_records import UserScramCredentialRecord
@@ -31,8 +33,10 @@ if TYPE_CHECKING:
 
 MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384
 MESSAGE_BYTES_MAX: Final = 16 << 10  # of any message; clients send much shorter ones
-INVENTED_SALT_BYTES: Final = 24
+SALT_BYTES: Final = 24
 _KEY: Final = os.urandom(32)  # of this process, for salts that stay the same and cannot be predicted
+DIGEST_BYTES: Final = 32
+DIGITS: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
 
 SAFE: Final = r"[\x01-\x2b\x2d-\x7f]+"  # a value: ASCII without commas
 NONCE: Final = r"[\x21-\x2b\x2d-\x7e]+"
@@ -73,6 +77,9 @@ class Known(Protocol):
     def credential(self, name: str, mechanism: int) -> UserScramCredentialRecord | None:
         """Return the credential of a user, or None."""
 
+    def credentials(self, mechanism: int) -> Iterable[UserScramCredentialRecord]:
+        """Return the credentials of users for a mechanism; of many users, some are enough."""
+
     def token_login(self, token_id: str, mechanism: ScramMechanism) -> TokenLogin | None:
         """Return what SCRAM needs to authenticate by a token, or None."""
 
@@ -106,12 +113,13 @@ def scram(mechanism: ScramMechanism, clients: Known, server_nonce: str) -> Excha
             "Authentication failed: Client requested an authorization id that is different from username"
         )
     token, found = None, None
+    others: Iterable[UserScramCredentialRecord] = ()
     if _names_token(first):
         token = clients.token_login(name, mechanism)
         found = None if token is None else token.credential
     else:
-        found = clients.credential(name, mechanism)
-    known = found or _invented(name, mechanism)
+        found, others = clients.credential(name, mechanism), clients.credentials(mechanism)
+    known = found or _invented(name, mechanism, others)
     if known.iterations < MIN_ITERATIONS:
         raise InvalidCredentials(f"{known.iterations} iterations are less than {MIN_ITERATIONS}")
     nonce = first["nonce"] + server_nonce
@@ -144,13 +152,33 @@ def _proves(mechanism: ScramMechanism, known: UserScramCredentialRecord, said: b
     return hmac.compare_digest(hashlib.new(mechanism.hash_name, client_key).digest(), known.stored_key)
 
 
-def _invented(name: str, mechanism: ScramMechanism) -> UserScramCredentialRecord:
-    """Return a credential for an unknown user that no password matches."""
-    salt = hmac.digest(_KEY, f"{mechanism} {name}".encode(), "sha256")[:INVENTED_SALT_BYTES]
+class Shape(NamedTuple):
+    """What a client sees of a credential, besides the salt's value. Kafka's tools make salts of digits and letters."""
+
+    salt_bytes: int = SALT_BYTES
+    iterations: int = MIN_ITERATIONS
+    is_text: bool = False
+
+
+def _invented(
+    name: str, mechanism: ScramMechanism, others: Iterable[UserScramCredentialRecord]
+) -> UserScramCredentialRecord:
+    """Return a credential for an unknown user that no password matches, in one of the shapes that others have."""
+    shapes = {Shape(len(each.salt), each.iterations, each.salt.isalnum()) for each in others} or {Shape()}
+    # Chosen so that another shape changes as few names as possible.
+    shape = max(shapes, key=lambda shape: _digest(f"{mechanism} {name} {shape}"))
+    parts = (_digest(f"{mechanism} {name} {part}") for part in range(0, shape.salt_bytes, DIGEST_BYTES))
+    salt = b"".join(parts)[: shape.salt_bytes]
+    if shape.is_text:
+        salt = bytes(DIGITS[byte % len(DIGITS)] for byte in salt)
     key = bytes(hashlib.new(mechanism.hash_name).digest_size)
     return UserScramCredentialRecord(
-        name=name, mechanism=mechanism, salt=salt, stored_key=key, server_key=key, iterations=MIN_ITERATIONS
+        name=name, mechanism=mechanism, salt=salt, stored_key=key, server_key=key, iterations=shape.iterations
     )
+
+
+def _digest(text: str) -> bytes:
+    return hmac.digest(_KEY, text.encode(), "sha256")
 
 
 def _matched(pattern: re.Pattern[str], token: bytes) -> re.Match[str]:

@@ -15,13 +15,13 @@ from minibroker.broker.security.scram import (
     BY_NAME,
     MAX_ITERATIONS,
     MIN_ITERATIONS,
+    SALT_BYTES,
     ScramMechanism,
     credential,
     salted_password,
 )
 from minibroker.protocol.messages.metadata_records import UserScramCredentialRecord
 
-SALT_BYTES: Final = 20
 DEFAULT_ITERATIONS: Final = "4096"
 
 

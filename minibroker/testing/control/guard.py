@@ -11,17 +11,16 @@ from typing import Final
 from fastapi import HTTPException, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from minibroker.addresses import is_loopback
+from minibroker.addresses import refusal_of
 
 STRANGERS_BYTES: Final = 64 << 10  # what is read of anybody
 MOST_BYTES: Final = 64 << 20
 
 
 class Guard:
-    """Rejects requests of other sites' pages, which a browser lets anyone send, and those without the token.
+    """Rejects requests of other sites' pages, and those without the token.
 
-    Without a token the server must be asked by a name of this machine. Another site's name may have been made to stand
-    for its address, and then the browser takes this server for that site (DNS rebinding).
+    Without a token the server must be asked by a name of this machine.
     """
 
     def __init__(self, token: str | None) -> None:
@@ -32,13 +31,10 @@ class Guard:
         self(request)
 
     def __call__(self, request: Request) -> None:
-        origin = request.headers.get("origin")
-        if origin is not None and origin.partition("://")[2] != request.headers.get("host"):
-            raise HTTPException(403, f"a page of {origin} asks, and not one of this server")
+        refusal = refusal_of(request.headers, is_private=self._wanted is None)
+        if refusal is not None:
+            raise HTTPException(403, f"{refusal}; --control-token lets others in")
         if self._wanted is None:
-            host = request.url.hostname or ""
-            if not is_loopback(host):
-                raise HTTPException(403, f"{host} is not a name of this machine; others need --control-token")
             return
         given = request.headers.get("authorization", "").encode("latin-1")  # the bytes that came
         if not secrets.compare_digest(given, self._wanted):

@@ -53,6 +53,20 @@ async def asked(address: tuple[str, int], request: bytes) -> bytes:
     return answer
 
 
+@pytest.mark.parametrize("path", ["/metrics", "/health", "/ready"])
+def test_a_name_of_another_site_is_refused(run: Run, path: str) -> None:
+    """A site whose name is made to stand for this machine's address (DNS rebinding) gets nothing."""
+
+    async def talk() -> list[bytes]:
+        server, address = await started()
+        lines = [b"Host: evil.example:80", b"Host: localhost:80", b"Host: localhost\r\nOrigin: http://evil.example"]
+        answers = [await asked(address, b"GET %s HTTP/1.1\r\n%s\r\n\r\n" % (path.encode(), each)) for each in lines]
+        await server.close()
+        return [answer.split(b" ")[1] for answer in answers]
+
+    assert run(talk()) == [b"403", b"200", b"403"]
+
+
 @pytest.mark.parametrize(
     ("method", "path", "status", "body"),
     [

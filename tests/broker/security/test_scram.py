@@ -48,6 +48,9 @@ class Clients:
     def credential(self, name: str, mechanism: int) -> UserScramCredentialRecord | None:
         return self._known.get((name, mechanism))
 
+    def credentials(self, mechanism: int) -> list[UserScramCredentialRecord]:
+        return [each for each in self._known.values() if each.mechanism == mechanism]
+
     def token_login(self, token_id: str, mechanism: ScramMechanism) -> TokenLogin | None:
         found = self._tokens.get(token_id)
         return found if found is not None and found.credential.mechanism == mechanism else None
@@ -113,6 +116,30 @@ def test_a_wrong_password_and_an_unknown_name_fail_alike_with_the_proof(mechanis
 def test_an_unknown_name_has_the_same_salt_each_time() -> None:
     first = [exchange(nonce="n").send(b"n,,n=nobody,r=c") for _ in range(2)]
     assert first[0] == first[1] != exchange(nonce="n").send(b"n,,n=somebody,r=c")
+
+
+def shown(running: Exchange, name: str) -> tuple[int, int, bool]:
+    """What a challenge shows: the length of the salt, the iterations, and whether the salt is a text."""
+    challenge = running.send(f"n,,n={name},r=c".encode())
+    assert isinstance(challenge, bytes)
+    parts = dict(part.split("=", 1) for part in challenge.decode().split(","))
+    salt = base64.b64decode(parts["s"])
+    return len(salt), int(parts["i"]), salt.isalnum()
+
+
+def test_an_unknown_name_is_challenged_as_some_user_is() -> None:
+    alice = record("alice", "x", salt=b"\0" * 13, iterations=8192)
+    bob, carol = record("bob", "x", salt=b"0123456789abcdefghijklmnop"), record("carol", "x", SHA_512, b"\0" * 70)
+    names = [f"nobody{number}" for number in range(30)]
+    assert shown(exchange(alice), "alice") == (13, 8192, False)
+    assert {shown(exchange(alice, carol), name) for name in names} == {(13, 8192, False)}
+    assert {shown(exchange(carol, mechanism=SHA_512), name) for name in names} == {(70, 4096, False)}
+    before = {name: shown(exchange(alice, bob), name) for name in names}
+    assert {*before.values()} == {(13, 8192, False), (26, 4096, True)}
+    assert {
+        name: shown(exchange(alice, bob, record("dave", "x", salt=b"\1" * 13, iterations=8192)), name) for name in names
+    } == before
+    assert shown(exchange(), "nobody") == (24, 4096, False)
 
 
 def test_a_credential_of_one_mechanism_does_not_serve_the_other() -> None:
