@@ -86,4 +86,8 @@ def _unescaped(text: str, line: int) -> str:
             raise MalformedProperties(f"line {line}: \\u is not followed by four hexadecimal digits")
         return chr(int(escape[1:], 16)) if len(escape) > 1 else CHARACTERS.get(escape, escape)
 
-    return ESCAPE.sub(character, text)
+    units = ESCAPE.sub(character, text).encode("utf-16-be", "surrogatepass")  # two of them may be one character
+    try:
+        return units.decode("utf-16-be")
+    except UnicodeDecodeError:
+        raise MalformedProperties(f"line {line}: \\u has half of a surrogate pair, which is no text") from None

@@ -136,4 +136,8 @@ def name_in(claims: dict[str, Any], claim: str) -> str:
     name = claims.get(claim)
     if not isinstance(name, str) or not name.strip():
         raise TokenRefused(f"its claim {claim} names nobody")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise TokenRefused(f"its claim {claim} has half of a surrogate pair, which is no text") from None
     return name

@@ -55,6 +55,13 @@ def escaped(text: str) -> str:
     return "".join(f"\\u{ord(character):04x}" for character in text)
 
 
+def test_a_pair_of_surrogates_is_one_character_and_half_of_one_is_refused() -> None:
+    assert pairs(r"a\uD83D\uDE00=\ud83d\ude00") == [("a\N{GRINNING FACE}", "\N{GRINNING FACE}")]
+    for text in (r"a=\ud83d", r"a=\ude00\ud83d", r"a\ud83d=x"):
+        with pytest.raises(MalformedProperties, match="line 1: .* half of a surrogate pair"):
+            pairs(text)
+
+
 BMP_TEXT = st.text(st.characters(max_codepoint=0xFFFF))
 
 

@@ -116,6 +116,7 @@ def test_another_authorization_id_is_refused() -> None:
         token(claims="x"),
         token({**GOOD, "sub": " "}),
         token({**GOOD, "sub": 7}),
+        token({**GOOD, "sub": "\ud800lice"}),
         token({**GOOD, "exp": None}),
         token({**GOOD, "exp": True}),
         token({**GOOD, "exp": "1"}),
