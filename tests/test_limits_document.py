@@ -15,10 +15,13 @@ from minibroker.broker.network import framing, http_server, parked_requests, pip
 from minibroker.broker.requests import answers, down_conversion, namings, routes, slices
 from minibroker.broker.security import jwks, oauthbearer, scram
 from minibroker.broker.share import share_partitions
+from minibroker.explorer import log_pages, trying
 from minibroker.protocol import generated_readers, primitives
+from minibroker.protocol.explaining import parts
 from minibroker.registry.formats import avro_reading, avro_types, comparing_budget, decoding_budget, protobuf
 from minibroker.registry.formats.json_schema import documents
 from minibroker.registry.formats.protobuf import protobuf_comparing
+from minibroker.testing.control import guard
 from tests.test_readme import README
 
 DOCUMENT = README.parent / "docs" / "limits.md"
@@ -90,6 +93,9 @@ PHRASES = [
     f"series for {metrics.PARTITIONS_TOLD:,} partitions and {metrics.LAGS_TOLD:,} lags of groups at most",
     f"ids of groups of up to {metrics.GROUP_CHARACTERS} characters",
     f"{http_server.CLIENTS_MAX} clients may be connected",
+    f"parts of one tree | {parts.MOST_PARTS:,} |",
+    f"in the explorer's lists | {mib(parts.MOST_DECOMPRESSED_BYTES)} |",
+    f"in hexadecimal digits | {mib(trying.MOST_ANSWER_BYTES)}, {mib(guard.PAGES_BYTES)} |",
     f"about a second | {comparing_budget.STEPS:,} | 422",
     f"by Avro, by Protobuf | {avro_types.DEPTH_MAX}, {protobuf_comparing.MAXIMUM_DEPTH} | 422",
     f"an answer names | {comparing_budget.CHANGES:,}, or {mib(comparing_budget.CHARACTERS)} of text",
@@ -112,3 +118,7 @@ def test_each_number_is_the_codes() -> None:
 
 def test_the_log_counts_lines_by_the_second() -> None:
     assert (line_limit.WINDOW_MS, unread.SECOND_MS) == (1000, 1000)
+
+
+def test_a_list_of_the_explorer_has_the_room_of_a_tree() -> None:
+    assert log_pages.BATCH_BYTES == parts.MOST_DECOMPRESSED_BYTES

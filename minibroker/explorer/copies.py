@@ -97,9 +97,10 @@ def _produce(request: Any, kcat: str, name_of: NameOf) -> Iterator[str]:
         name = topic_of(topic, name_of) or ""
         for each in topic.partition_data[:MOST_COMMANDS] if name and not request.transactional_id else ():
             target, data = f"{kcat} -P -t {quote(name)} -p {each.index}", bytes(each.records or b"")
-            with suppress(KafkaError):  # what is damaged cannot be written
+            with suppress(KafkaError):  # what is damaged cannot be written, and nobody pastes what is large
                 for position, _ in batches_in(data):
-                    yield from (_produced(each, target) for each in islice(records_in(data, position), MOST_COMMANDS))
+                    records = records_in(data, position, limit_bytes=MOST_BYTES)
+                    yield from (_produced(each, target) for each in islice(records, MOST_COMMANDS))
 
 
 def _produced(record: Any, target: str) -> str:

@@ -1,14 +1,13 @@
 """The records of a partition: a page of them from an offset on, a search, and each one with the bytes of its batch.
 
-A search reads the log in slices of the loop's time, and ends after a while: its answer says where to go on.
+A search ends after a while: its answer says where to go on.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any, Final, Literal
 
@@ -18,6 +17,15 @@ from fastapi.responses import Response, StreamingResponse
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.explorer.answers_in_threads import made_aside
 from minibroker.explorer.decoded_records import Data, add_decoded, data_of, decoder_for
+from minibroker.explorer.log_pages import (
+    Beginning,
+    Matches,
+    Wanted,
+    found_records,
+    record_at,
+    size_of,
+    whole_part,
+)
 from minibroker.explorer.topics_view import partition_of
 from minibroker.explorer.trees import tree
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -25,13 +33,13 @@ from minibroker.protocol.explaining.messages import explain_records
 from minibroker.protocol.legible import legible
 from minibroker.protocol.messages.log_offsets import ListOffsetsRequest
 from minibroker.protocol.records.formats import batches_in
+from minibroker.protocol.records.record import Record as StoredRecord
+from minibroker.protocol.records.varints import Bytes
 from minibroker.testing.broker import Broker
-from minibroker.testing.log_reading import Record, seen_records
+from minibroker.testing.log_reading import Record
 from minibroker.testing.own_requests import any_node, ask, check
 
 MOST_RECORDS: Final = 500
-SLICE_SECONDS: Final = 0.005
-SEARCH_SECONDS: Final = 3.0
 LISTED_BYTES: Final = 2_000  # of a key or a value
 WHOLE_BYTES: Final = 1 << 20
 INDENTED_TIMES: Final = 20  # what a value grows by at most
@@ -55,13 +63,15 @@ def record_routes(broker: Broker) -> APIRouter:
     ) -> dict[str, Any]:
         """Return records from an offset on, those that contain a text; `next` is where the next page begins."""
         partition = partition_of(broker, name, index)
-        found, following = await searched(partition, first, min(count, MOST_RECORDS), matching(text, where))
+        wanted = Wanted(first, min(count, MOST_RECORDS), matching(text, where), LISTED_BYTES)
+        found = await found_records(partition, wanted)
+        records = [shown(each, listed) for each in found.records]
         end = partition.log.log_end_offset
-        data = [data_of(each) for each in found]
+        data = [data_of(each) for each in records]
         decoder = await decoder_for(broker, data)
         if decoder is not None:
-            await asyncio.to_thread(add_decoded, decoder, data, found, LISTED_BYTES)
-        return {"records": found, "next": following, "end": end}
+            await asyncio.to_thread(add_decoded, decoder, data, records, LISTED_BYTES)
+        return {"records": records, "next": found.following, "end": end, "stopped": found.stopped}
 
     @routes.get("/records/{offset}")
     async def get_record(name: str, index: int, offset: int) -> Response:
@@ -71,13 +81,11 @@ def record_routes(broker: Broker) -> APIRouter:
     @routes.get("/records/{offset}/{part}")
     async def get_content(name: str, index: int, offset: int, part: Literal["key", "value"]) -> Response:
         """Return the bytes of a whole key or value, to be saved."""
-        record = next(seen_records(partition_of(broker, name, index), offset), None)
-        content: bytes | None = getattr(record, part) if record is not None and record.offset == offset else None
+        content = await whole_part(partition_of(broker, name, index), offset, is_key=part == "key")
         if content is None:
             raise LookupError(f"{name}-{index} has no {part} at offset {offset}")
-        pieces = (content[at : at + PIECE_BYTES] for at in range(0, len(content), PIECE_BYTES))
-        headers = AS_FILE | {"Content-Length": str(len(content))}
-        return StreamingResponse(_in_turns(pieces), media_type="application/octet-stream", headers=headers)
+        headers = AS_FILE | {"Content-Length": str(sum(map(len, content)))}
+        return StreamingResponse(_in_turns(content), media_type="application/octet-stream", headers=headers)
 
     _offsets(broker, routes)
     return routes
@@ -96,60 +104,37 @@ def _offsets(broker: Broker, routes: APIRouter) -> None:
         return {"offset": partition.log.log_end_offset if answer.offset == NOT_FOUND else answer.offset}
 
 
-async def _in_turns(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+async def _in_turns(pieces: list[Bytes]) -> AsyncIterator[bytes]:
     """Yield pieces, and let others go on between them."""
     for piece in pieces:
-        yield piece
-        await asyncio.sleep(0)
+        for at in range(0, len(piece), PIECE_BYTES):
+            yield bytes(piece[at : at + PIECE_BYTES])
+            await asyncio.sleep(0)
 
 
 async def whole_record(broker: Broker, partition: Partition, offset: int) -> Response:
     """Return the answer with a record, None for an offset without one, and with the batch around it."""
-    record = next(seen_records(partition, offset), None)
     batch = batch_at(partition, offset)
-    there = [record] if record is not None and record.offset == offset else []
-    data = [Data(each.key, each.value, each.headers) for each in there]
+    found = await record_at(partition, offset, batch)
+    data = [Data(_whole(each.key), _whole(each.value), each.headers) for each in found.records]
     decoder = await decoder_for(broker, data)
 
     def made() -> dict[str, Any]:
-        said = [shown(each, whole) for each in there]
+        said = [shown(each, whole) for each in found.records]
         if decoder is not None:
             add_decoded(decoder, data, said, WHOLE_BYTES)
         explained = explain_records(batch, topic=partition.topic.name)
-        return {"record": next(iter(said), None), "batch": tree(explained, batch)}
+        return {"record": next(iter(said), None), "batch": tree(explained, batch), "stopped": found.stopped}
 
     return await made_aside(made)
 
 
-async def searched(
-    partition: Partition, first: int, count: int, matches: Callable[[Record], bool]
-) -> tuple[list[dict[str, Any]], int]:
-    """Return up to `count` records that match, as lists show them, and the offset behind the last one looked at."""
-    found: list[dict[str, Any]] = []
-    following = max(first, partition.log.log_start_offset)
-    ends = time.monotonic() + SEARCH_SECONDS
-    while len(found) < count and time.monotonic() < ends:
-        until, is_whole = time.perf_counter() + SLICE_SECONDS, True
-        for record in _readable(partition, following):
-            following = record.offset + 1
-            if matches(record):
-                found.append(shown(record, listed))  # not whole: they may be large
-            if len(found) == count or time.perf_counter() > until:
-                is_whole = False
-                break
-        if is_whole:
-            return found, max(following, partition.log.log_end_offset)
-        await asyncio.sleep(0)
-    return found, following
+def _whole(data: bytes | None) -> bytes | None:
+    """Return a key or a value if it is here to its end."""
+    return None if isinstance(data, Beginning) else data
 
 
-def _readable(partition: Partition, first: int) -> Iterator[Record]:
-    """Yield records from an offset on; what was deleted meanwhile is left out."""
-    if first < partition.log.log_end_offset:
-        yield from seen_records(partition, first)
-
-
-def matching(text: str, where: Part) -> Callable[[Record], bool]:
+def matching(text: str, where: Part) -> Matches:
     """Return whether a record has a text, in any case of its letters."""
     wanted = text.lower().encode()
     if not wanted:
@@ -159,7 +144,7 @@ def matching(text: str, where: Part) -> Callable[[Record], bool]:
         pieces = range(0, 0 if data is None else len(data), PIECE_BYTES)
         return any(wanted in (data or b"")[at : at + PIECE_BYTES + len(wanted) - 1].lower() for at in pieces)
 
-    def matches(record: Record) -> bool:
+    def matches(record: StoredRecord) -> bool:
         headers = where in ("any", "header") and any(has(name.encode()) or has(value) for name, value in record.headers)
         return (
             headers
@@ -207,16 +192,16 @@ def listed(data: bytes | None, most_bytes: int = LISTED_BYTES) -> dict[str, Any]
     """Return the beginning of bytes for a list: as text where they are text, and as hex."""
     if data is None:
         return None
-    said: dict[str, Any] = {"size": len(data), "hex": data[:most_bytes].hex()}
+    said: dict[str, Any] = {"size": size_of(data), "hex": data[:most_bytes].hex()}
     with suppress(UnicodeDecodeError):
-        said["text"] = data.decode() if len(data) <= most_bytes else data[:most_bytes].decode(errors="ignore")
+        said["text"] = data.decode() if size_of(data) <= most_bytes else data[:most_bytes].decode(errors="ignore")
     return said
 
 
 def whole(data: bytes | None) -> dict[str, Any] | None:
     """Return bytes in all forms that the page can show. This may take long: run it in a thread."""
     said = listed(data, WHOLE_BYTES)
-    if data is not None and said is not None and said.get("text", "")[:1] in ("{", "[") and len(data) <= WHOLE_BYTES:
+    if said is not None and said.get("text", "")[:1] in ("{", "[") and said["size"] <= WHOLE_BYTES:
         with suppress(ValueError, RecursionError):
             said["json"] = indented(said["text"])
     return said

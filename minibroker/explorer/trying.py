@@ -39,6 +39,7 @@ VERSION: Final = Packing(">h")
 CLIENT_ID: Final = "explorer"
 PATIENCE_SECONDS: Final = 10.0
 MOST_BYTES: Final = 1 << 20
+MOST_ANSWER_BYTES: Final = 8 << 20
 FIRST_CORRELATION_ID: Final = 1
 CLOSED: Final = (
     "The broker closed the connection without an answer, as it does for bytes that are no request, or of a version "
@@ -47,6 +48,11 @@ CLOSED: Final = (
 SILENT: Final = (
     f"There was no answer within {PATIENCE_SECONDS:.0f} s: the frame may be shorter than its size says, the request "
     "may wait, or it may want no answer (acks=0)."
+)
+
+TOO_LARGE: Final = (
+    "There is an answer of {:,} bytes, of which nothing was read: the explorer shows those of up to "
+    f"{MOST_ANSWER_BYTES:,} bytes."
 )
 
 GROUP: Final = "my-group"
@@ -325,7 +331,10 @@ async def sent(frame: bytes, host: str, port: int) -> Callable[[], dict[str, Any
         writer.write(frame)
         async with asyncio.timeout(PATIENCE_SECONDS):
             size = await reader.readexactly(SIZE.size)
-            answer = size + await reader.readexactly(SIZE.unpack(size)[0])
+            (size_bytes,) = SIZE.unpack(size)
+            if size_bytes > MOST_ANSWER_BYTES:
+                return lambda: {"answer": None, "why": TOO_LARGE.format(size_bytes)}
+            answer = size + await reader.readexactly(size_bytes)
     except asyncio.IncompleteReadError:
         return lambda: {"answer": None, "why": CLOSED}
     except TimeoutError:
@@ -340,4 +349,4 @@ def _answered(frame: bytes, answer: bytes) -> dict[str, Any]:
     key, version = KEY_AND_VERSION.unpack_from(frame, SIZE.size)
     if key not in ApiKey._value2member_map_:
         return {"answer": None, "why": f"There is an answer, but no API {key} by which to read it: {answer.hex()}"}
-    return {"answer": tree(explain_response(answer, key, version), answer), "hex": answer.hex()}
+    return {"answer": tree(explain_response(answer, key, version), answer), "hex": answer[:MOST_BYTES].hex()}

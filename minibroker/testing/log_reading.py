@@ -124,10 +124,11 @@ def _seen(partition: Partition, header: BatchHeader, data: bytes, position: int,
         return
     for record in records_in(data, position):
         if record.offset >= start:
-            yield _seen_record(partition, header, record)
+            yield seen_record(partition, header, record)
 
 
-def _seen_record(partition: Partition, header: BatchHeader, record: StoredRecord) -> Record:
+def seen_record(partition: Partition, header: BatchHeader, record: StoredRecord) -> Record:
+    """Return a record of a batch with what the partition knows of it."""
     sequence = -1
     if header.base_sequence >= 0:
         sequence = (header.base_sequence + record.offset - header.base_offset) & MAX_SEQUENCE

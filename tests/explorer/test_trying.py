@@ -132,3 +132,17 @@ def test_large_requests_are_explained_beside_the_loop(explored: Broker, monkeypa
     ask(explored, "try/explain", "POST", {"hex": digits})
     ask(explored, "try/send", "POST", {"hex": digits})
     assert len(threads) == 3 and explored.on_loop(threading.current_thread) not in threads
+
+
+def test_a_large_answer_is_not_read_and_a_large_request_is_refused(explored: Broker) -> None:
+    explored.create_topic("orders", max_message_bytes=20 << 20)
+    explored.produce("orders", b"x" * (9 << 20))
+    form = ask(explored, "try/form?api=Fetch&version=12")
+    topic = form["values"]["topics"][0]
+    topic["partitions"][0] |= {"fetch_offset": 0, "partition_max_bytes": 20 << 20}
+    values = form["values"] | {"topics": [topic | {"topic": "orders"}], "max_bytes": 20 << 20}
+    frame = ask(explored, "try/encode", "POST", {"api": "Fetch", "version": 12, "fields": values})
+    answer = ask(explored, "try/send", "POST", {"hex": frame["hex"]})
+    assert answer["answer"] is None and "the explorer shows those of up to 8,388,608 bytes" in answer["why"]
+    status, reason = ask(explored, "try/explain", "POST", {"hex": "00" * (3 << 19), "node": None, "more": "x"})
+    assert (status, reason) == (413, "a request has no more than 3,145,728 bytes")

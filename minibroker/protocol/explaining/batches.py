@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from struct import Struct as Packing
 from zlib import crc32
 
-from minibroker.protocol.errors import KafkaError
+from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.explaining.internal_records import ExplainRecord
 from minibroker.protocol.explaining.meanings import moment
-from minibroker.protocol.explaining.parts import Cursor, Part, Unreadable
+from minibroker.protocol.explaining.parts import MOST_DECOMPRESSED_BYTES, Cursor, Part, Unreadable
 from minibroker.protocol.record_fields import BY_PLACE
 from minibroker.protocol.records.batch import (
     COMPRESSION_MASK,
@@ -25,17 +25,16 @@ from minibroker.protocol.records.batch import (
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
 )
-from minibroker.protocol.records.compression import Compression, decompress
+from minibroker.protocol.records.compression import Compression, decompressed_chunks
 from minibroker.protocol.records.crc import crc32c
 from minibroker.protocol.records.varints import (
     MAX_VARINT_BYTES,
     MAX_VARLONG_BYTES,
+    Bytes,
     MalformedVarint,
     from_zigzag,
     read_raw,
 )
-
-MAX_DECOMPRESSED_BYTES = 64 << 20  # of one batch
 
 _TYPES = {"b": "int8", "h": "int16", "i": "int32", "I": "uint32", "q": "int64"}
 _PACKINGS = {code: Packing(f">{code}") for code in _TYPES}
@@ -151,21 +150,30 @@ def _records(cursor: Cursor, fields: dict[str, Part], explain_record: ExplainRec
             reader.record(cursor, index)
         return
     with cursor.part("records", "compressed records") as part:
-        payload = _decompressed(cursor, attributes & COMPRESSION_MASK)
-        part.payload, part.meaning = payload, f"{len(payload):,} bytes when decompressed"
-        inner = cursor.inside(payload)
+        stopped = _decompress(cursor, part, cursor.bytes(cursor.left_bytes), attributes & COMPRESSION_MASK)
+        assert part.payload is not None
+        inner = cursor.inside(part.payload)
         with inner.part("", "") as top, inner.contained(top):
             for index in range(count):
                 reader.record(inner, index)
-        part.parts, part.problem = top.parts, top.problem
+        part.parts, part.problem = top.parts, stopped or top.problem
 
 
-def _decompressed(cursor: Cursor, codec: int) -> bytes:
-    compressed = cursor.bytes(cursor.left_bytes)
+def _decompress(cursor: Cursor, part: Part, compressed: bytes, codec: int) -> str:
+    """Decompress the payload of a part; return where that stopped for want of room, or nothing. Raises Unreadable."""
+    pieces: list[Bytes] = []
+    stopped = ""
     try:
-        return bytes(decompress(codec, compressed, MAX_DECOMPRESSED_BYTES))
+        pieces.extend(decompressed_chunks(codec, compressed, cursor.room_bytes))
     except KafkaError as error:
-        raise Unreadable(f"it cannot be decompressed: {error}") from None
+        if error.code != ErrorCode.MESSAGE_TOO_LARGE:
+            raise Unreadable(f"it cannot be decompressed: {error}") from None
+        stopped = f"only its beginning is decompressed: {MOST_DECOMPRESSED_BYTES:,} bytes are the most in all"
+    part.payload = b"".join(pieces)
+    cursor.decompressed(len(part.payload))
+    beginning = "at least " if stopped else ""
+    part.meaning = f"{beginning}{len(part.payload):,} bytes when decompressed"
+    return stopped
 
 
 class _Records:
@@ -274,14 +282,13 @@ def _sized_bytes(cursor: Cursor, name: str) -> Part:
 
 def _inner_messages(cursor: Cursor, value: Part, codec: int, explain_record: ExplainRecord) -> None:
     """Explain the messages that are compressed in the value of a wrapper."""
-    compressed = Cursor(value.value)
     try:
-        value.payload = _decompressed(compressed, codec)
+        stopped = _decompress(cursor, value, value.value, codec)
     except Unreadable as error:
         value.problem = str(error)
         return
-    value.meaning = f"{len(value.payload):,} bytes when decompressed"
+    assert value.payload is not None
     inner = cursor.inside(value.payload)
     with inner.part("", "") as top, inner.contained(top):
         explain_batches(inner, explain_record)
-    value.parts, value.problem, value.value = top.parts, top.problem, None
+    value.parts, value.problem, value.value = top.parts, stopped or top.problem, None

@@ -13,6 +13,7 @@ from minibroker.protocol.primitives import ZERO_UUID, read_varint
 from minibroker.protocol.records.varints import Bytes
 
 MOST_PARTS = 100_000  # of one tree, as each takes some hundred times the memory of its bytes
+MOST_DECOMPRESSED_BYTES = 16 << 20  # of one tree
 HIDDEN = "(hidden)"  # in the place of a secret
 
 TOPIC_NAMES = ("topic", "name", "topic_name")
@@ -89,12 +90,22 @@ class Cursor:
         self._open: list[Part] = []
         self._root = self
         self._left = MOST_PARTS
+        self._left_decompressed = MOST_DECOMPRESSED_BYTES
 
     def inside(self, data: Bytes, position: int = 0, end: int | None = None) -> Cursor:
         """Return a cursor for bytes that a part holds. Its parts count together with those of this cursor."""
         inner = Cursor(data, position, end, self.topics)
         inner.is_secret, inner._root = self.is_secret, self._root
         return inner
+
+    @property
+    def room_bytes(self) -> int:
+        """How many bytes may still be decompressed."""
+        return self._root._left_decompressed
+
+    def decompressed(self, size_bytes: int) -> None:
+        """Count bytes that were decompressed."""
+        self._root._left_decompressed -= size_bytes
 
     @property
     def left_bytes(self) -> int:

@@ -15,6 +15,8 @@ from minibroker.addresses import refusal_of
 
 STRANGERS_BYTES: Final = 64 << 10  # what is read of anybody
 MOST_BYTES: Final = 64 << 20
+PAGES_PATH: Final = "/explorer/"
+PAGES_BYTES: Final = 3 << 20  # of what a page sends: a frame of 1 MiB in hexadecimal digits, and more
 
 
 class Guard:
@@ -53,13 +55,14 @@ class LimitedBodies:
             await self._app(scope, receive, send)
             return
         read_bytes = 0
+        most_bytes = PAGES_BYTES if scope["path"].startswith(PAGES_PATH) else MOST_BYTES
 
         async def limited() -> Message:
             nonlocal read_bytes
             message = await receive()
             read_bytes += len(message.get("body", b""))
-            if read_bytes > MOST_BYTES:
-                raise HTTPException(413, f"a request has no more than {MOST_BYTES:,} bytes")
+            if read_bytes > most_bytes:
+                raise HTTPException(413, f"a request has no more than {most_bytes:,} bytes")
             if read_bytes > STRANGERS_BYTES:
                 self._guard(Request(scope))
             return message

@@ -121,6 +121,7 @@ function Records({ topic, partition, offset, query }) {
   const [where, setWhere] = useState("any");
   const [records, setRecords] = useState([]);
   const [next, setNext] = useState(null);
+  const [stopped, setStopped] = useState([]);
   const [error, setError] = useState("");
   const [turn, setTurn] = useState(0);
   const path = `topics/${encodeURIComponent(topic.name)}/${partition}`;
@@ -131,6 +132,7 @@ function Records({ topic, partition, offset, query }) {
     const timer = setTimeout(() => get(`${path}/records`, { first: from, count: PAGE, text, where }).then((found) => {
       if (isGone) return;
       setRecords(found.records);
+      setStopped(found.stopped);
       setNext(found.next < found.end ? found.next : null);
       setError("");
     }, (problem) => { if (!isGone) setError(problem.message); }), text ? 200 : 0);
@@ -142,6 +144,7 @@ function Records({ topic, partition, offset, query }) {
   const more = async () => {
     const found = await get(`${path}/records`, { first: next, count: PAGE, text, where });
     setRecords([...records, ...found.records]);
+    setStopped([...stopped, ...found.stopped]);
     setNext(found.next < found.end ? found.next : null);
   };
   const at = async (event) => {
@@ -160,6 +163,7 @@ function Records({ topic, partition, offset, query }) {
     <${Rows} id="records" label="Records" count=${records.length} height=${RECORD_PX} selected=${selected} select=${open} follow=${first < 0 && !text && offset === undefined}
       row=${(each) => html`<${Line} record=${records[each]}/>`}/>
     ${error ? html`<p class="empty bad">${error}</p>` : !records.length ? html`<p class="empty">${text ? "No record has this text." : "There is no record here."}</p>` : ""}
+    ${stopped.map((line) => html`<p class="soft">${line}</p>`)}
     ${next !== null && html`<button class="next" onClick=${more}>go on from offset ${next}</button>`}
     ${offset !== undefined && html`<${Record} key=${offset} path=${path} offset=${offset} topic=${topic.name} close=${() => open(-1)}/>`}
     <${Produce} topic=${topic.name} partition=${partition} done=${() => setTurn(turn + 1)}/>
@@ -181,16 +185,16 @@ function Record({ path, offset, topic, close }) {
   const [part, setPart] = useState(-1);
   if (error) return html`<section class="detail"><div class="head"><span class="bad">${error}</span><span class="grow"></span><button class="plain" onClick=${close} aria-label="Close">✕</button></div></section>`;
   if (!found) return html`<section class="detail" aria-busy="true"></section>`;
-  const { record, batch } = found;
+  const { record, batch, stopped } = found;
   const at = part >= 0 ? part : Math.max(batch.rows.findIndex((row) => row.name.startsWith("record [") && row.meaning === `offset ${offset}`), 0);
-  if (!record) return html`<section class="detail"><div class="head"><h2>offset ${offset}</h2><span class="soft">has no record: it is a marker, or was compacted</span><span class="grow"></span><button class="plain" onClick=${close} aria-label="Close">✕</button></div><${Bytes} tree=${batch} name="batch" selected=${at} select=${setPart}/></section>`;
+  if (!record) return html`<section class="detail"><div class="head"><h2>offset ${offset}</h2><span class="soft">${stopped[0] ?? "has no record: it is a marker, or was compacted"}</span><span class="grow"></span><button class="plain" onClick=${close} aria-label="Close">✕</button></div><${Bytes} tree=${batch} name="batch" selected=${at} select=${setPart}/></section>`;
   const there = new Set([...formsOf(record.key), ...formsOf(record.value), "bytes"]);
   const forms = FORMS.filter((each) => there.has(each));
   const whole = (part) => () => save(`${path}/records/${offset}/${part}`, `${topic}-${offset}-${part}`);
   const facts = { time: `${moment(record.timestamp_ms)} (${record.timestamp_type})`, "leader epoch": record.leader_epoch, format: record.magic,
     ...(record.producer_id >= 0 ? { producer: `${record.producer_id}, epoch ${record.producer_epoch}, sequence ${record.sequence}` } : {}), ...(record.transaction ? { transaction: record.transaction } : {}) };
   return html`<section class="detail record"><div class="head"><h2>${topic} <span class="soft">offset</span> ${offset}</h2>
-      ${Object.entries(facts).map(([name, value]) => html`<span class="soft">${name} <b>${value}</b></span>`)}
+      ${Object.entries(facts).map(([name, value]) => html`<span class="soft">${name} <b>${value}</b></span>`)}${stopped.map((line) => html`<span class="soft">${line}</span>`)}
       <span class="grow"></span><button class="plain" onClick=${close} aria-label="Close">✕</button></div>
     <div class="tabs" role="tablist">${forms.map((each) => html`<button role="tab" aria-selected=${each === form || (!forms.includes(form) && each === forms[0])} onClick=${() => setForm(each)}>${each}</button>`)}</div>
     ${form === "bytes" ? html`<${Bytes} tree=${batch} name="batch" selected=${at} select=${setPart}/>` : html`<div class="scroll parts">

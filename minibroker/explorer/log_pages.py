@@ -1,0 +1,264 @@
+"""The records of a log for the page, as much of them as there is time and room for: a few KB may stand for 100 MB.
+
+The loop reads the log's bytes, since it owns the log; a thread decompresses them, finds records, and says where it
+stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from minibroker.broker.metadata.partitions import Partition
+from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
+from minibroker.protocol.legible import legible
+from minibroker.protocol.records.batch import LOG_APPEND_TIME, BatchHeader
+from minibroker.protocol.records.formats import batches_in, is_old, records_in
+from minibroker.protocol.records.payload import payload_chunks
+from minibroker.protocol.records.record import Malformed, Record, read_record
+from minibroker.protocol.records.varints import (
+    MAX_VARLONG_BYTES,
+    Bytes,
+    MalformedVarint,
+    read_varint,
+    read_varlong,
+    wrapped,
+)
+from minibroker.testing.log_reading import Record as SeenRecord
+from minibroker.testing.log_reading import seen_record
+
+BATCH_BYTES: Final = 16 << 20  # of a batch that are decompressed
+MOST: Final = f"{BATCH_BYTES >> 20} MiB"
+READ_BYTES: Final = 1 << 20
+SEARCH_SECONDS: Final = 3.0
+MOST_STOPS: Final = 20  # that an answer names
+
+Matches = Callable[[Record], bool]
+
+
+class Beginning(bytes):
+    """The first bytes of a key or a value that has `size` bytes."""
+
+    size: int = 0
+
+
+class Found(NamedTuple):
+    """Records that were found, where to go on, and in sentences what of the log was left out."""
+
+    records: list[SeenRecord]
+    following: int
+    stopped: list[str]
+
+
+class Wanted(NamedTuple):
+    """Which records are wanted: so many that match from an offset on, with so many bytes of each key and value."""
+
+    first: int
+    most: int
+    matches: Matches = lambda record: True
+    most_bytes: int = BATCH_BYTES
+
+
+class _Part(NamedTuple):
+    """What was found in some bytes of a log."""
+
+    records: list[tuple[BatchHeader, Record]]
+    following: int
+    stopped: list[str]
+
+
+async def found_records(partition: Partition, wanted: Wanted) -> Found:
+    """Return records, and the offset behind the last one looked at. This ends after `SEARCH_SECONDS`."""
+    following = max(wanted.first, partition.log.log_start_offset)
+    records: list[SeenRecord] = []
+    stopped: list[str] = []
+    ends = time.monotonic() + SEARCH_SECONDS
+    while len(records) < wanted.most and time.monotonic() < ends:
+        if (region := partition.log.read(following, READ_BYTES)) is None:
+            following = max(following, partition.log.log_end_offset)
+            break
+        data, left = region.read(), wanted._replace(first=following, most=wanted.most - len(records))
+        part = await asyncio.to_thread(_found_in, data, left, ends)
+        records += [seen_record(partition, header, record) for header, record in part.records]
+        stopped += part.stopped[: MOST_STOPS - len(stopped)]
+        following = max(part.following, following + 1)
+    return Found(records, following, stopped)
+
+
+async def record_at(partition: Partition, offset: int, batch: bytes) -> Found:
+    """Return the record with an offset, of the batch that has it, or none."""
+    part = await asyncio.to_thread(_found_in, batch, Wanted(offset, 1), math.inf)
+    found = [each for each in part.records if each[1].offset == offset]
+    return Found([seen_record(partition, *each) for each in found], part.following, part.stopped)
+
+
+def _found_in(data: bytes, wanted: Wanted, ends: float) -> _Part:
+    found = _Part([], wanted.first, [])
+    for position, header in batches_in(data):
+        for record in () if header.is_control else _beginning_of(data, position, header, found.stopped):
+            if record.offset >= wanted.first:
+                found = found._replace(following=record.offset + 1)
+                if wanted.matches(record):
+                    found.records.append((header, _cut(record, wanted.most_bytes)))
+            if len(found.records) == wanted.most or time.monotonic() > ends:
+                return found
+        found = found._replace(following=max(wanted.first, header.last_offset + 1))
+    return found
+
+
+def _cut(record: Record, most_bytes: int) -> Record:
+    """Return a record with the beginnings of its key, its value and its headers."""
+    headers = tuple((name, _beginning(value, most_bytes)) for name, value in record.headers)
+    key, value = _beginning(record.key, most_bytes), _beginning(record.value, most_bytes)
+    return record._replace(key=key, value=value, headers=headers)
+
+
+def _beginning(data: bytes | None, most_bytes: int, size: int = 0) -> bytes | None:
+    if data is None or (len(data) <= most_bytes and not size):
+        return data
+    found = Beginning(data[:most_bytes])
+    found.size = size or size_of(data)
+    return found
+
+
+def size_of(data: bytes) -> int:
+    """Return the size of a key or a value, of which only the beginning may be here."""
+    return data.size if isinstance(data, Beginning) else len(data)
+
+
+def _beginning_of(data: bytes, position: int, header: BatchHeader, stopped: list[str]) -> Iterator[Record]:
+    """Yield the records of a batch that are in what of it is decompressed; of the last one maybe only a beginning."""
+    try:
+        if is_old(data, position):
+            yield from records_in(data, position, limit_bytes=BATCH_BYTES)
+            return
+        payload, is_whole = _payload(data, position, header)
+        if not is_whole:
+            stopped.append(
+                f"offset {header.base_offset}: of the batch only the first {BATCH_BYTES >> 20} MiB are shown"
+            )
+        yield from _records_of(payload, header, is_whole=is_whole)
+    except (KafkaError, Malformed, MalformedVarint) as error:
+        stopped.append(f"offset {header.base_offset}: the batch cannot be read to its end: {legible(str(error))}")
+
+
+def _payload(data: bytes, position: int, header: BatchHeader) -> tuple[bytes, bool]:
+    """Return the decompressed records of a batch, or the first `BATCH_BYTES` or so of them, and whether that is all."""
+    pieces: list[Bytes] = []
+    try:
+        pieces.extend(payload_chunks(data, position, header, BATCH_BYTES))
+    except KafkaError as error:
+        if error.code != ErrorCode.MESSAGE_TOO_LARGE:
+            raise
+        return b"".join(pieces), False
+    return b"".join(pieces), True
+
+
+def _records_of(payload: bytes, header: BatchHeader, *, is_whole: bool) -> Iterator[Record]:
+    append_time = header.max_timestamp if header.timestamp_type == LOG_APPEND_TIME else None
+    position = 0
+    for _ in range(header.record_count):
+        try:
+            record, position = read_record(payload, position, header, append_time)
+        except (Malformed, MalformedVarint):
+            if is_whole:
+                raise
+            beginning = _cut_record(payload, position, header, append_time)
+            if beginning is not None:
+                yield beginning
+            return
+        yield record
+
+
+def _cut_record(payload: bytes, position: int, header: BatchHeader, append_time: int | None) -> Record | None:
+    """Return the beginning of a record that goes on behind the payload, None if too little of it is there."""
+    try:
+        _, position = read_varint(payload, position)
+        timestamp_delta, position = read_varlong(payload, position + 1)
+        offset_delta, position = read_varint(payload, position)
+        key, position = _cut_bytes(payload, position)
+        value, _ = _cut_bytes(payload, position)
+    except (MalformedVarint, IndexError):
+        return None
+    timestamp = wrapped(header.base_timestamp + timestamp_delta) if append_time is None else append_time
+    return Record(header.base_offset + offset_delta, timestamp, key, value)
+
+
+def _cut_bytes(payload: bytes, position: int) -> tuple[bytes | None, int]:
+    size, position = read_varint(payload, position)
+    if size < 0:
+        return None, position
+    return _beginning(payload[position : position + size], size, size), position + size
+
+
+async def whole_part(partition: Partition, offset: int, *, is_key: bool) -> list[Bytes] | None:
+    """Return a whole key or value in pieces, None if it is null or there is no such record. Raises KafkaError."""
+    region = partition.log.read(offset, 1)
+    data = b"" if region is None else region.read()
+    return await asyncio.to_thread(_pieces_of, data, offset, is_key=is_key)
+
+
+def _pieces_of(data: bytes, offset: int, *, is_key: bool) -> list[Bytes] | None:
+    for position, header in batches_in(data):
+        if not header.base_offset <= offset <= header.last_offset or header.is_control:
+            continue
+        if is_old(data, position):
+            found = next((each for each in records_in(data, position) if each.offset == offset), None)
+            whole = None if found is None else found.key if is_key else found.value
+            return None if whole is None else [whole]
+        stream = _Stream(payload_chunks(data, position, header))
+        return stream.part(header.record_count, offset - header.base_offset, is_key=is_key)
+    return None
+
+
+class _Stream:
+    """Decompressed records, which are not joined: memory for 100 MB at once holds all threads for 60 ms."""
+
+    def __init__(self, chunks: Iterator[Bytes]) -> None:
+        self._chunks = chunks
+        self._chunk = memoryview(b"")
+        self._taken = 0  # of all bytes
+
+    def part(self, count: int, delta: int, *, is_key: bool) -> list[Bytes] | None:
+        """Return the key or the value of a record by the delta of its offset. Raises KafkaError."""
+        try:
+            for _ in range(count):
+                size = self._number()
+                end = self._taken + size
+                self._taking(1)
+                self._number()
+                is_wanted = self._number() == delta
+                for each in (True, False) if is_wanted else ():
+                    size = self._number()
+                    if each is is_key:
+                        return None if size < 0 else self._taking(size)
+                    self._taking(max(size, 0))
+                self._taking(end - self._taken)
+        except (StopIteration, MalformedVarint, ValueError) as error:
+            raise CorruptBatch(f"a record is malformed: {error}") from None
+        return None
+
+    def _taking(self, size: int) -> list[Bytes]:
+        """Take the next bytes. Raises StopIteration if there are too few, and ValueError for less than none."""
+        if size < 0:
+            raise ValueError("a negative length")
+        pieces: list[Bytes] = []
+        while size:
+            while not self._chunk:
+                self._chunk = memoryview(next(self._chunks))
+            piece, self._chunk = self._chunk[:size], self._chunk[size:]
+            pieces.append(piece)
+            size -= len(piece)
+            self._taken += len(piece)
+        return pieces
+
+    def _number(self) -> int:
+        number = bytearray()
+        while not number or number[-1] & 0x80:
+            number += self._taking(1)[0]
+            if len(number) > MAX_VARLONG_BYTES:
+                raise ValueError("a number is too long")
+        return read_varlong(bytes(number), 0)[0]
