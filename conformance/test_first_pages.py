@@ -1,4 +1,4 @@
-"""The pages of docs/ that begin with "first", done literally, from the clone and the virtual environment on.
+"""The pages of docs/ that begin with "first", and the first lines of the README, done literally, from the clone and the virtual environment on.
 
 Only the broker's port is another one, so that a machine may run other brokers.
 """
@@ -66,11 +66,10 @@ def readers_environment(port: int) -> dict[str, str]:
     return environment_for_broker(given)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_page_works_as_it_is(page: Path, clone: Path) -> None:
-    blocks, port = list(blocks_of(page.read_text())), free_ports()
+def typed(script: str, clone: Path, port: int) -> str:
+    """Run what a reader types in a clone, with brokers on this port; return what it prints, without times."""
     done = subprocess.run(
-        ["bash", "-ec", script_of(blocks).replace(PORT, str(port))],
+        ["bash", "-ec", script.replace(PORT, str(port))],
         cwd=clone,
         env=readers_environment(port),
         timeout=PATIENCE_S,
@@ -78,5 +77,20 @@ def test_the_page_works_as_it_is(page: Path, clone: Path) -> None:
         text=True,
     )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-6000:]
-    shown = TIME.sub("", done.stdout)
+    return TIME.sub("", done.stdout)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_page_works_as_it_is(page: Path, clone: Path) -> None:
+    blocks, port = list(blocks_of(page.read_text())), free_ports()
+    shown = typed(script_of(blocks), clone, port)
     assert all(block.text.replace(PORT, str(port)) in shown for block in blocks if block.kind == "text"), shown
+
+
+def test_the_first_lines_of_the_readme_serve(clone: Path) -> None:
+    serve, *_ = (block.text for block in blocks_of((REPOSITORY / "README.md").read_text()))
+    installed, _, serving = serve.partition(" && minibroker serve")
+    assert serving == "\n"
+    port = free_ports()
+    shown = typed(script_of([Block("sh", f"{installed}\n", ""), Block("sh", "minibroker serve\n", "")]), clone, port)
+    assert f"minibroker listens on 127.0.0.1:{port}\n" in shown

@@ -7,6 +7,7 @@ as their sources have them.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import urllib.error
@@ -192,3 +193,11 @@ def test_the_control_of_the_image_is_reached_from_outside_with_its_token(engine:
         request.add_header("Authorization", "Bearer a-token-of-this-test")
         with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
             assert answer.status == 200
+
+
+def test_the_registry_of_the_image_is_reached_from_outside(engine: EngineClient) -> None:
+    with engine.container({"MINIBROKER_OPTIONS": "--registry 0.0.0.0:8081"}, (8081,)) as container:
+        engine.await_line(container, "has a schema registry at")
+        url = f"http://127.0.0.1:{engine.port(container, 8081)}/schemas/types"
+        with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
+            assert set(json.load(answer)) == {"AVRO", "JSON", "PROTOBUF"}

@@ -127,6 +127,21 @@ def test_a_job_of_gitlab_has_a_broker(tmp_path: Path) -> None:
     assert job["artifacts"]["paths"] == ["minibroker.log"] and (tmp_path / "minibroker.log").exists()
 
 
+def test_a_job_of_gitlab_installs_the_package_where_there_is_none(tmp_path: Path) -> None:
+    job = gitlab_jobs()[".minibroker"]
+    programs, noted = tmp_path / "programs", tmp_path / "noted"
+    programs.mkdir()
+    python = programs / "python3"
+    python.write_text(PYTHON.format(noted=noted, minibroker=Path(sys.executable).with_name("minibroker")))
+    python.chmod(0o755)
+    install, *_ = job["before_script"]
+    variables = {"PATH": f"{programs}:/usr/bin:/bin", "BROKER_PACKAGE": "some[extra]"}
+    script = f"{install}\nminibroker --version && command -v python3"
+    with done(["bash", "-eo", "pipefail", "-c", script], tmp_path, variables) as run:
+        assert run.returncode == 0 and run.stdout.splitlines()[-1] == str(python), run.stdout
+        assert noted.read_text() == "-m pip install --quiet some[extra]\n"
+
+
 def test_a_service_of_gitlab_advertises_the_address_of_its_job() -> None:
     job = gitlab_jobs()[".minibroker-service"]
     (service,) = job["services"]
