@@ -1,4 +1,4 @@
-"""The pages of docs/ that begin with "first", and the first lines of the README, done literally, from the clone and the virtual environment on.
+"""The pages of docs/ that begin with "first", and the first lines of the README, typed in a new clone.
 
 Only the broker's port is another one, so that a machine may run other brokers.
 """
