@@ -6,6 +6,7 @@ import re
 
 from minibroker.broker import fetch_sessions as sessions
 from minibroker.broker.configs.settings_table import BROKER_SETTINGS
+from minibroker.broker.control import placement
 from minibroker.broker.groups.classic import classic_group, members
 from minibroker.broker.groups.streams import streams_group, topology
 from minibroker.broker.groups.streams import streams_validation as validation
@@ -60,6 +61,7 @@ PHRASES = [
     f"| memory for what is in a frame {LARGE_FRAME} | {mib(routes.ALLOWED_BYTES)}, and "
     f"{routes.ALLOWED_BYTES_A_BYTE} bytes for each byte",
     f"without records sent from files | {mib(answers.MAX_ANSWER_BYTES)} |",
+    f"| partitions that one Metadata creates on demand | {placement.MAXIMUM_PARTITIONS_PER_REQUEST:,} |",
     f"| ACLs that one request creates or deletes | {acl_requests.MAX_CHANGES:,} |",
     f"each for every filter that matches it | {acl_requests.MAX_MATCHES:,} |",
     f"| renewers of a delegation token | {delegation_tokens.MAX_RENEWERS:,} |",

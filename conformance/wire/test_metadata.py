@@ -57,6 +57,17 @@ def test_brokers_and_partitions(connection: Connection, new_topic: NewTopic, bro
         assert partition.offline_replicas == []
 
 
+def test_a_request_that_would_create_more_than_ten_thousand_partitions_creates_none(
+    connection: Connection, new_name: Callable[[], str]
+) -> None:
+    names = [f"{new_name()}-{number}" for number in range(3_334)]  # the broker's topics have three partitions
+    answer = metadata(connection, by_name(*names), auto=True)
+    assert set(codes(answer).values()) == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    known = codes(metadata(connection, None))
+    assert not known.keys() & set(names)
+    assert codes(metadata(connection, by_name(*names))) == codes(answer)
+
+
 def test_all_topics_or_none(connection: Connection, new_topic: NewTopic) -> None:
     name = new_topic()
     for topics, version in (([], 0), (None, 1), (None, 9), (None, 12)):

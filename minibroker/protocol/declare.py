@@ -207,7 +207,7 @@ class Message(Struct):
     def encode_in_steps(self, out: Output, version: int, limit_bytes: int) -> Steps[LongArrays]:
         """Append the message's bytes to `out`, in steps of some hundred items. Return its long arrays.
 
-        Raises ValueError if `out` grows beyond `limit_bytes`.
+        Raises AnswerTooLarge if `out` grows beyond `limit_bytes`.
         """
         write = self._step_writers.get(version)
         if write is None:

@@ -28,7 +28,7 @@ _NAMES: dict[str, Any] = {
     "varint": primitives.varint,
     "string_length": primitives.string_length,
     "unknown_tags_between": primitives.unknown_tags_between,
-    "answer_too_large": primitives.answer_too_large,
+    "AnswerTooLarge": primitives.AnswerTooLarge,
     "BYTES": (bytes, bytearray, memoryview),
 }
 
@@ -260,7 +260,7 @@ class _Writing:
         add("left -= 1")
         with self.source.block("if left < 0:"):
             with self.source.block("if len(out) > limit:"):
-                add("raise answer_too_large(limit)")
+                add("raise AnswerTooLarge(limit, long_arrays)")
             add("yield")
             add(f"left = {WRITTEN_ITEMS - 1}")
 

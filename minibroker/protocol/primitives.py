@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode, urlsafe_b64encode
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import random
@@ -197,9 +197,12 @@ def too_costly(count: int) -> ValueError:
     return ValueError(f"{count} items, which would take too much memory for a request of this size")
 
 
-def answer_too_large(size_bytes: int) -> ValueError:
-    """Return the error for a response that no client would accept."""
-    return ValueError(f"the answer has more than {size_bytes} bytes")
+class AnswerTooLarge(ValueError):
+    """A response that no client would accept. `long_arrays` are those of its arrays that take long to free."""
+
+    def __init__(self, limit_bytes: int, long_arrays: list[list[Any]]) -> None:
+        super().__init__(f"an answer of more than {limit_bytes} bytes")
+        self.long_arrays = long_arrays
 
 
 # --- Called by generated writers in rarer cases ---

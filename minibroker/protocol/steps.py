@@ -7,14 +7,16 @@ run.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, TypeVar
 
 Item = TypeVar("Item")
+Key = TypeVar("Key", bound=Hashable)
 Result = TypeVar("Result")
 
 COUNTED_ITEMS = 1000
+COUNTS = 16
 RELEASED_ITEMS = 50  # each may contain arrays that are not long
 CHUNK_ITEMS = 100
 FEW_ITEMS = 200  # they take less than a slice of 2 ms
@@ -68,11 +70,50 @@ def each_once(make: Callable[[Item], Result], items: Iterable[Item]) -> Steps[li
     return [made[item] for item in wanted]
 
 
-def counted(items: Sequence[Item]) -> Steps[Counter[Item]]:
+class Counts(Mapping[Key, int]):
+    """How often each key occurs, in the order in which they occur first.
+
+    They lie in several dictionaries: one that grows looks at each of its keys, which takes 31 ms at the 174,763rd.
+    """
+
+    __slots__ = ("_order", "_parts")
+
+    def __init__(self) -> None:
+        self._order: list[Key] = []
+        self._parts: list[dict[Key, int]] = [{} for _ in range(COUNTS)]
+
+    def add(self, keys: Iterable[Key]) -> None:
+        """Count each of the keys once more."""
+        for key in keys:
+            part = self._parts[hash(key) % COUNTS]
+            if key not in part:
+                part[key] = 0
+                self._order.append(key)
+            part[key] += 1
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._order)
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def __getitem__(self, key: Key) -> int:
+        return self._parts[hash(key) % COUNTS].get(key, 0)
+
+    def release(self) -> Steps[None]:
+        """Forget all keys in steps, as `released` does."""
+        while self._parts:
+            self._parts.pop()
+            yield
+        yield from released([self._order])
+
+
+def counted(items: Iterable[Key]) -> Steps[Counts[Key]]:
     """Count the items, in steps."""
-    counts: Counter[Item] = Counter()
-    for portion in chunks(items, COUNTED_ITEMS):
-        counts.update(portion)
+    counts: Counts[Key] = Counts()
+    iterator = iter(items)
+    while portion := list(islice(iterator, COUNTED_ITEMS)):
+        counts.add(portion)
         yield
     return counts
 

@@ -2,7 +2,19 @@
 
 import pytest
 
-from minibroker.protocol.steps import FEW_ITEMS, RELEASED_ITEMS, WAITING, Steps, are_few, at_once, each, released, taken
+from minibroker.protocol.steps import (
+    COUNTED_ITEMS,
+    FEW_ITEMS,
+    RELEASED_ITEMS,
+    WAITING,
+    Steps,
+    are_few,
+    at_once,
+    counted,
+    each,
+    released,
+    taken,
+)
 
 
 def counting(numbers: list[int], end: int) -> Steps[str]:
@@ -58,6 +70,17 @@ def test_of_many_items_no_more_are_counted_than_are_few():
     assert not are_few(portions)
     assert len(list(portions)) == FEW_ITEMS - FEW_ITEMS // 2 - 1
     assert are_few([[1]] * (FEW_ITEMS // 2)) and are_few([[1] * (FEW_ITEMS - 1)])
+
+
+def test_keys_are_counted_in_steps_and_forgotten_in_steps():
+    keys = [number % 2_500 for number in range(5_000)]
+    steps = counted(iter(keys))
+    assert sum(1 for _ in steps) == 5_000 // COUNTED_ITEMS
+    counts = at_once(counted(iter(keys)))
+    assert list(counts.items()) == [(number, 2) for number in range(2_500)]
+    assert (len(counts), counts[2_500], 7 in counts) == (2_500, 0, True)
+    assert sum(1 for _ in counts.release()) >= 2_500 // RELEASED_ITEMS
+    assert list(counts) == []
 
 
 def test_steps_that_wait_for_others_cannot_be_run_at_once():

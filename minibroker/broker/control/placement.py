@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
 
 MAXIMUM_PARTITIONS_PER_REQUEST = 10_000
+TOO_MANY_PARTITIONS = "Excessively large number of partitions per request."
 DEFAULT = -1  # in CreateTopics: use the broker's setting
 
 Assignment = Sequence[Sequence[int]]  # the node ids of each partition's replicas, the preferred leader first

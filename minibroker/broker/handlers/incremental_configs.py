@@ -71,7 +71,7 @@ def altered(
 
     `loggers` is whether levels of loggers may be changed.
     """
-    counts = yield from counted([(resource.resource_type, resource.resource_name) for resource in resources])
+    counts = yield from counted((resource.resource_type, resource.resource_name) for resource in resources)
     change = partial(_altered, context, counts, validate_only=validate_only, loggers=loggers)
     return (yield from each_in_steps(change, resources))
 

@@ -79,7 +79,7 @@ class Found(NamedTuple):
 @handles(ApiKey.LIST_OFFSETS)
 def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> Steps[ListOffsetsResponse]:
     asked = [(topic.name, partition) for topic in request.topics for partition in topic.partitions]
-    counts = yield from counted([(name, partition.partition_index) for name, partition in asked])
+    counts = yield from counted((name, partition.partition_index) for name, partition in asked)
     answers: dict[tuple[str, int], PartitionAnswer] = {}
     for name, partition in asked:
         key = name, partition.partition_index

@@ -3,8 +3,9 @@
 Behaviour: nodes are listed with their address at the listener that the client uses. A missing topic is created if the
 request and `auto.create.topics.enable` allow it. It is usable after the answer, but that answer still has
 UNKNOWN_TOPIC_OR_PARTITION, as in Kafka. If the topic cannot be created, the log says why. The coordinators' topics are
-created with the coordinators' settings, except that of share groups, which are not served. A topic that is requested
-twice is listed once. If one topic is requested by id, topics requested by name are left out.
+created with the coordinators' settings, except that of share groups, which are not served. A request that would create
+more than 10,000 partitions creates none. A topic that is requested twice is listed once. If one topic is requested by
+id, topics requested by name are left out.
 
 Versions: 0 requests all topics with an empty list, later ones with null; 4 brought the request's flag for creation, 8
 authorized operations, 10 topic ids in the answer, 12 topic ids in the request (10 and 11 have the field, but refuse
@@ -16,6 +17,7 @@ from __future__ import annotations
 import logging
 from functools import partial
 
+from minibroker.broker.control.placement import MAXIMUM_PARTITIONS_PER_REQUEST, TOO_MANY_PARTITIONS
 from minibroker.broker.handlers.cluster_description import cluster_operations
 from minibroker.broker.metadata.leaders import described
 from minibroker.broker.metadata.partitions import (
@@ -34,7 +36,7 @@ from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from minibroker.protocol.primitives import ZERO_UUID
-from minibroker.protocol.steps import Steps, chunks, each, each_in_steps
+from minibroker.protocol.steps import Counts, Steps, chunks, counted, each, each_in_steps
 
 log = logging.getLogger("minibroker.metadata")
 
@@ -90,21 +92,37 @@ def _topics(context: RequestContext, request: MetadataRequest) -> Steps[list[Top
                 answers.append((yield from _found(context, topic)))
             yield
         return answers
-    names: dict[str, None] = {}
     ids: dict[bytes, None] = {}
     some_without_name = False
     for asked in request.topics:
         if asked.topic_id != ZERO_UUID:
             ids[asked.topic_id] = None
         some_without_name = some_without_name or asked.name is None
-        names[asked.name or ""] = None
         yield
     if context.version < FIRST_BY_TOPIC_ID and (ids or some_without_name):
         return (yield from each(_refused, request.topics))
     if ids:
         return (yield from each_in_steps(partial(_by_id, context), ids))
+    names = yield from counted(asked.name or "" for asked in request.topics)
     create = context.version < FIRST_WITH_CREATION_FLAG or request.allow_auto_topic_creation
-    return (yield from each_in_steps(lambda name: _by_name(context, name, create), names))
+    if create and (yield from _are_too_many(context, names)):
+        create = False
+        refused(context, KafkaError(ErrorCode.POLICY_VIOLATION, TOO_MANY_PARTITIONS), next(iter(names)))
+    answers = yield from each_in_steps(lambda name: _by_name(context, name, create), names)
+    yield from names.release()
+    return answers
+
+
+def _are_too_many(context: RequestContext, names: Counts[str]) -> Steps[bool]:
+    """Return whether the topics that are missing would have more partitions than one request may create."""
+    each_count: int = context.cluster.settings["num.partitions"]
+    if len(names) * each_count <= MAXIMUM_PARTITIONS_PER_REQUEST:
+        return False
+    missing = 0
+    for name in names:
+        missing += context.find_topic(name) is None
+        yield
+    return missing * each_count > MAXIMUM_PARTITIONS_PER_REQUEST
 
 
 def _refused(asked: AskedTopic) -> TopicAnswer:

@@ -9,8 +9,6 @@ Versions: there is only 0 of both.
 
 from __future__ import annotations
 
-from collections import Counter
-
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import ALTER_CLUSTER, DESCRIBE_CLUSTER, denied_to
@@ -44,9 +42,9 @@ def describe_user_scram_credentials(
         return DescribeUserScramCredentialsResponse(error_code=denied, error_message=None, results=refused)
     known = context.cluster.image.scram_credentials
     if request.users:
-        asked = yield from counted([user.name for user in request.users])
+        asked = yield from counted(user.name for user in request.users)
     else:
-        asked = Counter({name: 1 for name, _ in sorted(known)})
+        asked = yield from counted(dict.fromkeys(name for name, _ in sorted(known)))
     results = yield from each(lambda one: _described(context, *one), list(asked.items()))
     return DescribeUserScramCredentialsResponse(results=results)
 

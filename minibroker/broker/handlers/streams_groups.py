@@ -20,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from minibroker.broker.configs.group_settings import group_value
-from minibroker.broker.control.placement import MAXIMUM_PARTITIONS_PER_REQUEST
+from minibroker.broker.control.placement import MAXIMUM_PARTITIONS_PER_REQUEST, TOO_MANY_PARTITIONS
 from minibroker.broker.handlers.group_membership import caller_of
 from minibroker.broker.metadata.features import STREAMS_VERSION
 from minibroker.broker.metadata.partitions import INTERNAL_TOPICS, check_name
@@ -132,7 +132,7 @@ def _create(
             return
     cluster, failures = context.cluster, context.cluster.groups.creation_failures
     if sum(topic.partition_count for topic in missing.values()) > MAXIMUM_PARTITIONS_PER_REQUEST:
-        _say(response, "; Creation failed: Excessively large number of partitions per request.")
+        _say(response, f"; Creation failed: {TOO_MANY_PARTITIONS}")
         return
     interval_ms = group_value(cluster, group_id, "streams.heartbeat.interval.ms")
     for name, topic in missing.items():

@@ -14,11 +14,11 @@ DeleteTopics 5 and CreatePartitions 3 on; older clients are throttled.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
 
 from minibroker.broker.configs.settings import ConfigEntry
-from minibroker.broker.control.placement import DEFAULT, MAXIMUM_PARTITIONS_PER_REQUEST
+from minibroker.broker.control.placement import DEFAULT, MAXIMUM_PARTITIONS_PER_REQUEST, TOO_MANY_PARTITIONS
 from minibroker.broker.metadata.leaders import NOT_HOSTED
 from minibroker.broker.metadata.partitions import METADATA_TOPIC, Topic
 from minibroker.broker.requests.context import RequestContext
@@ -59,12 +59,12 @@ FIRST_STRICT_CREATION, FIRST_STRICT_DELETION, FIRST_STRICT_GROWTH = 6, 5, 3  # r
 
 @handles(ApiKey.CREATE_TOPICS, durable=True)
 def create_topics(context: RequestContext, request: CreateTopicsRequest) -> Steps[CreateTopicsResponse]:
-    repeated = yield from _repeated([topic.name for topic in request.topics])
+    repeated = yield from _repeated(topic.name for topic in request.topics)
     wanted = [topic for topic in request.topics if topic.name not in repeated]
     topics = [_refused(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")) for name in repeated]
     yield
     if sum(_partition_count(context, topic) for topic in wanted) > MAXIMUM_PARTITIONS_PER_REQUEST:
-        error = KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+        error = KafkaError(ErrorCode.POLICY_VIOLATION, TOO_MANY_PARTITIONS)
         topics += [_refused(topic.name, error) for topic in wanted]
     else:
         described = cache(_config)  # thousands of topics have the same values
@@ -85,9 +85,16 @@ def _refused(name: str, error: KafkaError) -> Created:
     return Created(name=name, error_code=error.code, error_message=error.message)
 
 
-def _repeated(names: list[str]) -> Steps[dict[str, None]]:
+def _repeated(names: Iterable[str]) -> Steps[dict[str, None]]:
     """Return the names that are listed more than once, each once."""
-    return {name: None for name, count in (yield from counted(names)).items() if count > 1}
+    counts = yield from counted(names)
+    repeated: dict[str, None] = {}
+    for name, count in counts.items():
+        if count > 1:
+            repeated[name] = None
+        yield
+    yield from counts.release()
+    return repeated
 
 
 def _created(
@@ -137,13 +144,15 @@ def _config(entry: ConfigEntry) -> CreatedConfig:
 
 @handles(ApiKey.DELETE_TOPICS, durable=True)
 def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> Steps[DeleteTopicsResponse]:
+    asked: Iterator[tuple[str | None, bytes]]
     if context.version >= FIRST_DELETION_BY_ID:
-        asked = [(topic.name, topic.topic_id) for topic in request.topics]
+        asked = ((topic.name, topic.topic_id) for topic in request.topics)
     else:
-        asked = [(name, ZERO_UUID) for name in request.topic_names]
+        asked = ((name, ZERO_UUID) for name in request.topic_names)
     refused: list[Deleted] = []
     found: Counter[Topic] = Counter()
-    for (name, topic_id), count in (yield from counted(asked)).items():
+    counts = yield from counted(asked)
+    for (name, topic_id), count in counts.items():
         try:
             _check_deletion(context, name, topic_id, count > 1)
             found[_existing(context, name, topic_id)] += 1
@@ -152,6 +161,7 @@ def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> Step
                 name, topic_id = _visible_name_and_id(context, name, topic_id)
             refused.append(_not_deleted(name, topic_id, error))
         yield
+    yield from counts.release()
     deleted = yield from each_in_steps(lambda topic: _deleted(context, topic, found[topic] > 1), found)
     return DeleteTopicsResponse(responses=refused + deleted)
 

@@ -35,7 +35,7 @@ from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.headers import RequestHeader
 from minibroker.protocol.messages.cluster import ApiVersionsResponse
-from minibroker.protocol.primitives import MalformedMessage
+from minibroker.protocol.primitives import AnswerTooLarge, MalformedMessage
 from minibroker.protocol.steps import Steps, released
 
 if TYPE_CHECKING:
@@ -250,6 +250,10 @@ class Dispatcher:
         def ended(work: Sliced) -> None:
             try:
                 items, long_arrays = work.result()
+            except AnswerTooLarge as error:
+                failed(context, route, Unanswerable(str(error)), call)
+                self.slicer.start(released((*context.long_arrays, *error.long_arrays)))
+                return
             except Exception as error:
                 failed(context, route, error, call)
                 return

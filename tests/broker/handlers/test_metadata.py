@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from minibroker.broker.handlers import metadata as metadata_module
 from minibroker.broker.handlers.metadata import metadata
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.slices import Slicer
@@ -146,6 +147,19 @@ def test_an_unknown_topic_is_created_for_the_next_request(harness: Harness, vers
     assert harness.produce("new", "v") == 0
     (second,) = harness.request(by_name("new", create=True), version).topics
     assert (second.error_code, len(second.partitions)) == (ErrorCode.NONE, 1)
+
+
+@pytest.mark.parametrize(("count", "created"), [(5, True), (6, False)])
+def test_a_request_that_would_create_too_many_partitions_creates_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, count: int, created: bool
+) -> None:
+    monkeypatch.setattr(metadata_module, "MAXIMUM_PARTITIONS_PER_REQUEST", 10)
+    with Harness(tmp_path, settings={"num.partitions": "2"}) as harness:
+        harness.create_topic("known")
+        names = [f"new-{number}" for number in range(count)]
+        answer = harness.request(by_name("known", *names, create=True))
+        assert [topic.error_code for topic in answer.topics] == [0] + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * count
+        assert [name in harness.cluster.image.topics for name in names] == [created] * count
 
 
 def test_a_topic_made_on_demand_is_made_by_the_settings(tmp_path: Path) -> None:

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from minibroker.broker.requests import answers
 from minibroker.broker.requests.interceptors import Call
 from minibroker.broker.requests.slices import Slicer
 from minibroker.protocol.messages.metadata import MetadataRequest
+from minibroker.protocol.steps import RELEASED_ITEMS
 from tests.broker.handlers.fetching import fetch_of
 from tests.broker.harness import Harness
 from tests.broker.requests.test_interceptors import Watched
@@ -71,6 +73,22 @@ def test_one_whose_client_goes_away_while_its_answer_is_written_is_lost(watched:
     sliced.turns_until(lambda: ("first", "answer") in watched.hooks())
     sliced.connection.lost()
     sliced.turns_until(lambda: not sliced.soon)
+    assert watched.hooks()[-2:] == [("first", "lost"), ("second", "lost")]
+
+
+def test_one_whose_answer_is_too_large_is_cut_off_with_a_line_and_freed_in_steps(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(answers, "MAX_ANSWER_BYTES", 20_000)
+    sliced = Sliced(watched)
+    sliced.client.send(UNKNOWN, 12)
+    sliced.turns_until(lambda: sliced.client.closed)
+    before = sliced.slicer.steps
+    sliced.turns_until(lambda: not sliced.soon)
+    assert sliced.slicer.steps - before >= 3000 // RELEASED_ITEMS
+    (line,) = [record for record in caplog.records if record.name == "minibroker.connections"]
+    assert (line.levelname, line.exc_info) == ("WARNING", None)
+    assert line.getMessage().endswith("an answer of more than 20000 bytes")
     assert watched.hooks()[-2:] == [("first", "lost"), ("second", "lost")]
 
 
