@@ -29,6 +29,7 @@ from minibroker.testing.hosting import Host
 from minibroker.testing.journal import Journal
 
 SIZE: Final = Struct(">i")
+SHOWN_BYTES: Final = 16 << 20  # of a frame
 SHORTEST_HEADER_BYTES: Final = 8  # of an answer's frame, which those to ApiVersions have in all versions
 # What a filter may say beside the words with which a fault is matched.
 OWN_WORDS: Final = {
@@ -143,5 +144,5 @@ def _explained_answer(exchange: Exchange, answer: bytes) -> Part:
 
 
 def _framed(frame: bytes) -> bytes:
-    """Return a frame with its size, as on the wire."""
-    return SIZE.pack(len(frame)) + frame
+    """Return a frame with its size, as on the wire; of a large one the beginning."""
+    return SIZE.pack(len(frame)) + frame[:SHOWN_BYTES]

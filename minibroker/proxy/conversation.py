@@ -161,7 +161,7 @@ class Conversation:
         context = cast("RequestContext", pending)
         request = Stranger() if pending.request is None else pending.request
         key = cast(ApiKey, pending.api_key)
-        pending.call = Call(context, key, pending.correlation_id, request, frame, self._handler, runner)
+        pending.call = Call(context, key, pending.correlation_id, request, frame.toreadonly(), self._handler, runner)
         self._run(pending, pending.call)
 
     def request_begins(self, head: memoryview, size_bytes: int) -> None:

@@ -1,7 +1,7 @@
 """Writes exchanges to a file in a thread, so that the disk never holds up a request.
 
 The thread only writes, after it has waited a moment for more. It would share the interpreter with the loop while it
-formats, and to be woken for each exchange would cost more than the writing.
+formats, and to be woken for each exchange would cost more than the writing. But large exchanges it formats in pieces.
 
 What waits to be written is bounded. If the disk is slower than the clients, exchanges are left out, and counted.
 """
@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from queue import Empty, SimpleQueue
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, NamedTuple
 
 from minibroker.testing.exchange import Exchange
 
@@ -20,8 +20,17 @@ WAITING_BYTES: Final = 64 << 20
 GATHERING_S: Final = 0.05  # from the first exchange to the write
 GATHERED_BYTES: Final = 1 << 20  # after which the write is not put off any longer
 
-Format = Callable[[Exchange, str], bytes]
-"""Returns what a file has of an exchange with the node at this address."""
+LARGE_BYTES: Final = 256 << 10  # of the frames of an exchange
+
+Format = Callable[[Exchange, str], Iterable[bytes]]
+"""Returns the pieces of what a file has of an exchange with the node at this address. A thread may make them."""
+
+
+class Waiting(NamedTuple):
+    """What waits to be written, and about how many bytes that is."""
+
+    pieces: Iterable[bytes]
+    size_bytes: int
 
 
 class Recording:
@@ -32,7 +41,7 @@ class Recording:
         self._file = file
         self._file.write(head)
         self._format = format
-        self._queue: SimpleQueue[bytes | None] = SimpleQueue()
+        self._queue: SimpleQueue[Waiting | None] = SimpleQueue()
         self._waiting_bytes = 0
         self._lock = threading.Lock()
         self._is_enough = threading.Event()
@@ -46,10 +55,15 @@ class Recording:
         if self.failure is not None or self._waiting_bytes > WAITING_BYTES:
             self.left_out += 1
             return
-        data = self._format(exchange, server)
+        pieces = self._format(exchange, server)
+        if exchange.size_bytes > LARGE_BYTES:
+            waiting = Waiting(pieces, exchange.size_bytes)
+        else:
+            data = b"".join(pieces)
+            waiting = Waiting((data,), len(data))
         with self._lock:
-            self._waiting_bytes += len(data)
-        self._queue.put(data)
+            self._waiting_bytes += waiting.size_bytes
+        self._queue.put(waiting)
         if self._waiting_bytes > GATHERED_BYTES:
             self._is_enough.set()
 
@@ -73,12 +87,12 @@ class Recording:
             is_last = None in waiting
             self._write_all([each for each in waiting if each is not None])
 
-    def _write_all(self, lines: list[bytes]) -> None:
+    def _write_all(self, waiting: list[Waiting]) -> None:
         try:
             if self.failure is None:
-                self._file.writelines(lines)
+                self._file.writelines(piece for each in waiting for piece in each.pieces)
                 self._file.flush()
         except OSError as error:
             self.failure = error
         with self._lock:
-            self._waiting_bytes -= sum(map(len, lines))
+            self._waiting_bytes -= sum(each.size_bytes for each in waiting)

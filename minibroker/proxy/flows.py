@@ -23,6 +23,7 @@ from minibroker.testing.exchange import Exchange
 KIND: Final = "minibroker flows"
 FORMAT: Final = 1
 END: Final = b"}\n"
+PIECE_BYTES: Final = 256 << 10  # of a frame
 LONGEST_LINE_BYTES: Final = 512 << 20
 
 
@@ -37,6 +38,22 @@ def first_line(upstream: str) -> bytes:
 
 def line_of(exchange: Exchange, server: str) -> bytes:
     """Return the line of an exchange with the node at this address."""
+    return b"".join(pieces_of_line(exchange, server))
+
+
+def pieces_of_line(exchange: Exchange, server: str) -> Iterator[bytes]:
+    """Yield the line of an exchange in pieces, as its frames may be large."""
+    yield _head_of(exchange, server)
+    for name, frame in (("request_hex", exchange.request_bytes), ("answer_hex", exchange.answer_bytes)):
+        if frame:
+            yield f',"{name}":"'.encode()
+            yield from (hexlify(frame[at : at + PIECE_BYTES]) for at in range(0, len(frame), PIECE_BYTES))
+            yield b'"'
+    yield END
+
+
+def _head_of(exchange: Exchange, server: str) -> bytes:
+    """Return the beginning of a line: all but the frames."""
     # Not by `json`, which is slow for many small values, and would look at each character of frames.
     origin = (exchange.api, exchange.version, exchange.client_id, exchange.node_id, exchange.connection)
     parts = [b'{"number":%d,%b' % (exchange.number, _origin(*origin, server, exchange.software))]
@@ -48,10 +65,6 @@ def line_of(exchange: Exchange, server: str) -> bytes:
     for name, words in (("errors", exchange.errors), ("faults", exchange.faults)):
         if words:
             parts.append(b"," + _inner({name: words}))
-    for name, frame in (("request_hex", exchange.request_bytes), ("answer_hex", exchange.answer_bytes)):
-        if frame:
-            parts += (b',"', name.encode(), b'":"', hexlify(frame), b'"')
-    parts.append(END)
     return b"".join(parts)
 
 

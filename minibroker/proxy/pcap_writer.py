@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from itertools import chain
 from struct import Struct, pack
 from typing import Final, NamedTuple
 
@@ -43,6 +44,9 @@ class End(NamedTuple):
     port: int
 
 
+Ends = tuple[End, End]
+
+
 class Stream:
     """A TCP connection. `sent_bytes` are those of each end so far, its SYN included."""
 
@@ -57,23 +61,21 @@ class Packets:
     def __init__(self) -> None:
         self._streams: OrderedDict[tuple[str, str], Stream] = OrderedDict()
 
-    def format(self, exchange: Exchange, server: str) -> bytes:
-        """Return the packets of an exchange with the node at this address."""
+    def format(self, exchange: Exchange, server: str) -> Iterator[bytes]:
+        """Return the packets of an exchange with the node at this address, each of which is made when it is wanted."""
         begin_us = exchange.started_ms * 1000
         end_us = begin_us + round((exchange.duration_ms or 0) * 1000)
-        return b"".join(self._packets(exchange, server, begin_us, end_us))
-
-    def _packets(self, exchange: Exchange, server: str, begin_us: int, end_us: int) -> Iterator[bytes]:
         stream = self._streams.pop((exchange.connection, server), None)
+        handshake: list[bytes] = []
         if stream is None:
             stream = Stream(_end(exchange.connection), _end(server))
-            yield from _handshake(stream, begin_us)
+            handshake += _handshake(stream, begin_us)
         self._streams[exchange.connection, server] = stream
         if len(self._streams) > MOST_STREAMS:
             self._streams.popitem(last=False)
-        yield from _segments(stream, 0, exchange.request_bytes, begin_us)
-        if exchange.answer_bytes:
-            yield from _segments(stream, 1, exchange.answer_bytes, end_us)
+        request = _segments(stream, 0, exchange.request_bytes, begin_us)
+        answer = _segments(stream, 1, exchange.answer_bytes, end_us) if exchange.answer_bytes else ()
+        return chain(handshake, request, answer)
 
 
 def _end(text: str) -> End:
@@ -86,26 +88,32 @@ def _end(text: str) -> End:
 
 
 def _handshake(stream: Stream, at_us: int) -> Iterator[bytes]:
-    yield _packet(stream, 0, SYN, b"", at_us)
-    stream.sent_bytes[0] += 1
-    yield _packet(stream, 1, SYN | ACK, b"", at_us)
-    stream.sent_bytes[1] += 1
-    yield _packet(stream, 0, ACK, b"", at_us)
+    for sender, flags in ((0, SYN), (1, SYN | ACK), (0, ACK)):
+        yield _packet(stream.ends, sender, flags, b"", at_us, tuple(stream.sent_bytes))
+        if flags & SYN:
+            stream.sent_bytes[sender] += 1
 
 
 def _segments(stream: Stream, sender: int, frame: bytes, at_us: int) -> Iterator[bytes]:
-    data = _SIZE.pack(len(frame)) + frame
-    for start in range(0, len(data), SEGMENT_BYTES):
-        piece = data[start : start + SEGMENT_BYTES]
-        yield _packet(stream, sender, ACK | PUSH, piece, at_us)
-        stream.sent_bytes[sender] += len(piece)
+    """Return the packets of a frame. What the stream has sent is known at once, so that others may follow."""
+    before = list(stream.sent_bytes)
+    stream.sent_bytes[sender] += _SIZE.size + len(frame)
+    return _packets(stream.ends, sender, frame, at_us, before)
 
 
-def _packet(stream: Stream, sender: int, flags: int, data: bytes, at_us: int) -> bytes:
-    """Return a packet with its pcap header."""
-    source, target = stream.ends[sender], stream.ends[1 - sender]
-    sequence = stream.sent_bytes[sender] & 0xFFFFFFFF
-    acknowledged = stream.sent_bytes[1 - sender] & 0xFFFFFFFF if flags & ACK else 0
+def _packets(ends: Ends, sender: int, frame: bytes, at_us: int, sent_bytes: list[int]) -> Iterator[bytes]:
+    head = _SIZE.pack(len(frame))
+    for start in range(-len(head), len(frame), SEGMENT_BYTES):
+        piece = head + frame[: start + SEGMENT_BYTES] if start < 0 else bytes(frame[start : start + SEGMENT_BYTES])
+        yield _packet(ends, sender, ACK | PUSH, piece, at_us, tuple(sent_bytes))
+        sent_bytes[sender] += len(piece)
+
+
+def _packet(ends: Ends, sender: int, flags: int, data: bytes, at_us: int, sent_bytes: tuple[int, ...]) -> bytes:
+    """Return a packet with its pcap header. `sent_bytes` are those that each end has sent before."""
+    source, target = ends[sender], ends[1 - sender]
+    sequence = sent_bytes[sender] & 0xFFFFFFFF
+    acknowledged = sent_bytes[1 - sender] & 0xFFFFFFFF if flags & ACK else 0
     head = _TCP.pack(source.port, target.port, sequence, acknowledged, _TCP.size // 4 << 4, flags, WINDOW, 0, 0)
     addresses = _same_kind(source.address, target.address)
     pseudo = b"".join(each.packed for each in addresses) + pack(">II", len(head) + len(data), TCP)

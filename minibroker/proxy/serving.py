@@ -6,14 +6,14 @@ import asyncio
 import contextlib
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from minibroker.addresses import HostPort
 from minibroker.broker.process import run_until_done, serve_until, stop_signal
 from minibroker.proxy.exchange_writer import GATHERED_BYTES, Recording
-from minibroker.proxy.flows import first_line, line_of
+from minibroker.proxy.flows import first_line, pieces_of_line
 from minibroker.proxy.pcap_writer import Packets, file_head
 from minibroker.proxy.proxy import Proxy
 from minibroker.testing.exchange import Exchange
@@ -99,7 +99,7 @@ def _recordings(proxy: Proxy, wishes: Wishes, files: contextlib.ExitStack) -> li
     """Return the files to write, created. Raises OSError."""
     found = []
     for path, head, format in (
-        (wishes.flows, first_line(str(proxy.upstream)), line_of),
+        (wishes.flows, first_line(str(proxy.upstream)), pieces_of_line),
         (wishes.packets, file_head(), Packets().format),
     ):
         if path is not None:
@@ -126,5 +126,5 @@ def _teller(
     return tell
 
 
-def _printed(exchange: Exchange, _: str) -> bytes:
-    return f"{exchange}\n".encode()
+def _printed(exchange: Exchange, _: str) -> Iterable[bytes]:
+    return (f"{exchange}\n".encode(),)

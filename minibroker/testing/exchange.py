@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from minibroker.broker.configs.settings import broker_setting
 from minibroker.broker.configs.settings_table import ConfigType
@@ -41,6 +41,7 @@ TOKENS: Final = (  # with the secrets of delegation tokens
 HIDDEN = "[hidden]"
 SCRAM_SECRETS: Final = re.compile(rb"((?:^v|,s)=)[^,]+")  # in what a server says (RFC 5802)
 SIZE_BYTES = 4
+LARGE_BYTES: Final = 1 << 20  # of a frame: a copy of 90 MB takes 60 ms
 START_BYTES = 8  # of a request: API key, version, correlation id
 CORRELATION_ID_BYTES = 4
 LINE_CHARACTERS = 900
@@ -172,11 +173,16 @@ class Exchange:
     __repr__ = __str__
 
 
+def own_frame(frame: memoryview) -> bytes:
+    """Return the bytes of a frame: a copy, unless they are many, and nobody changes them any more."""
+    return cast(bytes, frame) if frame.readonly and len(frame) > LARGE_BYTES else bytes(frame)
+
+
 def kept_frame(api_key: ApiKey, version: int, frame: memoryview) -> bytes:
     """Return the frame of a request for the journal: without the secrets in it."""
     hides = _hides_passwords if api_key in CHANGES else _hides_tokens if api_key in TOKENS else None
     if api_key not in SECRET and hides is None:
-        return bytes(frame)
+        return own_frame(frame)
     if not _is_declared(api_key, version):
         return bytes(frame[:START_BYTES])
     _, position = RequestHeader.decode_from(frame, request_header_version(api_key, version))
@@ -195,6 +201,7 @@ def kept_answer(api_key: ApiKey, version: int, frame: bytes) -> bytes:
     hides = _hides_tokens if api_key in TOKENS else _hides_scram if api_key == ApiKey.SASL_AUTHENTICATE else None
     if hides is None or not frame:
         return frame
+    frame = bytes(frame)
     if not _is_declared(api_key, version):
         return frame[:CORRELATION_ID_BYTES]
     _, position = ResponseHeader.decode_from(frame, response_header_version(api_key, version))

@@ -20,7 +20,7 @@ from minibroker.protocol import errors
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.testing.completion import hides
-from minibroker.testing.exchange import SIZE_BYTES, Exchange, api_key_of, kept_answer, kept_frame, names_of
+from minibroker.testing.exchange import SIZE_BYTES, Exchange, api_key_of, kept_answer, kept_frame, names_of, own_frame
 from minibroker.testing.explained_requests import Exchanges
 from minibroker.testing.loops import brief
 
@@ -240,8 +240,7 @@ class Journal(Interceptor):
         exchange = self._open.get(call)
         if exchange is not None:
             end = items.index(CLOSE) if CLOSE in items else len(items)
-            parts = [item if item.__class__ in BYTES else item.read() for item in items[:end]]
-            answer = b"".join(parts)[SIZE_BYTES:]
+            answer = _joined(items[:end])
             exchange.answer_bytes = kept_answer(exchange.api_key, exchange.version, answer)
             if exchange.is_kept:
                 self._grown(len(exchange.answer_bytes))
@@ -282,6 +281,13 @@ def condition(api: str | None = None, **which: Unpack[Which]) -> Callable[[Excha
         )
 
     return meets
+
+
+def _joined(items: list[Any]) -> bytes:
+    """Return the frame of an answer, without its size."""
+    if len(items) == 1 and items[0].__class__ in (bytes, bytearray):
+        return own_frame(memoryview(items[0]).toreadonly()[SIZE_BYTES:])
+    return b"".join(item if item.__class__ in BYTES else item.read() for item in items)[SIZE_BYTES:]
 
 
 def user_of(principal: Principal) -> str | None:

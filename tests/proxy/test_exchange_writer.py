@@ -7,8 +7,10 @@ import contextlib
 import io
 import json
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from struct import unpack_from
+from typing import cast
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -17,13 +19,13 @@ from minibroker.client.connection_settings import Address, ClientSettings
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.headers import RequestHeader
 from minibroker.protocol.messages.metadata import MetadataRequest
-from minibroker.proxy.exchange_writer import WAITING_BYTES, Recording
-from minibroker.proxy.flows import FlowError, exchanges_in, first_line, line_of
+from minibroker.proxy.exchange_writer import LARGE_BYTES, WAITING_BYTES, Recording
+from minibroker.proxy.flows import PIECE_BYTES, FlowError, exchanges_in, first_line, line_of, pieces_of_line
 from minibroker.proxy.pcap_writer import Packets, file_head
 from minibroker.proxy.proxy import Proxy
 from minibroker.proxy.replaying import Line, Replay, Replayed
 from minibroker.testing import Broker
-from minibroker.testing.exchange import Exchange
+from minibroker.testing.exchange import Exchange, kept_frame
 from tests.proxy.upstreams import PATIENCE_S, request
 
 pytestmark = pytest.mark.usefixtures("leaves_sockets")
@@ -83,7 +85,7 @@ def test_a_recording_leaves_out_what_the_disk_cannot_take() -> None:
     exchange = metadata_exchange()
     exchange.answer_bytes = bytes(WAITING_BYTES + 1)
     file = io.BytesIO()
-    recording = Recording(file, b"head", lambda each, server: b"x")
+    recording = Recording(file, b"head", lambda each, server: [b"x"])
     with recording._lock:
         recording._waiting_bytes = WAITING_BYTES + 1  # as if the thread had not come to it
     recording.add(exchange, "")
@@ -95,6 +97,43 @@ def test_a_recording_leaves_out_what_the_disk_cannot_take() -> None:
     assert file.getvalue() == b"headx"
 
 
+def test_a_large_exchange_is_formatted_in_pieces_by_the_thread(tmp_path: Path) -> None:
+    exchange = metadata_exchange()
+    exchange.answer_bytes = bytes(3 * LARGE_BYTES)
+    pieces: list[bytes] = []
+
+    def format(each: Exchange, server: str) -> Iterator[bytes]:
+        for piece in pieces_of_line(each, server):
+            assert threading.current_thread() is not threading.main_thread()
+            pieces.append(piece)
+            yield piece
+
+    with open(tmp_path / "it", "wb") as file:
+        recording = Recording(file, first_line("k:1"), format)
+        recording.add(exchange, "k:1")
+        recording.close()
+    (read,) = exchanges_in(tmp_path / "it")
+    assert read.answer_bytes == exchange.answer_bytes and max(map(len, pieces)) <= 2 * PIECE_BYTES
+
+
+def test_packets_that_are_made_later_follow_each_other_as_the_exchanges_did() -> None:
+    packets, exchange, other = Packets(), metadata_exchange(), metadata_exchange()
+    exchange.answer_bytes = other.answer_bytes = bytes(100_000)
+    later, soon = packets.format(exchange, "[::1]:9092"), list(packets.format(other, "[::1]:9092"))
+    in_turn = Packets()
+    assert b"".join([*later, *soon]) == b"".join(
+        piece for each in (exchange, other) for piece in list(in_turn.format(each, "[::1]:9092"))
+    )
+
+
+def test_a_large_frame_that_nobody_changes_is_kept_without_a_copy() -> None:
+    data = bytearray(2 << 20)
+    frame = memoryview(data)[4:]
+    assert cast(memoryview, kept_frame(ApiKey.PRODUCE, 9, frame.toreadonly())).obj is data
+    assert isinstance(kept_frame(ApiKey.PRODUCE, 9, frame), bytes)
+    assert isinstance(kept_frame(ApiKey.PRODUCE, 9, frame[: 1 << 10].toreadonly()), bytes)
+
+
 def test_a_recording_writes_without_being_closed() -> None:
     written = threading.Event()
 
@@ -103,7 +142,7 @@ def test_a_recording_writes_without_being_closed() -> None:
             if self.getvalue() == b"headxxx":
                 written.set()
 
-    recording = Recording(Watched(), b"head", lambda each, server: b"x")
+    recording = Recording(Watched(), b"head", lambda each, server: [b"x"])
     for _ in range(3):
         recording.add(metadata_exchange(), "")
     assert written.wait(PATIENCE_S)
@@ -116,7 +155,7 @@ def test_a_recording_that_fails_says_so_at_the_end() -> None:
             raise OSError(28, "No space left on device")
 
     file = io.BytesIO()
-    recording = Recording(file, b"", lambda each, server: b"x")
+    recording = Recording(file, b"", lambda each, server: [b"x"])
     recording._file = Full()
     recording.add(metadata_exchange(), "")
     with pytest.raises(OSError, match="No space left"):
@@ -146,7 +185,7 @@ def word_sum(data: bytes) -> int:
 )
 def test_packets_hold_the_frames_in_order_with_right_checksums(client: str, server: str) -> None:
     packets, exchange = Packets(), metadata_exchange(connection=client)
-    data = file_head() + packets.format(exchange, server) + packets.format(exchange, server)
+    data = file_head() + b"".join([*packets.format(exchange, server), *packets.format(exchange, server)])
     streams: dict[int, bytes] = {}
     for packet in packets_in(data):
         six = packet[0] >> 4 == 6
