@@ -16,7 +16,6 @@ import logging
 import time
 from collections.abc import Callable, Hashable
 from functools import partial
-from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol
 
 from minibroker.broker.network.framing import (
@@ -28,11 +27,10 @@ from minibroker.broker.network.framing import (
     PartialFrame,
     frame_size,
 )
-from minibroker.broker.network.output_items import Mark
+from minibroker.broker.network.gone_clients import Nowhere, run_for_nobody
 from minibroker.broker.network.parked import Parked
 from minibroker.broker.network.pipelines import REQUESTS_PER_TURN, Pipelines
 from minibroker.broker.security.principals import ANONYMOUS, Principal
-from minibroker.protocol.apis import READS
 
 if TYPE_CHECKING:
     from minibroker.broker.metadata.nodes import Node
@@ -40,7 +38,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("minibroker.connections")
 
-API_KEY = Struct(">h")  # begins each request
 BACKLOG_LIMIT_BYTES = 64 << 10
 
 
@@ -73,37 +70,6 @@ class Due(Protocol):
 
 
 Execute = Callable[["Connection", memoryview], Any]
-
-
-class Nowhere:
-    """The outlet of a client that has gone. `call_soon` is that of its socket; `close` is called at the end."""
-
-    congested = False
-
-    def __init__(self, call_soon: Callable[[Callable[[], None]], None], close: Callable[[], None]) -> None:
-        self.call_soon = call_soon
-        self.close = close
-
-    def send(self, items: list[Any]) -> None:
-        """Tell the answers' observers that they are lost."""
-        for item in items:
-            if item.__class__ is Mark:
-                item.lost()
-
-    def pause_reading(self) -> None: ...
-
-    def resume_reading(self) -> None: ...
-
-
-def _run_for_nobody(execute: Execute, connection: Connection, frame: memoryview) -> Any:
-    """Run a request whose client has gone, if it may change something; return a Parked if the next one must wait."""
-    if API_KEY.unpack_from(frame)[0] in READS:
-        return None
-    outcome = execute(connection, frame)
-    if outcome.__class__ is Parked and not outcome.runs_to_its_end:
-        outcome.cancel()
-        return None
-    return outcome
 
 
 class Connection:
@@ -484,7 +450,7 @@ class Connection:
         if not runs:
             self._forget()
             return
-        self._execute = partial(_run_for_nobody, self._execute)
+        self._execute = partial(run_for_nobody, self._execute)
         self._outlet = Nowhere(self._outlet.call_soon, self._forget)
         self.resume()
 

@@ -1,0 +1,47 @@
+"""What is left of a client whose socket is closed: its requests run if they may change something, without answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+from minibroker.broker.network.output_items import Mark
+from minibroker.broker.network.parked import Parked
+from minibroker.protocol.apis import READS
+
+if TYPE_CHECKING:
+    from minibroker.broker.network.connection import Connection, Execute
+
+API_KEY = Struct(">h")  # begins each request
+
+
+class Nowhere:
+    """The outlet of a client that has gone. `call_soon` is that of its socket; `close` is called at the end."""
+
+    congested = False
+
+    def __init__(self, call_soon: Callable[[Callable[[], None]], None], close: Callable[[], None]) -> None:
+        self.call_soon = call_soon
+        self.close = close
+
+    def send(self, items: list[Any]) -> None:
+        """Tell the answers' observers that they are lost."""
+        for item in items:
+            if item.__class__ is Mark:
+                item.lost()
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+
+def run_for_nobody(execute: Execute, connection: Connection, frame: memoryview) -> Any:
+    """Run a request whose client has gone, if it may change something; return a Parked if the next one must wait."""
+    if API_KEY.unpack_from(frame)[0] in READS:
+        return None
+    outcome = execute(connection, frame)
+    if outcome.__class__ is Parked and not outcome.runs_to_its_end:
+        outcome.cancel()
+        return None
+    return outcome
