@@ -18,6 +18,7 @@ from minibroker.protocol.records.batch import (
     LOW_ATTRIBUTES_POSITION,
     MAGIC,
     MAGIC_POSITION,
+    MAX_RECORD_BYTES,
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
     check_batch,
@@ -30,6 +31,7 @@ from minibroker.protocol.records.building import assemble, recompress_in_steps
 from minibroker.protocol.records.elision import with_attributes_in_steps, without_attributes_in_steps
 from minibroker.protocol.records.formats import is_old
 from minibroker.protocol.records.payload import ENCODING_MASK
+from minibroker.protocol.records.streaming import check_sizes
 from minibroker.protocol.records.validation import (
     SMALL_BYTES,
     MisnumberedRecords,
@@ -122,6 +124,8 @@ def admit_in_steps(log: Log, records: memoryview, *, api_version: int, now_ms: i
     _check_header(header, len(records), settings, api_version)
     codec = header.compression
     new_codec = codec if settings.compression_type == _PRODUCER else CODECS[settings.compression_type]
+    if codec and settings.max_decompressed_message_bytes < MAX_RECORD_BYTES:
+        yield from check_sizes(records, header, settings.max_decompressed_message_bytes)
     rules = rules_of(settings, now_ms, any_offsets=codec == new_codec == 0)
     try:
         largest = yield from check_records_in_steps(records, 0, header, rules)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from minibroker.protocol.records.batch import CREATE_TIME, MAGIC
+from minibroker.protocol.records.batch import CREATE_TIME, MAGIC, MAX_RECORD_BYTES
 
 MAX_LONG = (1 << 63) - 1
 DAY_MS = 24 * 60 * 60 * 1000
@@ -26,6 +26,7 @@ class LogSettings(NamedTuple):
     segment_index_bytes: int = 10 << 20
     index_interval_bytes: int = 4096
     max_message_bytes: int = 1_048_588
+    max_decompressed_message_bytes: int = MAX_RECORD_BYTES
     message_format_version: int = MAGIC
     message_timestamp_type: int = CREATE_TIME
     message_timestamp_before_max_ms: int = MAX_LONG

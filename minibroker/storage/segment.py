@@ -342,7 +342,7 @@ class Segment:
 
         Batches that are appended or removed meanwhile are ignored.
         """
-        from minibroker.protocol.records.streaming import streamed_records  # no start needs it
+        from minibroker.protocol.records.streaming import check_sizes, streamed_records  # no start needs it
 
         indexes = self._loaded_indexes()
         file = self.file
@@ -353,6 +353,7 @@ class Segment:
             if header.max_timestamp < timestamp or header.last_offset < start_offset:
                 continue
             batch = yield from stored_batch_in_steps(file, position, header)
+            yield from check_sizes(batch, header, self._settings.max_decompressed_message_bytes)
             for record in streamed_records(batch, with_values=False):
                 if record is None:
                     yield
@@ -362,7 +363,7 @@ class Segment:
 
     def largest_timestamp_since(self, start_offset: int) -> Steps[int]:
         """Return, in steps, the largest timestamp of the records from `start_offset` on, or -1."""
-        from minibroker.protocol.records.streaming import streamed_records  # no start needs it
+        from minibroker.protocol.records.streaming import check_sizes, streamed_records  # no start needs it
 
         file, largest = self.file, NO_TIMESTAMP
         for passed, (position, header) in enumerate(headers(file, self.position_of(start_offset), self.size_bytes)):
@@ -372,6 +373,7 @@ class Segment:
                     yield
                 continue
             batch = yield from stored_batch_in_steps(file, position, header)  # its first records may lie below
+            yield from check_sizes(batch, header, self._settings.max_decompressed_message_bytes)
             for record in streamed_records(batch, with_values=False):
                 if record is None:
                     yield

@@ -57,6 +57,7 @@ KNOWN_ATTRIBUTES = 0x7F
 CRC_POSITION = 17
 CRC_STEP_BYTES = 1 << 20  # the bytes of a checksum in one step
 CRC_START = 21  # the checksum covers the batch from here to its end
+MAX_RECORD_BYTES = (1 << 31) - 9  # the largest that Java can hold; as max.decompressed.message.bytes it is no limit
 MAX_SEQUENCE = 0x7FFFFFFF  # 0 follows it
 
 MAGIC_POSITION = 16

@@ -15,7 +15,10 @@ from minibroker.protocol.records.lz4_frames import with_right_checksum
 from minibroker.protocol.records.varints import Bytes
 
 MAX_UNCOMPRESSED_BYTES = 100 * 1024 * 1024
-"""The limit for the decompressed records of a batch, equal to socket.request.max.bytes."""
+"""The limit for decompressed records that are held in memory at once, equal to socket.request.max.bytes."""
+
+UNBOUNDED_BYTES = 1 << 62
+"""In place of a limit for decompressed records that are looked at and dropped piece by piece: Kafka has none."""
 
 STEP_BYTES = 1 << 16  # decompressed in one step
 
@@ -56,7 +59,8 @@ def decompress(codec: int, data: Bytes, limit_bytes: int) -> Bytes:
 def decompressed_chunks(codec: int, data: Bytes, limit_bytes: int, chunk_bytes: int = STEP_BYTES) -> Iterator[Bytes]:
     """Decompress as `decompress` does, in pieces of about `chunk_bytes`, each in less than a millisecond.
 
-    A piece may be empty. With codec 0 the pieces are views of `data`. Raises what `decompress` raises.
+    A piece may be empty. With codec 0 the pieces are views of `data`. Raises what `decompress` raises, also for a block
+    of snappy of more than `MAX_UNCOMPRESSED_BYTES`, which is decompressed at once.
     """
     if codec == Compression.NONE:
         yield from in_pieces((data,), chunk_bytes)
@@ -169,11 +173,12 @@ def xerial_block(data: Bytes) -> bytes:
 def _snappy_chunks(data: Bytes, limit_bytes: int, chunk_bytes: int) -> Iterator[Bytes]:
     view = memoryview(data)
     if view[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+        limit_bytes = min(limit_bytes, MAX_UNCOMPRESSED_BYTES)  # a block is in memory at once
         yield _snappy_block(view, limit_bytes, limit_bytes)
         return
     left_bytes = limit_bytes
     for block in _xerial_blocks(view):
-        chunk = _snappy_block(block, left_bytes, limit_bytes)
+        chunk = _snappy_block(block, min(left_bytes, MAX_UNCOMPRESSED_BYTES), limit_bytes)
         left_bytes -= len(chunk)
         yield chunk
 

@@ -16,6 +16,7 @@ from minibroker.protocol.records.batch import (
 from minibroker.protocol.records.compression import (
     MAX_UNCOMPRESSED_BYTES,
     STEP_BYTES,
+    UNBOUNDED_BYTES,
     decompress,
     decompressed_chunks,
 )
@@ -68,9 +69,9 @@ def payload_up_to(batch: Bytes, header: BatchHeader, limit_bytes: int) -> bytes 
 
 
 def payload_chunks(
-    batch: Bytes, position: int, header: BatchHeader, limit_bytes: int = MAX_UNCOMPRESSED_BYTES
+    batch: Bytes, position: int, header: BatchHeader, limit_bytes: int = UNBOUNDED_BYTES
 ) -> Iterator[Bytes]:
-    """Yield what `payload_of` returns in pieces, each of which takes a millisecond at most.
+    """Yield what `payload_of` returns in pieces, each of which takes a millisecond at most, and of any total size.
 
     Raises the same errors, on the way.
     """

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from minibroker.protocol.errors import InvalidRecords
-from minibroker.protocol.records.batch import LOG_APPEND_TIME, BatchHeader, read_header
+from minibroker.protocol.records.batch import LOG_APPEND_TIME, MAX_RECORD_BYTES, BatchHeader, read_header
+from minibroker.protocol.records.compression import MAX_UNCOMPRESSED_BYTES, UNBOUNDED_BYTES
 from minibroker.protocol.records.formats import is_old
 from minibroker.protocol.records.message import Message, check_message, read_message
 from minibroker.protocol.records.message_set import base_offset_in_steps, messages_in_steps
@@ -27,7 +28,8 @@ _RECORDS_AT_ONCE = 128
 def streamed_records(batch: Bytes, position: int = 0, *, with_values: bool = True) -> Iterator[Record | None]:
     """Yield the records of the batch or message at `position`, without headers, and None for a pause.
 
-    Without `with_values`, large records lack key and value. Raises what `records_in` raises.
+    Without `with_values`, large records lack key and value, and there is no limit on the size of all. Raises what
+    `records_in` raises.
     """
     if is_old(batch, position):
         return _of_message(batch, position)
@@ -36,7 +38,8 @@ def streamed_records(batch: Bytes, position: int = 0, *, with_values: bool = Tru
 
 def _of_batch(batch: Bytes, position: int, header: BatchHeader, with_values: bool) -> Iterator[Record | None]:
     append_time = header.max_timestamp if header.timestamp_type == LOG_APPEND_TIME else None
-    window = Window(payload_chunks(batch, position, header))
+    limit_bytes = MAX_UNCOMPRESSED_BYTES if with_values else UNBOUNDED_BYTES
+    window = Window(payload_chunks(batch, position, header, limit_bytes))
     at = 0
     for index in range(header.record_count):
         if index % _RECORDS_AT_ONCE == 0:
@@ -64,6 +67,33 @@ def _large(
     timestamp = wrapped(header.base_timestamp + walked.timestamp_delta) if append_time is None else append_time
     record = Record(header.base_offset + walked.offset_delta, timestamp, walked.key, walked.value)
     return record, walked.position
+
+
+def check_sizes(batch: Bytes, header: BatchHeader, limit_bytes: int) -> Steps[None]:
+    """Check, in steps, that no record of a compressed batch has more bytes than max.decompressed.message.bytes.
+
+    Its length does not count. Malformed records are for others to find. Raises `InvalidRecords`, and what `decompress`
+    raises.
+    """
+    if limit_bytes >= MAX_RECORD_BYTES or not header.compression or is_old(batch, 0):
+        return
+    window, at = Window(payload_chunks(batch, 0, header)), 0
+    for index in range(header.record_count):
+        if index % _RECORDS_AT_ONCE == 0:
+            yield
+        try:
+            while (extent := window.extent(at)) is None:
+                at = window.more(at)
+                yield
+        except MalformedVarint:
+            return
+        if extent.length > limit_bytes:
+            message = f"record {index} has {extent.length} bytes, max.decompressed.message.bytes is {limit_bytes}"
+            raise InvalidRecords(message, ((index, message),))
+        at = extent.end - window.start
+        while at > len(window.data) and not window.ended:
+            at = window.more(at)
+            yield
 
 
 def slices_of(batch: Bytes, header: BatchHeader) -> Iterator[RecordSlice | None]:
@@ -100,7 +130,7 @@ def keyed_records(window: Window, count: int) -> Iterator[RecordSlice | None]:
                     continue
             raise
     end = window.start + position
-    if (yield from window.drain()) != end:
+    if (yield from window.drain(end + 1)) != end:
         raise InvalidRecords("bytes are left after the last record")
 
 

@@ -17,6 +17,7 @@ from minibroker.protocol.records.batch import (
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
 )
+from minibroker.protocol.records.compression import MAX_UNCOMPRESSED_BYTES
 from minibroker.protocol.records.payload import ENCODING_MASK, payload_chunks
 from minibroker.protocol.records.record import Malformed, Record, read_record
 from minibroker.protocol.records.scanning import Scan
@@ -212,7 +213,7 @@ class _Checking:
             yield
         yield from self._note()
         end = window.start + scan.position
-        size = yield from window.drain()
+        size = yield from window.drain(end + 1)
         if end != size:
             raise InvalidRecords("Incorrect declared batch size, records still remaining in file")
         if self._misnumbered is not None and not self._rules.any_offsets:
@@ -292,8 +293,8 @@ class _Checking:
         self._check_number(record.offset - self._header.base_offset)
 
     def _malformed(self, message: str, extent: Extent | None = None) -> Steps[InvalidRecords]:
-        """Return the error for the next record. Raises if the rest of the batch cannot be decompressed."""
-        index, size = self._scan.index, (yield from self._window.drain())
+        """Return the error for the next record. Raises if what follows, but not too much, cannot be decompressed."""
+        index, size = self._scan.index, (yield from self._window.drain(MAX_UNCOMPRESSED_BYTES))
         if extent is not None and not 1 <= extent.length <= size - extent.body:
             message = f"a length of {extent.length} bytes, {size - extent.body} are left"
         return InvalidRecords(f"record {index} is malformed: {message}", ((index, message),))

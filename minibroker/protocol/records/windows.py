@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from minibroker.protocol.records.compression import STEP_BYTES
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.records.compression import MAX_UNCOMPRESSED_BYTES, STEP_BYTES, UNBOUNDED_BYTES
 from minibroker.protocol.records.record import Malformed
 from minibroker.protocol.records.varints import (
     MAX_VARINT_BYTES,
@@ -73,9 +74,12 @@ class Window:
         self.data = b"".join(parts)
         return 0
 
-    def drain(self) -> Steps[int]:
-        """Skip the rest. Return the number of all bytes. Raises what `chunks` raises."""
-        while not self.ended:
+    def drain(self, enough_bytes: int = UNBOUNDED_BYTES) -> Steps[int]:
+        """Skip the rest. Return the number of all bytes, or as soon as they are `enough_bytes`, what they are so far.
+
+        Raises what `chunks` raises.
+        """
+        while not self.ended and self.end < enough_bytes:
             self.more(len(self.data))
             yield
         return self.end
@@ -192,6 +196,9 @@ class LargeRecord:
             self.position += size
             return size, None
         self._keeps -= 1
+        if size > MAX_UNCOMPRESSED_BYTES:
+            text = f"a key or value of {size} bytes is not held in memory: {MAX_UNCOMPRESSED_BYTES} is the most"
+            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, text)
         return size, (yield from self._kept(size))
 
     def _kept(self, size: int) -> Steps[bytes]:

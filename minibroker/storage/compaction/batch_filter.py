@@ -21,6 +21,7 @@ from minibroker.protocol.records.batch import (
     KNOWN_ATTRIBUTES,
     LOG_APPEND_TIME,
     MAGIC,
+    MAX_RECORD_BYTES,
     TRANSACTIONAL_BIT,
     BatchHeader,
     read_header,
@@ -37,7 +38,7 @@ from minibroker.protocol.records.payload import payload_chunks, payload_of, payl
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.restarting import moved
 from minibroker.protocol.records.slicing import slices, with_timestamps_moved
-from minibroker.protocol.records.streaming import WHOLE_BYTES, slices_of
+from minibroker.protocol.records.streaming import WHOLE_BYTES, check_sizes, slices_of
 from minibroker.protocol.records.varints import Bytes, from_zigzag, wrapped
 from minibroker.protocol.steps import at_once
 from minibroker.storage.compaction.cleaned_transactions import CleanedTransactions
@@ -82,7 +83,7 @@ class BatchFilter:
     Messages of formats 0 and 1 have no field for a delete horizon. As in Kafka, `old_tombstones_stay` says for a
     whole segment whether their tombstones are kept. If `format_version`, the log's, is 2, kept messages become batches
     of format 2, as in Kafka 4. If it is older, they keep their format, as in the Kafka of that time. With `elides`,
-    batches are written without the attributes of records.
+    batches are written without the attributes of records. `record_bytes` is the largest that may be decompressed.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class BatchFilter:
         format_version: int = MAGIC,
         *,
         elides: bool = False,
+        record_bytes: int = MAX_RECORD_BYTES,
     ) -> None:
         self._keys = keys
         self._transactions = transactions
@@ -105,6 +107,7 @@ class BatchFilter:
         self.counts = Counts()
         self.old_tombstones_stay = True
         self._elides = elides
+        self._record_bytes = record_bytes
         self._converts = format_version == MAGIC
 
     def filtered(self, header: BatchHeader, batch: bytes) -> Batch | None:
@@ -180,6 +183,7 @@ class BatchFilter:
     def _data(self, header: BatchHeader, batch: bytes) -> Batch | None:
         if not header.record_count:
             return None
+        at_once(check_sizes(batch, header, self._record_bytes))
         payload = payload_up_to(batch, header, WHOLE_BYTES)
         if payload is None:
             return self._data_in_pieces(header, batch)

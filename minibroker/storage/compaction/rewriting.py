@@ -11,7 +11,8 @@ from typing import NamedTuple
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import CONTROL_BIT, MAGIC, TRANSACTIONAL_BIT, BatchHeader
 from minibroker.protocol.records.formats import records_in
-from minibroker.protocol.records.streaming import slices_of
+from minibroker.protocol.records.streaming import check_sizes, slices_of
+from minibroker.protocol.steps import at_once
 from minibroker.storage.compaction.batch_filter import Batch, BatchFilter, Counts, LastRecord, Retention
 from minibroker.storage.compaction.batch_reading import (
     StoredBatch,
@@ -89,10 +90,17 @@ def _can_name(group: list[Source], source: Source) -> bool:
 class KeyMapper:
     """Puts the keys of batches into `keys`, oldest first: of records from `start_offset` on that were not aborted."""
 
-    def __init__(self, keys: OffsetMap, transactions: CleanedTransactions, start_offset: int) -> None:
+    def __init__(
+        self,
+        keys: OffsetMap,
+        transactions: CleanedTransactions,
+        start_offset: int,
+        record_bytes: int,
+    ) -> None:
         self._keys = keys
         self._transactions = transactions
         self._start_offset = start_offset
+        self._record_bytes = record_bytes  # the largest that may be decompressed
 
     def take(self, file: File, batch: StoredBatch) -> bool:
         """Put in the keys of a batch of `file`. Return False if there was only room for some of them.
@@ -120,6 +128,7 @@ class KeyMapper:
         if header.magic < MAGIC:
             return self._put_messages(data)
         put, start, base = self._keys.put, self._start_offset, header.base_offset
+        at_once(check_sizes(data, header, self._record_bytes))
         for record in slices_of(data, header):
             if record is None:
                 continue
@@ -192,8 +201,9 @@ class Rewriter:
         self.keys = OffsetMap(
             plan.limits.keys_bytes, plan.limits.load_factor, dirt.end_offset - dirt.first_dirty_offset
         )
+        record_bytes = plan.settings.max_decompressed_message_bytes
         self._mapper = KeyMapper(
-            self.keys, CleanedTransactions(aborted, dirt.first_dirty_offset), dirt.first_dirty_offset
+            self.keys, CleanedTransactions(aborted, dirt.first_dirty_offset), dirt.first_dirty_offset, record_bytes
         )
         self._transactions = CleanedTransactions(aborted, plan.sources[0].base_offset if plan.sources else 0)
         retention = Retention(plan.now_ms, plan.settings.delete_retention_ms)
@@ -206,6 +216,7 @@ class Rewriter:
             retention,
             format_version,
             elides=plan.settings.record_attributes_elide is True,
+            record_bytes=record_bytes,
         )
         self._old_horizon_ms = self._horizon_of_old_formats()
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minibroker.protocol.errors import InvalidRecords
+from minibroker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
 from minibroker.protocol.records import streaming, windows
 from minibroker.protocol.records.batch import read_header
 from minibroker.protocol.records.building import build_batch
@@ -20,9 +20,10 @@ from minibroker.protocol.records.formats import records_in
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.restarting import moved, renumbered, restored_chunks
 from minibroker.protocol.records.slicing import slices
-from minibroker.protocol.records.streaming import keyed_records, streamed_records
+from minibroker.protocol.records.streaming import check_sizes, keyed_records, slices_of, streamed_records
 from minibroker.protocol.records.windows import Window
-from tests.protocol.records.samples import CODECS, payload, similar_records
+from minibroker.protocol.steps import at_once
+from tests.protocol.records.samples import CODECS, T, payload, similar_records
 
 SEEDS = st.integers(0, 2**32)
 PIECES = st.integers(1, 300)
@@ -115,3 +116,31 @@ def test_long_work_pauses_often() -> None:
     batch = build_batch([Record(value=b"x")] * 10_000, compression=Compression.GZIP)
     turns = sum(record is None for record in streamed_records(batch))
     assert turns >= 10_000 // streaming._RECORDS_AT_ONCE
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("limit", [10, 99, 100, 101, 1000])
+def test_a_record_larger_than_the_limit_is_refused_if_it_was_compressed(codec: int, limit: int) -> None:
+    sent = [Record(value=bytes(20)), Record(value=bytes(93))]  # 100 bytes, which its length does not count
+    batch = bytes(build_batch(sent, compression=codec))
+    check = check_sizes(batch, read_header(batch), limit)
+    if codec and limit < 100:
+        with pytest.raises(InvalidRecords, match=f"bytes, max.decompressed.message.bytes is {limit}"):
+            at_once(check)
+    else:
+        at_once(check)
+
+
+def test_a_large_record_without_a_limit_is_found_by_its_time_but_not_converted() -> None:
+    batch = bytes(build_batch([Record(timestamp=T, value=bytes(101 << 20)), Record(timestamp=T + 1)], compression=4))
+    assert [record.timestamp for record in there(streamed_records(batch, with_values=False))] == [T, T + 1]
+    with pytest.raises(KafkaError) as refusal:
+        there(streamed_records(batch))
+    assert refusal.value.code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_a_key_is_held_only_up_to_a_limit() -> None:
+    batch = bytes(build_batch([Record(key=bytes(101 << 20))], compression=4))
+    with pytest.raises(KafkaError) as refusal:
+        list(slices_of(batch, read_header(batch)))
+    assert refusal.value.code == ErrorCode.MESSAGE_TOO_LARGE

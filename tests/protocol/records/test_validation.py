@@ -140,12 +140,6 @@ class TestRecords:
             check(assemble(HEADER._replace(attributes=codec), payload(SMALL)))
         assert refusal.value.code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
-    def test_more_than_a_batch_may_decompress_to(self) -> None:
-        bomb = compress(4, bytes(101 << 20))
-        with pytest.raises(KafkaError) as refusal:
-            check(assemble(HEADER._replace(attributes=4), bomb))
-        assert refusal.value.code == ErrorCode.MESSAGE_TOO_LARGE
-
 
 class TestKeys:
     def test_are_not_required_of_all_topics(self) -> None:

@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 from minibroker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
 from minibroker.protocol.records.batch import HEADER_BYTES, BatchHeader, read_header
 from minibroker.protocol.records.building import assemble, build_batch, encode_record
-from minibroker.protocol.records.compression import Compression, compress, in_pieces
+from minibroker.protocol.records.compression import (
+    MAX_UNCOMPRESSED_BYTES,
+    STEP_BYTES,
+    Compression,
+    compress,
+    in_pieces,
+)
 from minibroker.protocol.records.payload import payload_of
 from minibroker.protocol.records.record import Record, parse_records
 from minibroker.protocol.records.scanning import WALK_BYTES
@@ -183,7 +189,15 @@ def test_a_million_refused_records_are_counted_but_not_listed() -> None:
     assert steps_of(check_records_in_steps(batch, 0, read_header(batch), Rules(True))) >= 20_000 // 512
 
 
-def test_a_bomb_is_never_held() -> None:
-    bomb = compress(Compression.ZSTD, encode_record(Record(value=bytes(20_000_000)), 0, 0))
+@pytest.mark.parametrize("size_bytes", [20_000_000, 120_000_000])
+def test_a_bomb_is_never_held(size_bytes: int) -> None:
+    bomb = compress(Compression.ZSTD, encode_record(Record(value=bytes(size_bytes)), 0, 0))
     batch = assemble(header_of(1)._replace(attributes=int(Compression.ZSTD)), bomb)
-    assert steps_of(check_records_in_steps(batch, 0, read_header(batch), Rules(False))) >= 20_000_000 >> 17
+    assert steps_of(check_records_in_steps(batch, 0, read_header(batch), Rules(False))) >= size_bytes >> 17
+
+
+def test_what_follows_a_wrong_record_is_not_all_decompressed() -> None:
+    bomb = compress(Compression.ZSTD, bytes(400 << 20))
+    batch = assemble(header_of(1)._replace(attributes=int(Compression.ZSTD)), bomb)
+    steps = check_records_in_steps(batch, 0, read_header(batch), Rules(False))
+    assert steps_of(steps) <= MAX_UNCOMPRESSED_BYTES // STEP_BYTES + 10

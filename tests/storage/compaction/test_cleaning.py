@@ -307,6 +307,18 @@ def test_records_that_cannot_be_read_are_reported(tmp_path: Path) -> None:
         clean(log)
 
 
+def test_a_log_with_a_record_above_its_limit_is_left_as_it_is(tmp_path: Path) -> None:
+    log = open_at(tmp_path, SETTINGS._replace(max_decompressed_message_bytes=1000))
+    append(log, build_batch([Record(key=b"k", value=bytes(2000))], compression=1))
+    append(log, build_batch([Record(key=b"k", value=b"v")], compression=1))
+    log.roll()
+    with pytest.raises(Uncleanable, match="max.decompressed.message.bytes is 1000"):
+        clean(log)
+    log.update_settings(SETTINGS)
+    clean(log)
+    assert contents(log) == [(1, "k", "v")]
+
+
 def test_a_transaction_index_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
     log = two_rounds(tmp_path)
     (tmp_path / f"{2:020d}.txnindex").write_bytes(b"short")
