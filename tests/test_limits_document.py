@@ -19,6 +19,7 @@ from minibroker.broker.share import share_partitions
 from minibroker.explorer import log_pages, trying
 from minibroker.protocol import generated_readers, primitives
 from minibroker.protocol.explaining import parts
+from minibroker.protocol.records import compression
 from minibroker.registry.formats import avro_reading, avro_types, comparing_budget, decoding_budget, protobuf
 from minibroker.registry.formats.json_schema import documents
 from minibroker.registry.formats.protobuf import protobuf_comparing
@@ -68,6 +69,11 @@ PHRASES = [
     f"partition in DescribeProducers | {namings.MOST_NAMINGS} |",
     f"answers above {kib(unread.OWN_UNREAD_BYTES)}, is closed after `connections.max.stall.ms`, "
     f"{setting('connections.max.stall.ms'):,} ms",
+    "has since release 4.4",
+    f"by default, {setting('max.decompressed.message.bytes'):,}, it is no limit",
+    f"in pieces of {kib(compression.STEP_BYTES)}",
+    f"in memory at once may have {mib(compression.MAX_UNCOMPRESSED_BYTES)} at most",
+    f"`dump` those above {mib(compression.MAX_UNCOMPRESSED_BYTES)}",
     f"`connections.max.idle.ms`, {setting('connections.max.idle.ms'):,} ms",
     f"`connections.max.stall.ms` and {kib(tls_layer.HANDSHAKE_BYTES)}",
     f"`sasl.server.max.receive.size`, {setting('sasl.server.max.receive.size'):,} bytes",

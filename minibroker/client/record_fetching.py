@@ -12,7 +12,7 @@ from minibroker.client.client_errors import ClientError, Reaction
 from minibroker.client.cluster_client import Partition, Sent
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.messages.fetch import FetchRequest
-from minibroker.protocol.records.batch import MAGIC, BatchHeader
+from minibroker.protocol.records.batch import MAGIC, MAX_RECORD_BYTES, BatchHeader
 from minibroker.protocol.records.control import ControlType, control_type
 from minibroker.protocol.records.formats import batches_in, check_any, records_in
 from minibroker.protocol.records.record import Record
@@ -158,7 +158,7 @@ class Reader:
             check_any(data, position)
             if not aborted.drops(header, data, position):
                 start, end = self._offsets[partition], self._ends.get(partition, NEVER)
-                for record in records_in(data, position):
+                for record in records_in(data, position, limit_bytes=MAX_RECORD_BYTES):
                     if start <= record.offset < end:
                         yield Found(partition, record)
             self._offsets[partition] = max(self._offsets[partition], header.next_offset)

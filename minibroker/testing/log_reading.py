@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from minibroker.protocol.records.batch import MAX_SEQUENCE, BatchHeader
+from minibroker.protocol.records.batch import MAX_RECORD_BYTES, MAX_SEQUENCE, BatchHeader
 from minibroker.protocol.records.formats import batches_in, records_in
 from minibroker.protocol.records.record import Record as StoredRecord
 
@@ -122,7 +122,7 @@ def seen_records(partition: Partition, first: int) -> Iterator[Record]:
 def _seen(partition: Partition, header: BatchHeader, data: bytes, position: int, start: int) -> Iterator[Record]:
     if header.is_control:
         return
-    for record in records_in(data, position):
+    for record in records_in(data, position, limit_bytes=MAX_RECORD_BYTES):
         if record.offset >= start:
             yield seen_record(partition, header, record)
 

@@ -11,7 +11,7 @@ from minibroker.pipeline.directory.log_view import LogView
 from minibroker.pipeline.directory.segment_files import OpenSegment, SegmentFile, index_entries
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import BatchHeader
-from minibroker.protocol.records.formats import records_in
+from minibroker.protocol.records.streaming import streamed_records
 from minibroker.storage.batch_scanning import stored_batch
 from minibroker.storage.names import TIME_INDEX_SUFFIX
 
@@ -74,8 +74,8 @@ class _Search:
         Return the start of a damaged batch, so that a reader finds the damage.
         """
         try:
-            for record in records_in(stored_batch(self._opened.file, position, header)):
-                if record.timestamp >= self._timestamp_ms and record.offset >= self._start:
+            for record in streamed_records(stored_batch(self._opened.file, position, header), with_values=False):
+                if record is not None and record.timestamp >= self._timestamp_ms and record.offset >= self._start:
                     return record.offset
         except KafkaError:
             return max(next_offset, self._start)

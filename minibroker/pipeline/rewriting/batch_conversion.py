@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from minibroker.pipeline.array_types import Int64s
+from minibroker.pipeline.decode.arena import MAX_BATCH_BYTES
 from minibroker.pipeline.decode.decoder import RecordsDecoder
 from minibroker.pipeline.encode.encoder import (
     BatchSettings,
@@ -47,7 +48,7 @@ from minibroker.protocol.records.batch import (
     read_header,
 )
 from minibroker.protocol.records.building import assemble
-from minibroker.protocol.records.compression import MAX_UNCOMPRESSED_BYTES, compress, decompress
+from minibroker.protocol.records.compression import compress, decompress
 from minibroker.protocol.records.message import message_header
 from minibroker.protocol.records.restarting import elided, restored
 
@@ -275,7 +276,7 @@ def _written(batch: EncodedBatch, settings: BatchSettings) -> Iterator[Written]:
 def recoded(source: Source, level: int | None) -> bytearray:
     """Return the batch with the same records under another codec, or with or without their attributes byte."""
     header, target = source.header, source.target
-    payload = decompress(header.compression, memoryview(source.data)[HEADER_BYTES:], MAX_UNCOMPRESSED_BYTES)
+    payload = decompress(header.compression, memoryview(source.data)[HEADER_BYTES:], MAX_BATCH_BYTES)
     elision = header.attributes & ELIDED_BIT
     if target.elide and not elision:
         shorter = elided(bytes(payload), header.record_count)

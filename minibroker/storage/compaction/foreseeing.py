@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from minibroker.protocol.records.formats import records_in
+from minibroker.protocol.records.streaming import streamed_records
+from minibroker.protocol.records.varints import Bytes
 from minibroker.storage.compaction.batch_filter import Batch
 from minibroker.storage.compaction.batch_reading import StoredBatch
 from minibroker.storage.compaction.rewriting import Plan, Rewriter, Source
@@ -54,5 +55,9 @@ def _taken(batch: StoredBatch, kept: Batch | None) -> list[int]:
     """Return the offsets of the records of a batch that are not kept."""
     if kept is not None and kept[1] is batch.data:
         return []
-    staying = set() if kept is None else {record.offset for record in records_in(kept[1])}
-    return [record.offset for record in records_in(batch.data) if record.offset not in staying]
+    staying = set() if kept is None else set(_offsets(kept[1]))
+    return [offset for offset in _offsets(batch.data) if offset not in staying]
+
+
+def _offsets(batch: Bytes) -> Iterator[int]:
+    return (record.offset for record in streamed_records(batch, with_values=False) if record is not None)

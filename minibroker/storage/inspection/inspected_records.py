@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from minibroker.protocol.errors import KafkaError
+from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import ELIDED_BIT, HEADER_BYTES, MAGIC
 from minibroker.protocol.records.compression import MAX_UNCOMPRESSED_BYTES
 from minibroker.protocol.records.message import read_message
@@ -44,13 +44,13 @@ def records_in(file: File, found: FoundBatch) -> Iterator[FoundRecord | Note | D
     try:
         payload = payload_of(file.read(found.position, header.size_bytes), 0, header)
     except KafkaError as error:
-        yield _damage(file, found, found.position + HEADER_BYTES, "records that can be decompressed", error)
+        yield _unread(file, found, found.position + HEADER_BYTES, "records that can be decompressed", error)
         return
     start = 0 if header.compression or header.attributes & ELIDED_BIT else found.position + HEADER_BYTES
     yield from _parsed(file, found, payload, start)
 
 
-def _messages(file: File, found: FoundBatch) -> Iterator[FoundRecord | Damage]:
+def _messages(file: File, found: FoundBatch) -> Iterator[FoundRecord | Note | Damage]:
     """Yield the record of a message of format 0 or 1, or those in a wrapper."""
     try:
         data = file.read(found.position, found.header.size_bytes)
@@ -63,7 +63,7 @@ def _messages(file: File, found: FoundBatch) -> Iterator[FoundRecord | Damage]:
         for (position, inner), record in zip(places, records, strict=True):
             yield FoundRecord(position, inner.size_bytes, True, record)
     except KafkaError as error:
-        yield _damage(file, found, found.position, "messages that can be read", error)
+        yield _unread(file, found, found.position, "messages that can be read", error)
 
 
 def _parsed(file: File, found: FoundBatch, payload: Bytes, start: int) -> Iterator[FoundRecord | Damage]:
@@ -87,6 +87,14 @@ def _parsed(file: File, found: FoundBatch, payload: Bytes, start: int) -> Iterat
         what = f"{len(payload) - position} bytes more"
         expected = f"the end of the batch after {header.record_count} records"
         yield Damage(file.path, start + position, 0, header.last_offset, expected, what)
+
+
+def _unread(file: File, found: FoundBatch, position: int, expected: str, error: KafkaError) -> Note | Damage:
+    """Return why records are not shown: those that are merely large are not damaged."""
+    if error.code != ErrorCode.MESSAGE_TOO_LARGE:
+        return _damage(file, found, position, expected, error)
+    text = f"the records of this batch are not shown: they decompress to more than {MAX_UNCOMPRESSED_BYTES} bytes"
+    return Note(file.path, found.position, found.header.base_offset, text)
 
 
 def _damage(file: File, found: FoundBatch, position: int, expected: str, error: KafkaError) -> Damage:

@@ -130,3 +130,11 @@ def test_a_damaged_batch_is_given_so_that_its_reader_meets_it(tmp_path: Path) ->
     data[len(data) // 3 + 70] ^= 0xFF
     path.write_bytes(data)
     assert source_of(tmp_path).offsets_at({ORDERS: NOW_MS + 4}) == {ORDERS: 3}
+
+
+def test_a_record_too_large_for_memory_is_passed_and_the_next_one_found(tmp_path: Path) -> None:
+    log = log_in(tmp_path)
+    large = [Record(timestamp=NOW_MS, value=bytes(101 << 20)), Record(timestamp=NOW_MS + 1, value=b"v")]
+    append(log, build_batch(large, compression=4))
+    finish(log)
+    assert source_of(tmp_path).offsets_at({ORDERS: NOW_MS + 1}) == {ORDERS: 1}

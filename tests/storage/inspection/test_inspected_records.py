@@ -118,3 +118,11 @@ def test_a_batch_too_large_to_be_held_is_only_mentioned(tmp_path: Path, monkeypa
     (note,) = found_in(tmp_path, batch(5, value=bytes(50)))
     assert isinstance(note, Note)
     assert note.text.endswith("are not shown: 100 is the most")
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Compression if codec])
+def test_records_that_are_too_large_to_be_shown_are_no_damage(tmp_path: Path, codec: Compression) -> None:
+    data = build_batch([Record(timestamp=NOW_MS, value=bytes(101 << 20))], compression=codec)
+    (found,) = found_in(tmp_path, bytes(data))
+    assert isinstance(found, Note)
+    assert found.text == "the records of this batch are not shown: they decompress to more than 104857600 bytes"

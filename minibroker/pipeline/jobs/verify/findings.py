@@ -59,6 +59,7 @@ KINDS: Final = (
     Kind("crc", "crc", "error", "the checksum of a batch, or of a message in a wrapper, is wrong"),
     Kind("header", "records", "error", "fields of a batch's header contradict each other under a right checksum"),
     Kind("codec", "records", "error", "the records cannot be decompressed, or their codec is unknown"),
+    Kind("large", "records", "note", "the records decompress to more than 512 MiB, and were not read"),
     Kind("record", "records", "error", "a record cannot be read, or bytes remain after the last one"),
     Kind("record-count", "records", "error", "the number of records differs from the header or the offsets"),
     Kind("record-offset", "records", "error", "the offset of a record does not increase, or is outside its batch"),

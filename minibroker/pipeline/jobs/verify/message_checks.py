@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from minibroker.pipeline.decode.arena import MAX_BATCH_BYTES
 from minibroker.pipeline.jobs.verify.findings import Problem
 from minibroker.pipeline.jobs.verify.log_blocks import Block
-from minibroker.pipeline.jobs.verify.record_checks import Checked, Records, Unreadable
+from minibroker.pipeline.jobs.verify.record_checks import Checked, Records, Unreadable, undecompressed
 from minibroker.protocol.errors import CorruptBatch, InvalidRecords, KafkaError
 from minibroker.protocol.records.batch import LOG_APPEND_TIME, MAGIC
 from minibroker.protocol.records.formats import batches_in
@@ -68,9 +69,9 @@ def _checked(wrapper: Message, *, compacted: bool) -> list[Message]:
 def _inner(wrapper: Message) -> list[Message]:
     """Return the messages of a wrapper as they are stored. Raises `Unreadable`."""
     try:
-        payload = inner_messages(wrapper)
+        payload = inner_messages(wrapper, MAX_BATCH_BYTES)
     except KafkaError as error:
-        raise Unreadable("codec", str(error)) from error
+        raise undecompressed(error) from error
     found: list[Message] = []
     end = 0
     try:

@@ -13,12 +13,13 @@ from typing import NamedTuple
 import numpy as np
 
 from minibroker.pipeline.array_types import Bools, Int64s
+from minibroker.pipeline.decode.arena import MAX_BATCH_BYTES
 from minibroker.pipeline.decode.batch_headers import Headers
 from minibroker.pipeline.decode.record_field_columns import read_fields
 from minibroker.pipeline.decode.record_starts import record_starts
 from minibroker.pipeline.jobs.verify.findings import Problem
 from minibroker.pipeline.jobs.verify.log_blocks import Block, Fault, first_faults
-from minibroker.protocol.errors import KafkaError
+from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import (
     ELIDED_BIT,
     HEADER_BYTES,
@@ -27,7 +28,7 @@ from minibroker.protocol.records.batch import (
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
 )
-from minibroker.protocol.records.compression import MAX_UNCOMPRESSED_BYTES, decompress
+from minibroker.protocol.records.compression import decompress
 from minibroker.protocol.records.record import Malformed, Record, read_record
 from minibroker.protocol.records.restarting import restored
 from minibroker.protocol.records.varints import Bytes, MalformedVarint
@@ -136,9 +137,14 @@ def check_records(block: Block, *, compacted: bool) -> Checked:
 def payload_of(block: Block, index: int) -> Bytes:
     """Return the decompressed records of a batch. Raises `Unreadable`."""
     try:
-        return decompress(int(block.headers.codec[index]), block.batch(index)[HEADER_BYTES:], MAX_UNCOMPRESSED_BYTES)
+        return decompress(int(block.headers.codec[index]), block.batch(index)[HEADER_BYTES:], MAX_BATCH_BYTES)
     except KafkaError as error:
-        raise Unreadable("codec", str(error)) from error
+        raise undecompressed(error) from error
+
+
+def undecompressed(error: KafkaError) -> Unreadable:
+    """Return what to report of records that were not decompressed; those that are merely large are not wrong."""
+    return Unreadable("large" if error.code == ErrorCode.MESSAGE_TOO_LARGE else "codec", str(error))
 
 
 def _contradictions(headers: Headers) -> tuple[Fault, ...]:

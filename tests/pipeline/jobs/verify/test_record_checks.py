@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from minibroker.pipeline.jobs.verify import record_checks
 from minibroker.pipeline.jobs.verify.record_checks import Checked, check_records
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import read_header, seal
@@ -100,3 +101,14 @@ def test_what_no_codec_can_read_is_found(codec: int) -> None:
     batch[61:] = b"\xff" * (len(batch) - 61)
     seal(batch, 0, len(batch))
     assert [problem.kind for problem in checked([bytes(batch)]).problems] == ["codec"]
+
+
+@pytest.mark.parametrize("codec", [0, 1, 4])
+def test_records_that_are_too_large_to_be_read_are_a_note_and_not_an_error(
+    codec: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record_checks, "MAX_BATCH_BYTES", 10_000)
+    large = built(0, [Record(value=bytes(20_000))], codec)
+    found = checked([large, built(1, [Record(value=b"v")], codec)])
+    assert [(problem.kind, problem.offset) for problem in found.problems] == ([("large", 0)] if codec else [])
+    assert sum(len(each.offset) for each in found.records) == (1 if codec else 2)
