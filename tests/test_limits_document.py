@@ -73,7 +73,7 @@ PHRASES = [
     f"by default, {setting('max.decompressed.message.bytes'):,}, it is no limit",
     f"in pieces of {kib(compression.STEP_BYTES)}",
     f"in memory at once may have {mib(compression.MAX_UNCOMPRESSED_BYTES)} at most",
-    f"`dump` those above {mib(compression.MAX_UNCOMPRESSED_BYTES)}",
+    f"of a batch above {mib(compression.MAX_UNCOMPRESSED_BYTES)}, and says so",
     f"`connections.max.idle.ms`, {setting('connections.max.idle.ms'):,} ms",
     f"`connections.max.stall.ms` and {kib(tls_layer.HANDSHAKE_BYTES)}",
     f"`sasl.server.max.receive.size`, {setting('sasl.server.max.receive.size'):,} bytes",
