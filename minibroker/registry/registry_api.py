@@ -36,7 +36,7 @@ from minibroker.registry.schema_state import SchemaState
 from minibroker.registry.settings_api import SettingsApi
 
 GROUP_ID: Final = "schema-registry"
-SERVER_VERSION: Final = "8.0.0"  # of Confluent's registry, whose API this is
+SERVER_VERSION: Final = "8.3.0"  # of Confluent's registry, whose API this is
 LISTED_MAX, SCHEMAS_MAX = 20_000, 1000  # in an answer
 TAGGING: Final = ("schemaTagsToAdd", "schemaTagsToRemove", "propagateSchemaTags")
 

@@ -239,9 +239,9 @@ def _combined_changes(original: Combined, update: Combined) -> Comparing:
     if changes == [Change("COMBINED_TYPE_CHANGED")]:
         return changes
     before, after = _distinct(original.parts), _distinct(update.parts)
-    kind = "PRODUCT_TYPE" if update.criterion == "allOf" else "SUM_TYPE"
     if len(before) != len(after):
-        changes.append(Change(f"{kind}_{'EXTENDED' if len(before) < len(after) else 'NARROWED'}"))
+        larger, verdict = (update, "EXTENDED") if len(before) < len(after) else (original, "NARROWED")
+        changes.append(Change(f"{'PRODUCT_TYPE' if larger.criterion == 'allOf' else 'SUM_TYPE'}_{verdict}"))
     edges: dict[tuple[int, int], Changes] = {}
     for index, part in enumerate(before):
         for other_index, other in enumerate(after):
@@ -305,14 +305,17 @@ def _added(name: str, after: Schema, original: Object, required: bool) -> Compar
     if _open_object(original):
         if isinstance(after, Empty):
             return [Change("PROPERTY_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL")]
-        return [Change("PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL")]
+        return [Change(f"{_necessity(after, required)}_ADDED_TO_OPEN_CONTENT_MODEL")]
     covering = yield from _covering(original, name)
     changes: list[Part] = [] if covering is None else (yield from _covered("PROPERTY_ADDED", covering, after))
+    return [*changes, Change(f"{_necessity(after, required)}_ADDED_TO_UNOPEN_CONTENT_MODEL")]
+
+
+def _necessity(schema: Schema, required: bool) -> str:
+    """Return what names of changes say of an added property."""
     if not required:
-        kind = "OPTIONAL_PROPERTY"
-    else:
-        kind = "REQUIRED_PROPERTY" if after.default is None else "REQUIRED_PROPERTY_WITH_DEFAULT"
-    return [*changes, Change(f"{kind}_ADDED_TO_UNOPEN_CONTENT_MODEL")]
+        return "OPTIONAL_PROPERTY"
+    return "REQUIRED_PROPERTY" if schema.default is None else "REQUIRED_PROPERTY_WITH_DEFAULT"
 
 
 def _covered(kind: str, before: Schema, after: Schema) -> Comparing:
@@ -441,8 +444,12 @@ def _criterion_changes(original: Combined, update: Combined) -> list[Part]:
     """Return the change between "allOf", "anyOf" and "oneOf", if there is one."""
     if original.criterion == update.criterion:
         return []
-    single = len(original.parts) == 1
-    extended = {"anyOf": True, "oneOf": single, "allOf": single and len(update.parts) == 1}[update.criterion]
+    was_single, is_single = len(original.parts) == 1, len(update.parts) == 1
+    extended = (
+        update.criterion == "anyOf"
+        or (was_single and (is_single or update.criterion == "oneOf"))
+        or (is_single and original.criterion == "allOf")
+    )
     return [Change("COMBINED_TYPE_EXTENDED" if extended else "COMBINED_TYPE_CHANGED")]
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 _COMPATIBLE: Final = """
-PACKAGE_CHANGED MESSAGE_ADDED MESSAGE_MOVED ENUM_ADDED ENUM_REMOVED ENUM_CONST_ADDED ENUM_CONST_CHANGED
+MESSAGE_ADDED MESSAGE_MOVED ENUM_ADDED ENUM_REMOVED ENUM_CONST_ADDED ENUM_CONST_CHANGED
 ENUM_CONST_REMOVED FIELD_ADDED FIELD_REMOVED FIELD_NAME_CHANGED FIELD_STRING_OR_BYTES_LABEL_CHANGED
-ONEOF_ADDED ONEOF_REMOVED ONEOF_FIELD_ADDED
+ONEOF_ADDED ONEOF_REMOVED ONEOF_FIELD_ADDED ONEOF_FIELD_MOVED_TO_TOP_LEVEL
 """
 COMPATIBLE: Final = frozenset(_COMPATIBLE.split())
 
 _SENTENCES: Final = {
+    "PACKAGE_CHANGED": "The package at '{path}' in the %s schema does not match the package in the %s schema",
     "MESSAGE_REMOVED": "The %s schema is missing a MESSAGE type at path '{path}' in the %s schema",
     "FIELD_KIND_CHANGED": "The type of a field at path '{path}' in the %s schema does not match the %s schema",
     "FIELD_SCALAR_KIND_CHANGED": (

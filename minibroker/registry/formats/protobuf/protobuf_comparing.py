@@ -5,18 +5,19 @@ Messages are compared by their names, fields by their numbers. A type of another
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 from minibroker.registry.formats.comparing_budget import Budget, TooMuch
 from minibroker.registry.formats.java_order import union_in_java_order
 from minibroker.registry.formats.protobuf.proto_names import Found, Names, Scope, is_enum
 from minibroker.registry.formats.protobuf.protobuf_changes import Change
-from minibroker.registry.formats.protobuf.protobuf_model import SCALARS, EnumType, Field, File, Message, OneOf, Type
+from minibroker.registry.formats.protobuf.protobuf_model import SCALARS, EnumType, Field, File, Message, Type
 
 MAXIMUM_DEPTH: Final = 60
 STEPS_OF_A_PAIR: Final = 5  # of messages or fields, whose names have to be looked up
 
+_REQUIRED: Final = ("", "REQUIRED_")
 _KINDS: Final = {
     "int32": "number",
     "int64": "number",
@@ -121,70 +122,44 @@ class _Comparison:
         compares_fields = not any(each is original for each in self._open)
         self._open.append(original)
         if compares_fields:
-            self._compare_one_ofs(original, update, sides, path)
+            self._compare_one_ofs(original, update, path)
             self._compare_fields(original, update, sides, path)
         self.compare_types(original.types, update.types, sides, path)
         self._open.pop()
 
-    def _compare_one_ofs(
-        self, original: Message, update: Message, sides: tuple[Side, Side], path: tuple[str, ...]
-    ) -> None:
-        """Compare the oneofs: at most one field may have moved into one, and none may be gone."""
-        alone = {field.number for field in original.fields}
-        in_one_of = {field.number for one_of in original.one_ofs for field in one_of.fields}
+    def _compare_one_ofs(self, original: Message, update: Message, path: tuple[str, ...]) -> None:
+        """Compare the oneofs: fields may share one only if they were in the same one before, or are new."""
+        homes = _homes(original)
         for one_of in update.one_ofs:
-            numbers = {field.number for field in one_of.fields}
-            if len(numbers & alone) > 1:
-                self._note("MULTIPLE_FIELDS_MOVED_TO_ONEOF", (*path, one_of.name))
-            elif numbers & alone and numbers & (in_one_of - alone):
-                self._note("FIELD_MOVED_TO_EXISTING_ONEOF", (*path, one_of.name))
-        before = {one_of.name: one_of for one_of in original.one_ofs}
-        after = {one_of.name: one_of for one_of in update.one_ofs}
-        for name in union_in_java_order(before, after):
-            if name not in before or name not in after:
-                self._note("ONEOF_ADDED" if name not in before else "ONEOF_REMOVED", (*path, name))
-            else:
-                kept = {field.number for field in update.all_fields()}
-                self._compare_one_of(before[name], after[name], kept, sides, (*path, name))
-
-    def _compare_one_of(
-        self, original: OneOf, update: OneOf, kept: set[int], sides: tuple[Side, Side], path: tuple[str, ...]
-    ) -> None:
-        """Compare two oneofs; a field that is elsewhere in the message now is not gone."""
-        before = {field.number: field for field in original.fields}
-        after = {field.number: field for field in update.fields}
-        for number in sorted(before.keys() | after.keys()):
-            here = (*path, str(number))
-            if number not in after:
-                if number not in kept:
-                    self._note("ONEOF_FIELD_REMOVED", here)
-            elif number not in before:
-                self._note("ONEOF_FIELD_ADDED", here)
-            else:
-                self._compare_field(before[number], after[number], sides, here)
+            came_from = [(homes[field.number] or field.number) for field in one_of.fields if field.number in homes]
+            if len({*came_from}) > 1:
+                were_alone = sum(isinstance(each, int) for each in came_from)
+                kind = "MULTIPLE_FIELDS_MOVED_TO_ONEOF" if were_alone > 1 else "FIELD_MOVED_TO_EXISTING_ONEOF"
+                self._note(kind, (*path, one_of.name))
+        before, after = ({one_of.name for one_of in each.one_ofs} for each in (original, update))
+        for name in sorted(before ^ after):
+            self._note("ONEOF_ADDED" if name in after else "ONEOF_REMOVED", (*path, name))
 
     def _compare_fields(
         self, original: Message, update: Message, sides: tuple[Side, Side], path: tuple[str, ...]
     ) -> None:
-        """Compare the fields: first those in no oneof, then those that moved into, out of or between oneofs."""
+        """Compare all fields by their numbers, whichever oneofs they are in."""
         homes = _homes(original), _homes(update)
-        before = {field.number: field for field in original.fields if homes[1].get(field.number, "") == ""}
-        after = {field.number: field for field in update.fields}
-        for number in union_in_java_order(before, after):
-            here = (*path, str(number))
+        before = {field.number: field for field in original.all_fields()}
+        after = {field.number: field for field in update.all_fields()}
+        gone = _gone_one_ofs(original, update, after.keys())
+        for number in sorted(before.keys() | after.keys()):
+            home = homes[1].get(number) if number in after else homes[0][number]
+            here = (*path, *([home] if home else []), str(number))
             if number not in after:
-                required = before[number].label == "required"
-                self._note("REQUIRED_FIELD_REMOVED" if required else "FIELD_REMOVED", here)
+                if home not in gone:
+                    self._note(_removed(before[number], home), here)
             elif number not in before:
-                required = after[number].label == "required"
-                self._note("REQUIRED_FIELD_ADDED" if required else "FIELD_ADDED", here)
+                self._note(_added(after[number], home), here)
             else:
+                if homes[0][number] and not home:
+                    self._note("ONEOF_FIELD_MOVED_TO_TOP_LEVEL", here)
                 self._compare_field(before[number], after[number], sides, here)
-        earlier = {field.number: field for field in original.all_fields()}
-        later = {field.number: field for field in update.all_fields()}
-        for number in sorted(earlier.keys() & later.keys()):
-            if homes[0][number] != homes[1][number]:
-                self._compare_field(earlier[number], later[number], sides, (*path, str(number)))
 
     # Fields
 
@@ -270,6 +245,24 @@ def _enums(types: Sequence[Type]) -> dict[str, EnumType]:
 def _size(message: Message) -> int:
     """Return the steps that a message takes beside those of what is in it."""
     return len(message.fields) + sum(1 + len(one_of.fields) for one_of in message.one_ofs)
+
+
+def _gone_one_ofs(original: Message, update: Message, kept: Collection[int]) -> set[str]:
+    """Return the oneofs that are gone with all of their fields, which a reader survives."""
+    names = {one_of.name for one_of in update.one_ofs}
+    return {
+        one_of.name
+        for one_of in original.one_ofs
+        if one_of.name not in names and not any(field.number in kept for field in one_of.fields)
+    }
+
+
+def _removed(field: Field, home: str | None) -> str:
+    return "ONEOF_FIELD_REMOVED" if home else f"{_REQUIRED[field.label == 'required']}FIELD_REMOVED"
+
+
+def _added(field: Field, home: str | None) -> str:
+    return "ONEOF_FIELD_ADDED" if home else f"{_REQUIRED[field.label == 'required']}FIELD_ADDED"
 
 
 def _homes(message: Message) -> dict[int, str]:

@@ -1,4 +1,4 @@
-"""Verdicts that others recorded of Confluent's registry, and what no recording has."""
+"""Verdicts that others recorded of Confluent's registry, and what no recording has: what is new in release 8.3."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from minibroker.registry.formats.comparing_budget import Below
 from minibroker.registry.formats.json_schema import incompatibilities, parse
@@ -129,8 +131,55 @@ def test_a_reader_is_lenient_about_what_is_not_named() -> None:
     wider = {"type": "object", "properties": {"o": {"oneOf": [more]}}}
     writer, reader = parse(json.dumps(within), {}), parse(json.dumps(wider), {})
     assert incompatibilities(reader, writer) != [] == incompatibilities(reader, writer, lenient=True)
-    for original, update in (
-        (described | only_texts, more | only_texts),  # the new property is no text
-        (more | {"additionalProperties": False}, described | {"additionalProperties": False}),
-    ):
-        assert incompatibilities(parse(json.dumps(update), {}), parse(json.dumps(original), {}), lenient=True), update
+    reader, writer = (parse(json.dumps(each | only_texts), {}) for each in (more, described))
+    assert incompatibilities(reader, writer, lenient=True)  # the new property is no text
+
+
+OPEN, CLOSED = True, False
+NEEDS, NEEDS_WITH_DEFAULT, MAY_HAVE = "required", "required with a default", "optional"
+
+
+@pytest.mark.parametrize(
+    ("model", "what", "added", "removed"),  # whether a strict and a lenient reader reads what was written before
+    [
+        (OPEN, NEEDS, (False, False), (True, True)),
+        (OPEN, NEEDS_WITH_DEFAULT, (False, True), (True, True)),
+        (OPEN, MAY_HAVE, (False, True), (True, True)),
+        (CLOSED, NEEDS, (False, False), (False, True)),
+        (CLOSED, NEEDS_WITH_DEFAULT, (True, True), (False, True)),
+        (CLOSED, MAY_HAVE, (True, True), (False, True)),
+    ],
+)
+def test_properties_come_and_go_by_content_model_and_policy(
+    model: bool, what: str, added: tuple[bool, bool], removed: tuple[bool, bool]
+) -> None:
+    kind = {"type": "string"} | ({"default": "x"} if what == NEEDS_WITH_DEFAULT else {})
+    without = {"type": "object", "additionalProperties": model, "properties": {"a": {"type": "string"}}}
+    having = without | {"properties": {"a": {"type": "string"}, "b": kind}, "required": ["b"] * (what != MAY_HAVE)}
+    fewer, more = parse(json.dumps(without), {}), parse(json.dumps(having), {})
+    for reader, writer, verdicts in ((more, fewer, added), (fewer, more, removed)):
+        assert (incompatibilities(reader, writer) == []) is verdicts[0]
+        assert (incompatibilities(reader, writer, lenient=True) == []) is verdicts[1]
+
+
+NUMBER_AND_TEXT = [{"type": "number"}, {"type": "string"}]
+TEXT = NUMBER_AND_TEXT[1:]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "found"),
+    [
+        ({"allOf": NUMBER_AND_TEXT}, {"anyOf": TEXT}, ["COMBINED_TYPE_EXTENDED #/", "PRODUCT_TYPE_NARROWED #/"]),
+        ({"allOf": NUMBER_AND_TEXT}, {"oneOf": TEXT}, ["COMBINED_TYPE_EXTENDED #/", "PRODUCT_TYPE_NARROWED #/"]),
+        ({"allOf": NUMBER_AND_TEXT}, {"oneOf": NUMBER_AND_TEXT}, ["COMBINED_TYPE_CHANGED #/"]),
+        ({"anyOf": TEXT}, {"allOf": TEXT}, ["COMBINED_TYPE_EXTENDED #/"]),
+        ({"anyOf": TEXT}, {"oneOf": NUMBER_AND_TEXT}, ["COMBINED_TYPE_EXTENDED #/", "SUM_TYPE_EXTENDED #/"]),
+        ({"oneOf": NUMBER_AND_TEXT}, {"anyOf": TEXT}, ["COMBINED_TYPE_EXTENDED #/", "SUM_TYPE_NARROWED #/"]),
+        ({"anyOf": NUMBER_AND_TEXT}, {"allOf": TEXT}, ["COMBINED_TYPE_CHANGED #/"]),
+        ({"anyOf": NUMBER_AND_TEXT}, {"oneOf": TEXT}, ["COMBINED_TYPE_CHANGED #/"]),
+    ],
+)
+def test_what_all_or_one_or_any_of_some_schemas_allow(before: Any, after: Any, found: list[str]) -> None:
+    assert changes(before, after) == found
+    survived = {"COMBINED_TYPE_EXTENDED #/", "PRODUCT_TYPE_NARROWED #/", "SUM_TYPE_EXTENDED #/"}
+    assert (verdict(before, after) == []) == (set(found) <= survived)

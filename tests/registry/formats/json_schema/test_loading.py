@@ -154,8 +154,8 @@ def test_a_pattern_that_takes_exponential_time_elsewhere_does_not_here() -> None
 def test_the_sentences_are_confluents() -> None:
     writer, reader = parse('{"properties":{}}', {}), parse('{"properties":{"a":{"type":"string"}}}', {})
     assert incompatibilities(reader, writer) == [
-        '{errorType:"PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL", description:"The %s schema has an open content model and '
-        "has a property or item at path '#/properties/a' which is missing in the %s schema'}"
+        '{errorType:"OPTIONAL_PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL", description:"The %s schema has an open content '
+        "model and has a property or item at path '#/properties/a' which is missing in the %s schema'}"
     ]
 
 
