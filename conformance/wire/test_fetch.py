@@ -250,6 +250,21 @@ def test_an_append_ends_the_wait(connection: Connection, name: str, connect: Cal
     assert not took_long(start)
 
 
+def test_the_answer_has_the_partitions_in_the_order_of_the_request(
+    connection: Connection, name: str, new_topic: NewTopic
+) -> None:
+    other = new_topic(2)
+    order = [(name, 1), (other, 0), (other, 1), (name, 0)]
+    request = fetch_request({})
+    request.topics = [each for topic, index in order for each in fetch_request({topic: [asked(index)]}).topics]
+    answer = connection.ask(request, 12)
+    assert [(each.topic, [part.partition_index for part in each.partitions]) for each in answer.responses] == [
+        (name, [1]),
+        (other, [0, 1]),
+        (name, [0]),
+    ]
+
+
 def test_a_topic_that_was_deleted_and_made_again(connection: Connection, name: str) -> None:
     old_id = metadata_of(connection, name).topic_id
     deletion = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=name)], timeout_ms=10_000)

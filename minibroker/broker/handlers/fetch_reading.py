@@ -6,7 +6,7 @@ converted. `fetch` decides what to read, `waiting_fetches` how to wait.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from minibroker.broker.configs.settings_table import RACK_AWARE
@@ -47,7 +47,7 @@ UNREADABLE = frozenset(  # errors found before a log is read; the request still 
 )
 LEADER_IS_ANOTHER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
-Topics = dict[str | bytes, TopicAnswer]
+Runs = list[tuple[str | bytes, list[FetchedPartition]]]  # the partitions that follow each other of the same topic
 Answered = tuple[FetchedPartition, PartitionAnswer, int]  # the last is the size of its records in bytes
 
 
@@ -263,12 +263,13 @@ class Reading:
     def response(self) -> FetchResponse:
         """Return the answer. In an incremental session it has only the partitions that have changed."""
         answers = self.answers if self.session is None else self._news()
-        topics: Topics = {}
+        topics: list[TopicAnswer] = []
+        topic = None
         for fetched, answer, _ in answers:
-            topic = topics.get(fetched.topic)
-            if topic is None:
-                topic = topics[fetched.topic] = self._topic(fetched.topic)
-            topic.partitions.append(answer)
+            if not topics or fetched.topic != topic:  # in the order of the request, as in Kafka
+                topic = fetched.topic
+                topics.append(self._topic(topic))
+            topics[-1].partitions.append(answer)
         response = self._assembled(topics)
         if self.context.usage is not None and self._is_throttled(answer_bytes(response, self.context.version)):
             return self._throttled()
@@ -311,9 +312,9 @@ class Reading:
         if size_bytes:
             session.served(fetched)
 
-    def _assembled(self, topics: Topics) -> FetchResponse:
+    def _assembled(self, topics: list[TopicAnswer]) -> FetchResponse:
         session_id = NO_SESSION if self.session is None else self.session.session_id
-        return FetchResponse(session_id=session_id, responses=list(topics.values()))
+        return FetchResponse(session_id=session_id, responses=topics)
 
     def _with_endpoints(self, response: FetchResponse) -> FetchResponse:
         """Add the addresses of leaders, which, as in Kafka, no quota is charged for."""
@@ -413,31 +414,33 @@ class LongReading(Reading):
 
     def response_in_steps(self) -> Steps[FetchResponse]:
         """Return the answer as `response` does, built a portion at a time."""
-        by_topic: dict[str | bytes, list[FetchedPartition]] = {}
+        runs: Runs = []
         for portion in taken(self.wanted):
             for fetched in portion:
                 if self.changed is None or fetched in self.changed:
-                    by_topic.setdefault(fetched.topic, []).append(fetched)
+                    if not runs or runs[-1][0] != fetched.topic:
+                        runs.append((fetched.topic, []))
+                    runs[-1][1].append(fetched)
             yield
-        if self.context.usage is not None and self._is_throttled((yield from self._size_in_steps(by_topic))):
+        if self.context.usage is not None and self._is_throttled((yield from self._size_in_steps(runs))):
             return self._throttled()
-        topics: Topics = {}
-        for key, partitions in by_topic.items():
-            topics[key] = self._topic(key)
+        topics: list[TopicAnswer] = []
+        for key, partitions in runs:
+            topics.append(self._topic(key))
             if self.context.may_take_apart:
-                topics[key].partitions = _Answers(self, partitions)  # type: ignore[assignment]
+                topics[-1].partitions = _Answers(self, partitions)  # type: ignore[assignment]
                 continue
             for named in chunks(partitions):
-                topics[key].partitions += map(self.answer, named)
+                topics[-1].partitions += map(self.answer, named)
                 yield
         return self._with_endpoints(self._assembled(topics))
 
-    def _size_in_steps(self, by_topic: Mapping[str | bytes, list[FetchedPartition]]) -> Steps[int]:
+    def _size_in_steps(self, runs: Runs) -> Steps[int]:
         """Return the size of the answer as `answer_bytes` does, without building all of it."""
         version = self.context.version
         none_bytes = answer_bytes(FetchResponse(), version)
-        size_bytes = none_bytes + more_length_bytes(len(by_topic), version)
-        for key, partitions in by_topic.items():
+        size_bytes = none_bytes + more_length_bytes(len(runs), version)
+        for key, partitions in runs:
             bare_bytes = answer_bytes(FetchResponse(responses=[self._topic(key)]), version)
             size_bytes += bare_bytes - none_bytes + more_length_bytes(len(partitions), version)
             for portion in chunks(partitions, PORTION):
