@@ -254,7 +254,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     # Who this broker is and where it listens.
     Setting("node.id", INT, 1, "The id of this broker; with several nodes, the id of the first.", FROM_ZERO, kafka_default="required"),
     Setting("broker.id", INT, -1, "An older name of node.id; if both are set, they must be equal."),
-    Setting("broker.rack", STRING, None, "The rack that Metadata and DescribeCluster report for this broker; with several nodes, a comma-separated list with one rack per node."),
+    Setting("broker.rack", STRING, None, "The rack of this broker, which Metadata reports, and over which the replicas of new partitions are spread; with several nodes, a comma-separated list with one rack per node."),
     Setting("replica.selector.class", STRING, None, "Which replica consumers read from: the leader or, with RackAwareReplicaSelector, a replica in their own rack (KIP-392)."),
     Setting("listeners", LIST, ("PLAINTEXT://127.0.0.1:9092",), "The addresses to listen on, as NAME://host:port; with port 0 the operating system chooses a free port.", NON_EMPTY, kafka_default=("PLAINTEXT://:9092",)),
     Setting("advertised.listeners", LIST, None, "The addresses that clients connect to; by default those of listeners.", NON_EMPTY),

@@ -1,4 +1,4 @@
-"""Placement of the replicas of new partitions: spread over the brokers, or as a client assigns them.
+"""Placement of the replicas of new partitions: spread over brokers and racks (KIP-36), or as a client assigns them.
 
 A registered broker that is not running may have a replica too, but is not in sync and leads nothing. `elections` and
 `reassignments` change replicas later.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
@@ -19,6 +19,7 @@ MAXIMUM_PARTITIONS_PER_REQUEST = 10_000
 TOO_MANY_PARTITIONS = "Excessively large number of partitions per request."
 DEFAULT = -1  # in CreateTopics: use the broker's setting
 
+Item = TypeVar("Item")
 Assignment = Sequence[Sequence[int]]  # the node ids of each partition's replicas, the preferred leader first
 
 
@@ -43,7 +44,8 @@ def automatic_assignment(cluster: Cluster, partition_count: int, replication_fac
 def place(cluster: Cluster, partition_count: int, replication_factor: int) -> Assignment:
     """Return replicas for new partitions, with leaders round-robin over the live nodes from a random one on.
 
-    Brokers that are not running come last. Raises KafkaError: POLICY_VIOLATION, INVALID_REPLICATION_FACTOR.
+    The replicas of a partition are in as many racks as there are. Brokers that are not running come last.
+    Raises KafkaError: POLICY_VIOLATION, INVALID_REPLICATION_FACTOR.
     """
     if partition_count > MAXIMUM_PARTITIONS_PER_REQUEST:
         message = f"{partition_count} partitions exceed the {MAXIMUM_PARTITIONS_PER_REQUEST} of one request."
@@ -61,13 +63,24 @@ def place(cluster: Cluster, partition_count: int, replication_factor: int) -> As
             "or some brokers have all their log directories cordoned."
         )
         raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+    racks: dict[str, list[int]] = {}
+    for node_id in live:
+        racks.setdefault(cluster.nodes[node_id].rack or "", []).append(node_id)
+    of_racks = [racks[rack] for rack in sorted(racks)]
     first = cluster.random.randrange(len(live))
-    return [(_in_turn(live, first + index) + away)[:replication_factor] for index in range(partition_count)]
+    return [(_over_racks(of_racks, first + index) + away)[:replication_factor] for index in range(partition_count)]
 
 
-def _in_turn(nodes: list[int], first: int) -> list[int]:
-    start = first % len(nodes)
-    return nodes[start:] + nodes[:start]
+def _over_racks(racks: Sequence[Sequence[int]], number: int) -> list[int]:
+    """Return all nodes for the partition of a number: the racks in turn, each with its nodes in turn."""
+    turn, first_rack = divmod(number, len(racks))
+    in_turn = [_in_turn(nodes, turn) for nodes in _in_turn(racks, first_rack)]
+    return [node for row in itertools.zip_longest(*in_turn) for node in row if node is not None]
+
+
+def _in_turn(items: Sequence[Item], first: int) -> Sequence[Item]:
+    start = first % len(items)
+    return [*items[start:], *items[:start]]
 
 
 def manual_assignment(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.broker.control.placement import DEFAULT, check_assignment, manual_assignment, place
+from minibroker.broker.control.placement import DEFAULT, Assignment, check_assignment, manual_assignment, place
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from tests.broker.harness import Harness
 
@@ -20,6 +20,27 @@ def test_replicas_are_spread_evenly(tmp_path: Path, nodes: int, partitions: int,
     if partitions % nodes == 0:
         assert set(Counter(one[0] for one in placed).values()) == {partitions // nodes}
         assert set(Counter(node for one in placed for node in one).values()) == {partitions * replicas // nodes}
+
+
+def placed_over(racks: str, directory: Path, partitions: int, replicas: int) -> Assignment:
+    """Place partitions on nodes 1, 2 and so on, which are in these racks."""
+    with Harness(directory, nodes=len(racks)) as harness:
+        for node, rack in zip(harness.cluster.nodes.values(), racks, strict=True):
+            node.rack = rack
+        return place(harness.cluster, partitions, replicas)
+
+
+@pytest.mark.parametrize("racks", ["abab", "baab", "aabb"])
+def test_replicas_are_spread_over_racks_and_leaders_over_brokers(tmp_path: Path, racks: str) -> None:
+    placed = placed_over(racks, tmp_path, 8, 2)
+    assert all({racks[node - 1] for node in one} == {"a", "b"} for one in placed)
+    assert Counter(one[0] for one in placed) == {1: 2, 2: 2, 3: 2, 4: 2}
+    assert Counter(node for one in placed for node in one) == {1: 4, 2: 4, 3: 4, 4: 4}
+
+
+def test_more_replicas_than_racks_use_brokers_of_all_racks(tmp_path: Path) -> None:
+    placed = placed_over("aaab", tmp_path, 12, 3)
+    assert all(len(set(one)) == 3 and 4 in one for one in placed)
 
 
 def test_the_first_partitions_leader_is_drawn(tmp_path: Path) -> None:
