@@ -20,6 +20,7 @@ from minibroker.explorer import log_pages, trying
 from minibroker.protocol import generated_readers, primitives
 from minibroker.protocol.explaining import parts
 from minibroker.protocol.records import compression
+from minibroker.registry import http_messages
 from minibroker.registry.formats import avro_reading, avro_types, comparing_budget, decoding_budget, protobuf
 from minibroker.registry.formats.json_schema import documents
 from minibroker.registry.formats.protobuf import protobuf_comparing
@@ -112,6 +113,7 @@ PHRASES = [
     f"one key or value | {decoding_budget.MAXIMUM_VALUES:,} |",
     f"in Avro and Protobuf | {decoding_budget.MAXIMUM_DEPTH} |",
     f"a decimal of Avro | {avro_reading.DECIMAL_BYTES:,} |",
+    f"values in a request above {kib(http_messages.LARGE_BYTES)}, where its schema is one | {http_messages.MOST_VALUES:,} |",
     f"parts of a Protobuf package | {protobuf.MAXIMUM_PACKAGE_PARTS} |",
 ]
 

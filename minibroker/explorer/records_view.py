@@ -35,6 +35,7 @@ from minibroker.protocol.messages.log_offsets import ListOffsetsRequest
 from minibroker.protocol.records.formats import batches_in
 from minibroker.protocol.records.record import Record as StoredRecord
 from minibroker.protocol.records.varints import Bytes
+from minibroker.registry.formats.java_json import json_decoder
 from minibroker.testing.broker import Broker
 from minibroker.testing.log_reading import Record
 from minibroker.testing.own_requests import any_node, ask, check
@@ -211,7 +212,7 @@ def indented(text: str) -> str:
     """Return JSON with indentation. Raises ValueError if that is many times larger, as deep nesting makes it."""
     pieces: list[str] = []
     left = INDENTED_TIMES * len(text)
-    for piece in json.JSONEncoder(indent=2, ensure_ascii=False).iterencode(json.loads(text)):
+    for piece in json.JSONEncoder(indent=2, ensure_ascii=False).iterencode(json_decoder(text).decode(text)):
         pieces.append(piece)
         left -= len(piece)
         if left < 0:

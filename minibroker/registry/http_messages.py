@@ -19,6 +19,9 @@ SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")  # which is no text without
 CONSUMED: Final = (*TYPES, "application/octet-stream")
 
 
+LARGE_BYTES: Final = 64 << 10  # of a body: what is in less takes no time
+MOST_VALUES: Final = 20_000  # of a large body; a schema is one value, a text
+
 Left = Callable[[], Awaitable[None]]
 
 
@@ -60,6 +63,8 @@ class Request:
         kind = self.headers.get("content-type", V1).partition(";")[0].strip().lower()
         if kind not in CONSUMED:
             raise RegistryError(415, "HTTP 415 Unsupported Media Type")
+        if _has_many_values(self.body):
+            raise RegistryError(422, f"The request has more than {MOST_VALUES:,} values")
         try:
             found = json.loads(self.body) if self.body.strip() else None
             if SURROGATE.search(self.body):
@@ -93,6 +98,17 @@ class Answer:
     def data(self) -> bytes:
         """The body as it is sent."""
         return (text_of(self.body) if self.raw is None else self.raw).encode()
+
+
+def _has_many_values(body: bytes) -> bool:
+    """Return whether JSON has so many values that it takes long to read, and to look at. Texts are not looked into."""
+    if len(body) <= LARGE_BYTES:
+        return False
+    bare = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    if bare.count(b'"') > 4 * MOST_VALUES:
+        return True
+    outside = b"".join(bare.split(b'"')[::2])
+    return sum(map(outside.count, (b",", b"[", b"{"))) > MOST_VALUES
 
 
 def error_answer(error: RegistryError) -> Answer:

@@ -68,7 +68,8 @@ class SchemaFormats:
         key = kind, text, tuple(resolved.items()), check_defaults and kind == "AVRO"
         found = self._parsed.get(key)
         if found is None:
-            found = await _aside(partial(parsed_schema, kind, text, resolved, check_defaults=key[3]), _size_of(key))
+            size = LARGE_CHARACTERS + 1 if key[3] else _size_of(key)  # few defaults may take long to check
+            found = await _aside(partial(parsed_schema, kind, text, resolved, check_defaults=key[3]), size)
         self._cache(key, found)
         return found
 

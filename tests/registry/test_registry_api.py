@@ -16,6 +16,7 @@ from uuid import UUID
 import pytest
 
 from minibroker.registry.formats.comparing_budget import Budget, TooMuch
+from minibroker.registry.formats.java_json import LARGE_CHARACTERS, parsed
 from minibroker.registry.formats.schema import ParsedSchema
 from minibroker.registry.registry_application import BODY_BYTES_MAX
 from minibroker.registry.schema_formats import CACHED_CHARACTERS, SchemaFormats
@@ -531,3 +532,24 @@ async def test_comparisons_take_turns_and_end_when_they_are_cancelled(monkeypatc
     assert await second == [] and len(budgets) == 2
     with pytest.raises(TooMuch, match="Nobody waits"):
         budgets[0].spend(0)
+
+
+def test_a_body_of_very_many_values_is_refused_unless_they_are_in_its_schema(registry: Asking) -> None:
+    for body in (
+        b'{"a":[' + b"[]," * 100_000 + b"0]}",
+        b"{" + b",".join(b'"%d":"x"' % number for number in range(100_000)) + b"}",
+    ):
+        refused = registry.ask("POST", "/subjects/x/versions", raw=body)
+        assert (refused.status, refused.body["message"]) == (422, "The request has more than 20,000 values")
+    wide = record("R", *((f"f{number}", "int") for number in range(10_000)), doc='\\"[,' * 10_000)
+    assert registry.register("x", wide).status == 200
+
+
+def test_large_texts_are_read_as_small_ones_are() -> None:
+    value = {"a": [1, -2.5, 'é\ud83d\ude00"', None, True, {}, []], "": {"b": "x" * LARGE_CHARACTERS}}
+    text = json.dumps(value)
+    assert parsed(text) == value
+    assert parsed(json.dumps(value["a"])) == value["a"]
+    for wrong in (text[:-1], text + "]", text.replace("-2.5", "NaN"), "[" * 100_000):
+        with pytest.raises((ValueError, RecursionError)):
+            parsed(wrong)

@@ -6,26 +6,24 @@ what comes after the first value is ignored.
 
 from __future__ import annotations
 
-import json
 from decimal import Decimal, DecimalException
 from typing import Any, Final
 
-from minibroker.registry.formats.java_json import quoted
+from minibroker.registry.formats.java_json import json_decoder, quoted
 from minibroker.registry.formats.schema import InvalidSchema
 
 MAXIMUM_CHARACTERS: Final = 1 << 20
 MAXIMUM_DEPTH: Final = 100  # of arrays and objects within each other
-
-# Jackson takes these words for numbers, and writes them as texts.
-_DECODER: Final = json.JSONDecoder(parse_float=Decimal, parse_constant=str)
 
 
 def read_json(text: str) -> Any:
     """Return the value of a text; numbers with a point or an exponent are of Decimal. Raises InvalidSchema."""
     if len(text) > MAXIMUM_CHARACTERS:
         raise InvalidSchema(f"the schema has more than {MAXIMUM_CHARACTERS} characters")
+    # Jackson takes "NaN" and the like for numbers, and writes them as texts.
+    decoder = json_decoder(text, parse_float=Decimal, parse_constant=str)
     try:
-        value, _ = _DECODER.raw_decode(text.lstrip(" \t\r\n"))
+        value, _ = decoder.raw_decode(text.lstrip(" \t\r\n"))
     except (ValueError, DecimalException, RecursionError) as error:
         raise InvalidSchema(f"Invalid JSON: {error}") from None
     _check_depth(value)
