@@ -19,7 +19,8 @@ time or before. 1 brought one offset for a partition, by the records' timestamps
 message format 0, which has none), 2 isolation levels, 4 leader epochs (KIP-320), 6 flexible fields, 10 a timeout for
 the second tier. OffsetForLeaderEpoch 1 brought the epoch in the answer, 2 the client's current epoch, 3 a replica id.
 
-Not implemented: replica ids, of followers and of debugging consumers; they are ignored.
+A follower answers only a debugging client (replica id -2); it compares leader epochs for all clients. Other replica
+ids, which followers send, are ignored.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from __future__ import annotations
 from functools import partial
 from typing import NamedTuple
 
+from minibroker.broker.metadata.leaders import hosted_partition, led_partition
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
@@ -51,6 +53,7 @@ AskedEpoch = AskedEpochTopic.OffsetForLeaderPartition
 
 READ_COMMITTED = 1
 NO_EPOCH = -1
+DEBUGGING_REPLICA_ID = -2  # a client that asks a follower
 
 LATEST = -1
 EARLIEST = -2
@@ -102,7 +105,13 @@ def _listed(
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name}-{asked.partition_index} is asked for more than once.")
         if asked.timestamp < 0 and 0 < context.version < FIRST_VERSIONS.get(asked.timestamp, context.version + 1):
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"There is no timestamp {asked.timestamp}.")
-        partition = _led(context, name, asked.partition_index, asked.current_leader_epoch)
+        partition = _read(
+            context,
+            name,
+            asked.partition_index,
+            asked.current_leader_epoch,
+            of_follower=request.replica_id == DEBUGGING_REPLICA_ID,
+        )
         if context.version == 0:
             offsets = _offsets_before(
                 partition, asked.timestamp, asked.max_num_offsets, context.cluster.clock.wall_ms()
@@ -119,11 +128,17 @@ def _listed(
     )
 
 
-def _led(context: RequestContext, topic: str, index: int, current_leader_epoch: int) -> Partition:
-    """Return the partition. Raises KafkaError unless this node leads it in the client's epoch."""
-    partition = context.partition(topic, index)
+def _read(
+    context: RequestContext, topic: str, index: int, current_leader_epoch: int, *, of_follower: bool = False
+) -> Partition:
+    """Return the partition. Raises KafkaError unless this node leads it, or follows if that is enough.
+
+    A replica, follower or not, first compares the client's epoch.
+    """
+    node_id, found = context.node.node_id, context.find_topic(topic)
+    partition = hosted_partition(node_id, found, index)
     partition.check_epoch(current_leader_epoch)
-    return partition
+    return partition if of_follower else led_partition(node_id, found, index)
 
 
 def _offsets_before(partition: Partition, timestamp: int, max_count: int, now_ms: int) -> list[int]:
@@ -183,7 +198,7 @@ def _epoch_end(context: RequestContext, topic: str, asked: AskedEpoch) -> EpochA
     try:
         if not context.allows(CLUSTER_ACTION):
             context.authorize(DESCRIBE_TOPIC, topic)
-        partition = _led(context, topic, asked.partition, asked.current_leader_epoch)
+        partition = _read(context, topic, asked.partition, asked.current_leader_epoch)
         epoch, end_offset = partition.end_offset_for_epoch(asked.leader_epoch)
     except KafkaError as error:
         return EpochAnswer(partition=asked.partition, error_code=error.code)

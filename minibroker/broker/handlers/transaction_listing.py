@@ -1,8 +1,8 @@
 """DescribeTransactions, ListTransactions and DescribeProducers: transactions as administrators see them (KIP-664).
 
 Behaviour: the coordinator of a transactional id describes its transaction; each node lists the transactions that it
-coordinates. The leader of a partition describes the partition's producers that have not expired, each with the first
-offset of its open transaction. Empty filters match everything. Unknown states in a filter are returned. For the filter
+coordinates. Each replica of a partition describes the partition's producers that have not expired, with the first
+offsets of their open transactions. Empty filters match everything. Unknown states in a filter are returned. For the filter
 by duration, a transaction that has not begun counts as begun at time -1, as in Kafka.
 
 Versions: ListTransactions 1 brought the filter by duration, 2 the filter by a pattern of the transactional id
@@ -15,6 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from minibroker.broker.metadata.leaders import hosted_partition
 from minibroker.broker.metadata.partitions import check_name
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.namings import Namings
@@ -164,7 +165,7 @@ def _partition(context: RequestContext, topic: str, index: int, namings: Namings
         namings.add((topic, index))
         check_name(topic)
         context.authorize(READ_TOPIC, topic, message=DENIAL_MESSAGES[ResourceType.TOPIC])
-        partition = context.partition(topic, index)
+        partition = hosted_partition(context.node.node_id, context.find_topic(topic), index)
     except KafkaError as error:
         return PartitionAnswer(partition_index=index, error_code=error.code, error_message=error.message)
     producers = partition.log.producers

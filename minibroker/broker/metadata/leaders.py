@@ -34,6 +34,21 @@ def led_partition(node_id: int, topic: Topic | None, index: int) -> Partition:
     return partition
 
 
+def hosted_partition(node_id: int, topic: Topic | None, index: int) -> Partition:
+    """Return the partition if the node has a replica, also as a follower, and its log is online.
+
+    Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER.
+    """
+    partition = None if topic is None else topic.partition(index)
+    if partition is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NOT_HOSTED)
+    if node_id not in partition.replicas:
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"Node {node_id} has no replica of {partition}.")
+    if partition.log.offline:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, partition.log.offline)
+    return partition
+
+
 def described(partition: Partition, nodes: Collection[int], shape: type[Any]) -> Any:
     """Return the partition as a `shape` of an answer of Metadata or DescribeTopicPartitions.
 

@@ -220,6 +220,24 @@ def test_only_the_leader_answers(tmp_path: Path) -> None:
         assert listed(harness, "t", LATEST, node=leader) == (0, 0, -1, 0)
 
 
+def test_a_follower_compares_epochs_first_and_answers_only_a_debugging_client(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=3) as harness:
+        harness.create_topic("t", 1, 2)
+        leader, follower = harness.partition("t").replicas
+        (stranger,) = {1, 2, 3} - {leader, follower}
+        request = asked("t", LATEST)
+        request.replica_id = -2
+        codes = [
+            harness.request(request, 11, node=node).topics[0].partitions[0].error_code
+            for node in (leader, follower, stranger)
+        ]
+        assert codes == [0, 0, ErrorCode.NOT_LEADER_OR_FOLLOWER]
+        for node, code in ((follower, ErrorCode.UNKNOWN_LEADER_EPOCH), (stranger, ErrorCode.NOT_LEADER_OR_FOLLOWER)):
+            assert listed(harness, "t", LATEST, node=node, epoch=7) == refused(code)
+            assert epoch_end(harness, "t", 0, node=node, current_leader_epoch=7) == (code, -1, -1)
+        assert listed(harness, "t", LATEST, node=follower) == refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
 # --- OffsetForLeaderEpoch -----------------------------------------------------------------------
 
 
