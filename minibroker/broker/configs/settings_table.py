@@ -355,7 +355,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("producer.id.expiration.check.interval.ms", INT, 600_000, "How often silent producers are looked for.", FROM_ONE, internal=True),
     # Records.
     _both("max.message.bytes", "message.max.bytes", INT, 1_048_588, "The largest record batch that is accepted, after the producer's compression.", FROM_ZERO),
-    _both("max.decompressed.message.bytes", "max.decompressed.message.bytes", INT, MAX_RECORD_BYTES, "The largest record of a compressed batch, decompressed, that is accepted, compacted and found by its time; the default is no limit.", Range(1, MAX_RECORD_BYTES)),
+    _both("max.decompressed.message.bytes", "max.decompressed.message.bytes", INT, MAX_RECORD_BYTES, "The largest record of a compressed batch, decompressed, that is accepted, compacted and found by its time; the default is no limit.", Range(1, MAX_RECORD_BYTES), in_kafka=False),
     _both("compression.type", "compression.type", STRING, "producer", "The codec in which batches are stored; producer keeps the producer's codec.", CODECS),
     _both("compression.gzip.level", "compression.gzip.level", INT, -1, "The level for gzip when the broker compresses; -1 for the codec's default.", Range(1, 9, or_equal_to=-1)),
     _both("compression.lz4.level", "compression.lz4.level", INT, 9, "The level for lz4 when the broker compresses.", Range(1, 17)),

@@ -33,6 +33,10 @@ TopicAnswer = ProduceResponse.TopicProduceResponse
 PartitionAnswer = TopicAnswer.PartitionProduceResponse
 
 
+# The settings of topics that only Kafka 4.4 has, or none.
+NOT_YET: Final = {ELIDE, "max.decompressed.message.bytes", "errors.deadletterqueue.group.enable"}
+
+
 class Change:
     """A quirk applied to one request. It keeps what it needs of the request until the answer."""
 
@@ -98,7 +102,7 @@ class OlderTopicSettings(Change):
     def before(self, request: Any) -> Message | None:
         for resource in request.resources:
             if resource.resource_type == TOPIC_RESOURCE and not resource.configuration_keys:
-                resource.configuration_keys = [name for name in TOPIC_SETTINGS if name != ELIDE]
+                resource.configuration_keys = [name for name in TOPIC_SETTINGS if name not in NOT_YET]
         return None
 
 
