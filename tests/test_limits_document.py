@@ -113,7 +113,7 @@ PHRASES = [
     f"one key or value | {decoding_budget.MAXIMUM_VALUES:,} |",
     f"in Avro and Protobuf | {decoding_budget.MAXIMUM_DEPTH} |",
     f"a decimal of Avro | {avro_reading.DECIMAL_BYTES:,} |",
-    f"values in a request above {kib(http_messages.LARGE_BYTES)}, where its schema is one | {http_messages.MOST_VALUES:,} |",
+    f"a request above {kib(http_messages.LARGE_BYTES)}, where its schema is one | {http_messages.MOST_VALUES:,} |",
     f"parts of a Protobuf package | {protobuf.MAXIMUM_PACKAGE_PARTS} |",
 ]
 
