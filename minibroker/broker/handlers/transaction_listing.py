@@ -1,9 +1,9 @@
 """DescribeTransactions, ListTransactions and DescribeProducers: transactions as administrators see them (KIP-664).
 
 Behaviour: the coordinator of a transactional id describes its transaction; each node lists the transactions that it
-coordinates. Each replica of a partition describes the partition's producers that have not expired, with the first
-offsets of their open transactions. Empty filters match everything. Unknown states in a filter are returned. For the filter
-by duration, a transaction that has not begun counts as begun at time -1, as in Kafka.
+coordinates. Each replica of a partition describes its producers that have not expired, with the first offsets of their
+open transactions. Empty filters match everything. Unknown states in a filter are returned. For the filter by duration,
+a transaction that has not begun counts as begun at time -1, as in Kafka.
 
 Versions: ListTransactions 1 brought the filter by duration, 2 the filter by a pattern of the transactional id
 (KIP-1152), which must match the whole id.

@@ -269,6 +269,18 @@ def test_a_partition_that_is_not_led_here_describes_no_producers(harness: Harnes
     assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def test_each_replica_of_a_partition_describes_its_producers(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=3) as harness:
+        harness.create_topic("t", 1, 2)
+        leader, follower = harness.partition("t").replicas
+        (stranger,) = {1, 2, 3} - {leader, follower}
+        request = DescribeProducersRequest(
+            topics=[DescribeProducersRequest.TopicRequest(name="t", partition_indexes=[0])]
+        )
+        answers = [harness.request(request, node=node).topics[0].partitions[0] for node in (leader, follower, stranger)]
+        assert [answer.error_code for answer in answers] == [0, 0, ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+
 @pytest.mark.parametrize(("version", "code"), [(5, ErrorCode.ILLEGAL_GENERATION), (6, ErrorCode.GROUP_ID_NOT_FOUND)])
 def test_offsets_of_a_group_that_is_not_there(
     harness: Harness, producer: TransactionalProducer, version: int, code: ErrorCode
