@@ -546,7 +546,7 @@ def test_a_body_of_very_many_values_is_refused_unless_they_are_in_its_schema(reg
 
 
 def test_large_texts_are_read_as_small_ones_are() -> None:
-    value = {"a": [1, -2.5, "é😀\"", None, True, {}, []], "": {"b": "x" * LARGE_CHARACTERS}}
+    value = {"a": [1, -2.5, 'é😀"', None, True, {}, []], "": {"b": "x" * LARGE_CHARACTERS}}
     text = json.dumps(value)
     assert parsed(text) == value
     assert parsed(json.dumps(value["a"])) == value["a"]
