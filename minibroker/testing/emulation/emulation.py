@@ -15,6 +15,7 @@ codes, and `quirks` the other differences.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from minibroker.broker.metadata.features import ELIGIBLE_LEADER_REPLICAS, INITIAL
@@ -27,7 +28,7 @@ from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsResponse
 from minibroker.testing.emulation.error_codes import code_in
 from minibroker.testing.emulation.quirks import Change, quirks_of
-from minibroker.testing.emulation.releases import is_since, versions_of
+from minibroker.testing.emulation.releases import is_since, unstable_versions_of, versions_of
 from minibroker.testing.faults.error_places import places_in
 
 FIRST_TO_NAME_API_VERSIONS: Final = "2.4"  # KIP-511
@@ -85,6 +86,7 @@ class Emulation(Interceptor):
         if is_since(release, FIRST_WITHOUT_OLD_PRODUCE):
             produce = self._announced[ApiKey.PRODUCE]
             self._served[ApiKey.PRODUCE] = range(FIRST_PRODUCE_THEN, produce.stop)
+        self._unstable = unstable_versions_of(release)
         self._levels = levels_of(release)
         self._unsupported: set[Call] = set()
         self._quirks = quirks_of(release)
@@ -92,13 +94,17 @@ class Emulation(Interceptor):
 
     def before(self, call: Call) -> Message | None:
         versions = self._served.get(call.api_key)
-        if versions is not None and call.context.version in versions:
+        if versions is not None and (call.context.version in versions or self._is_unstable(call)):
             return self._changed(call) if call.api_key in self._quirks else None
         if call.api_key == ApiKey.API_VERSIONS and versions is not None:
             self._unsupported.add(call)
             return self._other_versions(versions)
         name = f"{api_name(call.api_key)} version {call.context.version}"
         raise Unanswerable(f"{name}, which Kafka {self.release} does not serve")
+
+    def _is_unstable(self, call: Call) -> bool:
+        """Return whether the request has a version that is not released yet, but enabled."""
+        return call.context.version == self._unstable.get(call.api_key) and _enables_unstable(call)
 
     def unsupported(self, response: ApiVersionsResponse) -> ApiVersionsResponse:
         versions = self._served.get(ApiKey.API_VERSIONS)
@@ -121,21 +127,21 @@ class Emulation(Interceptor):
 
     def answer(self, call: Call, response: Message) -> Message:
         if call.api_key == ApiKey.API_VERSIONS and call not in self._unsupported:
-            self._announce(response)
+            self._announce(response, self._unstable if _enables_unstable(call) else {})
         for change in self._changes.get(call, ()):
             change.answer(response)
         for place in places_in(response, lambda topic_id: None):
             place.set(code_in(self.release, getattr(place.struct, place.field)))
         return response
 
-    def _announce(self, response: Any) -> None:
-        """Announce what the release and this broker both have."""
+    def _announce(self, response: Any, unstable: Mapping[ApiKey, int]) -> None:
+        """Announce what the release, with its `unstable` versions, and this broker both have."""
         announced = []
         for api in response.api_keys:
             versions = self._announced.get(api.api_key)
             if versions is not None:
                 api.min_version = max(api.min_version, versions[0])
-                api.max_version = min(api.max_version, versions[-1])
+                api.max_version = min(api.max_version, unstable.get(api.api_key, versions[-1]))
                 announced.append(api)
         response.api_keys = [api for api in announced if api.min_version <= api.max_version]
         response.supported_features = [each for each in response.supported_features if each.name in self._levels]
@@ -161,3 +167,8 @@ class Emulation(Interceptor):
     def lost(self, call: Call) -> None:
         self._unsupported.discard(call)
         self._changes.pop(call, None)
+
+
+def _enables_unstable(call: Call) -> bool:
+    enabled: bool = call.context.cluster.settings["unstable.api.versions.enable"]
+    return enabled

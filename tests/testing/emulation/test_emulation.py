@@ -11,6 +11,7 @@ from minibroker.protocol.messages.cluster import ApiVersionsRequest, ApiVersions
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.produce import ProduceRequest
+from minibroker.protocol.messages.transactions import InitProducerIdRequest
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Record
 from minibroker.testing import Broker
@@ -49,6 +50,20 @@ def test_the_newest_version_of_metadata_is_answered_and_a_newer_one_cut_off(rele
         assert asked(broker, MetadataRequest(topics=[]), newest).brokers
         if newest < max(MetadataRequest.versions):
             assert asked(broker, MetadataRequest(topics=[]), newest + 1) is None
+
+
+@pytest.mark.parametrize(("release", "enabled", "newest"), [("4.0", True, 5), ("4.3", False, 5), ("4.3", True, 6)])
+def test_versions_that_a_release_has_not_released_are_served_where_they_are_enabled(
+    release: str, enabled: bool, newest: int
+) -> None:
+    with Broker(emulate=release, settings={"unstable.api.versions.enable": str(enabled).lower()}) as broker:
+        answer = asked(broker, ApiVersionsRequest(client_software_name="a", client_software_version="1"), 4)
+        told = {api.api_key: api.max_version for api in answer.api_keys}
+        assert told[ApiKey.INIT_PRODUCER_ID] == newest
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+        assert asked(broker, request, newest).error_code == 0
+        if newest == 5:
+            assert asked(broker, request, 6) is None
 
 
 @pytest.mark.parametrize("release", SINCE_API_VERSIONS)
