@@ -45,7 +45,7 @@ def describe_user_scram_credentials(
         asked = yield from counted(user.name for user in request.users)
     else:
         asked = yield from counted(dict.fromkeys(name for name, _ in sorted(known)))
-    results = yield from each(lambda one: _described(context, *one), list(asked.items()))
+    results = yield from each(lambda name: _described(context, name, asked[name]), list(asked))
     return DescribeUserScramCredentialsResponse(results=results)
 
 
