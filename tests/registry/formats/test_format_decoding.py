@@ -21,6 +21,7 @@ from minibroker.registry.formats import avro, json_schema, protobuf
 from minibroker.registry.formats.avro_reading import read_avro
 from minibroker.registry.formats.decoding_budget import MAXIMUM_VALUES
 from minibroker.registry.formats.format_decoding import KEY_HEADER, VALUE_HEADER, Framed, decode, framed
+from minibroker.registry.formats.protobuf import protobuf_decoding
 from minibroker.registry.formats.protobuf.protobuf_decoding import (
     count_values,
     message_of,
@@ -280,3 +281,14 @@ def test_large_protobuf_with_few_values_is_read() -> None:
 @pytest.mark.parametrize("data", [b"\xff", b"\x0a\xff", b"\x1b", b"\x1c\x0a", b"\x07", b"\x0a\x7f\x01", b"\xff" * 20])
 def test_damaged_protobuf_is_counted_to_its_end(data: bytes) -> None:
     count_values(message_of(protobuf.parse(WIDE, {}), (0,)), data * 3)
+
+
+def test_large_protobuf_is_counted_before_the_library_makes_its_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    def made(descriptor: object) -> None:
+        raise AssertionError("the library was asked")
+
+    monkeypatch.setattr(protobuf_decoding, "GetMessageClass", made)
+    many = 2 * MAXIMUM_VALUES
+    for data in (b"\x0a\0" * many, b"\x12" + length(many) + b"\1" * many):
+        with pytest.raises(InvalidData, match=TOO_MANY):
+            decode("PROTOBUF", protobuf.parse(WIDE, {}), Framed(1, b"\0" + data))
