@@ -22,6 +22,7 @@ from minibroker.broker.upkeep.cleaner import cleaning_limits
 from minibroker.explorer.answers_in_threads import made_aside
 from minibroker.explorer.trees import tree
 from minibroker.protocol.errors import KafkaError
+from minibroker.protocol.explaining.parts import MOST_DECOMPRESSED_BYTES
 from minibroker.protocol.legible import legible
 from minibroker.protocol.records.batch import LOG_OVERHEAD_BYTES
 from minibroker.protocol.records.walking import FoundBatch
@@ -234,7 +235,7 @@ def damage_of(inspected: InspectedFile) -> list[dict[str, Any]]:
     """Return the damage of a file, `MOST_DAMAGE` at most."""
     if Disk().size_bytes(inspected.path) > MOST_INSPECTED_BYTES:
         return []
-    found = contents(Disk(), inspected, Options(records=True, verify=True))
+    found = contents(Disk(), inspected, Options(records=True, verify=True, most_bytes=MOST_DECOMPRESSED_BYTES))
     damage = deque((each for each in found if isinstance(each, Damage)), maxlen=MOST_DAMAGE)
     return [each._asdict() | {"path": os.path.basename(each.path)} for each in damage]
 

@@ -17,6 +17,7 @@ from minibroker.protocol.explaining.parts import MOST_DECOMPRESSED_BYTES
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.record import Record
+from minibroker.storage.inspection import inspected_records
 from minibroker.testing import Broker
 from tests.explorer.asking import ask
 
@@ -110,3 +111,18 @@ def test_a_large_value_is_saved_whole_and_no_other_one(explored: Broker) -> None
 def test_a_damaged_batch_is_not_saved(payload: bytes) -> None:
     with pytest.raises(CorruptBatch):
         log_pages._Stream(iter([payload])).part(2, 0, is_key=False)
+
+
+def test_a_large_batch_is_no_damage_and_not_read_whole(explored: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    explored.create_topic("orders")
+    append(explored, bomb(Record(0, 0, None, b"x" * (20 * MIB))))
+    read: list[int] = []
+    payload_of = inspected_records.payload_of
+
+    def noted(*where: Any) -> Any:
+        read.append(where[-1])
+        return payload_of(*where)
+
+    monkeypatch.setattr(inspected_records, "payload_of", noted)
+    assert ask(explored, "files/damage?path=orders-0/00000000000000000000.log") == []
+    assert read == [BATCH_BYTES]

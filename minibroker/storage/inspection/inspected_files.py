@@ -9,6 +9,7 @@ from contextlib import suppress
 from enum import Enum
 from typing import NamedTuple
 
+from minibroker.protocol.records.compression import MAX_UNCOMPRESSED_BYTES
 from minibroker.protocol.records.walking import FoundBatch
 from minibroker.storage.checkpoints.checkpoint_texts import (
     ABORTED_TRANSACTIONS_CHECKPOINT,
@@ -156,7 +157,7 @@ def inspected_file(path: str) -> InspectedFile | None:
 
 
 class Options(NamedTuple):
-    """Options of an inspection: show the `records` of each batch, and `verify`.
+    """Options of an inspection: show the `records` of each batch that has at most `most_bytes` of them, and `verify`.
 
     To verify a `.log` file means to compare it with all its indexes, and its leader epochs with their checkpoint. The
     indexes in `shown` are left out, as they are shown themselves.
@@ -165,6 +166,7 @@ class Options(NamedTuple):
     records: bool = True
     verify: bool = False
     shown: frozenset[str] = frozenset()
+    most_bytes: int = MAX_UNCOMPRESSED_BYTES
 
 
 def contents(disk: Disk, inspected: InspectedFile, options: Options) -> Iterator[Item]:
@@ -245,7 +247,7 @@ def _log(
         yield finding
         if isinstance(finding, FoundBatch):
             if options.records:
-                yield from records_in(file, finding)
+                yield from records_in(file, finding, options.most_bytes)
             for check in checks:
                 yield from check.batch(finding)
         elif isinstance(finding, Damage):

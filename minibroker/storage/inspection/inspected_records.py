@@ -27,43 +27,46 @@ class FoundRecord(NamedTuple):
     record: Record
 
 
-def records_in(file: File, found: FoundBatch) -> Iterator[FoundRecord | Note | Damage]:
-    """Yield the records of a batch, and the damage that makes the rest unreadable. Raises `OSError`."""
+def records_in(
+    file: File, found: FoundBatch, most_bytes: int = MAX_UNCOMPRESSED_BYTES
+) -> Iterator[FoundRecord | Note | Damage]:
+    """Yield the records of a batch, and the damage that makes the rest unreadable; of a larger one a note.
+
+    Raises `OSError`.
+    """
     header = found.header
     if header.record_count == 0:
         return
-    if header.size_bytes > MAX_UNCOMPRESSED_BYTES:
-        text = (
-            f"the records of a batch of {header.size_bytes} bytes are not shown: {MAX_UNCOMPRESSED_BYTES} is the most"
-        )
+    if header.size_bytes > most_bytes:
+        text = f"the records of a batch of {header.size_bytes} bytes are not shown: {most_bytes} is the most"
         yield Note(file.path, found.position, header.base_offset, text)
         return
     if header.magic < MAGIC:
-        yield from _messages(file, found)
+        yield from _messages(file, found, most_bytes)
         return
     try:
-        payload = payload_of(file.read(found.position, header.size_bytes), 0, header)
+        payload = payload_of(file.read(found.position, header.size_bytes), 0, header, most_bytes)
     except KafkaError as error:
-        yield _unread(file, found, found.position + HEADER_BYTES, "records that can be decompressed", error)
+        yield _unread(file, found, found.position + HEADER_BYTES, "records that can be decompressed", error, most_bytes)
         return
     start = 0 if header.compression or header.attributes & ELIDED_BIT else found.position + HEADER_BYTES
     yield from _parsed(file, found, payload, start)
 
 
-def _messages(file: File, found: FoundBatch) -> Iterator[FoundRecord | Note | Damage]:
+def _messages(file: File, found: FoundBatch, most_bytes: int) -> Iterator[FoundRecord | Note | Damage]:
     """Yield the record of a message of format 0 or 1, or those in a wrapper."""
     try:
         data = file.read(found.position, found.header.size_bytes)
         wrapper, _ = read_message(data)
-        records = records_of_message(data)
+        records = records_of_message(data, limit_bytes=most_bytes)
         if not wrapper.compression:
             yield FoundRecord(found.position, len(data), False, next(records))
             return
-        places = headers_of_set(inner_messages(wrapper))
+        places = headers_of_set(inner_messages(wrapper, most_bytes))
         for (position, inner), record in zip(places, records, strict=True):
             yield FoundRecord(position, inner.size_bytes, True, record)
     except KafkaError as error:
-        yield _unread(file, found, found.position, "messages that can be read", error)
+        yield _unread(file, found, found.position, "messages that can be read", error, most_bytes)
 
 
 def _parsed(file: File, found: FoundBatch, payload: Bytes, start: int) -> Iterator[FoundRecord | Damage]:
@@ -89,11 +92,13 @@ def _parsed(file: File, found: FoundBatch, payload: Bytes, start: int) -> Iterat
         yield Damage(file.path, start + position, 0, header.last_offset, expected, what)
 
 
-def _unread(file: File, found: FoundBatch, position: int, expected: str, error: KafkaError) -> Note | Damage:
+def _unread(
+    file: File, found: FoundBatch, position: int, expected: str, error: KafkaError, most_bytes: int
+) -> Note | Damage:
     """Return why records are not shown: those that are merely large are not damaged."""
     if error.code != ErrorCode.MESSAGE_TOO_LARGE:
         return _damage(file, found, position, expected, error)
-    text = f"the records of this batch are not shown: they decompress to more than {MAX_UNCOMPRESSED_BYTES} bytes"
+    text = f"the records of this batch are not shown: they decompress to more than {most_bytes} bytes"
     return Note(file.path, found.position, found.header.base_offset, text)
 
 

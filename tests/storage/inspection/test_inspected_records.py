@@ -15,7 +15,6 @@ from minibroker.protocol.records.payload import records_of
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.walking import FoundBatch
 from minibroker.storage.files import Disk, File
-from minibroker.storage.inspection import inspected_records
 from minibroker.storage.inspection.inspected_records import FoundRecord, records_in
 from minibroker.storage.inspection.log_inspection import Damage, Note
 from tests.storage.support import NOW_MS, batch, records
@@ -113,9 +112,8 @@ def test_records_that_cannot_be_decompressed_are_reported(tmp_path: Path, codec:
     assert (damage.position, damage.expected) == (len(BEFORE) + HEADER_BYTES, "records that can be decompressed")
 
 
-def test_a_batch_too_large_to_be_held_is_only_mentioned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inspected_records, "MAX_UNCOMPRESSED_BYTES", 100)
-    (note,) = found_in(tmp_path, batch(5, value=bytes(50)))
+def test_a_batch_too_large_to_be_held_is_only_mentioned(tmp_path: Path) -> None:
+    (note,) = records_in(*written(tmp_path, batch(5, value=bytes(50))), 100)
     assert isinstance(note, Note)
     assert note.text.endswith("are not shown: 100 is the most")
 
@@ -126,3 +124,11 @@ def test_records_that_are_too_large_to_be_shown_are_no_damage(tmp_path: Path, co
     (found,) = found_in(tmp_path, bytes(data))
     assert isinstance(found, Note)
     assert found.text == "the records of this batch are not shown: they decompress to more than 104857600 bytes"
+
+
+def test_a_caller_may_want_fewer_bytes_and_what_is_larger_is_no_damage(tmp_path: Path) -> None:
+    data = batch(2, value=b"x" * 1000, compression=Compression.ZSTD)
+    file, found = written(tmp_path, data)
+    (note,) = records_in(file, found, 1000)
+    assert isinstance(note, Note) and note.text.endswith("they decompress to more than 1000 bytes")
+    assert len(list(records_in(file, found, 3000))) == 2
