@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from minibroker.broker.metadata.partitions import TRANSACTIONS_TOPIC
-from minibroker.broker.transactions.transaction import State
+from minibroker.broker.transactions.transaction import LAST_CLIENT_EPOCH, State
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.storage.log import Log
 from tests.broker.harness import Harness
@@ -240,3 +240,21 @@ def test_nodes_share_transactions_whose_partitions_they_lead(tmp_path: Path) -> 
             assert [producer.send(f"{number}", partition=index) for index in range(3)] == [OK] * 3
             assert producer.finish(commit=number != 2) == OK
         assert [fetched(harness, partition=index) for index in range(3)] == [["0", "1", "3"]] * 3
+
+
+@GENERATIONS
+def test_a_producer_whose_transactional_id_has_moved_to_another_producer_id_is_fenced(
+    harness: Harness, versions: dict[str, int]
+) -> None:
+    producer, second = (TransactionalProducer(harness, versions=versions) for _ in range(2))
+    assert producer.init() == OK
+    transactions = harness.cluster.transactions.transactions
+    transactions["tx"] = transactions["tx"]._replace(producer_epoch=LAST_CLIENT_EPOCH)
+    producer.epoch = LAST_CLIENT_EPOCH
+    assert producer.send("a") == OK
+    assert second.init() == ErrorCode.CONCURRENT_TRANSACTIONS
+    harness.clock.advance(0)
+    assert second.init() == OK
+    assert second.producer_id != producer.producer_id
+    assert producer.produce("b") == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert second.send("c") == OK

@@ -212,3 +212,14 @@ def test_records_of_a_kafka_before_4_3_have_no_epochs_of_partitions(group: Consu
     assert old.pending_revocation == {A: {2: 7}}
     value.state = 99
     assert ConsumerMember("m").with_assignment(value).state is MemberState.UNKNOWN
+
+
+def test_a_member_that_changes_its_instance_id_gives_up_the_old_one(group: ConsumerGroup) -> None:
+    group.set_member(MEMBER._replace(instance_id="i"))
+    group.set_member(MEMBER._replace(instance_id="j"))
+    with pytest.raises(KafkaError, match="Instance id i is unknown"):
+        group.check_member("m", "i")
+    assert group.check_member("m", "j").instance_id == "j"
+    group.set_member(MEMBER._replace(member_id="other", instance_id="i"))
+    group.remove_member("m")
+    assert group.static == {"i": "other"}
