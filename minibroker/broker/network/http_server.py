@@ -110,7 +110,8 @@ class HttpServer:
             return http_response("413 Content Too Large")
         refusal = refusal_of(request.headers, is_private=is_private)
         if refusal is not None:
-            return http_response("403 Forbidden", f"{refusal}\n".encode("latin-1"))
+            text = f"{refusal}; a server for others listens on an address that they can reach\n"
+            return http_response("403 Forbidden", text.encode("latin-1"))
         return await self._answer(request)
 
 
