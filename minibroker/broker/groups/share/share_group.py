@@ -18,6 +18,7 @@ from minibroker.broker.groups.consumer.timers import MemberTimers, Purpose
 from minibroker.broker.groups.group import CheckPartition, Group, GroupContext, GroupType
 from minibroker.broker.groups.group_entries import Change, entries
 from minibroker.broker.groups.offsets_of_group import CommittedOffset, CommittedOffsets
+from minibroker.broker.groups.reconciling_group import FIRST_EPOCH
 from minibroker.broker.groups.share.share_assignor import assigned
 from minibroker.broker.metadata.image import Image
 from minibroker.broker.metadata.partitions import Topic
@@ -30,7 +31,6 @@ log = logging.getLogger("minibroker.groups")
 
 SHARE_PROTOCOL = "share"
 ASSIGNOR = "simple"
-FIRST_EPOCH = 0
 STABLE = 0  # the only state of a member
 StatesOf = Mapping[bytes, tuple[str, frozenset[int]]]  # by topic id: the name, and the partitions whose state is kept
 SMALL = 500  # members and partitions: their assignment takes some 2 ms

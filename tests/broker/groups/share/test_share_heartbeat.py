@@ -48,9 +48,9 @@ def test_others_wait_until_the_target_is_made(harness: Harness) -> None:
     assert next(second) is WAITING
     assert counted(at_once(first)) == COUNT
     assert counted(at_once(second)) == COUNT // 2
-    assert counted(at_once(steps_of(harness, "m1", 1))) == COUNT // 2
+    assert counted(at_once(steps_of(harness, "m1", 2))) == COUNT // 2
     group = harness.cluster.groups.share_group(GROUP)
-    assert (group.epoch, group.assignment_epoch, group.is_assigning) == (2, 2, False)
+    assert (group.epoch, group.assignment_epoch, group.is_assigning) == (3, 3, False)
     assert harness.cluster.groups.rebalances == {"share": 2}
 
 
