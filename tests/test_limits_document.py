@@ -107,7 +107,7 @@ PHRASES = [
     f"in hexadecimal digits | {mib(trying.MOST_ANSWER_BYTES)}, {mib(guard.PAGES_BYTES)} |",
     f"about a second | {comparing_budget.STEPS:,} | 422",
     f"by Avro, by Protobuf | {avro_types.DEPTH_MAX}, {protobuf_comparing.MAXIMUM_DEPTH} | 422",
-    f"an answer names | {comparing_budget.CHANGES:,}, or {mib(comparing_budget.CHARACTERS)} of text",
+    f"an answer names | {comparing_budget.CHANGES:,}, or {kib(comparing_budget.CHARACTERS)} of text",
     f"branch that they may be of | {avro_types.CHECKS_MAX:,} |",
     f"each with its base | {mib(documents.MAXIMUM_IDENTIFIER_CHARACTERS)} |",
     f"one key or value | {decoding_budget.MAXIMUM_VALUES:,} |",

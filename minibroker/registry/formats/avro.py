@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import Final
 
-from minibroker.registry.formats.avro_compatibility import Comparison
+from minibroker.registry.formats.avro_compatibility import Comparison, Part
 from minibroker.registry.formats.avro_types import Parser
 from minibroker.registry.formats.avro_writing import canonical_text, normalized_text
 from minibroker.registry.formats.comparing_budget import Budget, Found, named_changes, walked
@@ -68,5 +68,13 @@ def incompatibilities(reader: ParsedSchema, writer: ParsedSchema, budget: Budget
     """Return why the reader cannot read what was written with the writer, in Confluent's words. Raises TooMuch."""
     assert isinstance(reader, AvroSchema) and isinstance(writer, AvroSchema)
     budget = budget or Budget()
-    found = Found(Comparison(budget).differences(reader.type, writer.type))
+    comparison = Comparison(budget)
+    try:
+        return _named(comparison.differences(reader.type, writer.type), budget)
+    finally:
+        comparison.forget()
+
+
+def _named(differences: list[Part], budget: Budget) -> list[str]:
+    found = Found(differences)
     return named_changes((str(change) for _, change in walked([found], budget)), found.count)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from minibroker.registry.formats.avro_types import DEPTH_MAX, AvroType, Field, Name
-from minibroker.registry.formats.comparing_budget import Budget, Found, TooMuch
+from minibroker.registry.formats.comparing_budget import Budget, Found, TooMuch, forget
 
 # Which other types a primitive type reads.
 PROMOTIONS: Final = {
@@ -60,6 +60,10 @@ class Comparison:
         self._known: dict[tuple[int, int], list[Part]] = {}
         self._branches: dict[int, dict[Name, list[AvroType]]] = {}  # of the reader's unions, by what they may read
         self._depth = 0
+
+    def forget(self) -> None:
+        """Forget what was compared, in small portions, once the differences are not needed any more."""
+        forget(self._known, list(self._known))
 
     def differences(self, reader: AvroType, writer: AvroType, path: Path = ()) -> list[Part]:
         """Return what keeps the reader from reading; nothing if it can. Raises TooMuch."""

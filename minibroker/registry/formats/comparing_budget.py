@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 STEPS: Final = 500_000  # about a second
 CHANGES: Final = 1_000  # that an answer names
-CHARACTERS: Final = 1 << 20  # of these
+CHARACTERS: Final = 256 << 10  # of these
 CHARACTERS_OF_A_STEP: Final = 16
 MANY: Final = 1_000_000_000  # what is more is not counted
 
@@ -101,6 +101,15 @@ def walked(parts: Sequence[Any], budget: Budget) -> Iterator[tuple[tuple[str, ..
             waiting.pop()
             if is_below:
                 path.pop()
+
+
+def forget(known: dict[Any, Any], keys: Iterable[Any]) -> None:
+    """Forget what is known of each pair, in an order in which others are still known that are in it.
+
+    What was found may be so much that to let go of it at once would keep all other threads waiting.
+    """
+    for key in keys:
+        known.pop(key)
 
 
 def named_changes(sentences: Iterable[str], count: int, most: int = CHANGES) -> list[str]:

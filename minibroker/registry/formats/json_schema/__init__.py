@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from minibroker.registry.formats.comparing_budget import Budget, named_changes, walked
-from minibroker.registry.formats.json_schema.json_changes import LENIENT, STRICT, Change
-from minibroker.registry.formats.json_schema.json_comparing import changes_between
+from minibroker.registry.formats.json_schema.json_changes import LENIENT, STRICT, Change, Changes
+from minibroker.registry.formats.json_schema.json_comparing import Comparison
 from minibroker.registry.formats.json_schema.json_model import Object, Schema
 from minibroker.registry.formats.json_schema.loading import load
 from minibroker.registry.formats.json_schema.text import read_json, write_json
@@ -64,6 +64,13 @@ def incompatibilities(
     """
     allowed = LENIENT if lenient else STRICT
     budget = budget or Budget()
-    changes = changes_between(writer.root, reader.root, allowed, budget)
+    comparison = Comparison(allowed, budget)
+    try:
+        return _named(comparison.changes(writer.root, reader.root), allowed, budget)
+    finally:
+        comparison.forget()
+
+
+def _named(changes: Changes, allowed: frozenset[str], budget: Budget) -> list[str]:
     found = (Change(change.kind, path + change.path) for path, change in walked([changes], budget))
     return named_changes((each.sentence() for each in found if each.kind not in allowed), changes.count)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from minibroker.registry.formats.comparing_budget import CHARACTERS_OF_A_STEP, Budget
+from minibroker.registry.formats.comparing_budget import CHARACTERS_OF_A_STEP, Budget, forget
 from minibroker.registry.formats.java_order import union_in_java_order
 from minibroker.registry.formats.json_schema.json_changes import STRICT, Change, Changes, InCircle, Part, under
 from minibroker.registry.formats.json_schema.json_model import (
@@ -71,14 +71,10 @@ def changes_between(
     original: Schema, update: Schema, allowed: frozenset[str] = STRICT, budget: Budget | None = None
 ) -> Changes:
     """Return all changes, of which the `allowed` kinds are compatible. Raises TooMuch."""
-    comparison = _Comparison(allowed, budget or Budget())
-    while True:
-        changes = comparison.compare(original, update)
-        if not comparison.refute():
-            return changes
+    return Comparison(allowed, budget or Budget()).changes(original, update)
 
 
-class _Comparison:
+class Comparison:
     """What is known of the pairs of schemas that were compared; nodes are told apart by identity."""
 
     def __init__(self, allowed: frozenset[str], budget: Budget) -> None:
@@ -90,11 +86,22 @@ class _Comparison:
         self._budget = budget
         self._finder = Finder(budget)
 
+    def changes(self, original: Schema, update: Schema) -> Changes:
+        """Return all changes. Raises TooMuch."""
+        while True:
+            changes = self.compare(original, update)
+            if not self.refute():
+                return changes
+            self.forget()
+
+    def forget(self) -> None:
+        """Forget what was compared, in small portions, once the changes are not needed any more."""
+        forget(self._known, reversed(list(self._known)))
+
     def refute(self) -> bool:
         """Return whether an assumption was wrong, after which all has to be compared again."""
         wrong = {pair for pair in self._assumed if pair in self._known and not self._known[pair].compatible}
         self._refuted |= wrong
-        self._known.clear()
         self._assumed.clear()
         return bool(wrong)
 
