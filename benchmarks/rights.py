@@ -7,7 +7,7 @@ import time
 import exchanges
 import servers
 import wire
-from minibroker.broker.configs.settings_table import STANDARD_AUTHORIZER
+from minibroker.broker.configs.valid_values import STANDARD_AUTHORIZER
 from minibroker.broker.security.acls import Acl, Acls, PatternType, Permission
 from minibroker.broker.security.authorizer import Authorizer
 from minibroker.broker.security.operations import Operation, ResourceType, Right

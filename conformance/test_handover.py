@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from conformance.clients import PATIENCE_S
 from conformance.kafka_reference import running_kafka
 from conformance.kafka_tools import Tool
-from minibroker.broker.configs.settings_table import STANDARD_AUTHORIZER
+from minibroker.broker.configs.valid_values import STANDARD_AUTHORIZER
 from minibroker.cli.administration import connected
 from minibroker.cli.connecting import Bootstrap
 from minibroker.cli.handover.handover_state import BROKER_RESOURCE, GROUP_RESOURCE, State, state_of

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from conformance import builds
-from minibroker.broker.configs.settings_table import super_users
+from minibroker.broker.configs.valid_values import super_users
 from minibroker.broker.security.acls import Acl, Acls, PatternType, Permission
 from minibroker.broker.security.authorizer import Authorizer
 from minibroker.broker.security.operations import Operation, ResourceType, Right

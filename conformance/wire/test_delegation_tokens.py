@@ -13,7 +13,7 @@ from conformance.wire.connection import Connection, ConnectionClosed
 from conformance.wire.requests import repeated
 from conformance.wire.test_rights import MADE, create, creation
 from conformance.wire.test_sasl import INVALID, MODULES, PREFIX, KafkaWithSasl, authenticate, handshake, is_served
-from minibroker.broker.configs.settings_table import STANDARD_AUTHORIZER
+from minibroker.broker.configs.valid_values import STANDARD_AUTHORIZER
 from minibroker.broker.security.operations import CREATE_TOKENS, DESCRIBE_CLUSTER, DESCRIBE_TOKEN, DESCRIBE_TOKENS
 from minibroker.client.client_mechanisms import scram
 from minibroker.protocol.errors import ErrorCode

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from minibroker.broker.clock import Clock
 from minibroker.broker.configs.listeners import settings_of_node
 from minibroker.broker.configs.settings import Settings
-from minibroker.broker.configs.settings_table import super_users
+from minibroker.broker.configs.valid_values import super_users
 from minibroker.broker.metadata import features
 from minibroker.broker.metadata.image import Image
 from minibroker.broker.metadata.leaders import NOT_HOSTED

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from minibroker.broker.configs.settings_table import (
-    SETTINGS,
+from minibroker.broker.configs.settings_table import SETTINGS, Scope, Setting
+from minibroker.broker.configs.settings_values import format_value
+from minibroker.broker.configs.valid_values import (
     STANDARD_AUTHORIZER,
     AnyCaseOf,
     AuthorizerClass,
@@ -21,10 +22,7 @@ from minibroker.broker.configs.settings_table import (
     Principals,
     Range,
     ReplicaList,
-    Scope,
-    Setting,
 )
-from minibroker.broker.configs.settings_values import format_value
 
 HEAD = ("setting", "of a topic", "type", "default", "values", "changes", "meaning")
 PREAMBLE = """\

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from minibroker.addresses import LOOPBACK, HostPort, host_port
 from minibroker.broker.configs.listeners import LISTENER, META_ADDRESSES
-from minibroker.broker.configs.settings_table import PROTOCOLS, STANDARD_AUTHORIZER
+from minibroker.broker.configs.settings_table import PROTOCOLS
+from minibroker.broker.configs.valid_values import STANDARD_AUTHORIZER
 from minibroker.broker.metadata.image import QuotaEntity
 from minibroker.broker.quotas.client_quotas import CLIENT_ID, IP, USER, Limit, check_value, checked_entity, quota_record
 from minibroker.broker.security.acls import Acl, PatternType, Permission, check_new

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from kafka import KafkaProducer
 
-from minibroker.broker.configs.settings_table import STANDARD_AUTHORIZER
+from minibroker.broker.configs.valid_values import STANDARD_AUTHORIZER
 from minibroker.protocol.errors import KafkaError
 from minibroker.testing import Broker
 from minibroker.testing.log_reading import Record

@@ -18,11 +18,10 @@ from minibroker.broker.configs.settings_table import (
     LONG,
     STRING,
     ConfigType,
-    OneOf,
-    Range,
     Setting,
 )
 from minibroker.broker.configs.settings_values import InvalidValue, canonical_text, parse_value
+from minibroker.broker.configs.valid_values import OneOf, Range
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import GROUP_RESOURCE
 

@@ -9,7 +9,8 @@ import re
 from math import isinf
 from typing import Any
 
-from minibroker.broker.configs.settings_table import ConfigType, OneOf, Setting, Value
+from minibroker.broker.configs.settings_table import ConfigType, Setting, Value
+from minibroker.broker.configs.valid_values import OneOf
 
 BITS = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
 # What Java's Integer.parseInt and Double.parseDouble take; Python's int() also takes 1_000, and float() also nan.

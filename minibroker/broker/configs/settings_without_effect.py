@@ -28,14 +28,12 @@ from minibroker.broker.configs.settings_table import (
     PER_BROKER,
     SHORT,
     STRING,
-    AnyCaseOf,
     ConfigType,
-    OneOf,
-    Range,
     Setting,
     UpdateMode,
     Value,
 )
+from minibroker.broker.configs.valid_values import AnyCaseOf, OneOf, Range
 
 
 def _kept(name: str, type: ConfigType, default: Value, valid: Any = None, **more: Any) -> Setting:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from minibroker.broker.configs.settings_table import counts_of_addresses
+from minibroker.broker.configs.valid_values import counts_of_addresses
 from minibroker.broker.quotas.client_quotas import IP
 from minibroker.broker.quotas.quota_windows import Rate, Windows
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from minibroker.broker.configs.settings_table import STANDARD_AUTHORIZER
+from minibroker.broker.configs.valid_values import STANDARD_AUTHORIZER
 from minibroker.broker.metadata.metadata_snapshots import BOOTSTRAP
 from minibroker.storage.checkpoints.checkpoint_texts import META_PROPERTIES
 from minibroker.storage.names import topic_partition_of

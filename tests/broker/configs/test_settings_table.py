@@ -14,14 +14,13 @@ from minibroker.broker.configs.settings_table import (
     SETTINGS,
     TOPIC_SETTINGS,
     ConfigType,
-    OneOf,
-    ReplicaList,
     Scope,
     Setting,
     UpdateMode,
 )
 from minibroker.broker.configs.settings_values import format_value, parse_value
 from minibroker.broker.configs.settings_without_effect import KNOWN_WITHOUT_EFFECT, WITHOUT_EFFECT, row_of
+from minibroker.broker.configs.valid_values import OneOf, ReplicaList
 from minibroker.storage.log_settings import LogSettings
 
 

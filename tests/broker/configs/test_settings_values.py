@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.broker.configs.settings_table import CODECS, FROM_ONE, ConfigType, OneOf, Range, Scope, Setting, Value
+from minibroker.broker.configs.settings_table import CODECS, FROM_ONE, ConfigType, Scope, Setting, Value
 from minibroker.broker.configs.settings_values import InvalidValue, format_value, parse_value
+from minibroker.broker.configs.valid_values import OneOf, Range
 
 
 def parse(type: ConfigType, text: str, valid: Range | OneOf | None = None) -> Value:

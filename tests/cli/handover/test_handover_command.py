@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from minibroker.broker.configs.settings_table import STANDARD_AUTHORIZER
+from minibroker.broker.configs.valid_values import STANDARD_AUTHORIZER
 from minibroker.cli.handover.handover_strimzi import resource_name
 from minibroker.cli.handover.handover_terraform import label, text
 from minibroker.testing import Broker

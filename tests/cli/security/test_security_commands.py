@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.configs.settings_table import STANDARD_AUTHORIZER
+from minibroker.broker.configs.valid_values import STANDARD_AUTHORIZER
 from minibroker.testing import Broker
 from minibroker.testing.broker_security import MECHANISMS
 from tests.cli.conftest import Run

@@ -1,0 +1,140 @@
+"""What the values of settings may be, with Kafka's objections to others."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+from minibroker.broker.configs.format_versions import format_of_version
+
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+
+
+class Valid(Protocol):
+    """What a value may be."""
+
+    def objection(self, value: Any) -> str | None:
+        """Return Kafka's objection to the value, or None."""
+
+
+class Range(NamedTuple):
+    """Numbers from `minimum` to `maximum` inclusive, and `or_equal_to`, if set."""
+
+    minimum: float | None = None
+    maximum: float | None = None
+    or_equal_to: int | None = None
+
+    def objection(self, value: Any) -> str | None:
+        """Return Kafka's objection to the value, or None."""
+        if self.or_equal_to is not None:
+            allowed = value == self.or_equal_to or (self.minimum or 0) <= value <= (self.maximum or 0)
+            text = f"Value must be between {self.minimum} and {self.maximum} or equal to {self.or_equal_to}"
+            return None if allowed else text
+        if self.minimum is not None and not value >= self.minimum:
+            return f"Value must be at least {self.minimum}"
+        if self.maximum is not None and not value <= self.maximum:
+            return f"Value must be no more than {self.maximum}"
+        return None
+
+
+class OneOf(NamedTuple):
+    """One of `choices`, or a list of them; with `some`, the list must not be empty."""
+
+    choices: tuple[str, ...]
+    some: bool = False
+
+    def objection(self, value: Any) -> str | None:
+        """Return Kafka's objection to the value, or None."""
+        words = value if isinstance(value, tuple) else (value,)
+        if self.some and not words:
+            return f"must not be empty. Valid values include: [{', '.join(self.choices)}]"
+        if all(word in self.choices for word in words):
+            return None
+        return f"String must be one of: {', '.join(self.choices)}"
+
+
+class AnyCaseOf(NamedTuple):
+    """One of `choices`, in any case."""
+
+    choices: tuple[str, ...]
+
+    def objection(self, value: Any) -> str | None:
+        """Return Kafka's objection to the value, or None."""
+        if value.upper() in self.choices:
+            return None
+        return f"String must be one of (case insensitive): {', '.join(self.choices)}"
+
+
+class ReplicaList(NamedTuple):
+    """`*`, or `partition:broker` pairs."""
+
+    def objection(self, value: Any) -> str | None:
+        """Return Kafka's objection to the value, or None."""
+        if value == ("*",) or all(_is_replica(pair) for pair in value):
+            return None
+        return "must be the literal '*' or a list of replicas in the format [partitionId]:[brokerId],..."
+
+
+class FormatVersion(NamedTuple):
+    """A version of Kafka, as in `message.format.version` before Kafka 4; it selects that version's message format."""
+
+    def objection(self, value: Any) -> str | None:
+        """Return Kafka's objection to the value, or None."""
+        return None if format_of_version(value) is not None else f"Version {value} is not a valid version"
+
+
+class NonEmpty(NamedTuple):
+    """A list of at least one element."""
+
+    def objection(self, value: Any) -> str | None:
+        """Return an objection to the value, or None."""
+        return None if value else "must not be empty"
+
+
+class ConnectionCounts(NamedTuple):
+    """`address:number` pairs."""
+
+    def objection(self, value: Any) -> str | None:
+        """Return an objection to the value, or None."""
+        try:
+            counts_of_addresses(value)
+        except ValueError as error:
+            return f"must be a list of address:number, and {error}"
+        return None
+
+
+def counts_of_addresses(text: str) -> dict[str, int]:
+    """Return a comma-separated list of address:number as a dict. Raises ValueError."""
+    import ipaddress  # which hardly a broker needs
+
+    found = {}
+    for pair in filter(None, (part.strip() for part in text.split(","))):
+        address, _, number = pair.rpartition(":")
+        found[str(ipaddress.ip_address(address.strip("[]")))] = int(number)
+    return found
+
+
+class AuthorizerClass(NamedTuple):
+    """The name of Kafka's own authorizer, or nothing."""
+
+    def objection(self, value: Any) -> str | None:
+        """Return an objection to the value, or None."""
+        return None if value in ("", STANDARD_AUTHORIZER) else f"The only authorizer is {STANDARD_AUTHORIZER}"
+
+
+def super_users(text: str) -> frozenset[str]:
+    """Return the principals in a value of `super.users`, such as "User:a;User:b". Names may contain commas."""
+    return frozenset(filter(None, map(str.strip, text.split(";"))))
+
+
+class Principals(NamedTuple):
+    """Principals as type:name, with semicolons between them."""
+
+    def objection(self, value: Any) -> str | None:
+        """Return Kafka's objection to the value, or None."""
+        wrong = next((text for text in sorted(super_users(value)) if ":" not in text), None)
+        return wrong and f"expected a string in format principalType:principalName but got {wrong}"
+
+
+def _is_replica(pair: str) -> bool:
+    partition, separator, broker = pair.partition(":")
+    return bool(separator) and partition.isdecimal() and broker.isdecimal()
