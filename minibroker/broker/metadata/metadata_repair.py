@@ -157,10 +157,13 @@ class Repair:
         if self._anew:
             self._plan_basics()
             count, added = len(self._salvage.messages), len(self._added)
-            self.steps.append(
-                f"{METADATA_TOPIC}-0 is rewritten with {count} records of the old one and {added} new ones; "
-                f"the old one is kept in a directory that ends with {STRAY_LOG_SUFFIX}"
-            )
+            if metadata is None:
+                self.steps.append(f"{METADATA_TOPIC}-0 is written with {added} new records")
+            else:
+                self.steps.append(
+                    f"{METADATA_TOPIC}-0 is rewritten with {count} records of the old one and {added} new ones; "
+                    f"the old one is kept in a directory that ends with {STRAY_LOG_SUFFIX}"
+                )
         elif metadata is not None and metadata.topic_id != METADATA_TOPIC_ID:
             self._write_id(metadata.path, METADATA_TOPIC_ID)
         self.steps += [f"{path}/{PARTITION_METADATA} gets the id {uuid_text(topic_id)}" for path, topic_id in self._ids]

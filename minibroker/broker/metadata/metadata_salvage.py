@@ -18,7 +18,7 @@ from minibroker.protocol.messages.metadata_records import (
     RemoveTopicRecord,
 )
 from minibroker.protocol.primitives import MalformedMessage
-from minibroker.protocol.records.batch import read_header
+from minibroker.protocol.records.batch import BatchHeader, read_header
 from minibroker.protocol.records.metadata_values import UnknownMetadata, decode_metadata
 from minibroker.protocol.records.walking import next_sound_batch
 from minibroker.storage.files import Disk
@@ -54,27 +54,41 @@ class Salvage:
         start = self.next_offset
         for base_offset in offsets_with(disk.names(directory), LOG_SUFFIX):
             path = f"{directory}/{segment_name(base_offset)}{LOG_SUFFIX}"
-            self._take(path, self._values(path, disk.read_whole(path), start))
+            self._take(path, self._values(path, disk.read_whole(path), base_offset, start))
 
-    def _values(self, path: str, data: bytes, start: int) -> Iterator[tuple[int, bytes]]:
+    def _values(self, path: str, data: bytes, base_offset: int, start: int) -> Iterator[tuple[int, bytes]]:
         """Yield (offset, value) of the records from `start` on in the valid batches of a segment."""
-        position = 0
+        if base_offset > self.next_offset:
+            self.problems.append(f"{path}: offsets {self.next_offset} to {base_offset - 1} are missing")
+        position, self.next_offset = 0, base_offset
         while position < len(data):
             found = next_sound_batch(data, position)
-            if found != position:
-                end = len(data) if found is None else found
+            damaged_bytes = (len(data) if found is None else found) - position
+            if damaged_bytes:
                 self.problems.append(
-                    f"{path}: {end - position} bytes at {position}, offset {self.next_offset}, are damaged"
+                    f"{path}: {damaged_bytes} bytes at {position}, offset {self.next_offset}, are damaged"
                 )
             if found is None:
                 return
             header = read_header(data, found)
-            if header.base_offset > self.next_offset:
-                self.problems.append(f"{path}: offsets {self.next_offset} to {header.base_offset - 1} are missing")
+            offset = self._offset_of(path, header, found, damaged_bytes)
             position = found + header.size_bytes
-            self.next_offset = header.next_offset
+            moved = offset - header.base_offset
+            self.next_offset = header.next_offset + moved
             self.latest_epoch = max(self.latest_epoch, header.partition_leader_epoch)
-            yield from ((at, value) for at, value in values_in(data[found:position]) if at >= start)
+            values = ((at + moved, value) for at, value in values_in(data[found:position]))
+            yield from ((at, value) for at, value in values if at >= start)
+
+    def _offset_of(self, path: str, header: BatchHeader, position: int, damaged_bytes: int) -> int:
+        """Return the offset of a batch. No checksum protects it, so it counts only if the one before allows it."""
+        missing = header.base_offset - self.next_offset
+        if 0 < missing <= damaged_bytes:
+            self.problems.append(f"{path}: offsets {self.next_offset} to {header.base_offset - 1} are missing")
+        elif missing:
+            said = f"the offset of the batch at {position} is damaged: {header.base_offset}"
+            self.problems.append(f"{path}: {said}, where {self.next_offset} is next")
+            return self.next_offset
+        return header.base_offset
 
     def _take(self, path: str, values: Iterator[tuple[int, bytes]]) -> None:
         for offset, value in values:

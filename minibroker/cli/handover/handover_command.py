@@ -51,10 +51,10 @@ def handover(form: str, cluster: str, path: str | None, bootstrap: Bootstrap, as
         with connected(bootstrap) as client:
             state = state_of(client, bootstrap.servers)
     else:
-        from minibroker.cli.handover.handover_directory import served_copy
+        from minibroker.cli.handover.handover_directory import of_directory, served_copy
 
         with served_copy(path) as servers, connected(Bootstrap(servers, ())) as client:
-            state = state_of(client, path)
+            state = of_directory(state_of(client, path))
     if as_json:
         click.echo(json.dumps(_as_json(state)))
     elif form == "sh":

@@ -16,9 +16,11 @@ import click
 
 from minibroker.broker.configs.valid_values import STANDARD_AUTHORIZER
 from minibroker.broker.metadata.metadata_snapshots import BOOTSTRAP
+from minibroker.cli.handover.handover_state import State
 from minibroker.storage.checkpoints.checkpoint_texts import META_PROPERTIES
 from minibroker.storage.names import topic_partition_of
 
+AT_RUN_TIME = (2, 3)  # the sources of configs (KIP-226): those of one broker, and of all brokers
 COPIED_TOPICS = ("__cluster_metadata", "__consumer_offsets")
 
 
@@ -46,6 +48,16 @@ def served_copy(path: str) -> Iterator[str]:
                 yield broker.bootstrap_servers
         except StartError as error:
             raise click.ClickException(f"{path}: {error}") from None
+
+
+def of_directory(state: State) -> State:
+    """Return what is known of the directory itself: the settings of this process are no one's.
+
+    Those that were set at run time are in the metadata; others count as Kafka's defaults.
+    """
+    settings = [each for each in state.settings if each.config_source in AT_RUN_TIME]
+    lacking = "the settings of its broker's file, which is not in the directory: they count as Kafka's defaults"
+    return state._replace(settings=settings, left_out=[*state.left_out, lacking])
 
 
 @contextmanager

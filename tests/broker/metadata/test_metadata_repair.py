@@ -10,6 +10,7 @@ import pytest
 
 from minibroker.broker.metadata.metadata_log import MetadataError
 from minibroker.broker.metadata.metadata_repair import Repair
+from minibroker.protocol.records.formats import batches_in
 from minibroker.storage.files import Disk
 from minibroker.storage.recovery.recovery import LogDirectoryError
 from tests.broker.harness import Harness
@@ -71,6 +72,18 @@ def flipped(data: Path) -> None:
     (data / LOG).write_bytes(content)
 
 
+def misnumbered(data: Path) -> None:
+    """The offset of a batch in the middle, which no checksum protects, has a flipped bit."""
+    content = bytearray((data / LOG).read_bytes())
+    content[middle_batch(content) + 1] ^= 0x40
+    (data / LOG).write_bytes(content)
+
+
+def middle_batch(content: bytes) -> int:
+    starts = [position for position, _ in batches_in(bytes(content))]
+    return starts[len(starts) // 2]
+
+
 def renamed(data: Path) -> None:
     file = data / "__cluster_metadata-0" / "partition.metadata"
     file.write_bytes(file.read_bytes().replace(b"AAQ", b"ABQ"))
@@ -94,6 +107,32 @@ def test_nothing_is_changed_before_it_is_wanted(data: Path) -> None:
     before = files(data)
     assert repair(data, apply=False)
     assert files(data) == before
+
+
+def test_a_flipped_bit_of_an_offset_is_no_loss_of_records(data: Path) -> None:
+    position, content = middle_batch((data / LOG).read_bytes()), (data / LOG).read_bytes()
+    offset = int.from_bytes(content[position : position + 8], "big")
+    misnumbered(data)
+    shutil.copytree(data.parent, data.parent / "copy")
+    first, second = repair(data.parent / "copy" / "data")
+    assert ids(data.parent / "copy" / "data").keys() == {"first", "second"}
+    assert repair(data.parent / "copy" / "data", apply=False) == []
+    assert first.endswith(
+        f"the offset of the batch at {position} is damaged: {offset | 1 << 54}, where {offset} is next"
+    )
+    assert second.endswith(" new ones; the old one is kept in a directory that ends with -stray")
+
+
+def test_lost_offsets_between_segments_are_said(data: Path) -> None:
+    (data / LOG).rename(data / "__cluster_metadata-0" / f"{7:020d}.log")
+    assert any("offsets 0 to 6 are missing" in step for step in repair(data, apply=False))
+
+
+def test_a_log_that_was_not_there_is_not_kept(data: Path) -> None:
+    gone(data)
+    steps = repair(data, apply=False)
+    assert not any("old one" in step for step in steps)
+    assert any(step.startswith("__cluster_metadata-0 is written with ") for step in steps)
 
 
 def test_undamaged_topics_keep_their_configs(data: Path) -> None:

@@ -268,5 +268,8 @@ def test_a_data_directory_says_the_same(filled: Broker, run: Run, run_client: Ru
     kinds = ("topics", "users", "acls", "quotas", "offsets")
     assert {kind: read[kind] for kind in kinds} == {kind: asked[kind] for kind in kinds}
     assert {path: path.stat().st_mtime_ns for path in snapshot.rglob("*")} == before
+    assert "log.dirs" in {row["setting"] for row in asked["settings"]}
+    assert {row["setting"] for row in read["settings"]} == {"min.insync.replicas"}  # not those of this process
+    assert "the settings of its broker's file" in run("handover", "--path", str(snapshot)).stdout
     refused = run("handover", "--path", str(tmp_path))
     assert (refused.exit_code, "is no data directory" in refused.stderr) == (2, True)
