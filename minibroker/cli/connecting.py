@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from minibroker.cli.shared import CLIENT_ID, SERVER_VARIABLE, Command, assignments_option
+from minibroker.cli.shared import CLIENT_ID, SERVER_VARIABLE, Command, assignments_option, of_files
 from minibroker.protocol.legible import one_line
 
 if TYPE_CHECKING:
@@ -76,10 +76,12 @@ def servers_of(text: str) -> str:
     from minibroker.client.connection_settings import addresses
 
     servers = with_port(text)
+    scheme, separator, rest = text.partition("://")
+    if "/" in text and not separator:
+        raise click.BadParameter(f"{text!r} is not HOST:PORT; {of_files(text)}")
     try:
         addresses(servers)
     except SettingError:
-        scheme, separator, rest = text.partition("://")
         advice = f"; leave out {scheme}://" if separator and rest else ""
         raise click.BadParameter(f"{text!r} is not HOST:PORT{advice}") from None
     return servers

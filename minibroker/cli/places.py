@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from minibroker.cli.administration import TopicPartition, all_topics, existing_topic
-from minibroker.cli.shared import failure, no_partition
+from minibroker.cli.shared import failure, no_partition, of_files
 from minibroker.quantities import moment_ms
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ def topics_of(text: str) -> Topics:
         except re.error as error:
             raise click.BadParameter(f"{text!r} is no regular expression: {error}") from None
         return text, ()
+    if "/" in text:
+        raise click.BadParameter(f"{text!r} is no topic; {of_files(text)}")
     match = TOPICS.fullmatch(text)
     if match is None:
         raise click.BadParameter(f"{text!r} is not TOPIC or TOPIC:PARTITION,...")

@@ -195,7 +195,13 @@ def no_such(kind: str, name: str, known: Iterable[str]) -> click.ClickException:
     """Return the error that the cluster has no topic, group or the like of this name. `known` are those it has."""
     from minibroker.suggestions import did_you_mean
 
-    return failure(f"there is no {kind} {name}{did_you_mean(name, known)}")
+    advice = f"; {of_files(name)}" if "/" in name else did_you_mean(name, known)
+    return failure(f"there is no {kind} {name}{advice}")
+
+
+def of_files(path: str) -> str:
+    """Return what to use for a path, which a topic or a server cannot be, as part of a message."""
+    return f"of files, 'minibroker dump {path}' shows the records, without a broker"
 
 
 def no_partition(topic: str, index: int, count: int) -> str:

@@ -71,6 +71,12 @@ _CODES: Final = {
 _REACTIONS: Final = {code: reaction for reaction, codes in _CODES.items() for code in codes}
 
 
+# What a code means, where an answer without a message leaves its reader alone.
+_REASONS: Final[dict[int, str]] = {
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "a topic's name has up to 249 letters, digits, dots, underscores and hyphens"
+}
+
+
 def reaction(code: int) -> Reaction:
     """Return the reaction to an error code of an answer. Unknown codes are fatal."""
     return _REACTIONS.get(code, Reaction.FATAL)  # type: ignore[call-overload, no-any-return]
@@ -89,6 +95,7 @@ def error_name(code: int) -> str:
 def check(code: int, what: str, message: str | None = None) -> None:
     """Raise `ClientError` unless an error code of an answer is 0. `what` was requested, `message` is the broker's."""
     if code != ErrorCode.NONE:
+        message = message or _REASONS.get(code)
         detail = f" ({message})" if message else ""
         raise ClientError(f"{what}: {error_name(code)}{detail}", reaction(code), code)
 

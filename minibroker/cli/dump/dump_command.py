@@ -38,20 +38,42 @@ def dump(paths: tuple[str, ...], records: bool, verify: bool, topic: str | None,
     """Show the contents of a log's files, batch by batch, and where they are damaged.
 
     FILE is one of Kafka's .log, .index, .timeindex, .txnindex, .snapshot or checkpoint files, or a directory of them.
-    After damage, it continues with the next batch whose checksum is right, and exits with status 1 at the end.
+    After damage, it continues with the next batch whose checksum is right, and exits with status 1 at the end. Of
+    several files, it ends with their totals, and which of them are damaged.
 
     \b
     Example:
         minibroker dump --verify minibroker-data/orders-0
+        minibroker dump --json minibroker-data/orders-0 | minibroker produce copies --input json
     """
     from minibroker.storage.files import Disk
     from minibroker.storage.inspection.inspected_files import Options, contents
 
     files = list(_files(paths))
     options = Options(records, verify, shown=frozenset(each.path for each in files))
-    damages = (_dump(each, contents(Disk(), each, options), decoder_of(topic or each.topic), as_json) for each in files)
-    if sum(damages):
+    total: Counter[str] = Counter()
+    damaged: dict[str, int] = {}
+    for each in files:
+        counts = _dump(each, contents(Disk(), each, options), decoder_of(topic or each.topic), as_json)
+        total += counts
+        if counts["damage"]:
+            damaged[each.path] = counts["damage"]
+    if len(files) > 1:
+        _end(len(files), total, damaged, as_json)
+    if damaged:
         sys.exit(DAMAGED)
+
+
+def _end(files: int, total: Counter[str], damaged: dict[str, int], as_json: bool) -> None:
+    """Print the totals of several files, and which of them are damaged."""
+    from minibroker.cli.dump import dump_json, dump_text
+
+    if as_json:
+        print(json.dumps(dump_json.total_object(files, total, damaged)))
+        return
+    print(f"{files} files: {dump_text.summary_line(total)}")
+    for path, count in damaged.items():
+        print(f"  {path}: {count} damage{'s' if count > 1 else ''}")
 
 
 def _files(paths: Iterable[str]) -> Iterator[InspectedFile]:
@@ -79,8 +101,8 @@ def _files_below(directory: str) -> Iterator[InspectedFile]:
                 yield found
 
 
-def _dump(inspected: InspectedFile, found: Iterable[Item], decode: Decoder | None, as_json: bool) -> int:
-    """Print the contents of a file; return the number of damages."""
+def _dump(inspected: InspectedFile, found: Iterable[Item], decode: Decoder | None, as_json: bool) -> Counter[str]:
+    """Print the contents of a file; return how many items of each kind there are."""
     from minibroker.cli.dump import dump_json, dump_text
 
     size_bytes = os.path.getsize(inspected.path)
@@ -96,7 +118,7 @@ def _dump(inspected: InspectedFile, found: Iterable[Item], decode: Decoder | Non
             advance(item.position)
     if not as_json:
         print(dump_text.summary_line(counts))
-    return counts["damage"]
+    return counts
 
 
 def _with_meaning(path: str, found: Iterable[Item], decode: Decoder | None) -> Iterator[tuple[Item, Pair | None]]:

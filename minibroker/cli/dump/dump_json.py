@@ -5,6 +5,8 @@ Numbers stay numbers, and times are in ms since 1970. `dump_text` prints the sam
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from os.path import abspath, basename, dirname
 from typing import Any
 
 from minibroker.cli.dump.dump_records import Pair, said_object
@@ -16,6 +18,7 @@ from minibroker.storage.inspection.inspected_files import InspectedFile, Item
 from minibroker.storage.inspection.inspected_records import FoundRecord
 from minibroker.storage.inspection.log_inspection import Damage, Note
 from minibroker.storage.inspection.text_inspection import Line
+from minibroker.storage.names import topic_partition_of
 
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 
@@ -24,7 +27,15 @@ def head_object(inspected: InspectedFile, size_bytes: int) -> dict[str, Any]:
     """Return the object that comes first of a file."""
     kind = inspected.kind.name.lower()
     base = {"type": "file", "path": inspected.path, "kind": kind, "size_bytes": size_bytes}
-    return {**base, "topic": inspected.topic, "base_offset": inspected.base_offset}
+    place = topic_partition_of(basename(dirname(abspath(inspected.path))))
+    partition = None if place is None else place[1]
+    return {**base, "topic": inspected.topic, "partition": partition, "base_offset": inspected.base_offset}
+
+
+def total_object(files: int, total: Mapping[str, int], damaged: Mapping[str, int]) -> dict[str, Any]:
+    """Return the object that comes last of several files: how much there is, and the damages of each damaged one."""
+    counts = {"batches": total.get("batch", 0), "records": total.get("record", 0), "damages": total.get("damage", 0)}
+    return {"type": "total", "files": files, **counts, "damaged": dict(damaged)}
 
 
 def item_object(item: Item, said: Pair | None = None) -> dict[str, Any]:

@@ -30,7 +30,15 @@ from minibroker.cli.produce.produce_input import (
     typed_lines,
 )
 from minibroker.cli.produce.produce_report import Report
-from minibroker.cli.shared import NamedCommand, assignments_option, completed_by, failure, json_option, no_partition
+from minibroker.cli.shared import (
+    NamedCommand,
+    assignments_option,
+    completed_by,
+    failure,
+    json_option,
+    no_partition,
+    of_files,
+)
 from minibroker.quantities import counted, moment_ms
 
 if TYPE_CHECKING:
@@ -99,9 +107,9 @@ def produce(
 ) -> None:
     """Write a record for each line, and report the partitions and offsets.
 
-    With --input json, a line is an object as consume --json prints it: value or value_base64, and maybe key or
-    key_base64, headers, timestamp, partition, and topic if no TOPIC is given. A value that is not text, such as an
-    object, is written as JSON. With --input file, a file is one record.
+    With --input json, a line is an object as consume --json and dump --json print it: value or value_base64, and maybe
+    key or key_base64, headers, timestamp, partition, and topic if no TOPIC is given. A value that is not text, such as
+    an object, is written as JSON. With --input file, a file is one record.
 
     Records before a wrong line are written; the report is of all that was written, even if an error or Ctrl-C ends it.
 
@@ -157,7 +165,9 @@ def _transaction(identity: ProducerIdentity | None, report: Report) -> Iterator[
 def _check(
     topic: str | None, kind: str, key_separator: str | None, null_key: str | None, null_value: str | None
 ) -> None:
-    """Raise click.UsageError for arguments that do not go together."""
+    """Raise click.UsageError for arguments that do not go together, and for a topic that is a path."""
+    if topic is not None and "/" in topic:
+        raise click.UsageError(f"{topic!r} is no topic; {of_files(topic)}")
     if topic is None and kind != JSON:
         raise click.UsageError("TOPIC is missing; only lines of --input json can say it themselves")
     if kind != LINES and (key_separator, null_key, null_value) != (None, None, None):

@@ -29,6 +29,10 @@ KNOWN: Final = frozenset(("topic", "partition", "timestamp", "key", "key_base64"
                           "offset", "key_says", "value_says"))  # fmt: skip
 
 
+# Those of the records of `dump --json` that are not read. Its other lines say of which file and batch they are.
+OF_DUMP: Final = frozenset(("type", "position", "size_bytes", "decompressed"))
+
+
 class BadLine(click.ClickException):
     """A line that is no record; the message says which. As with wrong arguments, the status is 2."""
 
@@ -134,30 +138,51 @@ def record_of_file(source: BinaryIO, common: Common) -> Items:
 # --- JSON -------------------------------------------------------------------------------------------------
 
 
-def records_of_json(lines: Lines, common: Common) -> Items:
-    """Yield a record for each line of JSON, as `consume --json` prints it; empty lines are passed over.
+class DumpLines:
+    """What the lines of `dump --json` say of the records that follow them: their partition, and if they are markers."""
 
-    Raises `BadLine`, after the records before that line.
+    def __init__(self) -> None:
+        self._place: dict[str, Any] = {}
+        self._is_control = False
+
+    def record(self, document: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the record of a line as `consume --json` prints it; None for a line with none for applications."""
+        kind = document.get("type")
+        if kind == "file":
+            self._place = {name: document.get(name) for name in ("topic", "partition")}
+        elif kind == "batch":
+            self._is_control = document.get("control") is True
+        if kind != "record" or self._is_control:
+            return None
+        has_none = {"timestamp"} if document.get("timestamp") == -1 else set()
+        return self._place | {name: value for name, value in document.items() if name not in OF_DUMP | has_none}
+
+
+def records_of_json(lines: Lines, common: Common) -> Items:
+    """Yield a record for each line of JSON, as `consume --json` prints it, or `dump --json`.
+
+    Empty lines are passed over. Raises `BadLine`, after the records before that line.
     """
-    number = 0
+    number, dumped = 0, DumpLines()
     for some in lines:
         items: list[Item] = []
         now_ms = _now_ms()
         try:
             for line in some:
                 number += 1
-                if line.strip():
-                    items.append(_json_item(line, f"line {number}", common, now_ms))
+                document = _object(line) if line.strip() else None
+                if document is not None and "type" in document:
+                    document = dumped.record(document)
+                if document is not None:
+                    items.append(_json_item(document, f"line {number}", common, now_ms))
         except ValueError as error:
             yield items
             raise BadLine(f"line {number}: {error}") from None
         yield items
 
 
-def _json_item(line: bytes, place: str, common: Common, now_ms: int) -> Item:
-    """Return the record of a line. Raises ValueError."""
-    from minibroker.protocol.records.record import Record
-
+def _object(line: bytes) -> dict[str, Any]:
+    """Return the object of a line. Raises ValueError."""
     try:
         document = json.loads(line)
     except json.JSONDecodeError as error:
@@ -168,6 +193,13 @@ def _json_item(line: bytes, place: str, common: Common, now_ms: int) -> Item:
         raise ValueError(f"this is not JSON, as byte {error.start + 1} is not UTF-8") from None
     if not isinstance(document, dict):
         raise ValueError(f'a record is a JSON object like {{"value": "a"}}, not {legible(repr(document), 40)}')
+    return document
+
+
+def _json_item(document: dict[str, Any], place: str, common: Common, now_ms: int) -> Item:
+    """Return the record of an object. Raises ValueError."""
+    from minibroker.protocol.records.record import Record
+
     unknown = sorted(document.keys() - KNOWN)
     if unknown:
         raise ValueError(f"a record has no field {legible(unknown[0], 40)!r}")

@@ -105,7 +105,7 @@ def objects(output: str) -> list[dict[str, Any]]:
 def test_a_directory_is_dumped_file_by_file(run: Run, log: Path) -> None:
     result = run("dump", "--verify", str(log))
     assert (result.exit_code, result.stderr) == (0, "")
-    assert result.stdout == GOLDEN.format(log)
+    assert result.stdout == GOLDEN.format(log) + "8 files: 3 batches, 4 entries, 5 lines, 5 records, no damage\n"
 
 
 def test_batches_alone(run: Run, log: Path) -> None:
@@ -122,6 +122,7 @@ def test_json_has_an_object_a_line(run: Run, log: Path) -> None:
         "kind": "log",
         "size_bytes": 267,
         "topic": "orders",
+        "partition": 0,
         "base_offset": 0,
     }
     assert first == {
@@ -156,7 +157,7 @@ def test_json_has_an_object_a_line(run: Run, log: Path) -> None:
 def test_json_of_the_other_files(run: Run, log: Path) -> None:
     names = [f"{BASE}.index", f"{BASE}.timeindex", "leader-epoch-checkpoint"]
     found = objects(run("dump", "--json", *(str(log / name) for name in names)).stdout)
-    assert [each for each in found if each["type"] != "file"] == [
+    assert [each for each in found if each["type"] not in ("file", "total")] == [
         {"type": "entry", "position": 0, "offset": 3, "log_position": 112},
         {"type": "entry", "position": 0, "timestamp": NOW_MS + 7, "offset": 1},
         {"type": "line", "position": 4, "fields": {"epoch": 0, "start_offset": 0}},
@@ -268,7 +269,9 @@ def test_a_nested_directory_is_dumped_completely(run: Run, log: Path) -> None:
     output = run("dump", str(log.parent)).stdout
     assert output == (
         f"{log.parent}/recovery-point-offset-checkpoint: offsets of partitions, 15 bytes\n"
-        "  line at 4: topic orders, partition 0, offset 5\n1 line, no damage\n" + GOLDEN.format(log)
+        "  line at 4: topic orders, partition 0, offset 5\n1 line, no damage\n"
+        + GOLDEN.format(log)
+        + "9 files: 3 batches, 4 entries, 6 lines, 5 records, no damage\n"
     )
 
 
@@ -342,3 +345,28 @@ def test_the_indexes_of_old_formats_agree_with_their_log(run: Run, mixed: Path) 
     counts = [(each["magic"], each["record_count"]) for each in found if each["type"] == "batch"]
     assert counts == [(0, 1), (0, 1), (0, None), (1, 1), (1, 1), (1, None), (2, 2)]
     assert [each["offset"] for each in found if each["type"] == "record"] == list(range(10))
+
+
+def test_several_files_end_with_totals_and_what_is_damaged(run: Run, tmp_path: Path) -> None:
+    for name in ("orders-0", "orders-1"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / SEGMENT).write_bytes(bytes(build_batch([Record(0, 1), Record(1, 2)])) * 1)
+    whole = run("dump", str(tmp_path))
+    assert (whole.exit_code, whole.stdout.splitlines()[-1]) == (0, "2 files: 2 batches, 4 records, no damage")
+    damaged = tmp_path / "orders-1" / SEGMENT
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"\xff")
+    broken = run("dump", str(tmp_path))
+    assert (broken.exit_code, broken.stdout.splitlines()[-2:]) == (
+        1,
+        ["2 files: 2 batches, 3 records, 2 damages", f"  {damaged}: 2 damages"],
+    )
+    *_, total = map(json.loads, run("dump", "--json", str(tmp_path)).stdout.splitlines())
+    assert total == {
+        "type": "total",
+        "files": 2,
+        "batches": 2,
+        "records": 3,
+        "damages": 2,
+        "damaged": {str(damaged): 2},
+    }
+    assert " files: " not in run("dump", str(tmp_path / "orders-0" / SEGMENT)).stdout

@@ -19,6 +19,9 @@ from kafka.partitioner.default import murmur2
 
 from minibroker.cli.produce import produce_input
 from minibroker.cli.produce.produce_input import LineFormat, key_and_value, lines_of
+from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.control import end_transaction_marker
+from minibroker.protocol.records.record import Header, Record
 from minibroker.testing import Broker
 from tests.cli.conftest import FOR_EVER, Run
 from tests.running import RunningBroker, running_broker
@@ -333,3 +336,53 @@ def test_ctrl_c_says_what_was_written(run_client: Run, broker: RunningBroker) ->
         process.send_signal(signal.SIGINT)
         assert re.fullmatch(rb"[12] records? written to stopped, partition 0 offsets? 0.*\n", process.stdout.read())
         assert process.wait(60) == 130
+
+
+def test_what_dump_prints_as_json_is_written_again(run: Run, run_client: Run, tmp_path: Path) -> None:
+    directory = tmp_path / "source-1"
+    directory.mkdir()
+    records = [Record(0, 5, b"k", b"\xff", (Header("h", b"1"),)), Record(1, -1, None, None)]
+    marker = build_batch(
+        [end_transaction_marker(committed=True, coordinator_epoch=0, timestamp=9)],
+        base_offset=2,
+        producer_id=1,
+        producer_epoch=0,
+        transactional=True,
+        control=True,
+    )
+    (directory / f"{0:020d}.log").write_bytes(bytes(build_batch(records)) + bytes(marker))
+    dumped = run("dump", "--json", str(directory))
+    run_client("topics", "create", "from-files", "--partitions", "2", "--config", "retention.ms=-1")
+    told = run_client("produce", "from-files", "--input", "json", stdin=dumped.stdout.encode())
+    assert told.stdout == "2 records written to from-files, partition 1 offsets 0 to 1\n"
+    first, second = map(json.loads, run_client("consume", "from-files", "--json").stdout.splitlines())
+    assert {name: first[name] for name in ("key", "value_base64", "timestamp", "headers")} == {
+        "key": "k",
+        "value_base64": "/w==",
+        "timestamp": 5,
+        "headers": [{"name": "h", "value": "1"}],
+    }
+    assert (second["key"], second["value"], second["timestamp"] > 5) == (None, None, True)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("consume", "./orders-0"), ("produce", "./orders-0"), ("topics", "describe", "./orders-0")],
+)
+def test_a_path_in_place_of_a_topic_says_what_shows_files(arguments: tuple[str, ...], run_client: Run) -> None:
+    result = run_client(*arguments, stdin=b"a")
+    assert result.stderr.endswith("; of files, 'minibroker dump ./orders-0' shows the records, without a broker\n")
+    assert result.exit_code == (1 if "topics" in arguments else 2)
+
+
+def test_a_path_in_place_of_a_server_says_what_shows_files(run: Run) -> None:
+    result = run("consume", "orders", "-b", "./")
+    told = "'./' is not HOST:PORT; of files, 'minibroker dump ./' shows the records, without a broker"
+    assert (result.exit_code, told in result.stderr) == (2, True)
+
+
+def test_a_name_that_no_topic_can_have_gives_the_reason(run_client: Run) -> None:
+    for command in (("consume", "a+b"), ("produce", "a+b")):
+        result = run_client(*command, stdin=b"a")
+        told = "INVALID_TOPIC_EXCEPTION (a topic's name has up to 249 letters, digits, dots, underscores and hyphens)"
+        assert told in result.stderr
