@@ -25,7 +25,7 @@ def exchange(number: int, group: str) -> Exchange:
 def test_its_exchanges_are_found_with_their_times(server: str) -> None:
     packets = Packets()
     exchanges = [exchange(1, "g"), exchange(2, "g" * 32_767), exchange(3, "g")]
-    data = file_head() + b"".join(packets.format(each, server) for each in exchanges)
+    data = file_head() + b"".join(piece for each in exchanges for piece in packets.format(each, server))
     found = conversations_in(connections_in(Capture(data).segments()))
     assert [each.notes for each in found.found] == [[]]
     pairs = numbered(found.found)

@@ -31,6 +31,15 @@ from minibroker.registry.formats.json_schema.json_model import (
     String,
 )
 from minibroker.registry.formats.json_schema.matching import most_pairs
+from minibroker.registry.formats.json_schema.plain_changes import (
+    criterion_changes,
+    described,
+    necessity,
+    open_array,
+    open_object,
+    required_changes,
+    rest_of,
+)
 from minibroker.registry.formats.json_schema.scalars import (
     limit_changes,
     number_changes,
@@ -194,7 +203,7 @@ def _compare(original: Schema, update: Schema) -> Comparing:
         if accepted or (original.connect_bytes and update.connect_bytes):
             return []
         return [Change("TYPE_CHANGED")]
-    return [*_described(original, update), *(yield from _compare_alike(original, update))]
+    return [*described(original, update), *(yield from _compare_alike(original, update))]
 
 
 def _compare_with_parts(original: Schema, update: Schema) -> Generator[Question, Any, list[Part] | None]:
@@ -242,7 +251,7 @@ def _compare_alike(original: Schema, update: Schema) -> Comparing:
 
 def _combined_changes(original: Combined, update: Combined) -> Comparing:
     """Return the changes of "allOf", "anyOf" or "oneOf": each part of the shorter needs one of the longer."""
-    changes = _criterion_changes(original, update)
+    changes = criterion_changes(original, update)
     if changes == [Change("COMBINED_TYPE_CHANGED")]:
         return changes
     before, after = _distinct(original.parts), _distinct(update.parts)
@@ -266,7 +275,7 @@ def _combined_changes(original: Combined, update: Combined) -> Comparing:
 def _object_changes(original: Object, update: Object) -> Comparing:
     """Return the changes of an object."""
     return [
-        *under("required", _required_changes(original, update)),
+        *under("required", required_changes(original, update)),
         *under("properties", (yield from _properties_changes(original, update))),
         *under("dependencies", (yield from _dependency_changes(original, update))),
         *under("additionalProperties", (yield from _additional_changes("ADDITIONAL_PROPERTIES", original, update))),
@@ -297,7 +306,7 @@ def _properties_changes(original: Object, update: Object) -> Comparing:
 
 def _removed(name: str, before: Schema, update: Object) -> Comparing:
     """Return the changes of a property that was removed: the content model of the update counts."""
-    if _open_object(update):
+    if open_object(update):
         return [Change("PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL")]
     covering = yield from _covering(update, name)
     if covering is not None:
@@ -309,20 +318,13 @@ def _removed(name: str, before: Schema, update: Object) -> Comparing:
 
 def _added(name: str, after: Schema, original: Object, required: bool) -> Comparing:
     """Return the changes of a property that was added: the content model of the original counts."""
-    if _open_object(original):
+    if open_object(original):
         if isinstance(after, Empty):
             return [Change("PROPERTY_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL")]
-        return [Change(f"{_necessity(after, required)}_ADDED_TO_OPEN_CONTENT_MODEL")]
+        return [Change(f"{necessity(after, required)}_ADDED_TO_OPEN_CONTENT_MODEL")]
     covering = yield from _covering(original, name)
     changes: list[Part] = [] if covering is None else (yield from _covered("PROPERTY_ADDED", covering, after))
-    return [*changes, Change(f"{_necessity(after, required)}_ADDED_TO_UNOPEN_CONTENT_MODEL")]
-
-
-def _necessity(schema: Schema, required: bool) -> str:
-    """Return what names of changes say of an added property."""
-    if not required:
-        return "OPTIONAL_PROPERTY"
-    return "REQUIRED_PROPERTY" if schema.default is None else "REQUIRED_PROPERTY_WITH_DEFAULT"
+    return [*changes, Change(f"{necessity(after, required)}_ADDED_TO_UNOPEN_CONTENT_MODEL")]
 
 
 def _covered(kind: str, before: Schema, after: Schema) -> Comparing:
@@ -409,9 +411,9 @@ def _item_changes(original: Array, update: Array, index: int) -> Comparing:
 
 def _item_removed(before: Schema, update: Array) -> Comparing:
     """Return the changes of an item that was removed: the content model of the update counts."""
-    if _open_array(update):
+    if open_array(update):
         return [Change("ITEM_REMOVED_FROM_OPEN_CONTENT_MODEL")]
-    covering = _rest_of(update)
+    covering = rest_of(update)
     if covering is not None:
         return (yield from _covered("ITEM_REMOVED", before, covering))
     if isinstance(before, Never):
@@ -421,11 +423,11 @@ def _item_removed(before: Schema, update: Array) -> Comparing:
 
 def _item_added(after: Schema, original: Array) -> Comparing:
     """Return the changes of an item that was added: the content model of the original counts."""
-    if _open_array(original):
+    if open_array(original):
         if isinstance(after, Empty):
             return [Change("ITEM_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL")]
         return [Change("ITEM_ADDED_TO_OPEN_CONTENT_MODEL")]
-    covering = _rest_of(original)
+    covering = rest_of(original)
     if covering is not None:
         return (yield from _covered("ITEM_ADDED", covering, after))
     return [Change("ITEM_ADDED_TO_CLOSED_CONTENT_MODEL")]
@@ -436,58 +438,9 @@ def _resolved(schema: Schema) -> Schema:
     return schema.resolved() if isinstance(schema, Reference) else schema
 
 
-def _described(original: Schema, update: Schema) -> list[Part]:
-    """Return the changes of what describes any schema."""
-    pairs = (
-        ("ID_CHANGED", original.id, update.id),
-        ("TITLE_CHANGED", original.title, update.title),
-        ("DESCRIPTION_CHANGED", original.description, update.description),
-        ("DEFAULT_CHANGED", original.default, update.default),
-    )
-    return [Change(kind) for kind, before, after in pairs if before != after]
-
-
-def _criterion_changes(original: Combined, update: Combined) -> list[Part]:
-    """Return the change between "allOf", "anyOf" and "oneOf", if there is one."""
-    if original.criterion == update.criterion:
-        return []
-    was_single, is_single = len(original.parts) == 1, len(update.parts) == 1
-    extended = (
-        update.criterion == "anyOf"
-        or (was_single and (is_single or update.criterion == "oneOf"))
-        or (is_single and original.criterion == "allOf")
-    )
-    return [Change("COMBINED_TYPE_EXTENDED" if extended else "COMBINED_TYPE_CHANGED")]
-
-
 def _distinct(parts: Iterable[Schema]) -> list[Schema]:
     """Return parts without those that are equal to one before."""
     return list({part.text: part for part in reversed(list(parts))}.values())[::-1]
-
-
-def _required_changes(original: Object, update: Object) -> list[Part]:
-    """Return the changes of which properties are required, of those that both schemas have."""
-    changes: list[Part] = []
-    for name in union_in_java_order(original.properties):
-        if name not in update.properties or (name in original.required) == (name in update.required):
-            continue
-        if name in original.required:
-            kind = "REQUIRED_ATTRIBUTE_REMOVED"
-        else:
-            has_default = update.properties[name].default is not None
-            kind = "REQUIRED_ATTRIBUTE_WITH_DEFAULT_ADDED" if has_default else "REQUIRED_ATTRIBUTE_ADDED"
-        changes.append(Change(kind, (name,)))
-    return changes
-
-
-def _open_object(schema: Object) -> bool:
-    """Return whether an object may have any other properties."""
-    return (
-        not schema.patterns
-        and schema.additional
-        and schema.additional_schema is None
-        and (schema.unevaluated is None or isinstance(schema.unevaluated, Empty))
-    )
 
 
 def _covering(schema: Object, name: str) -> Generator[Question, Any, Schema | None]:
@@ -495,20 +448,4 @@ def _covering(schema: Object, name: str) -> Generator[Question, Any, Schema | No
     by_pattern: Schema | None = (yield Search(schema.patterns, name)) if schema.patterns else None
     if by_pattern is not None or schema.additional_schema is not None or not schema.additional:
         return by_pattern or schema.additional_schema
-    return None if isinstance(schema.unevaluated, Never) else schema.unevaluated
-
-
-def _open_array(schema: Array) -> bool:
-    """Return whether an array may have any other items."""
-    return (
-        schema.additional
-        and schema.additional_schema is None
-        and (schema.unevaluated is None or isinstance(schema.unevaluated, Empty))
-    )
-
-
-def _rest_of(schema: Array) -> Schema | None:
-    """Return the schema of all items but the first ones, or None."""
-    if schema.additional_schema is not None or not schema.additional:
-        return schema.additional_schema
     return None if isinstance(schema.unevaluated, Never) else schema.unevaluated

@@ -1,0 +1,79 @@
+"""Changes of JSON Schemas that need no comparison of other schemas, and content models."""
+
+from __future__ import annotations
+
+from minibroker.registry.formats.java_order import union_in_java_order
+from minibroker.registry.formats.json_schema.json_changes import Change, Part
+from minibroker.registry.formats.json_schema.json_model import Array, Combined, Empty, Never, Object, Schema
+
+
+def necessity(schema: Schema, required: bool) -> str:
+    """Return what names of changes say of an added property."""
+    if not required:
+        return "OPTIONAL_PROPERTY"
+    return "REQUIRED_PROPERTY" if schema.default is None else "REQUIRED_PROPERTY_WITH_DEFAULT"
+
+
+def described(original: Schema, update: Schema) -> list[Part]:
+    """Return the changes of what describes any schema."""
+    pairs = (
+        ("ID_CHANGED", original.id, update.id),
+        ("TITLE_CHANGED", original.title, update.title),
+        ("DESCRIPTION_CHANGED", original.description, update.description),
+        ("DEFAULT_CHANGED", original.default, update.default),
+    )
+    return [Change(kind) for kind, before, after in pairs if before != after]
+
+
+def criterion_changes(original: Combined, update: Combined) -> list[Part]:
+    """Return the change between "allOf", "anyOf" and "oneOf", if there is one."""
+    if original.criterion == update.criterion:
+        return []
+    was_single, is_single = len(original.parts) == 1, len(update.parts) == 1
+    extended = (
+        update.criterion == "anyOf"
+        or (was_single and (is_single or update.criterion == "oneOf"))
+        or (is_single and original.criterion == "allOf")
+    )
+    return [Change("COMBINED_TYPE_EXTENDED" if extended else "COMBINED_TYPE_CHANGED")]
+
+
+def required_changes(original: Object, update: Object) -> list[Part]:
+    """Return the changes of which properties are required, of those that both schemas have."""
+    changes: list[Part] = []
+    for name in union_in_java_order(original.properties):
+        if name not in update.properties or (name in original.required) == (name in update.required):
+            continue
+        if name in original.required:
+            kind = "REQUIRED_ATTRIBUTE_REMOVED"
+        else:
+            has_default = update.properties[name].default is not None
+            kind = "REQUIRED_ATTRIBUTE_WITH_DEFAULT_ADDED" if has_default else "REQUIRED_ATTRIBUTE_ADDED"
+        changes.append(Change(kind, (name,)))
+    return changes
+
+
+def open_object(schema: Object) -> bool:
+    """Return whether an object may have any other properties."""
+    return (
+        not schema.patterns
+        and schema.additional
+        and schema.additional_schema is None
+        and (schema.unevaluated is None or isinstance(schema.unevaluated, Empty))
+    )
+
+
+def open_array(schema: Array) -> bool:
+    """Return whether an array may have any other items."""
+    return (
+        schema.additional
+        and schema.additional_schema is None
+        and (schema.unevaluated is None or isinstance(schema.unevaluated, Empty))
+    )
+
+
+def rest_of(schema: Array) -> Schema | None:
+    """Return the schema of all items but the first ones, or None."""
+    if schema.additional_schema is not None or not schema.additional:
+        return schema.additional_schema
+    return None if isinstance(schema.unevaluated, Never) else schema.unevaluated

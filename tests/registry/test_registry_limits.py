@@ -1,0 +1,117 @@
+"""What would take too long or too much is refused with its limit, or ends with its client."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+import threading
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from minibroker.registry.formats.comparing_budget import Budget, TooMuch
+from minibroker.registry.formats.java_json import LARGE_CHARACTERS, parsed
+from minibroker.registry.formats.schema import ParsedSchema
+from minibroker.registry.schema_formats import SchemaFormats
+from minibroker.registry.schema_state import SchemaState
+from tests.registry.asking import Asking, record
+
+R1 = record("R", ("a", "int"))
+R2 = record("R", ("a", "int"), ("b?", "int"))
+
+
+def alike(kind: str) -> list[dict[str, Any]]:
+    """Return a union of so many records of one name that each has to be compared with each."""
+    return [{**record("R", ("a", kind)), "namespace": f"n{number}"} for number in range(1000)]
+
+
+def test_a_comparison_that_takes_too_long_is_422_with_the_limit(registry: Asking) -> None:
+    assert registry.register("x", alike("int")).status == 200
+    path = "/compatibility/subjects/x/versions/latest"
+    for answer in (
+        registry.register("x", alike("string")),
+        registry.post(f"{path}?verbose=true", alike("string")),
+    ):
+        assert (answer.status, answer.code) == (422, 422)
+        assert answer.body["message"].endswith("too large to be compared: that takes more than 500,000 steps")
+    assert registry.get("/subjects/x/versions").body == [1]
+
+
+def test_changes_that_are_too_many_are_counted_in_the_answer(registry: Asking) -> None:
+    registry.register("x", record("R"))
+    wide = record("R", *((f"f{number}", "int") for number in range(1500)))
+    messages = registry.post("/compatibility/subjects/x/versions?verbose=true", wide).body["messages"]
+    assert messages[1000] == "and 500 more" and messages[1001] == "{oldSchemaVersion: 1}"
+    assert ", and 500 more, {oldSchemaVersion: 1}, " in registry.register("x", wide).body["message"]
+
+
+def test_a_comparison_ends_when_its_client_goes(registry: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    def compare(reader: ParsedSchema, writer: ParsedSchema, budget: Budget) -> list[str]:
+        begun.set()
+        with contextlib.suppress(TooMuch):
+            while True:
+                budget.spend(0)
+        ended.set()
+        raise TooMuch("ended")
+
+    registry.register("x", R1)
+    monkeypatch.setattr("minibroker.registry.formats.avro.incompatibilities", compare)
+    body = json.dumps({"schema": json.dumps(R2)}).encode()
+    where = urlsplit(registry.url)
+    for path in ("/subjects/x/versions", "/compatibility/subjects/x/versions/1"):
+        with socket.create_connection((where.hostname, where.port)) as connection:
+            head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+            connection.sendall(head.encode() + body)
+            assert begun.wait(20) and not ended.is_set()
+        assert ended.wait(20)
+        begun.clear()
+        ended.clear()
+    assert registry.get("/subjects/x/versions").body == [1]
+
+
+async def test_comparisons_take_turns_and_end_when_they_are_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    budgets: list[Budget] = []
+
+    def compare(reader: ParsedSchema, writer: ParsedSchema, budget: Budget) -> list[str]:
+        budgets.append(budget)
+        while len(budgets) == 1:
+            budget.spend(0)
+        return []
+
+    monkeypatch.setattr("minibroker.registry.formats.avro.incompatibilities", compare)
+    formats = SchemaFormats()
+    parsed = await formats.parse(SchemaState(), "AVRO", '"int"', (), "x")
+    first, second = (asyncio.ensure_future(formats.incompatibilities("AVRO", parsed, parsed)) for _ in range(2))
+    while not budgets:
+        await asyncio.sleep(0)
+    assert len(budgets) == 1
+    first.cancel()
+    assert await second == [] and len(budgets) == 2
+    with pytest.raises(TooMuch, match="Nobody waits"):
+        budgets[0].spend(0)
+
+
+def test_a_body_of_very_many_values_is_refused_unless_they_are_in_its_schema(registry: Asking) -> None:
+    for body in (
+        b'{"a":[' + b"[]," * 100_000 + b"0]}",
+        b"{" + b",".join(b'"%d":"x"' % number for number in range(100_000)) + b"}",
+    ):
+        refused = registry.ask("POST", "/subjects/x/versions", raw=body)
+        assert (refused.status, refused.body["message"]) == (422, "The request has more than 20,000 values")
+    wide = record("R", *((f"f{number}", "int") for number in range(10_000)), doc='\\"[,' * 10_000)
+    assert registry.register("x", wide).status == 200
+
+
+def test_large_texts_are_read_as_small_ones_are() -> None:
+    value = {"a": [1, -2.5, 'é😀"', None, True, {}, []], "": {"b": "x" * LARGE_CHARACTERS}}
+    text = json.dumps(value)
+    assert parsed(text) == value
+    assert parsed(json.dumps(value["a"])) == value["a"]
+    for wrong in (text[:-1], text + "]", text.replace("-2.5", "NaN"), "[" * 100_000):
+        with pytest.raises((ValueError, RecursionError)):
+            parsed(wrong)
