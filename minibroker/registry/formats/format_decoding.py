@@ -13,12 +13,14 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from minibroker.registry.formats.decoding_budget import MAXIMUM_VALUES, Values
+from minibroker.registry.formats.java_json import json_decoder
 from minibroker.registry.formats.schema import InvalidData, ParsedSchema
 
 KEY_HEADER: Final = "__key_schema_id"
 VALUE_HEADER: Final = "__value_schema_id"
 ID_MAGIC, GUID_MAGIC = 0, 1
 BETWEEN_VALUES: Final = (b",", b"[", b"{")  # one before each value of JSON but the outermost, at least
+MANY_VALUES: Final = 50_000  # more would keep other threads waiting for long
 TEXT_OF_JSON: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 Headers = Iterable[tuple[str, bytes | None]]
@@ -78,7 +80,10 @@ def _json(data: bytes) -> Any:
         count = sum(map(TEXT_OF_JSON.sub(b"", data).count, BETWEEN_VALUES))
     Values().make(count + 1)
     try:
-        return json.loads(data)
+        if count <= MANY_VALUES:
+            return json.loads(data)
+        text = data.decode(json.detect_encoding(data), "surrogatepass")
+        return json_decoder(text).decode(text)
     except (ValueError, RecursionError) as error:
         raise InvalidData(f"the data is no JSON: {error}") from None
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as some
 from minibroker.registry.formats import avro, json_schema, protobuf
 from minibroker.registry.formats.avro_reading import read_avro
 from minibroker.registry.formats.decoding_budget import MAXIMUM_VALUES
-from minibroker.registry.formats.format_decoding import KEY_HEADER, VALUE_HEADER, Framed, decode, framed
+from minibroker.registry.formats.format_decoding import KEY_HEADER, MANY_VALUES, VALUE_HEADER, Framed, decode, framed
 from minibroker.registry.formats.protobuf import protobuf_decoding
 from minibroker.registry.formats.protobuf.protobuf_decoding import (
     count_values,
@@ -237,6 +237,11 @@ def test_the_values_of_json_are_counted_before_they_are_made() -> None:
     for data in (b"[" + b"[]," * MAXIMUM_VALUES + b"0]", b"[" + b"0," * MAXIMUM_VALUES + b"0]"):
         with pytest.raises(InvalidData, match=TOO_MANY):
             decode("JSON", schema, Framed(1, data))
+    many = b"[" + b"[]," * (MANY_VALUES + 1) + b"0]"
+    for encoded in (many, many.decode().encode("utf-16"), b"\xef\xbb\xbf" + many):
+        assert decode("JSON", schema, Framed(1, encoded)) == [[]] * (MANY_VALUES + 1) + [0]
+    with pytest.raises(InvalidData, match="no JSON"):
+        decode("JSON", schema, Framed(1, many[:-1]))
     text = ',[{\\"' * MAXIMUM_VALUES
     assert decode("JSON", schema, Framed(1, f'["{text}", 1]'.encode())) == [text.replace("\\", ""), 1]
 
