@@ -18,6 +18,7 @@ from minibroker.broker.monitoring.measuring import bound_metrics, metrics_served
 from minibroker.broker.process import run_until_done, serve_until, stop_signal
 from minibroker.protocol.declare import Message
 from minibroker.testing.broker import Broker
+from minibroker.testing.emulation.releases import settings_of
 
 ANY_PORT = "0"
 
@@ -96,7 +97,8 @@ def _broker(settings: Settings, nodes: int, wishes: Wishes) -> Broker:
         users=wishes.users,
         registry=wishes.registry or False,
     )
-    broker.drop_defaults_of_tests()
+    # Those of a plain process: what tests want is not what its user has given.
+    broker.defaults = {} if broker.emulated is None else settings_of(broker.emulated)
     broker.first_records, broker.first_cluster_id = wishes.first_records, wishes.first_cluster_id
     if wishes.faults is not None:
         broker.faults.load(wishes.faults)
