@@ -55,6 +55,7 @@ class ConsumerGroup(ConsumerGroupState):
 
     def join(self, caller: Caller, request: JoinGroupRequest, respond: Respond) -> None:
         """Add a member, or bring it a step nearer to its target. Raises KafkaError."""
+        migration.check_classic_member(self)
         is_new = request.member_id == UNKNOWN_MEMBER
         member_id = str(self.new_uuid()) if is_new else request.member_id
         update = Update(self)

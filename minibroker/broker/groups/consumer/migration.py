@@ -42,6 +42,13 @@ def _policy(cluster: Cluster) -> str:
     return policy.lower()
 
 
+def check_classic_member(group: ConsumerGroupState) -> None:
+    """Raise KafkaError(INCONSISTENT_GROUP_PROTOCOL) if nobody may join with the classic protocol."""
+    if _policy(group.context.cluster) == "disabled":
+        message = f"Group {group.group_id} uses the new protocol, and group.consumer.migration.policy is disabled."
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message)
+
+
 # --- to the new protocol ----------------------------------------------------------------------------
 
 

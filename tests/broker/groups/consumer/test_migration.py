@@ -212,6 +212,13 @@ def test_a_group_stays_classic_if_it_may_not_go_over(harness: Harness, topic: st
     assert (first.beat(), second.beat()) == (ErrorCode.NONE, ErrorCode.NONE)
 
 
+def test_a_classic_member_may_not_join_a_consumer_group_without_a_migration(harness: Harness, topic: str) -> None:
+    harness.restart(settings={"group.consumer.migration.policy": "disabled"})
+    Player(harness, "new", topic).join()
+    answer = ClassicPlayer(harness).ask_join()
+    assert (answer.error_code, answer.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
+
+
 def test_a_group_of_others_than_consumers_stays_classic(harness: Harness, topic: str) -> None:
     driver = Driver(harness)
     driver.stable(kind="connect")
