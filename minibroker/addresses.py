@@ -81,7 +81,7 @@ def bound(address: HostPort, *, listens: bool = True, shared: bool = False) -> s
     return found
 
 
-def why_not_bound(error: OSError) -> str:
-    """Return why an address cannot be listened on, and what to do if it is taken."""
+def why_not_bound(error: OSError, where: str = "") -> str:
+    """Return why an address cannot be listened on, and what to do if it is taken; `where` names the setting."""
     reason = error.strerror or str(error)
-    return f"{reason}; choose another port, or 0 for any free one" if error.errno == errno.EADDRINUSE else reason
+    return f"{reason}; choose another port{where}, or 0 for any free one" if error.errno == errno.EADDRINUSE else reason

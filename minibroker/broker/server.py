@@ -77,7 +77,8 @@ def bind(listener: Listener, settings: Any, *, reserved: bool = False) -> BoundL
         bound.listen(settings["socket.listen.backlog.size"])
     except OSError as error:
         bound.close()
-        raise BindError(f"cannot listen on {Endpoint(host, listener.port)}: {why_not_bound(error)}") from None
+        reason = why_not_bound(error, " in listeners")
+        raise BindError(f"cannot listen on {Endpoint(host, listener.port)}: {reason}") from None
     port = bound.getsockname()[1]
     host_name = listener.advertised_host or listener.host or socket.getfqdn()
     return BoundListener(listener, bound, Endpoint(host_name, listener.advertised_port or port))

@@ -167,7 +167,9 @@ class Exchange:
         took = "" if self.duration_ms is None else f" {self.duration_ms:.1f} ms"
         said = "".join(f", {words}" for words in (*self.faults, *(self.refusals or self.errors)))
         who = "None" if self.client_id is None else legible(self.client_id)
-        line = f"#{self.number} {self.connection} {who}: {self.api} {self.version} {self.outcome}{took}{said}"
+        has_left = self.outcome == "lost" and not self.faults  # else, a fault has closed the connection
+        outcome = "not answered, as the client has left" if has_left else self.outcome
+        line = f"#{self.number} {self.connection} {who}: {self.api} {self.version} {outcome}{took}{said}"
         return legible(line, LINE_CHARACTERS)
 
     __repr__ = __str__

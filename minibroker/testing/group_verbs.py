@@ -23,7 +23,7 @@ from minibroker.quantities import Duration
 from minibroker.testing.faults.engine import Fault
 from minibroker.testing.loops import immediate
 from minibroker.testing.streams_group_views import StreamsGroupState, state_of
-from minibroker.testing.wait_verbs import WaitVerbs, member_ids
+from minibroker.testing.wait_verbs import WaitVerbs, committed_offset, lags, member_ids
 
 if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker
@@ -81,6 +81,38 @@ class GroupVerbs(WaitVerbs):
             for each in gone:
                 found.remove(each)
         return gone
+
+    @immediate
+    def committed(self, group: str) -> dict[str, dict[int, int]]:
+        """Return the offsets that a group has committed, by topic and partition: {"orders": {0: 3}}.
+
+        Raises KafkaError(GROUP_ID_NOT_FOUND), and ValueError for a share group, which commits no offsets.
+        """
+        cluster = self.running.cluster
+        _group(cluster, group)
+        found = {
+            topic.name: {
+                each.index: offset
+                for each in topic.partitions
+                if (offset := committed_offset(cluster, group, topic.name, each.index)) is not None
+            }
+            for topic in cluster.image.topics.values()
+        }
+        return {topic: offsets for topic, offsets in sorted(found.items()) if offsets}
+
+    @immediate
+    def lag(self, group: str, topic: str) -> dict[int, int]:
+        """Return how many offsets a group is behind the end of each partition of a topic: {0: 2, 1: 0}.
+
+        Where it has committed nothing, it is behind by all that the partition has. Of a share group, it is what it has
+        not acknowledged or archived. Raises KafkaError(GROUP_ID_NOT_FOUND), KafkaError(UNKNOWN_TOPIC_OR_PARTITION).
+        """
+        cluster = self.running.cluster
+        _group(cluster, group)
+        behind = lags(cluster, group, topic)
+        if behind is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic}")
+        return {each.index: behind.get(each.index, 0) for each in cluster.image.topics[topic].partitions}
 
     def slow_joins(self, group: str, delay: Duration) -> Fault:
         """Delay each JoinGroup of a group, and each heartbeat that joins it, until the fault is removed.

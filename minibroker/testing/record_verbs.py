@@ -13,6 +13,7 @@ from minibroker.protocol.messages.topics import CreateTopicsRequest
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record as StoredRecord
 from minibroker.quantities import Duration
+from minibroker.suggestions import did_you_mean
 from minibroker.testing.filling import topics_from
 from minibroker.testing.given_settings import text_of_setting
 from minibroker.testing.log_reading import Record, at_most, listed, partitions_here, seen_records
@@ -62,6 +63,7 @@ class RecordVerbs(WaitVerbs):
         Raises KafkaError as a client would get it: TOPIC_ALREADY_EXISTS, INVALID_CONFIG, ...
         """
         configs = {key.replace("_", "."): text_of_setting(value) for key, value in config.items()}
+        _check_names(configs)
         await create(self.running.cluster, name, partitions, configs)
 
     acreate_topic = awaited(create_topic)
@@ -189,6 +191,16 @@ class RecordVerbs(WaitVerbs):
 
 
 # --- requests of the test kit's own ---------------------------------------------------------------
+
+
+def _check_names(configs: Mapping[str, str]) -> None:
+    """Raise KafkaError(INVALID_CONFIG) for what is neither a config of topics nor an argument, with what was meant."""
+    from minibroker.broker.configs.settings_table import TOPIC_SETTINGS
+
+    for name in configs.keys() - TOPIC_SETTINGS.keys():
+        known = ("partitions", *(each.replace(".", "_") for each in TOPIC_SETTINGS))
+        meant = did_you_mean(name.replace(".", "_"), known)
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}{meant}")
 
 
 async def create(cluster: Broker, topic: str, partitions: int | None, config: Mapping[str, str]) -> None:

@@ -97,12 +97,12 @@ class WaitVerbs(EmbeddedBroker):
         """
 
         def there() -> tuple[int] | None:
-            committed = _committed(self.running.cluster, group, topic, partition)
+            committed = committed_offset(self.running.cluster, group, topic, partition)
             return (committed,) if committed is not None and committed >= (offset or 0) else None
 
         def expired() -> str:
             cluster = self.running.cluster
-            committed = _committed(cluster, group, topic, partition)
+            committed = committed_offset(cluster, group, topic, partition)
             wanted = "an offset" if offset is None else f"offset {offset}"
             said = "nothing" if committed is None else f"offset {committed}"
             now = f"it has committed {said}"
@@ -125,7 +125,7 @@ class WaitVerbs(EmbeddedBroker):
         """
 
         def expired() -> str:
-            behind = _lags(self.running.cluster, group, topic)
+            behind = lags(self.running.cluster, group, topic)
             cluster = self.running.cluster
             if behind is None:
                 now = nothing_so_named("topic", topic_names(cluster))
@@ -135,7 +135,7 @@ class WaitVerbs(EmbeddedBroker):
                 now = "it is behind in " + ", ".join(f"{topic}-{index} by {lag}" for index, lag in behind.items())
             return f"group {group!r} was expected to catch up in {topic}, and {now}"
 
-        await self.watch.until(lambda: _lags(self.running.cluster, group, topic) == {}, timeout, expired)
+        await self.watch.until(lambda: lags(self.running.cluster, group, topic) == {}, timeout, expired)
 
     await_until_caught_up = awaited(wait_until_caught_up)
     await_caught_up = renamed("await_caught_up", await_until_caught_up)
@@ -230,7 +230,8 @@ def _group(cluster: Broker, group: str) -> Group | None:
     return cluster.groups.groups.get(group)
 
 
-def _committed(cluster: Broker, group: str, topic: str, partition: int) -> int | None:
+def committed_offset(cluster: Broker, group: str, topic: str, partition: int) -> int | None:
+    """Return the offset that a group has committed, None if there is none. Raises ValueError for a share group."""
     found, known = _group(cluster, group), cluster.image.topics.get(topic)
     if isinstance(found, ShareGroup):
         raise ValueError(f"share group {group!r} commits no offsets: use wait_until_caught_up or wait_until_settled")
@@ -245,10 +246,10 @@ def _position(cluster: Broker, group: str, partition: Partition) -> int:
     topic = partition.topic
     if isinstance(_group(cluster, group), ShareGroup):
         return start_offset(cluster, ShareKey(group, topic.topic_id, partition.index)) or 0
-    return _committed(cluster, group, topic.name, partition.index) or 0
+    return committed_offset(cluster, group, topic.name, partition.index) or 0
 
 
-def _lags(cluster: Broker, group: str, topic: str) -> dict[int, int] | None:
+def lags(cluster: Broker, group: str, topic: str) -> dict[int, int] | None:
     """Return the group's lag in each partition where it is behind, or None without the topic."""
     found = cluster.image.topics.get(topic)
     if found is None:
@@ -256,8 +257,8 @@ def _lags(cluster: Broker, group: str, topic: str) -> dict[int, int] | None:
     behind: dict[int, int] = {}
     for partition in found.partitions:
         end = partition.log.high_watermark
-        position = _position(cluster, group, partition)
-        if end > max(partition.log.log_start_offset, position):
+        position = max(_position(cluster, group, partition), partition.log.log_start_offset)
+        if end > position:
             behind[partition.index] = end - position
     return behind
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from kafka import KafkaConsumer
 
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -211,3 +211,19 @@ def test_a_group_of_kafka_streams_is_described_and_rebalanced(broker: Broker) ->
         assert broker.streams_group("app").members == []
     with pytest.raises(KafkaError, match="GROUP_ID_NOT_FOUND"):
         broker.streams_group("no")
+
+
+def test_committed_offsets_and_lag_are_told(broker: Broker) -> None:
+    broker.create_topic("counted", partitions=2)
+    broker.produce("counted", "a", "b", "c")
+    with pytest.raises(KafkaError, match="GROUP_ID_NOT_FOUND"):
+        broker.lag("counters", "counted")
+    consumer = Consumer(
+        {"bootstrap.servers": broker.bootstrap_servers, "group.id": "counters", "enable.auto.commit": False}
+    )
+    consumer.commit(offsets=[TopicPartition("counted", 0, 1)], asynchronous=False)
+    consumer.close()
+    assert broker.committed("counters") == {"counted": {0: 1}}
+    assert broker.lag("counters", "counted") == {0: 2, 1: 0}
+    with pytest.raises(KafkaError, match="there is no topic nothing"):
+        broker.lag("counters", "nothing")

@@ -255,3 +255,16 @@ def test_a_value_that_is_not_text_or_not_json_is_an_error_of_one_line() -> None:
         _ = binary.text
     with pytest.raises(ValueError, match="^t-0 offset 1: value 'no json' is not JSON: Expecting value"):
         _ = text.json
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"partition": 3}, "Unknown topic config name: partition; did you mean partitions?"),
+        ({"retention_m": 3}, "Unknown topic config name: retention.m; did you mean retention_ms?"),
+    ],
+)
+def test_a_misspelt_argument_of_a_topic_says_what_was_meant(given: dict[str, int], said: str) -> None:
+    with Broker() as broker, pytest.raises(KafkaError, match="INVALID_CONFIG") as caught:
+        broker.create_topic("misspelt", **given)
+    assert said in str(caught.value)

@@ -71,12 +71,13 @@ Findings = Iterator[Finding]
 
 
 class Step(NamedTuple):
-    """What the steps share. `settings` are the user's, without `bootstrap.servers`."""
+    """What the steps share. `settings` are the user's, without `bootstrap.servers`; `clusters` gets ids."""
 
     address: Address
     settings: Mapping[str, str]
     timeout_s: float
     network: BlockingNetwork
+    clusters: dict[Address, str]
 
     def client_settings(self) -> ClientSettings:
         """Return the checked settings of a client of this address."""
@@ -90,12 +91,20 @@ class Step(NamedTuple):
         return ClientSettings({**times, **self.settings, "bootstrap.servers": str(self.address)}, "minibroker-doctor")
 
 
-def examine(address: Address, settings: Mapping[str, str], timeout_s: float, network: BlockingNetwork) -> Findings:
+def examine(
+    address: Address,
+    settings: Mapping[str, str],
+    timeout_s: float,
+    network: BlockingNetwork,
+    clusters: dict[Address, str] | None = None,
+) -> Findings:
     """Examine a server, step by step.
 
-    `settings` are those of a client, by Kafka's names; `timeout_s` is for each step. Raises SettingError.
+    `settings` are those of a client, by Kafka's names; `timeout_s` is for each step. `clusters` gets the id of the
+    server's cluster. Raises SettingError.
     """
-    step = Step(address, settings, timeout_s, network)
+    step = Step(address, settings, timeout_s, network, {} if clusters is None else clusters)
+    yield from _unused(settings)
     found = yield from _port(step)
     if found is None or not (yield from _speaker(step, found)):
         return
@@ -104,6 +113,23 @@ def examine(address: Address, settings: Mapping[str, str], timeout_s: float, net
         return
     if (yield from _nodes(step, metadata)):
         yield from _clock(step)
+
+
+def _unused(settings: Mapping[str, str]) -> Findings:
+    """Say which settings of a login have no effect, as security.protocol is one without."""
+    protocol = str(settings.get("security.protocol", "PLAINTEXT")).strip().upper()
+    given = sorted(name for name in settings if name.startswith("sasl."))
+    if given and not protocol.startswith("SASL_"):
+        text = f"{', '.join(given)} {'has' if len(given) == 1 else 'have'} no effect with security.protocol={protocol}"
+        yield Finding("warning", text, f"Set security.protocol=SASL_{protocol}, or leave the settings out.")
+
+
+def same_cluster(clusters: Mapping[Address, str]) -> Findings:
+    """Compare the ids of the clusters that the bootstrap servers are of."""
+    if len(set(clusters.values())) > 1:
+        each = ", ".join(f"{address} is of {cluster}" for address, cluster in clusters.items())
+        text = f"the bootstrap servers are of {len(set(clusters.values()))} clusters: {each}"
+        yield Finding("problem", text, "A client uses whichever answers first. Name servers of one cluster.")
 
 
 # --- name and port ------------------------------------------------------------------------------------
@@ -329,6 +355,7 @@ def _of_failure(error: Exception, settings: ClientSettings) -> str | None:
 def _nodes(step: Step, metadata: Any) -> Generator[Finding, None, bool]:
     """Examine the address that each node advertises. Return whether all can be reached."""
     cluster = getattr(metadata, "cluster_id", None) or "without an id"
+    step.clusters.setdefault(step.address, cluster)
     yield Finding("ok", f"cluster {cluster} has {_count(len(metadata.brokers), 'node')}")
     reached = []
     for node in metadata.brokers[:NODES_MAX]:

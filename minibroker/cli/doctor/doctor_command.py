@@ -51,10 +51,10 @@ def doctor(
         minibroker doctor
         minibroker doctor kafka.example.com:9093 --client security.protocol=SSL
     """
-    from minibroker.cli.doctor.checks import examine
+    from minibroker.cli.doctor.checks import examine, same_cluster
     from minibroker.client.blocking import BlockingNetwork
     from minibroker.client.client_errors import SettingError
-    from minibroker.client.connection_settings import ClientSettings, addresses
+    from minibroker.client.connection_settings import Address, ClientSettings, addresses
 
     settings = dict(client)
     text = address or settings.get("bootstrap.servers") or default_servers() or DEFAULT_SERVER
@@ -66,11 +66,14 @@ def doctor(
     except SettingError as error:
         raise click.UsageError(str(error)) from None
     found = False
-    for server in servers:
-        for finding in examine(server, settings, timeout_s, network(log_level == "debug") or BlockingNetwork()):
+    clusters: dict[Address, str] = {}
+    sockets = network(log_level == "debug") or BlockingNetwork()
+    each_server = ((str(server), examine(server, settings, timeout_s, sockets, clusters)) for server in servers)
+    for server, findings in (*each_server, (text, same_cluster(clusters))):
+        for finding in findings:
             found = found or finding.kind == "problem"
             if as_json:
-                click.echo(json.dumps({"server": str(server), **finding._asdict()}))
+                click.echo(json.dumps({"server": server, **finding._asdict()}))
             else:
                 _print(finding.kind, finding.text, finding.advice)
             sys.stdout.flush()  # a step may take seconds

@@ -53,6 +53,11 @@ from minibroker.storage.removal import TreeRemoval
 
 LOCK = ".lock"
 META_PROPERTIES_VERSION = "1"
+REMEDIES = {  # for a directory of another broker, by the key
+    "node.id": "; set node.id={0} to start that broker, or another directory in log.dirs",
+    "broker.id": "; set node.id={0} to start that broker, or another directory in log.dirs",
+    "cluster.id": "; give --cluster-id {0} to start that cluster, or another directory in log.dirs",
+}
 BROKER_EPOCH = re.compile(rb'"brokerEpoch":\s*(-?[0-9]{1,19})')
 FORGETTING_DELAY_MS = 1000
 CLOSING_THREADS = 16  # a file system syncs many files at once in hardly more time than one
@@ -155,6 +160,7 @@ class LogDirectory:
             if values and values.get(key) != value:
                 raise LogDirectoryError(
                     f"{self.path}/{META_PROPERTIES} says {key}={values.get(key)}, but this broker has {value}"
+                    + REMEDIES.get(key, "").format(values.get(key))
                 )
         if id_key == "broker.id" and self.found():
             raise LogDirectoryError(

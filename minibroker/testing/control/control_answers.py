@@ -118,6 +118,18 @@ class Coordinator(BaseModel):
     coordinator: int | None
 
 
+class Committed(BaseModel):
+    """The offsets that a group has committed, by topic and partition."""
+
+    committed: dict[str, dict[int, int]]
+
+
+class Lag(BaseModel):
+    """How many offsets a group is behind the end of each partition of a topic."""
+
+    lag: dict[int, int]
+
+
 class Leader(BaseModel):
     """The node that leads a partition, or null."""
 

@@ -16,8 +16,10 @@ from minibroker.testing.broker import Broker
 from minibroker.testing.control.control_answers import (
     BrokerState,
     ClockState,
+    Committed,
     Coordinator,
     FaultNumber,
+    Lag,
     Leader,
     LeaderEpoch,
     Members,
@@ -279,6 +281,16 @@ def _coordinators(broker: Broker, routes: APIRouter) -> None:
 
 
 def _groups(broker: Broker, routes: APIRouter) -> None:
+    @routes.get("/groups/{group}/committed")
+    async def get_committed(group: str) -> Committed:
+        """Return the offsets that a group has committed, by topic and partition."""
+        return Committed(committed=broker.committed(group))
+
+    @routes.get("/groups/{group}/lag/{topic}")
+    async def get_lag(group: str, topic: str) -> Lag:
+        """Return how many offsets a group is behind the end of each partition of a topic."""
+        return Lag(lag=broker.lag(group, topic))
+
     @routes.post("/groups/{group}/force-rebalance", status_code=204)
     async def force_rebalance(group: str) -> None:
         """Make the members of a group rebalance."""

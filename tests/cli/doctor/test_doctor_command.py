@@ -268,3 +268,20 @@ def test_the_release_is_told_by_its_requests(release: str) -> None:
     assert RELEASES.index(told) >= RELEASES.index(release)
     of_told = versions_of(told)
     assert all(of_told[key] == versions_of(release)[key] for key in (0, 1, 2, 3, 8, 11) if key in of_told)
+
+
+def test_settings_of_a_login_without_effect_are_named(examine: Examine) -> None:
+    with Broker() as broker:
+        found = examine(broker.bootstrap_servers, "--client", "sasl.username=a", "--client", "sasl.mechanism=PLAIN")
+    (warning,) = (each for each in found if each["kind"] != "ok")
+    assert warning["text"] == "sasl.mechanism, sasl.username have no effect with security.protocol=PLAINTEXT"
+    assert warning["advice"].startswith("Set security.protocol=SASL_PLAINTEXT")
+
+
+def test_bootstrap_servers_of_two_clusters_are_a_problem(examine: Examine) -> None:
+    with Broker() as one, Broker() as other:
+        first, second = one.bootstrap_servers, other.bootstrap_servers
+        found = examine(f"{first},{second}")
+        assert "problem" not in {each["kind"] for each in examine(f"{first},{first}")}
+    (problem,) = (each for each in found if each["kind"] == "problem")
+    assert problem["text"].startswith(f"the bootstrap servers are of 2 clusters: {first} is of ")

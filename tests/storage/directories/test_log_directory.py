@@ -300,8 +300,8 @@ def test_a_directory_in_use_is_refused_until_it_is_given_up(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"node_id": 2}, "says node.id=1, but this broker has 2"),
-        ({"cluster_id": "other"}, f"says cluster.id={CLUSTER_ID}, but this broker has other"),
+        ({"node_id": 2}, "says node.id=1, but this broker has 2; set node.id=1 to start that broker, or another"),
+        ({"cluster_id": "other"}, f"has other; give --cluster-id {CLUSTER_ID} to start that cluster"),
     ],
 )
 def test_another_broker_s_directory_is_refused_and_not_touched(

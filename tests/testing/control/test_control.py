@@ -172,6 +172,9 @@ def test_groups_are_waited_for(control: Control) -> None:
     consumer.commit(asynchronous=False)
     assert control.post("/v1/groups/g/wait-for-commit", {"topic": "t", "offset": 1}) == {"offset": 1}
     control.post("/v1/groups/g/wait-until-caught-up", {"topic": "t"}, 204)
+    assert control.get("/v1/groups/g/committed")["committed"].keys() == {"t"}
+    assert set(control.get("/v1/groups/g/lag/t")["lag"].values()) == {0}
+    assert control.ask("GET", "/v1/groups/none/lag/t")[0] == 409
     assert control.post("/v1/topics/t/wait-for-high-watermark", {"offset": 1}) == {"offset": 1}
     consumer.close()
 
