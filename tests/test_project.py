@@ -109,3 +109,9 @@ def reachable(start: str, imports: dict[str, set[str]]) -> set[str]:
         found |= new
         left += new
     return found
+
+
+def test_the_tables_of_the_site_break_their_words_to_fit_the_page() -> None:
+    docs = Path(__file__).parents[1] / "docs"
+    assert 'html_css_files = ["site.css"]' in (docs / "conf.py").read_text()
+    assert "article table.docutils td { overflow-wrap: anywhere;" in (docs / "_static" / "site.css").read_text()

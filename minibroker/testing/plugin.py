@@ -113,7 +113,8 @@ def _from_marker(work: Callable[[], Made]) -> Made:
     try:
         return work()
     except EXPECTED as error:
-        pytest.fail(f"the fixture kafka: {error}", pytrace=False)
+        said = str(error)
+    pytest.fail(f"the fixture kafka: {said}", pytrace=False)  # here, as pytest would print the error above, too
 
 
 def _emptied(broker: Broker) -> Broker:

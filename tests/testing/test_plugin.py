@@ -477,3 +477,17 @@ def test_mine(kafka):
 """,
     )
     result.assert_outcomes(passed=1)
+
+
+def test_a_wrong_setting_is_said_once(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+@pytest.fixture(scope="session")
+def kafka_settings(): return {"nonsense": 1}
+def test_it(kafka): pass
+""",
+    )
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["the fixture kafka: *nonsense*"])
+    result.stdout.no_fnmatch_line("*During handling of the above exception*")
