@@ -15,7 +15,7 @@ from minibroker.registry.formats.schema import InvalidData, InvalidSchema, Parse
 from minibroker.registry.schema_formats import FORMATS, parsed_schema, resolved_references
 from minibroker.registry.schema_state import SchemaState
 
-REMEDY: Final = "python3 -m pip install protobuf googleapis-common-protos"
+REMEDY: Final = "the extra registry: python3 -m pip install protobuf googleapis-common-protos"
 
 INVALID: Final = "its schema is invalid"
 FIRST_MESSAGE: Final = b"\0"  # the indexes that choose it
@@ -122,8 +122,8 @@ def _parsed(found: WireSchema) -> ParsedSchema:
         return parsed_schema(found.kind, found.text, found.references)
     except InvalidSchema as error:
         raise NoSchema(f"{INVALID}: {error}") from None
-    except ImportError as error:
-        raise MissingLibrary(f"{found.kind} needs {error.name}: {REMEDY}") from None
+    except ImportError:
+        raise MissingLibrary(f"{found.kind} needs {REMEDY}") from None
 
 
 def json_text(value: Any, indent: int | None = None, most: int | None = None) -> str:

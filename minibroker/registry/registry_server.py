@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
     from minibroker.registry.registry_application import RegistryApplication
 
-REMEDY: Final = "the schema registry needs uvicorn: python3 -m pip install uvicorn protobuf googleapis-common-protos"
+REMEDY: Final = (
+    "the schema registry needs the extra registry: python3 -m pip install uvicorn protobuf googleapis-common-protos"
+)
 CONNECTIONS_MAX: Final = 1000
 IDLE_SECONDS: Final = 60.0
 CLOSING_SECONDS: Final = 1.0

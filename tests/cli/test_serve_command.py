@@ -351,3 +351,12 @@ def test_a_new_cluster_has_the_id_that_is_given_and_keeps_it(tmp_path: Path, kit
     for given in ("first-id", "second-id"):
         with running_broker(tmp_path, "log.dirs=data", options=("--cluster-id", given, *kit)):
             assert "cluster.id=first-id" in (tmp_path / "data" / "meta.properties").read_text()
+
+
+def test_a_registry_without_its_libraries_names_the_extra(tmp_path: Path) -> None:
+    arguments = ["serve", "--set", f"log.dirs={tmp_path / 'data'}", "--set", "listeners=PLAINTEXT://127.0.0.1:0"]
+    arguments += ["--registry", "0"]
+    program = f"import sys; sys.modules['uvicorn'] = None\nfrom minibroker.cli.main import main; main({arguments})"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    said = "minibroker: the schema registry needs the extra registry: python3 -m pip install uvicorn "
+    assert (ended.returncode != 0, said in ended.stderr, "Traceback" in ended.stderr) == (True, True, False)

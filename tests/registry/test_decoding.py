@@ -11,7 +11,8 @@ import pytest
 from minibroker.cli.consume.consume_schemas import schema_formatter
 from minibroker.client.record_fetching import Found
 from minibroker.protocol.records.record import Record
-from minibroker.registry.decoding import DecodingError, WireSchema, json_text
+from minibroker.registry import decoding
+from minibroker.registry.decoding import DecodingError, MissingLibrary, WireSchema, json_text
 
 
 def test_what_json_does_not_have_is_a_text() -> None:
@@ -40,3 +41,13 @@ def test_what_is_nested_too_deep_is_no_failure_of_the_command(capsys: pytest.Cap
         written = line(Found(("t", 0), Record(7, 0, None, b"\0\0\0\0\1" + data, ())))
         assert written == b"as it is\n" or json.loads(written) == json.loads(data)
     assert "t-0 at 7: it is" in capsys.readouterr().err
+
+
+def test_a_missing_library_of_a_format_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: object) -> None:
+        raise ModuleNotFoundError("No module named 'google'", name="google")
+
+    monkeypatch.setattr(decoding, "parsed_schema", missing)
+    told = "PROTOBUF needs the extra registry: python3 -m pip install protobuf googleapis-common-protos"
+    with pytest.raises(MissingLibrary, match=told):
+        decoding._parsed(WireSchema("PROTOBUF", 'syntax = "proto3";', {}))
