@@ -85,7 +85,8 @@ def test_a_classic_member_joins_a_group_of_the_new_generation(
         assert sorted(each.member_type for each in described.members) == [0, 1]
         wrong = ClassicMember(own, group, protocols=(("roundrobin", subscription(name)),))
         wrong.member_id = "x"
-        assert wrong.joining()().error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        refused = wrong.joining()()
+        assert (refused.error_code, refused.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
         connects = ClassicMember(own, group, kind="connect", protocols=(("range", subscription(name)),))
         connects.member_id = "x"
         assert connects.joining()().error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL

@@ -63,6 +63,8 @@ def join_group(context: RequestContext, request: JoinGroupRequest) -> Parked:
         group = groups.to_join(request.group_id, create=member_id == UNKNOWN_MEMBER)
         if isinstance(group, ClassicGroup):
             parked.on_give_up = partial(group.remove_joining, respond)
+        else:
+            member_id = UNKNOWN_MEMBER  # Kafka names nobody in the errors of other groups
         group.join(caller_of(context), request, respond)
     except KafkaError as error:
         respond(JoinGroupResponse(member_id=member_id, protocol_name=None, error_code=error.code))
