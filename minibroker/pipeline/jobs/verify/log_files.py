@@ -156,10 +156,7 @@ def plan_directory(
     `compacted` names compacted topics beside those in the directory's metadata; `in_use` is whether a broker is
     running. Raises `OptionError`, `OSError`.
     """
-    chosen = frozenset(checks)
-    unknown = chosen - CHECKS.keys()
-    if unknown:
-        raise OptionError(f"unknown check {', '.join(sorted(unknown))}; the checks are {', '.join(CHECKS)}")
+    chosen = _known_checks(checks)
     root, directories = _partition_directories(Path(path).absolute())
     of_directory = Findings("", -1, "", chosen)
     offsets = {name: _offsets_of(root, name, of_directory) for name in OFFSET_CHECKPOINTS}
@@ -173,36 +170,47 @@ def plan_directory(
     unknown_topics = {*topics, *compacted} - {topic for topic, _ in directories} - {each.topic for each in lost}
     if unknown_topics:
         raise OptionError(f"{path} has no topic {', '.join(sorted(unknown_topics))}")
+    known = replace(
+        PartitionPlan(str(root), "", "", -1, chosen, False, {}, None, (root / CLEAN_SHUTDOWN).exists(), in_use),
+        has_coordinators=_has_coordinators(metadata, directories),
+    )
     ids = expected_ids(root, directories, metadata.ids) if "checkpoints" in chosen else {}
-    stopped = (root / CLEAN_SHUTDOWN).exists()
-    coordinators = {each for each in metadata.partitions if each[0] == TRANSACTIONS_TOPIC}
-    has_coordinators = bool(metadata.ids) and not metadata.unreadable and coordinators <= directories.keys()
     partitions: list[PartitionPlan] = []
     segments: list[SegmentPlan] = []
     for (topic, partition), directory in sorted(directories.items()):
         if topics and topic not in topics:
             continue
-        checkpoints = {name: rows[topic, partition] for name, rows in offsets.items() if (topic, partition) in rows}
-        known = PartitionPlan(
-            root=str(root),
+        of_partition = replace(
+            known,
             directory=directory,
             topic=topic,
             partition=partition,
-            checks=chosen,
             compacted=topic in policies,
-            checkpoints=checkpoints,
+            checkpoints={name: rows[topic, partition] for name, rows in offsets.items() if (topic, partition) in rows},
             topic_id=ids.get(topic),
-            stopped=stopped,
-            in_use=in_use,
-            has_coordinators=has_coordinators,
             begins_elsewhere=metadata.configs.get(topic, {}).get("remote.storage.enable") == "true",
         )
-        plan = _with_segments(known)
+        plan = _with_segments(of_partition)
         if plan is not None:
             partitions.append(plan[0])
             segments += plan[1]
     lost = [each for each in lost if not topics or each.topic in topics]
     return DirectoryPlan(tuple(partitions), tuple(segments), (*of_directory, *lost))
+
+
+def _known_checks(checks: Iterable[str]) -> frozenset[str]:
+    """Return the checks. Raises `OptionError` for unknown ones."""
+    chosen = frozenset(checks)
+    unknown = chosen - CHECKS.keys()
+    if unknown:
+        raise OptionError(f"unknown check {', '.join(sorted(unknown))}; the checks are {', '.join(CHECKS)}")
+    return chosen
+
+
+def _has_coordinators(metadata: ClusterMetadata, directories: Mapping[TopicPartition, str]) -> bool:
+    """Return whether all partitions of `__transaction_state` are here, by a metadata log that can be read."""
+    coordinators = {each for each in metadata.partitions if each[0] == TRANSACTIONS_TOPIC}
+    return bool(metadata.ids) and not metadata.unreadable and coordinators <= directories.keys()
 
 
 def _lost_partitions(
