@@ -88,6 +88,17 @@ def kafka_streams(version: str) -> str:
 
 
 @functools.cache
+def kafka_tests() -> Path:
+    """The folder with Apache Kafka's own integration tests, what they need, and the harness that runs them."""
+    folder = HERE / "kafka_tests"
+    fetching = shlex.join([*MAVEN, "generate-resources"])
+    compiling = "rm -rf target/classes && javac -nowarn -d target/classes -cp 'target/jars/*:target/tests/*' src/harness/*.java"
+    packing = "jar --create --file target/harness.jar --manifest manifest -C target/classes . -C resources ."
+    _build(folder, ["sh", "-c", f"{fetching} && {compiling} && {packing}"], "kafka-tests")
+    return folder / "target"
+
+
+@functools.cache
 def old_java(version: str) -> str:
     """The class path of the programs with this version of kafka-clients, 0.8.2.2 or newer."""
     command = [*MAVEN, f"-Dkafka.version={version}", "compile", "dependency:copy-dependencies"]
