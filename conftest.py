@@ -48,6 +48,7 @@ LONG = (
     SPARK,
     "conformance/test_groups.py",
     "conformance/test_kafka_streams.py",
+    "conformance/kafka_tests/test_kafka_tests.py",
     "conformance/share/test_share_torture.py",
     "tests/clients/test_exactly_once.py",
     "conformance/spark/test_connector.py",

@@ -92,9 +92,9 @@ def kafka_tests() -> Path:
     """The folder with Apache Kafka's own integration tests, what they need, and the harness that runs them."""
     folder = HERE / "kafka_tests"
     fetching = shlex.join([*MAVEN, "generate-resources"])
-    compiling = "rm -rf target/classes && javac -nowarn -d target/classes -cp 'target/jars/*:target/tests/*' src/harness/*.java"
+    compiling = "javac -nowarn -d target/classes -cp 'target/jars/*:target/tests/*' src/harness/*.java"
     packing = "jar --create --file target/harness.jar --manifest manifest -C target/classes . -C resources ."
-    _build(folder, ["sh", "-c", f"{fetching} && {compiling} && {packing}"], "kafka-tests")
+    _build(folder, ["sh", "-c", f"{fetching} && rm -rf target/classes && {compiling} && {packing}"], "kafka-tests")
     return folder / "target"
 
 
