@@ -213,6 +213,8 @@ class ConsumerGroup(ConsumerGroupState):
         update = Update(self)
         update.remove(members)
         update.look_at_topics(changed=True)
+        if not staying:
+            update.assign_nothing()
         update.commit()
         for member in members:
             self.timers.cancel(member.member_id)

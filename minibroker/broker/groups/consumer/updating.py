@@ -173,6 +173,10 @@ class Update:
         self.changes.append(consumer_records.target_epoch(group_id, self.epoch, now_ms))
         self.target, self.assignment_epoch = target, self.epoch
 
+    def assign_nothing(self) -> None:
+        """Record that a group without members has its target. No interval begins: the next member may come at once."""
+        self.changes.append(consumer_records.target_epoch(self.group.group_id, self.epoch, 0))
+
     def _next_assignment_ms(self) -> int:
         interval_ms: int = group_value(self._cluster, self.group.group_id, "consumer.assignment.interval.ms")
         last_ms = self.group.assignment_timestamp_ms

@@ -154,7 +154,9 @@ class ShareGroup(Group):
                 messages.ShareGroupMemberMetadataKey,
             )
         ]
-        self._next_epoch(changes, members, changed=True)
+        epoch = self._next_epoch(changes, members, changed=True)
+        if not members:  # nobody waits for a target, and no interval begins
+            changes.append(_target_epoch(self.group_id, epoch, 0))
         self.commit(changes)
         self.timers.cancel(member_id)
 

@@ -149,6 +149,8 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
             change for member in members for change in streams_recording.member_gone(self.group_id, member.member_id)
         ]
         changes.append(self._next_epoch())
+        if len(members) == len(self.members):  # nobody waits for a target, and no interval begins
+            changes.append(streams_recording.target_epoch(self.group_id, self.epoch + 1, 0))
         self.commit(changes)
         for member in members:
             self.timers.cancel(member.member_id)

@@ -78,6 +78,7 @@ def heartbeat(
     if request.shutdown_application:
         group.shutdown_member_id = after.member_id
     response = _response(update, request, before, after, is_new=is_new)
+    response.task_offset_interval_ms = update.value("streams.task.offset.interval.ms")
     if version >= FIRST_WITH_WARM_UPS:
         _tell_of_warm_ups(update, after, response)
     return Answer(
@@ -207,8 +208,7 @@ def _response(
 
 
 def _tell_of_warm_ups(update: Update, member: StreamsMember, response: StreamsGroupHeartbeatResponse) -> None:
-    """Say how often and how far tasks are to be restored, and which tags are missing."""
-    response.task_offset_interval_ms = update.value("streams.task.offset.interval.ms")
+    """Say how far tasks are to be restored, and which tags are missing."""
     response.acceptable_recovery_lag = update.value("streams.acceptable.recovery.lag")
     missing = [tag for tag in update.value(RACK_TAGS) if tag not in dict(member.client_tags)]
     if missing:

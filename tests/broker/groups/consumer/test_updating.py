@@ -58,6 +58,18 @@ def test_a_target_stays_for_the_assignment_interval(harness: Harness, topic: str
     assert len(first.owned) == len(second.owned) == 2
 
 
+def test_an_empty_group_has_its_target_and_the_next_member_does_not_wait(harness: Harness, topic: str) -> None:
+    harness.restart(settings={"group.consumer.assignment.interval.ms": "1000"})
+    player = Player(harness, "m1", topic)
+    player.join()
+    player.leave()
+    empty = describe(harness)
+    assert (empty.group_state, empty.group_epoch, empty.assignment_epoch) == ("Empty", 3, 3)
+    harness.restart(crash=True)
+    assert describe(harness).assignment_epoch == 3
+    assert Player(harness, "m2", topic).join().member_epoch == 4
+
+
 def test_the_assignment_interval_can_be_changed_while_the_broker_runs(harness: Harness, topic: str) -> None:
     first, second = Player(harness, "m1", topic), Player(harness, "m2", topic)
     first.join()

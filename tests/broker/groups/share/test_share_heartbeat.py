@@ -54,6 +54,14 @@ def test_others_wait_until_the_target_is_made(harness: Harness) -> None:
     assert harness.cluster.groups.rebalances == {"share": 2}
 
 
+def test_an_empty_group_has_its_target_and_no_interval(harness: Harness) -> None:
+    at_once(steps_of(harness, "m1"))
+    harness.cluster.groups.share_group(GROUP).remove("m1")
+    harness.restart(crash=True)
+    group = harness.cluster.groups.share_group(GROUP)
+    assert (group.assignment_epoch, group.assignment_timestamp_ms) == (group.epoch, 0)
+
+
 def test_a_member_that_is_removed_meanwhile_gets_nothing(harness: Harness) -> None:
     steps = steps_of(harness, "m1")
     next(steps)

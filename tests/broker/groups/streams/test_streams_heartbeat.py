@@ -108,6 +108,18 @@ def test_assignments_have_an_interval(harness: Harness, topic: str) -> None:
     assert len(second.active["0"]) == 2
 
 
+def test_an_empty_group_has_its_target_and_the_next_member_does_not_wait(harness: Harness, topic: str) -> None:
+    harness.coordinator(GROUP)
+    configure(harness, "streams.assignment.interval.ms", "1000")
+    player = Player(harness, "m1", topology(topic))
+    player.join()
+    player.ask(member_epoch=-1)
+    assert (group_of(harness).epoch, group_of(harness).assignment_epoch) == (3, 3)
+    harness.restart(crash=True)
+    assert group_of(harness).assignment_epoch == 3
+    assert statuses(Player(harness, "m2", topology(topic)).join()) == []
+
+
 def test_standbys_follow_the_groups_config(harness: Harness, topic: str) -> None:
     said = topology(topic, changelog="changelog")
     first, second = Player(harness, "m1", said), Player(harness, "m2", said)

@@ -79,7 +79,7 @@ def test_the_settings_are_told(harness: Harness, counted: Topology) -> None:
     answer = member.beat()
     assert (answer.task_offset_interval_ms, answer.acceptable_recovery_lag) == (20_000, 7)
     old = member.ask(version=0)
-    assert (old.task_offset_interval_ms, old.acceptable_recovery_lag_legacy) == (0, 0)
+    assert (old.task_offset_interval_ms, old.acceptable_recovery_lag_legacy) == (20_000, 0)
 
 
 @pytest.mark.parametrize(("name", "value"), [("num.warmup.replicas", "0"), ("acceptable.recovery.lag", "50000")])
