@@ -21,7 +21,7 @@ PROGRAMS = HERE / "programs"
 GO_CASES = PROGRAMS / "cases"  # what the programs in Go share
 SPARK_CONNECTOR = HERE / "spark" / "connector"
 CLUSTER = HERE / "pipeline_cluster"
-APACHE_KAFKA = os.environ.get("KAFKA_VERSION", "4.3.1")  # the release whose server is asked
+APACHE_KAFKA = os.environ.get("KAFKA_VERSION", "4.4.0")  # the release whose server is asked
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Apache Kafka 4.3 as a process, from the jars of Maven Central, so that the same tests can be asked of it.
+"""Apache Kafka 4.4 as a process, from the jars of Maven Central, so that the same tests can be asked of it.
 
 One combined broker and controller in a directory of the caller's, which may have been used before; what the tests ask
 of it lives in the tests.

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.minibroker_only
 TOOLS = "org.apache.kafka.tools"
 CLASSES = {
     "kafka-topics": f"{TOOLS}.TopicCommand",
-    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-configs": "org.apache.kafka.tools.ConfigCommand",
     "kafka-acls": f"{TOOLS}.AclCommand",
     "kafka-consumer-groups": f"{TOOLS}.consumer.group.ConsumerGroupCommand",
 }

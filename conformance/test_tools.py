@@ -74,7 +74,7 @@ def test_a_throttled_reassignment_moves_partitions_and_its_limits_go_with_it(
     assert "The inter-broker throttle limit was set to 5000000 B/s" in tool(
         *command, "--execute", "--throttle", "5000000"
     )
-    configs = "kafka.admin.ConfigCommand", "--entity-type", "brokers", "--entity-name"
+    configs = "org.apache.kafka.tools.ConfigCommand", "--entity-type", "brokers", "--entity-name"
     assert "leader.replication.throttled.rate=5000000" in tool(*configs, "2", "--describe")
     assert "Clearing broker-level throttles" in tool(*command, "--verify")
     assert "throttled.rate" not in tool(*configs, "2", "--describe")
@@ -82,7 +82,7 @@ def test_a_throttled_reassignment_moves_partitions_and_its_limits_go_with_it(
 
 
 def test_each_node_has_settings_of_its_own(tool: Tool) -> None:
-    configs = "kafka.admin.ConfigCommand", "--entity-type", "brokers", "--entity-name"
+    configs = "org.apache.kafka.tools.ConfigCommand", "--entity-type", "brokers", "--entity-name"
     tool(*configs, "3", "--alter", "--add-config", "log.retention.ms=5000")
     assert "log.retention.ms=5000 sensitive=false synonyms={DYNAMIC_BROKER_CONFIG" in tool(*configs, "3", "--describe")
     assert "log.retention.ms" not in tool(*configs, "2", "--describe")
@@ -90,11 +90,11 @@ def test_each_node_has_settings_of_its_own(tool: Tool) -> None:
 
 def test_features_and_the_quorum_are_told(tool: Tool) -> None:
     features = tool(f"{TOOLS}.FeatureCommand", "describe")
-    assert "metadata.version" in features and "FinalizedVersionLevel: 4.3-IV0" in features
+    assert "metadata.version" in features and "FinalizedVersionLevel: 4.4-IV2" in features
     lines = [line.split() for line in features.splitlines()]
     for name, newest, level in (
         ("kraft.version", "1", "0"),
-        ("share.version", "2", "1"),
+        ("share.version", "2", "2"),
         ("streams.version", "1", "1"),
     ):
         levels = ["SupportedMinVersion:", "0", "SupportedMaxVersion:", newest, "FinalizedVersionLevel:", level]
@@ -107,7 +107,7 @@ def test_features_and_the_quorum_are_told(tool: Tool) -> None:
 
 
 def test_configs_quotas_and_credentials_are_changed(tool: Tool) -> None:
-    configs = "kafka.admin.ConfigCommand"
+    configs = "org.apache.kafka.tools.ConfigCommand"
     defaults = "--entity-type", "brokers", "--entity-default"
     tool(configs, *defaults, "--alter", "--add-config", "log.retention.ms=100000")
     assert "log.retention.ms=100000" in tool(configs, *defaults, "--describe")

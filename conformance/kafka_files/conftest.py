@@ -79,10 +79,14 @@ def emptied(logs: Path) -> bool:
 def complaints(broker: RunningBroker) -> list[str]:
     """Return what our broker has logged, but for settings of these tests that it knows and does not follow yet.
 
-    Segments that go are no news: some of what was deleted was still there.
+    Segments that go are no news: some of what was deleted was still there. Nor is it news that indexes of the metadata
+    log are made anew: Kafka 4.4 does not complete them when it stops.
     """
     usual = ("has no effect here yet", "as it lies below the log start offset")
-    return [line for line in broker.log.splitlines() if not line.endswith(usual)]
+    lines = (line for line in broker.log.splitlines() if not line.endswith(usual))
+    return [
+        line for line in lines if not (METADATA in line and line.endswith("ends before the first timestamp of the log"))
+    ]
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""ACLs and quotas that minibroker has recorded hold in Apache Kafka 4.3 on the same directory, and vice versa."""
+"""ACLs and quotas that minibroker has recorded hold in Apache Kafka 4.4 on the same directory, and vice versa."""
 
 from __future__ import annotations
 

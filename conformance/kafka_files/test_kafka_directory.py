@@ -1,4 +1,4 @@
-"""minibroker serves a directory that Apache Kafka 4.3 wrote, appends to it, and what both wrote is there afterwards.
+"""minibroker serves a directory that Apache Kafka 4.4 wrote, appends to it, and what both wrote is there afterwards.
 
 Each byte of Kafka's files is explained, down to the fields of its own topics' records.
 """

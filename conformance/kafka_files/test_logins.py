@@ -1,4 +1,4 @@
-"""Users and tokens that minibroker has recorded log in at Apache Kafka 4.3 on the same directory, and vice versa."""
+"""Users and tokens that minibroker has recorded log in at Apache Kafka 4.4 on the same directory, and vice versa."""
 
 from __future__ import annotations
 

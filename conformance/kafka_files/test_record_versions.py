@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 from conformance.builds import apache_kafka
-from minibroker.broker.metadata.features import METADATA_VERSION, METADATA_VERSION_LEVEL, SUPPORTED
+from minibroker.broker.metadata.features import INITIAL, METADATA_VERSION, SUPPORTED
 from minibroker.protocol.messages.metadata_records import (
     PartitionChangeRecord,
     PartitionRecord,
@@ -33,7 +33,7 @@ def test_levels_and_record_versions_are_kafka_s(tmp_path: Path) -> None:
     script.write_text(SCRIPT)
     command = ["jshell", "-s", "--class-path", f"{apache_kafka()}/*", str(script)]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-    assert f"latest {METADATA_VERSION_LEVEL}" in lines
+    assert f"latest {INITIAL[METADATA_VERSION]}" in lines
     levels = [tuple(map(int, line.split()[1:])) for line in lines if line.startswith("level ")]
     newest = max(level for level, *_ in levels)
     shared = [level for level in SUPPORTED[METADATA_VERSION] if level <= newest]

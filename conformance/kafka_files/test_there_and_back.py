@@ -1,4 +1,4 @@
-"""Apache Kafka 4.3 starts on a directory that minibroker wrote, serves it and writes to it, and minibroker goes on."""
+"""Apache Kafka 4.4 starts on a directory that minibroker wrote, serves it and writes to it, and minibroker goes on."""
 
 from __future__ import annotations
 

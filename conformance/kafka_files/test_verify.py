@@ -1,4 +1,4 @@
-"""`minibroker pipeline verify` finds nothing in what Apache Kafka 4.3 has written and cleaned, stopped or killed.
+"""`minibroker pipeline verify` finds nothing in what Apache Kafka 4.4 has written and cleaned, stopped or killed.
 
 Nor in what both brokers have written, one after the other; and what is broken in it, it finds.
 """

@@ -1,6 +1,6 @@
 """Patterns of topics against the library that Apache Kafka's brokers match them with: thousands of random ones.
 
-Java answers all questions in one run, from the jars of Apache Kafka 4.3.
+Java answers all questions in one run, from the jars of Apache Kafka 4.4.
 """
 
 from __future__ import annotations

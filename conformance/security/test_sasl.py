@@ -62,7 +62,7 @@ def login(mechanism: str) -> dict[str, str]:
 
 @pytest.mark.minibroker_only
 def test_kafka_configs_adds_and_removes_users(broker: RunningBroker, tmp_path: Path) -> None:
-    configs = ("kafka.admin.ConfigCommand", "--entity-type", "users", "--entity-name", "bob")
+    configs = ("org.apache.kafka.tools.ConfigCommand", "--entity-type", "users", "--entity-name", "bob")
     address = broker.bootstrap_servers
     credential = "SCRAM-SHA-512=[iterations=8192,password=b-secret]"
     run(address, login("PLAIN"), tmp_path, *configs, "--alter", "--add-config", credential)

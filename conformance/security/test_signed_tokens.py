@@ -40,6 +40,9 @@ def settings(keys: Path) -> dict[str, str]:
         given[f"{own}.oauthbearer.sasl.server.callback.handler.class"] = f"{OAUTH}.OAuthBearerValidatorCallbackHandler"
     given["listener.name.strict.sasl.oauthbearer.expected.audience"] = "kafka,other"
     given["listener.name.strict.sasl.oauthbearer.expected.issuer"] = "https://issuer.test"
+    for name in ("plain", "lenient"):
+        given[f"listener.name.{name}.sasl.oauthbearer.allow.unverified.audience"] = "true"
+        given[f"listener.name.{name}.sasl.oauthbearer.allow.unverified.issuer"] = "true"
     given["listener.name.lenient.sasl.oauthbearer.sub.claim.name"] = "azp"
     given["listener.name.lenient.sasl.oauthbearer.scope.claim.name"] = "scp"
     given["listener.name.lenient.sasl.oauthbearer.clock.skew.seconds"] = "600"
@@ -145,7 +148,8 @@ STRICT = (
     Case("STRICT", {"scope": {}}, True),
 )
 OTHERS = (
-    Case("PLAIN", {}, False),  # an audience, and none is expected
+    Case("PLAIN", {}, True),
+    Case("PLAIN", {"aud": 7, "iss": 7}, True),
     Case("PLAIN", {"aud": None}, True),
     Case("PLAIN", {"aud": None, "iss": None}, True),
     Case("LENIENT", {"aud": None}, False),  # without azp

@@ -109,7 +109,7 @@ def test_records_go_there_and_back(tool: Tool, request: pytest.FixtureRequest) -
 def test_kafka_configs_replaces_the_certificate(tool: Tool, broker: RunningBroker, stores: Stores) -> None:
     """The setting stays the same, and the file is another one."""
     name = "listener.name.ssl.ssl.keystore.location"
-    configs = ("kafka.admin.ConfigCommand", "--entity-type", "brokers", "--entity-name", "1")
+    configs = ("org.apache.kafka.tools.ConfigCommand", "--entity-type", "brokers", "--entity-name", "1")
     before = presented(broker)
     store = stores.add("broker", "CN=broker")
     assert presented(broker) == before

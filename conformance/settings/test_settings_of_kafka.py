@@ -1,6 +1,6 @@
 """Our settings against Apache Kafka's own: names, types, defaults, values, the .properties syntax, DescribeConfigs.
 
-Java answers all questions in one run, from the jars of Apache Kafka 4.3; what is only ours is in tests/broker/.
+Java answers all questions in one run, from the jars of Apache Kafka 4.4; what is only ours is in tests/broker/.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from minibroker.broker.configs.settings_table import (
 from minibroker.broker.configs.settings_values import InvalidValue, format_value, parse_value
 from minibroker.broker.configs.settings_without_effect import WITHOUT_EFFECT
 
-# What Kafka 4.3 does not know (any more) is not asked about.
+# What Kafka 4.4 does not know (any more) is not asked about.
 TOPIC_NAMES = [name for name, row in TOPIC_SETTINGS.items() if row.in_kafka]
 BROKER_NAMES = [name for name, row in BROKER_SETTINGS.items() if row.in_kafka]
 # Kafka has them in no definition of the broker's settings: they are set only while it runs.

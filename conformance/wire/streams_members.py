@@ -13,7 +13,7 @@ from conformance.wire.requests import repeated
 from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.messages.streams_groups import StreamsGroupDescribeRequest, StreamsGroupHeartbeatRequest
 
-VERSION = 0  # the newest of Kafka 4.3
+VERSION = 0  # members of version 1 get warm-ups from minibroker, but not from Kafka 4.4.0
 GROUP_RESOURCE, SET = 32, 0
 REBALANCE_MS = 60_000
 (
@@ -23,7 +23,8 @@ REBALANCE_MS = 60_000
     MISSING_INTERNAL_TOPICS,
     SHUTDOWN_APPLICATION,
     ASSIGNMENT_DELAYED,
-) = range(6)
+    MISSING_CLIENT_TAGS,
+) = range(7)
 
 TaskIds = StreamsGroupHeartbeatRequest.TaskIds
 Endpoint = StreamsGroupHeartbeatRequest.Endpoint

@@ -1,6 +1,6 @@
 """What a broker still knows after a kill -9: topics and their ids, configs, records, leader epochs, sequences.
 
-Every literal is what Apache Kafka 4.3 answers. The broker is killed once, for all tests of this file.
+Every literal is what Apache Kafka 4.4 answers. The broker is killed once, for all tests of this file.
 """
 
 from __future__ import annotations

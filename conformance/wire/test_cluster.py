@@ -1,6 +1,6 @@
 """DescribeCluster, FindCoordinator and DescribeTopicPartitions.
 
-Every literal is what Apache Kafka 4.3 answers.
+Every literal is what Apache Kafka 4.4 answers.
 """
 
 from __future__ import annotations

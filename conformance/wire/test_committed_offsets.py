@@ -1,6 +1,6 @@
 """OffsetCommit and OffsetFetch: what is kept, what is refused, and by whom.
 
-Every literal is what Apache Kafka 4.3 answers. It no longer serves version 0 of either, nor version 1 of OffsetCommit.
+Every literal is what Apache Kafka 4.4 answers. It no longer serves version 0 of either, nor version 1 of OffsetCommit.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """DescribeConfigs and IncrementalAlterConfigs: of topics in full, of brokers as far as tests can change them back.
 
-Codes and messages are what Apache Kafka 4.3 answers; of a message only what tells the case apart.
+Codes and messages are what Apache Kafka 4.4 answers; of a message only what tells the case apart.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def test_what_a_topic_has(connection: Connection, new_topic: NewTopic, version: 
         assert types["min.cleanable.dirty.ratio"] == 6
 
 
-# All that Kafka 4.3 lists: who copies a topic's settings to another cluster must find no other there.
+# All that Kafka 4.4 lists: who copies a topic's settings to another cluster must find no other there.
 OF_A_TOPIC = set(
     [
         "cleanup.policy",
@@ -85,6 +85,7 @@ OF_A_TOPIC = set(
         "compression.type",
         "compression.zstd.level",
         "delete.retention.ms",
+        "errors.deadletterqueue.group.enable",
         "file.delete.delay.ms",
         "flush.messages",
         "flush.ms",
@@ -94,6 +95,7 @@ OF_A_TOPIC = set(
         "local.retention.bytes",
         "local.retention.ms",
         "max.compaction.lag.ms",
+        "max.decompressed.message.bytes",
         "max.message.bytes",
         "message.timestamp.after.max.ms",
         "message.timestamp.before.max.ms",
@@ -102,6 +104,8 @@ OF_A_TOPIC = set(
         "min.compaction.lag.ms",
         "min.insync.replicas",
         "preallocate",
+        "remote.copy.lag.bytes",
+        "remote.copy.lag.ms",
         "remote.log.copy.disable",
         "remote.log.delete.on.disable",
         "remote.storage.enable",
@@ -402,4 +406,4 @@ def test_what_a_broker_takes(connection: Connection, key: str, value: str) -> No
 
 
 def test_how_many_settings_are_listed(connection: Connection) -> None:
-    assert len(values(describe(connection, BROKER, str(broker_id(connection))))) == 340
+    assert len(values(describe(connection, BROKER, str(broker_id(connection))))) == 350

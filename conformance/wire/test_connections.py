@@ -1,6 +1,6 @@
 """What closes a connection and what does not, ApiVersions, and the order of answers.
 
-Every literal is what Apache Kafka 4.3 does.
+Every literal is what Apache Kafka 4.4 does.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
 
-# What Kafka 4.3 announces of the APIs that minibroker has.
+# What Kafka 4.4 announces of the APIs that minibroker has.
 ANNOUNCED = {
     ApiKey.PRODUCE: (0, 13),  # versions 0 to 2 are announced for librdkafka's sake and closed when used
     ApiKey.FETCH: (4, 18),
     ApiKey.LIST_OFFSETS: (1, 11),
     ApiKey.METADATA: (0, 13),
     ApiKey.FIND_COORDINATOR: (0, 6),
-    ApiKey.API_VERSIONS: (0, 4),
+    ApiKey.API_VERSIONS: (0, 5),
     ApiKey.CREATE_TOPICS: (2, 7),
     ApiKey.DELETE_TOPICS: (1, 6),
     ApiKey.INIT_PRODUCER_ID: (0, 5),
@@ -34,14 +34,10 @@ ANNOUNCED = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1),
     ApiKey.DESCRIBE_CLUSTER: (0, 2),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0),
-}
-SINCE_4_4 = {
-    ApiKey.API_VERSIONS: (0, 5),
     ApiKey.DELETE_GROUPS: (0, 3),
     ApiKey.TXN_OFFSET_COMMIT: (0, 6),
     ApiKey.UNREGISTER_CONTROLLER: (0, 0),
 }
-OF_4_4 = "the versions here are those of 4.4"
 NO_TOPICS = struct.pack(">i", 0)
 
 
@@ -50,28 +46,20 @@ def api_versions(connection: Connection, version: int, name: str = "wire", softw
     return connection.ask(request, version)
 
 
-@pytest.mark.parametrize("version", range(5))
-def test_the_apis_are_announced_in_all_that_kafka_speaks(
-    connection: Connection, version: int, differing: Differing
-) -> None:
+@pytest.mark.parametrize("version", range(6))
+def test_the_apis_are_announced_in_all_that_kafka_speaks(connection: Connection, version: int) -> None:
     answer = api_versions(connection, version)
     announced = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
     assert answer.error_code == 0
-    expected = ANNOUNCED | differing(kafka={}, minibroker=SINCE_4_4, because=OF_4_4)
-    assert expected.keys() <= announced.keys()
-    for key, (first, last) in expected.items():
+    assert ANNOUNCED.keys() <= announced.keys()
+    for key, (first, last) in ANNOUNCED.items():
         assert announced[key][0] <= first and announced[key][1] == last, key.name
 
 
 @pytest.mark.parametrize("version", [6, 99, 32767, -1])
-def test_an_unknown_version_of_api_versions_is_answered_in_version_0(
-    connection: Connection, version: int, differing: Differing
-) -> None:
-    newest = differing(kafka=4, minibroker=5, because=OF_4_4)
+def test_an_unknown_version_of_api_versions_is_answered_in_version_0(connection: Connection, version: int) -> None:
     correlation_id = connection.send_request(ApiKey.API_VERSIONS, version, b"\0\0\0", header_version=2)
-    only_itself = struct.pack(
-        ">ihihhh", correlation_id, ErrorCode.UNSUPPORTED_VERSION, 1, ApiKey.API_VERSIONS, 0, newest
-    )
+    only_itself = struct.pack(">ihihhh", correlation_id, ErrorCode.UNSUPPORTED_VERSION, 1, ApiKey.API_VERSIONS, 0, 5)
     assert connection.frame() == only_itself
     assert api_versions(connection, 0).error_code == 0
 

@@ -1,6 +1,6 @@
 """Groups of the next generation (KIP-848): what administrators see of them, and the settings of a group.
 
-Every literal is what Apache Kafka 4.3 answers. What members are told is in `test_consumer_groups.py`.
+Every literal is what Apache Kafka 4.4 answers. What members are told is in `test_consumer_groups.py`.
 """
 
 from __future__ import annotations

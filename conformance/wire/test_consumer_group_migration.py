@@ -1,6 +1,6 @@
 """Groups that go over from the classic protocol to that of the next generation (KIP-848) and back, and those that stay.
 
-Every literal is what Apache Kafka 4.3 answers. Groups of one protocol alone are in `test_group_joining.py` and
+Every literal is what Apache Kafka 4.4 answers. Groups of one protocol alone are in `test_group_joining.py` and
 `test_consumer_groups.py`.
 """
 

@@ -1,6 +1,6 @@
 """What members of a group of the next generation (KIP-848) may commit, fetch and delete.
 
-Every literal is what Apache Kafka 4.3 answers.
+Every literal is what Apache Kafka 4.4 answers.
 """
 
 from __future__ import annotations

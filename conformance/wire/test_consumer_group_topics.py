@@ -1,6 +1,6 @@
 """Groups of the next generation (KIP-848): the topics that members get by name and by pattern, as these grow and go.
 
-Every literal is what Apache Kafka 4.3 answers. It makes another target at most once a second and looks for topics of
+Every literal is what Apache Kafka 4.4 answers. It makes another target at most once a second and looks for topics of
 patterns in the background, so that the tests beat until they see what they wait for.
 """
 

@@ -1,6 +1,6 @@
 """Groups of the next generation (KIP-848): how members join, beat and leave, in which epochs, and every code.
 
-Every literal is what Apache Kafka 4.3 answers. It makes another target at most once a second, so that the tests beat
+Every literal is what Apache Kafka 4.4 answers. It makes another target at most once a second, so that the tests beat
 until they see what they wait for. Which topics members get is in `test_consumer_group_topics.py`, what others ask of a
 group in `test_consumer_group_administration.py`, classic members in `test_consumer_group_migration.py`.
 """
@@ -48,7 +48,7 @@ def test_one_member_from_joining_to_leaving(
     assert (left.error_code, left.member_id, left.member_epoch) == (0, "m-1", -1)
     assert (left.heartbeat_interval_ms, left.assignment) == (0, None)
     empty = describe(connection, group)
-    assert (empty.group_state, empty.group_epoch, empty.assignment_epoch, empty.members) == ("Empty", 3, 2, [])
+    assert (empty.group_state, empty.group_epoch, empty.assignment_epoch, empty.members) == ("Empty", 3, 3, [])
 
 
 def test_a_member_of_version_0_is_given_an_id(connection: Connection, new_topic: NewTopic, group: str) -> None:

@@ -1,6 +1,6 @@
 """CreateTopics: what is created, every refusal, and that a refusal creates nothing.
 
-Codes and messages are what Apache Kafka 4.3 answers; of a message only what tells the case apart.
+Codes and messages are what Apache Kafka 4.4 answers; of a message only what tells the case apart.
 """
 
 from __future__ import annotations

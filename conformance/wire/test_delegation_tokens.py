@@ -1,4 +1,4 @@
-"""Delegation tokens, of clients that have authenticated: the same requests to minibroker and Apache Kafka 4.3."""
+"""Delegation tokens, of clients that have authenticated: the same requests to minibroker and Apache Kafka 4.4."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """DeleteRecords: where logs begin then, what is refused, and who hears of it.
 
-Every literal is what Apache Kafka 4.3 answers.
+Every literal is what Apache Kafka 4.4 answers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """DeleteTopics, by name and by id: what is deleted, and what is refused and stays.
 
-Codes and messages are what Apache Kafka 4.3 answers; of a message only what tells the case apart.
+Codes and messages are what Apache Kafka 4.4 answers; of a message only what tells the case apart.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """UpdateFeatures, UnregisterBroker, DescribeQuorum, AddRaftVoter and RemoveRaftVoter.
 
-Every literal is what Apache Kafka 4.3 answers. Nothing is changed here: other tests share the broker.
+Every literal is what Apache Kafka 4.4 answers. Nothing is changed here: other tests share the broker.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ METADATA, ELR = "metadata.version", "eligible.leader.replicas.version"
 KRAFT, SHARE, STREAMS = "kraft.version", "share.version", "streams.version"
 FAILED = "The update failed for all features since the following feature had an error: "
 METADATA_TOPIC = "__cluster_metadata"
+NEWEST = 33  # of metadata.version
 
 Wanted = tuple[str, int, int]
 
@@ -37,29 +38,15 @@ def update(connection: Connection, version: int, *wanted: Wanted, **fields: Any)
     return connection.ask(UpdateFeaturesRequest(feature_updates=updates, **fields), version)
 
 
-@pytest.fixture
-def newest(differing: Differing) -> int:
-    """The highest level of metadata.version."""
-    return int(differing(kafka=30, minibroker=33, because="the levels here are those of 4.4"))
-
-
-@pytest.fixture
-def newest_share(differing: Differing) -> int:
-    """The highest level of share.version."""
-    return int(differing(kafka=1, minibroker=2, because="dead letter queues of share groups are of 4.4"))
-
-
-def test_features_are_announced_as_their_clients_bear_it(
-    connection: Connection, newest: int, newest_share: int
-) -> None:
+def test_features_are_announced_as_their_clients_bear_it(connection: Connection) -> None:
     def supported(version: int) -> dict[str, tuple[int, int]]:
         request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
         answer = connection.ask(request, version)
         return {one.name: (one.min_version, one.max_version) for one in answer.supported_features}
 
-    assert supported(3) == {METADATA: (7, newest)}
-    from_0 = {f"{name}.version": (0, 1) for name in ("group", "kraft", "streams")} | {SHARE: (0, newest_share)}
-    assert supported(4) == {METADATA: (7, newest), ELR: (0, 1), "transaction.version": (0, 2), **from_0}
+    assert supported(3) == {METADATA: (7, NEWEST)}
+    from_0 = {f"{name}.version": (0, 1) for name in ("group", "kraft", "streams")} | {SHARE: (0, 2)}
+    assert supported(4) == {METADATA: (7, NEWEST), ELR: (0, 1), "transaction.version": (0, 2), **from_0}
 
 
 def test_the_levels_that_a_new_cluster_begins_with(connection: Connection) -> None:
@@ -67,13 +54,13 @@ def test_the_levels_that_a_new_cluster_begins_with(connection: Connection) -> No
     request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
     told = {one.name: one.max_version_level for one in connection.ask(request, 3).finalized_features}
     told.pop(ELR, None)
-    groups = {"group.version": 1, "share.version": 1, "streams.version": 1}
-    assert told == {METADATA: 30, "transaction.version": 2, **groups}
+    groups = {"group.version": 1, SHARE: 2, STREAMS: 1}
+    assert told == {METADATA: NEWEST, "transaction.version": 2, **groups}
 
 
 @pytest.mark.parametrize("version", range(3))
 def test_a_level_that_is_in_force(connection: Connection, version: int) -> None:
-    answer = update(connection, version, (METADATA, 30, UPGRADE))
+    answer = update(connection, version, (METADATA, NEWEST, UPGRADE))
     assert (answer.error_code, answer.error_message) == (0, None)
     told = [(one.feature, one.error_code, one.error_message) for one in answer.results]
     assert told == ([(METADATA, 0, "NONE")] if version < 2 else [])
@@ -85,7 +72,7 @@ def test_a_level_that_is_in_force(connection: Connection, version: int) -> None:
     [
         ((METADATA, -1, UPGRADE), "A feature version cannot be less than 0."),
         (
-            (METADATA, 29, UPGRADE),
+            (METADATA, 32, UPGRADE),
             "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe "
             "downgrade.",
         ),
@@ -103,24 +90,24 @@ def test_a_level_that_cannot_be(connection: Connection, version: int, wanted: Wa
     ("name", "level", "reason"),
     [
         ("nope", 1, "does not support this feature."),
-        (METADATA, 99, "only supports versions 7-{newest}"),
-        (METADATA, 5, "only supports versions 7-{newest}"),
+        (METADATA, 99, "only supports versions 7-33"),
+        (METADATA, 5, "only supports versions 7-33"),
         (ELR, 2, "only supports versions 0-1"),
         (KRAFT, 2, "only supports versions 0-1"),
-        (SHARE, 3, "only supports versions 0-{share}"),
+        (SHARE, 3, "only supports versions 0-2"),
         (STREAMS, 2, "only supports versions 0-1"),
     ],
 )
 def test_a_level_that_is_not_supported(
-    connection: Connection, newest: int, newest_share: int, version: int, name: str, level: int, reason: str
+    connection: Connection, version: int, name: str, level: int, reason: str
 ) -> None:
-    answer = update(connection, version, (METADATA, 30, UPGRADE), (name, level, UPGRADE))
+    answer = update(connection, version, (METADATA, NEWEST, UPGRADE), (name, level, UPGRADE))
     begin = f"{FAILED}Invalid update version {level} for feature {name}. Local controller"
     assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
-    assert answer.error_message == f"{begin} {broker_id(connection)} {reason.format(newest=newest, share=newest_share)}"
+    assert answer.error_message == f"{begin} {broker_id(connection)} {reason}"
 
 
-@pytest.mark.parametrize("wanted", [(KRAFT, 0, UPGRADE), (KRAFT, 0, SAFE_DOWNGRADE), (SHARE, 1, UPGRADE)])
+@pytest.mark.parametrize("wanted", [(KRAFT, 0, UPGRADE), (KRAFT, 0, SAFE_DOWNGRADE), (SHARE, 2, UPGRADE)])
 def test_levels_that_may_be(connection: Connection, wanted: Wanted) -> None:
     assert update(connection, 2, wanted, (STREAMS, 1, UPGRADE), validate_only=True).error_code == ErrorCode.NONE
 
@@ -141,29 +128,37 @@ def test_the_voters_go_into_the_log_with_controllers_that_have_an_address(
 
 
 @pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("level", [32, 31, 30, 29, 7])
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
         (
             SAFE_DOWNGRADE,
-            "Unsupported metadata.version downgrade from 30 to 29. Refusing to perform the requested downgrade because "
-            "it might delete metadata information.",
+            "Unsupported metadata.version downgrade from 33 to {level}. Refusing to perform the requested downgrade "
+            "because it might delete metadata information.",
         ),
         (
             UNSAFE_DOWNGRADE,
-            "Unsupported metadata.version downgrade from 30 to 29. Unsafe metadata downgrade is not supported in this "
-            "version.",
+            "Unsupported metadata.version downgrade from 33 to {level}. Unsafe metadata downgrade is not supported in "
+            "this version.",
         ),
         (
             9,
-            "Invalid update version 29 for feature metadata.version. The controller does not support the given upgrade "
-            "type.",
+            "Invalid update version {level} for feature metadata.version. The controller does not support the given "
+            "upgrade type.",
         ),
     ],
 )
-def test_ways_down(connection: Connection, version: int, kind: int, message: str) -> None:
-    answer = update(connection, version, (METADATA, 29, kind), validate_only=True)
-    assert (answer.error_code, answer.error_message) == (ErrorCode.INVALID_UPDATE_VERSION, FAILED + message)
+def test_ways_down(connection: Connection, version: int, level: int, kind: int, message: str) -> None:
+    answer = update(connection, version, (METADATA, level, kind), validate_only=True)
+    told = FAILED + message.format(level=level)
+    assert (answer.error_code, answer.error_message) == (ErrorCode.INVALID_UPDATE_VERSION, told)
+
+
+@pytest.mark.parametrize("wanted", [(SHARE, 1), (SHARE, 0), (STREAMS, 0), ("group.version", 0), (ELR, 0)])
+def test_features_that_may_be_downgraded(connection: Connection, wanted: tuple[str, int]) -> None:
+    answer = update(connection, 2, (*wanted, SAFE_DOWNGRADE), validate_only=True)
+    assert (answer.error_code, answer.error_message) == (0, None)
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -252,5 +247,5 @@ def test_voters_do_not_go(connection: Connection) -> None:
 def test_a_new_cluster_has_finalized_the_levels_of_its_release(connection: Connection) -> None:
     answer = connection.ask(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 4)
     levels = {one.name: one.max_version_level for one in answer.finalized_features}
-    expected = {METADATA: 30, ELR: 1, "group.version": 1, "transaction.version": 2}
+    expected = {METADATA: NEWEST, SHARE: 2, ELR: 1, "group.version": 1, "transaction.version": 2}
     assert {name: levels.get(name) for name in expected} == expected

@@ -1,6 +1,6 @@
 """Fetch without a session: which batches come, limits, waiting, and errors by partition.
 
-Every literal is what Apache Kafka 4.3 answers; where minibroker differs on purpose, `differing` says why.
+Every literal is what Apache Kafka 4.4 answers; where minibroker differs on purpose, `differing` says why.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Fetch sessions (KIP-227): what is remembered, what an incremental answer leaves out, and how sessions end.
 
-Every literal is what Apache Kafka 4.3 answers.
+Every literal is what Apache Kafka 4.4 answers.
 """
 
 from __future__ import annotations

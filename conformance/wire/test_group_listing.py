@@ -9,6 +9,7 @@ import pytest
 
 from conformance.wire.connection import Connection
 from conformance.wire.members import JOIN, SUBSCRIPTION, Member, join_request, until_rebalancing
+from conformance.wire.requests import repeated
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.groups import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 
@@ -77,7 +78,8 @@ def test_an_empty_group(connection: Connection, member: Member) -> None:
 
 def test_a_group_that_somebody_was_about_to_join(connection: Connection, group: str) -> None:
     connection.ask(join_request(group), JOIN)
-    found = described(connection, group)[group]
+    # Kafka answers before its record of the group is committed.
+    found = repeated(lambda: described(connection, group)[group], lambda seen: bool(seen.error_code == 0))
     assert (found.error_code, found.group_state, found.protocol_type, found.members) == (0, "Empty", "", [])
     assert listed(connection)[group].protocol_type == ""
 

@@ -1,6 +1,6 @@
 """Producer ids, and the sequence numbers that keep a producer's batches in order and single.
 
-Every literal is what Apache Kafka 4.3 answers.
+Every literal is what Apache Kafka 4.4 answers.
 """
 
 from __future__ import annotations

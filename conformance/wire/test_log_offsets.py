@@ -1,6 +1,6 @@
 """ListOffsets and OffsetForLeaderEpoch: the ends of a log, offsets by time, and leader epochs.
 
-Every literal is what Apache Kafka 4.3 answers.
+Every literal is what Apache Kafka 4.4 answers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Metadata in every version: topics by name and id, unknown ones, and creation on demand.
 
-Every literal is what Apache Kafka 4.3 answers; where minibroker differs on purpose, `differing` says why.
+Every literal is what Apache Kafka 4.4 answers; where minibroker differs on purpose, `differing` says why.
 """
 
 from __future__ import annotations

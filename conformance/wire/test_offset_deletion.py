@@ -1,6 +1,6 @@
 """OffsetDelete: what is taken back, and what is kept because somebody reads it or might.
 
-Every literal is what Apache Kafka 4.3 answers.
+Every literal is what Apache Kafka 4.4 answers.
 """
 
 from __future__ import annotations

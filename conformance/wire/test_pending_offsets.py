@@ -1,6 +1,6 @@
 """Offsets that an open transaction is about to commit, when others commit, fetch and delete beside it.
 
-Every literal is what Apache Kafka 4.3 answers.
+Every literal is what Apache Kafka 4.4 answers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Produce: what is accepted, what is refused with which code and words, and that a refusal appends nothing.
 
-Every literal is what Apache Kafka 4.3 answers; where minibroker differs on purpose, `differing` says why.
+Every literal is what Apache Kafka 4.4 answers; where minibroker differs on purpose, `differing` says why.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Produce where a topic's settings decide: keys, timestamps, sizes, codecs, and what a broker corrects in a batch.
 
-Every literal is what Apache Kafka 4.3 answers.
+Every literal is what Apache Kafka 4.4 answers.
 """
 
 from __future__ import annotations

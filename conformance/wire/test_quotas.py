@@ -1,4 +1,4 @@
-"""Clients over their quotas: what Apache Kafka 4.3 answers, and for about how long it lets them wait."""
+"""Clients over their quotas: what Apache Kafka 4.4 answers, and for about how long it lets them wait."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """DescribeConfigs, IncrementalAlterConfigs and AlterConfigs of groups, subscriptions to metrics, and loggers.
 
-Every literal is what Apache Kafka 4.3 answers. Those of topics and brokers are in `test_configs.py`.
+Every literal is what Apache Kafka 4.4 answers. Those of topics and brokers are in `test_configs.py`.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def test_a_group_has_the_broker_s_settings_or_its_own(connection: Connection, ne
         (
             "g",
             (SESSION, SET, "1"),
-            (INVALID_CONFIG, f"{SESSION} must be greater than or equal to group.consumer.min.session.timeout.ms"),
+            (INVALID_CONFIG, f"{SESSION} must be in the range 45000 to 60000 inclusive."),
         ),
         ("g", (SESSION, APPEND, "1"), (INVALID_CONFIG, f"Can't APPEND to key {SESSION} because its type is not LIST.")),
     ],
@@ -208,6 +208,10 @@ def test_loggers_are_listed_like_brokers(connection: Connection) -> None:
 
 
 OF_A_GROUP = {
+    "errors.deadletterqueue.copy.record.enable": ("false", "errors.deadletterqueue.copy.record.enable"),
+    "errors.deadletterqueue.topic.name": ("", "errors.deadletterqueue.topic.name"),
+    "streams.assignor.name": ("sticky", "group.streams.assignors"),
+    "streams.rack.aware.assignment.tags": ("", "group.streams.rack.aware.assignment.tags"),
     "share.auto.offset.reset": ("latest", "share.auto.offset.reset"),
     "share.isolation.level": ("read_uncommitted", "share.isolation.level"),
     "share.renew.acknowledge.enable": ("true", "share.renew.acknowledge.enable"),
@@ -232,22 +236,16 @@ OF_A_GROUP = {
 }
 
 
-OF_DEAD_LETTERS = {"topic.name": "", "copy.record.enable": "false"}
-
-
 def test_all_that_is_listed_of_a_group(
     connection: Connection, new_name: Callable[[], str], differing: Differing
 ) -> None:
     delay = differing(kafka="1000", minibroker="0", because="tests should not wait for an assignment")
     intervals = (f"{kind}.assignment.interval.ms" for kind in ("consumer", "share", "streams"))
     first = differing(kafka="3000", minibroker="0", because="tests should not wait for the first members")
-    newer = {f"errors.deadletterqueue.{name}": text for name, text in OF_DEAD_LETTERS.items()}
-    newer = differing(kafka={}, minibroker=newer, because="dead letter queues of share groups are of 4.4")
     expected = {
         **OF_A_GROUP,
         **{name: (delay, f"group.{name}") for name in intervals},
         "streams.initial.rebalance.delay.ms": (first, "group.streams.initial.rebalance.delay.ms"),
-        **{name: (text, name) for name, text in newer.items()},
     }
     found = described(connection, GROUP, new_name()).configs
     assert {one.name: (one.value, one.synonyms[0].name) for one in found} == expected
@@ -274,13 +272,26 @@ def test_all_that_is_listed_of_a_group(
         (
             "share.session.timeout.ms",
             "1",
-            "share.session.timeout.ms must be greater than or equal to group.share.min.session.timeout.ms",
+            "share.session.timeout.ms must be in the range 45000 to 60000 inclusive.",
         ),
         (
             "streams.num.standby.replicas",
             "3",
-            "streams.num.standby.replicas must be less than or equal to group.streams.max.standby.replicas",
+            "streams.num.standby.replicas must be less than or equal to 2",
         ),
+        (
+            "streams.task.offset.interval.ms",
+            "100",
+            "streams.task.offset.interval.ms must be greater than or equal to 15000",
+        ),
+        ("streams.num.warmup.replicas", "21", "streams.num.warmup.replicas must be less than or equal to 20"),
+        ("streams.assignor.name", "sticky", None),
+        (
+            "streams.assignor.name",
+            "x",
+            "streams.assignor.name 'x' is not a registered task assignor. Registered assignors are: [sticky].",
+        ),
+        ("streams.rack.aware.assignment.tags", "a,b", None),
         (
             "share.delivery.count.limit",
             "1",

@@ -1,6 +1,6 @@
 """Client quotas, SCRAM credentials, ACLs and delegation tokens, of a broker without an authorizer or authentication.
 
-Every literal is what Apache Kafka 4.3 answers.
+Every literal is what Apache Kafka 4.4 answers.
 """
 
 from __future__ import annotations

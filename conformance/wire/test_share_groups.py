@@ -43,7 +43,8 @@ def test_a_member_joins_and_leaves(
     assert (part.topic_id, part.topic_name, part.partitions) == (member.topic_id, name, [0])
     left = member.beat(member_epoch=-1)
     assert (left.error_code, left.member_id, left.member_epoch, left.assignment) == (0, member.member_id, -1, None)
-    assert describe(connection, group).group_state == "Empty"
+    empty = describe(connection, group)
+    assert (empty.group_state, empty.assignment_epoch) == ("Empty", empty.group_epoch)
     listed = connection.ask(ListGroupsRequest(types_filter=["share"]), 5).groups
     assert (group, "share", "Empty", "share") in [
         (each.group_id, each.protocol_type, each.group_state, each.group_type) for each in listed

@@ -1,6 +1,6 @@
 """Streams groups (KIP-1071): joining, topologies and internal topics, assignments, offsets, and every code.
 
-Every literal is what Apache Kafka 4.3 answers. The groups have no delays, which are its defaults.
+Every literal is what Apache Kafka 4.4 answers. The groups have no delays, which are its defaults.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from conformance.wire.groups import commit_request
 from conformance.wire.requests import exists, metadata_of, repeated
 from conformance.wire.streams_members import (
     INCORRECTLY_PARTITIONED_TOPICS,
+    MISSING_CLIENT_TAGS,
     MISSING_INTERNAL_TOPICS,
     MISSING_SOURCE_TOPICS,
     SHUTDOWN_APPLICATION,
@@ -50,15 +51,19 @@ def without_delays(connection: Connection, group: str) -> None:
 # --- one member -----------------------------------------------------------------------------------------------------
 
 
-def test_one_member_from_joining_to_leaving(connection: Connection, new_topic: NewTopic, group: str) -> None:
+@pytest.mark.parametrize("version", [0, 1])
+def test_one_member_from_joining_to_leaving(
+    connection: Connection, new_topic: NewTopic, group: str, version: int
+) -> None:
     name = new_topic(3)
     member = Member(connection, group, "m-1", topology(subtopology("0", name)), "p-1")
-    joined = member.join(client_tags=[KeyValue(key="zone", value="a")], rack_id="r")
+    joined = member.join(version=version, client_tags=[KeyValue(key="zone", value="a")], rack_id="r")
     assert (joined.error_code, joined.error_message, joined.throttle_time_ms) == (0, None, 0)
     assert (joined.member_id, joined.member_epoch, joined.heartbeat_interval_ms) == ("m-1", 2, 5000)
     assert (tasks_of(joined.active_tasks), joined.standby_tasks, joined.warmup_tasks) == ({"0": {0, 1, 2}}, [], [])
     assert (told(joined), joined.endpoint_information_epoch, joined.partitions_by_user_endpoint) == ([], 0, None)
-    assert (joined.acceptable_recovery_lag_legacy, joined.task_offset_interval_ms) == (0, 0)
+    assert (joined.acceptable_recovery_lag_legacy, joined.task_offset_interval_ms) == (0, 60_000)
+    assert joined.acceptable_recovery_lag == (10_000 if version >= 1 else -1)
     again = member.beat()
     assert (again.member_epoch, again.active_tasks, again.standby_tasks, again.warmup_tasks) == (2, None, None, None)
     described = describe(connection, group)
@@ -78,7 +83,7 @@ def test_one_member_from_joining_to_leaving(connection: Connection, new_topic: N
     assert (left.error_code, left.member_id, left.member_epoch) == (0, "m-1", -1)
     assert (left.heartbeat_interval_ms, left.active_tasks, told(left)) == (0, None, [])
     empty = describe(connection, group)
-    assert (empty.group_state, empty.group_epoch, empty.assignment_epoch, empty.members) == ("Empty", 3, 2, [])
+    assert (empty.group_state, empty.group_epoch, empty.assignment_epoch, empty.members) == ("Empty", 3, 3, [])
     assert empty.topology is not None
 
 
@@ -460,3 +465,17 @@ def test_a_member_that_joins_with_another_instance_id_has_that_one_alone(
         ("m-1", "j"),
         ("m-2", "i"),
     }
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_members_without_the_tags_of_their_group(
+    connection: Connection, new_topic: NewTopic, group: str, version: int
+) -> None:
+    configure(connection, group, rack_aware_assignment_tags="zone,rack")
+    member = Member(connection, group, "m-1", topology(subtopology("0", new_topic())))
+    joined = member.join(version=version, client_tags=[KeyValue(key="zone", value="a")])
+    detail = (
+        "Missing required client tags for rack-aware standby assignment: [rack]. Configure them via "
+        "'client.tag.<tagKey>' in your Streams config."
+    )
+    assert told(joined) == ([(MISSING_CLIENT_TAGS, detail)] if version >= 1 else [])

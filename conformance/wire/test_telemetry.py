@@ -1,6 +1,6 @@
 """GetTelemetrySubscriptions and PushTelemetry, which a broker answers whether or not it announces them.
 
-Every literal is what Apache Kafka 4.3 answers. It has no plugin here that takes the metrics, and so announces neither.
+Every literal is what Apache Kafka 4.4 answers. It has no plugin here that takes the metrics, and so announces neither.
 Intervals are of 100 ms, the shortest, or so long that they never end.
 """
 

@@ -1,6 +1,6 @@
 """DescribeTransactions, ListTransactions, DescribeProducers: what administrators see of transactions.
 
-Every literal is what Apache Kafka 4.3 answers. What producers are told is in `test_transactions.py`.
+Every literal is what Apache Kafka 4.4 answers. What producers are told is in `test_transactions.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Offsets that are committed in transactions: when a group has them, and whose are refused.
 
-Every literal is what Apache Kafka 4.3 answers. What else of a group's offsets waits for a transaction is in
+Every literal is what Apache Kafka 4.4 answers. What else of a group's offsets waits for a transaction is in
 `test_pending_offsets.py`.
 """
 

@@ -1,6 +1,6 @@
 """The records of transactions: which of them may be written, and what readers learn of them.
 
-Every literal is what Apache Kafka 4.3 answers. How a transaction begins and ends is in `test_transactions.py`.
+Every literal is what Apache Kafka 4.4 answers. How a transaction begins and ends is in `test_transactions.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Transactions, request by request: ids and epochs, the partitions that are added, and how transactions end.
 
-Every literal is what Apache Kafka 4.3 answers. The records are in `test_transactional_records.py`, offsets in
+Every literal is what Apache Kafka 4.4 answers. The records are in `test_transactional_records.py`, offsets in
 `test_transactional_offsets.py`.
 """
 

@@ -1,6 +1,6 @@
 """Two-phase commit (KIP-939), as far as Apache Kafka has it: in a broker where it and unreleased versions are enabled.
 
-Every literal is what Apache Kafka 4.3 answers.
+Every literal is what Apache Kafka 4.4 answers.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ HEAD = ("setting", "of a topic", "type", "default", "values", "changes", "meanin
 PREAMBLE = """\
 # Settings
 
-Names, types, defaults and meanings are those of Apache Kafka 4.3, except where the default column says otherwise.
+Names, types, defaults and meanings are those of Apache Kafka 4.4, except where the default column says otherwise.
 Settings come from `server.properties`, from the environment, and from `--set` on the command line; a later source
 overrides an earlier one. In the environment, `MINIBROKER_LOG_SEGMENT_BYTES` is `log.segment.bytes`; two underscores
 stand for one, three for a dash. `MINIBROKER_BOOTSTRAP_SERVER` and `MINIBROKER_CONTROL_TOKEN` are no settings: the first

@@ -41,8 +41,8 @@ def contents(harness: Harness, topic: str, index: int = 0) -> bytes:
 
 
 def test_a_new_cluster_records_its_features_once(harness: Harness) -> None:
-    levels = {"metadata.version": 30, "group.version": 1, "transaction.version": 2}
-    levels |= {"eligible.leader.replicas.version": 1, "share.version": 1, "streams.version": 1}
+    levels = {"metadata.version": 33, "group.version": 1, "transaction.version": 2}
+    levels |= {"eligible.leader.replicas.version": 1, "share.version": 2, "streams.version": 1}
     assert harness.cluster.image.features == levels
     harness.restart()
     seen: list[Message] = []

@@ -238,6 +238,7 @@ def settings_for_tokens(keys: str) -> tuple[str, ...]:
         f"{prefix}sasl.server.callback.handler.class={oauth}.OAuthBearerValidatorCallbackHandler",
         f"{prefix}sasl.oauthbearer.jwks.endpoint.url={keys}",
         f"{prefix}sasl.oauthbearer.expected.audience=kafka",
+        f"{prefix}sasl.oauthbearer.allow.unverified.issuer=true",
     )
 
 

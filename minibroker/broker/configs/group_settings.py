@@ -46,8 +46,8 @@ def _setting(name: str, default: int, valid: Range, text: str, *brokers: str | N
 
 
 def _internal(name: str, type: ConfigType, default: int, valid: Range, text: str, *brokers: str | None) -> GroupSetting:
-    """Return a setting that Kafka has since 4.4, where it is internal: it is described only if it is set."""
-    return GroupSetting(Setting(name, type, default, text, valid, internal=True, in_kafka=False), *brokers)
+    """Return an internal setting: it is described only if it is set."""
+    return GroupSetting(Setting(name, type, default, text, valid, internal=True), *brokers)
 
 
 def _bound(name: str, default: int, valid: Range, text: str) -> GroupSetting:
@@ -149,14 +149,13 @@ GROUP_SETTINGS: Final = {
             Setting(
                 *(ASSIGNOR, STRING, None),
                 "The assignor of a streams group, one of group.streams.assignors.",
-                in_kafka=False,
-            )
+            ),
+            "group.streams.assignors",
         ),
         GroupSetting(
             Setting(
                 *(RACK_TAGS, LIST, ()),
                 "The tags that members of a streams group must have. No assignor looks at them, as in Kafka 4.4.",
-                in_kafka=False,
             ),
             "group.streams.rack.aware.assignment.tags",
         ),
@@ -246,18 +245,28 @@ def validate_group_overrides(settings: Settings, overrides: Mapping[str, str]) -
     for name, text in texts.items():
         setting = GROUP_SETTINGS[name]
         value: Any = parse_value(setting.row, name, text)
-        if setting.minimum is not None and value < settings.kept(setting.minimum):
-            raise _invalid(f"{name} must be greater than or equal to {setting.minimum}")
-        if setting.maximum is not None and value > settings.kept(setting.maximum):
-            raise _invalid(f"{name} must be less than or equal to {setting.maximum}")
+        _check_bounds(settings, setting, value)
         values[name] = value
     assignors = settings.kept("group.streams.assignors")
-    if values.get(ASSIGNOR, assignors[0]) not in assignors:
-        raise _invalid(f"{ASSIGNOR} must be one of {', '.join(assignors)}")
+    assignor = texts.get(ASSIGNOR)
+    if assignor is not None and assignor not in assignors:
+        registered = f"Registered assignors are: [{', '.join(assignors)}]."
+        raise _invalid(f"{ASSIGNOR} '{assignor}' is not a registered task assignor. {registered}")
     for kind in ("consumer", "share", "streams"):
         if values[f"{kind}.session.timeout.ms"] <= values[f"{kind}.heartbeat.interval.ms"]:
             raise _invalid(f"{kind}.session.timeout.ms must be greater than {kind}.heartbeat.interval.ms")
     return texts
+
+
+def _check_bounds(settings: Settings, setting: GroupSetting, value: Any) -> None:
+    least = None if setting.minimum is None else settings.kept(setting.minimum)
+    most = None if setting.maximum is None else settings.kept(setting.maximum)
+    if (least is None or least <= value) and (most is None or value <= most):
+        return
+    if least is not None and most is not None:
+        raise _invalid(f"{setting.row.name} must be in the range {least} to {most} inclusive.")
+    bound = f"less than or equal to {most}" if least is None else f"greater than or equal to {least}"
+    raise _invalid(f"{setting.row.name} must be {bound}")
 
 
 def _text(name: str, text: str) -> str:

@@ -90,11 +90,11 @@ class ConfigEntry(NamedTuple):
 
     @property
     def listed(self) -> bool:
-        """Return whether to list the setting; those unknown to Kafka 4 are listed only if they are set.
+        """Return whether to list the setting; those that are internal or unknown to Kafka only if they are set.
 
         Programs such as MirrorMaker copy the listed settings to another cluster.
         """
-        return self.setting.in_kafka or self.source is not ConfigSource.DEFAULT
+        return (self.setting.in_kafka and not self.setting.internal) or self.source is not ConfigSource.DEFAULT
 
 
 class Settings:

@@ -1,7 +1,7 @@
 """The table of settings, one line each: Kafka's name, type, default, allowed values, scope and meaning.
 
 It has facts, and the rules for single values. `configuration` reads values from their sources, and `settings` decides
-which one applies. Names and defaults are those of Apache Kafka 4.3; `kafka_default` marks where ours differ.
+which one applies. Names and defaults are those of Apache Kafka 4.4; `kafka_default` marks where ours differ.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Setting(NamedTuple):
     is BROKER. `fallbacks` are broker settings to use, in order, while this one is unset: (name, factor to this one's
     unit). If `acts` is False, the setting is validated, stored and described, but has no effect yet; setting it logs a
     warning. `kafka_default` is Kafka's default where ours differs, or "required" if Kafka requires a value. `in_kafka`
-    is False if Apache Kafka 4.3 does not have the setting.
+    is False if Apache Kafka 4.4 does not have the setting.
     """
 
     name: str
@@ -165,8 +165,10 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("sasl.oauthbearer.jwks.endpoint.refresh.ms", LONG, 3_600_000, "How often these keys are read again."),
     Setting("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", LONG, 100, "The delay before keys are read again after they could not be read, or a key was not found; it doubles with each failure."),
     Setting("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", LONG, 10_000, "The longest such delay."),
-    Setting("sasl.oauthbearer.expected.audience", LIST, (), "The audiences, one of which a token must name (aud); if empty, a token must not have any."),
+    Setting("sasl.oauthbearer.expected.audience", LIST, (), "The audiences, one of which a token must name (aud)."),
     Setting("sasl.oauthbearer.expected.issuer", STRING, None, "The required issuer of a token (iss)."),
+    Setting("sasl.oauthbearer.allow.unverified.audience", BOOLEAN, False, "Whether tokens may name any audience, or none, if none is expected; without this the broker does not start."),
+    Setting("sasl.oauthbearer.allow.unverified.issuer", BOOLEAN, False, "Whether tokens may be of any issuer if none is expected; without this the broker does not start."),
     Setting("sasl.oauthbearer.clock.skew.seconds", INT, 30, "The largest difference between the clocks of the broker and the issuer."),
     Setting("sasl.oauthbearer.sub.claim.name", STRING, "sub", "The claim of a token with the principal's name."),
     Setting("sasl.oauthbearer.scope.claim.name", STRING, "scope", "The claim of a token with its scope."),
@@ -234,7 +236,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("producer.id.expiration.check.interval.ms", INT, 600_000, "How often silent producers are looked for.", FROM_ONE, internal=True),
     # Records.
     _both("max.message.bytes", "message.max.bytes", INT, 1_048_588, "The largest record batch that is accepted, after the producer's compression.", FROM_ZERO),
-    _both("max.decompressed.message.bytes", "max.decompressed.message.bytes", INT, MAX_RECORD_BYTES, "The largest record of a compressed batch, decompressed, that is accepted, compacted and found by its time; the default is no limit.", Range(1, MAX_RECORD_BYTES), in_kafka=False),
+    _both("max.decompressed.message.bytes", "max.decompressed.message.bytes", INT, MAX_RECORD_BYTES, "The largest record of a compressed batch, decompressed, that is accepted, compacted and found by its time; the default is no limit.", Range(1, MAX_RECORD_BYTES)),
     _both("compression.type", "compression.type", STRING, "producer", "The codec in which batches are stored; producer keeps the producer's codec.", CODECS),
     _both("compression.gzip.level", "compression.gzip.level", INT, -1, "The level for gzip when the broker compresses; -1 for the codec's default.", Range(1, 9, or_equal_to=-1)),
     _both("compression.lz4.level", "compression.lz4.level", INT, 9, "The level for lz4 when the broker compresses.", Range(1, 17)),
@@ -326,13 +328,13 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("group.share.partition.max.record.locks", INT, 2000, "The most records of a partition between the first and the last one in flight, for a share group.", Range(100, 10_000)),
     Setting("group.share.record.lock.duration.ms", INT, 30_000, "How long a member of a share group may keep acquired records before others get them.", Range(1000, 3_600_000)),
     Setting("group.share.session.timeout.ms", INT, 45_000, "The time without heartbeats after which a member is removed from its share group.", FROM_ONE),
-    Setting("errors.deadletterqueue.auto.create.topics.enable", BOOLEAN, False, "Whether the topic for dead letters of a share group is created if it does not exist.", update=CLUSTER_WIDE, kafka_default="only since 4.4", in_kafka=False),
-    Setting("errors.deadletterqueue.topic.name.prefix", STRING, "dlq.", "What the names of topics for dead letters begin with.", update=CLUSTER_WIDE, kafka_default="only since 4.4", in_kafka=False),
-    _topic("errors.deadletterqueue.group.enable", BOOLEAN, False, "Whether the topic may be a dead letter queue of share groups.", kafka_default="only since 4.4", in_kafka=False),
+    Setting("errors.deadletterqueue.auto.create.topics.enable", BOOLEAN, False, "Whether the topic for dead letters of a share group is created if it does not exist.", update=CLUSTER_WIDE),
+    Setting("errors.deadletterqueue.topic.name.prefix", STRING, "dlq.", "What the names of topics for dead letters begin with.", update=CLUSTER_WIDE),
+    _topic("errors.deadletterqueue.group.enable", BOOLEAN, False, "Whether the topic may be a dead letter queue of share groups."),
     # Streams groups (KIP-1071).
-    Setting("group.streams.acceptable.recovery.lag", LONG, 10_000, "How many offsets a member of a streams group may lack of a task's state, and get the task; only of members that report offsets, as those of Kafka 4.4 do.", FROM_ZERO, internal=True, kafka_default="internal since 4.4", in_kafka=False),
+    Setting("group.streams.acceptable.recovery.lag", LONG, 10_000, "How many offsets a member of a streams group may lack of a task's state, and get the task; only of members that report offsets, as those of Kafka 4.4 do.", FROM_ZERO, internal=True),
     Setting("group.streams.assignment.interval.ms", INT, 0, "The least time between two target assignments of a streams group; 0, so that tests do not wait.", FROM_ZERO, update=CLUSTER_WIDE, kafka_default=1000),
-    Setting("group.streams.assignors", LIST, ("sticky",), "The assignors of streams groups. There is one.", NON_EMPTY, kafka_default="only since 4.4", in_kafka=False),
+    Setting("group.streams.assignors", LIST, ("sticky",), "The assignors of streams groups. There is one.", NON_EMPTY),
     Setting("group.streams.heartbeat.interval.ms", INT, 5000, "How often members of streams groups send heartbeats, and so how soon they learn of changes.", FROM_ONE),
     Setting("group.streams.initial.rebalance.delay.ms", INT, 0, "How long an empty streams group waits for more members before its first assignment; 0, so that tests do not wait.", FROM_ZERO, kafka_default=3000),
     Setting("group.streams.max.assignment.interval.ms", INT, 15_000, "The longest assignment interval that can be set for a streams group.", FROM_ZERO),
@@ -340,16 +342,16 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("group.streams.max.session.timeout.ms", INT, 60_000, "The longest session timeout that can be set for a streams group.", FROM_ONE),
     Setting("group.streams.max.size", INT, 2_147_483_647, "The largest number of members of a streams group.", FROM_ONE),
     Setting("group.streams.max.standby.replicas", INT, 2, "The largest number of standbys of each task that can be set for a streams group.", FROM_ZERO),
-    Setting("group.streams.max.warmup.replicas", INT, 20, "The largest number of warm-ups that can be set for a streams group.", FROM_ZERO, internal=True, kafka_default="internal since 4.4", in_kafka=False),
+    Setting("group.streams.max.warmup.replicas", INT, 20, "The largest number of warm-ups that can be set for a streams group.", FROM_ZERO, internal=True),
     Setting("group.streams.min.assignment.interval.ms", INT, 0, "The shortest assignment interval that can be set for a streams group.", FROM_ZERO),
     Setting("group.streams.min.heartbeat.interval.ms", INT, 5000, "The shortest heartbeat interval that can be set for a streams group.", FROM_ONE),
     Setting("group.streams.min.session.timeout.ms", INT, 45_000, "The shortest session timeout that can be set for a streams group.", FROM_ONE),
-    Setting("group.streams.min.task.offset.interval.ms", INT, 15_000, "The shortest interval of reported offsets that can be set for a streams group.", FROM_ONE, internal=True, kafka_default="internal since 4.4", in_kafka=False),
+    Setting("group.streams.min.task.offset.interval.ms", INT, 15_000, "The shortest interval of reported offsets that can be set for a streams group.", FROM_ONE, internal=True),
     Setting("group.streams.num.standby.replicas", INT, 0, "How many standbys each task with state has in a streams group.", FROM_ZERO),
-    Setting("group.streams.num.warmup.replicas", INT, 2, "How many tasks of a streams group are restored elsewhere at a time, before they move there; 0 to move tasks at once.", FROM_ZERO, internal=True, kafka_default="internal since 4.4", in_kafka=False),
-    Setting("group.streams.rack.aware.assignment.tags", LIST, (), "The tags that members of streams groups must have, or their heartbeats are answered with a warning. The assignor does not look at them, as in Kafka 4.4.", kafka_default="only since 4.4", in_kafka=False),
+    Setting("group.streams.num.warmup.replicas", INT, 2, "How many tasks of a streams group are restored elsewhere at a time, before they move there; 0 to move tasks at once.", FROM_ZERO, internal=True),
+    Setting("group.streams.rack.aware.assignment.tags", LIST, (), "The tags that members of streams groups must have, or their heartbeats are answered with a warning. The assignor does not look at them, as in Kafka 4.4."),
     Setting("group.streams.session.timeout.ms", INT, 45_000, "The time without heartbeats after which a member is removed from its streams group.", FROM_ONE),
-    Setting("group.streams.task.offset.interval.ms", INT, 60_000, "How often members of streams groups report how far they have restored their tasks.", FROM_ONE, internal=True, kafka_default="internal since 4.4", in_kafka=False),
+    Setting("group.streams.task.offset.interval.ms", INT, 60_000, "How often members of streams groups report how far they have restored their tasks.", FROM_ONE, internal=True),
     Setting("share.coordinator.cold.partition.snapshot.interval.ms", INT, 300_000, "After how much time without a snapshot a share partition gets one, so that older records can be deleted.", FROM_ONE, internal=True),
     Setting("share.coordinator.load.buffer.size", INT, 5_242_880, "How many bytes of __share_group_state are read at a time when it is loaded.", FROM_ONE),
     Setting("share.coordinator.snapshot.update.records.per.snapshot", INT, 500, "After how many updates of a share partition its whole state is written to __share_group_state.", Range(0, 500)),
@@ -368,6 +370,8 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     _both("unclean.leader.election.enable", "unclean.leader.election.enable", BOOLEAN, False, "Whether an out-of-sync replica may become leader if no replica is in sync."),
     _both("local.retention.ms", "log.local.retention.ms", LONG, -2, "How long a tiered topic keeps records on the local disk.", Range(-2), acts=False),
     _both("local.retention.bytes", "log.local.retention.bytes", LONG, -2, "How many bytes a tiered topic keeps on the local disk.", Range(-2), acts=False),
+    _both("remote.copy.lag.ms", "log.remote.copy.lag.ms", LONG, 0, "How old a segment of a tiered topic is before it is copied to the second tier; -1 for the time for which it stays on the local disk.", Range(-1), acts=False),
+    _both("remote.copy.lag.bytes", "log.remote.copy.lag.bytes", LONG, -1, "How many bytes follow a segment of a tiered topic before it is copied to the second tier; -1 for as many as stay on the local disk.", Range(-1), acts=False),
     _topic("remote.storage.enable", BOOLEAN, False, "Whether a topic is tiered; true is rejected, as by a Kafka broker without tiered storage."),
     _topic("remote.log.copy.disable", BOOLEAN, False, "Whether a tiered topic stops copying to the second tier.", acts=False),
     _topic("remote.log.delete.on.disable", BOOLEAN, False, "Whether disabling tiering deletes the topic's data in the second tier.", acts=False),

@@ -1,4 +1,4 @@
-"""The broker settings of Apache Kafka 4.3 that have no effect here, but can be set and listed.
+"""The broker settings of Apache Kafka 4.4 that have no effect here, but can be set and listed.
 
 A `server.properties` from production may contain them, a running broker accepts those that Kafka accepts, and
 DescribeConfigs lists them; a warning or a note names each. Names, types, defaults and bounds are Kafka's. Settings with
@@ -74,14 +74,19 @@ _ROWS: Final[tuple[Setting, ...]] = (
     _kept("fetch.purgatory.purge.interval.requests", INT, 1000),
     _kept("follower.fetch.last.tiered.offset.enable", BOOLEAN, False, update=CLUSTER_WIDE),
     _kept("follower.replication.throttled.rate", LONG, None, FROM_ZERO, update=CLUSTER_WIDE, internal=True),
+    _kept("group.consumer.assignor.offload.enable", BOOLEAN, True, update=CLUSTER_WIDE, internal=True),
     _kept("group.consumer.regex.refresh.interval.ms", INT, 600_000, Range(10_000), internal=True),
     _kept("group.coordinator.append.linger.ms", INT, -1, Range(-1)),
     _kept("group.coordinator.background.threads", INT, 2, FROM_ONE),
     _kept("group.coordinator.cached.buffer.max.bytes", INT, 1_048_588, Range(524_288), update=CLUSTER_WIDE),
     _kept("group.coordinator.threads", INT, 4, FROM_ONE),
+    _kept("group.share.assignor.offload.enable", BOOLEAN, True, update=CLUSTER_WIDE, internal=True),
     _kept("group.share.assignors", LIST, ("simple",), NON_EMPTY),
+    _kept("group.share.dlq.manager.class.name", STRING, "org.apache.kafka.server.share.dlq.DefaultShareGroupDLQManager", internal=True),
     _kept("group.share.initialize.retry.interval.ms", INT, 30_000, FROM_ONE, internal=True),
     _kept("group.share.persister.class.name", STRING, "org.apache.kafka.server.share.persister.DefaultStatePersister", internal=True),
+    _kept("group.streams.assignor.offload.enable", BOOLEAN, True, update=CLUSTER_WIDE, internal=True),
+    _kept("group.streams.topology.description.plugin.class", CLASS, None),
     _kept("initial.broker.registration.timeout.ms", INT, 60_000),
     _kept("inter.broker.listener.name", STRING, None),
     _kept("internal.metadata.delete.delay.millis", LONG, 60_000, internal=True),
@@ -229,6 +234,8 @@ _ACTING: Final = frozenset(
     [
         "connections.max.reauth.ms",
         "sasl.enabled.mechanisms",
+        "sasl.oauthbearer.allow.unverified.audience",
+        "sasl.oauthbearer.allow.unverified.issuer",
         "sasl.oauthbearer.clock.skew.seconds",
         "sasl.oauthbearer.expected.audience",
         "sasl.oauthbearer.expected.issuer",

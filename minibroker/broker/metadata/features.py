@@ -12,8 +12,7 @@ from typing import NamedTuple
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
 METADATA_VERSION = "metadata.version"
-METADATA_VERSION_LEVEL = 30  # Kafka's 4.3-IV0, of new clusters, so that Kafka 4.3 can start on their directories
-NEWEST_METADATA_VERSION = 33  # Kafka's 4.4-IV2
+NEWEST_METADATA_VERSION = 33  # Kafka's 4.4-IV2, of new clusters
 LOWEST_METADATA_VERSION = 7  # 3.3-IV3, the lowest level with which Kafka 4 starts
 ELIGIBLE_LEADER_REPLICAS = "eligible.leader.replicas.version"  # KIP-966
 TRANSACTION_VERSION = "transaction.version"  # KIP-890: 1 has flexible records, 2 an epoch per transaction
@@ -44,11 +43,11 @@ class Feature(NamedTuple):
 
 
 FEATURES: dict[str, Feature] = {
-    METADATA_VERSION: Feature(range(LOWEST_METADATA_VERSION, NEWEST_METADATA_VERSION + 1), METADATA_VERSION_LEVEL),
+    METADATA_VERSION: Feature(range(LOWEST_METADATA_VERSION, NEWEST_METADATA_VERSION + 1), NEWEST_METADATA_VERSION),
     TRANSACTION_VERSION: Feature(range(3), 2),
     ELIGIBLE_LEADER_REPLICAS: Feature(range(2), 1, {1: (METADATA_VERSION, 23)}),
     GROUP_VERSION: Feature(range(2), 1),
-    SHARE_VERSION: Feature(range(3), 1),
+    SHARE_VERSION: Feature(range(3), 2),
     STREAMS_VERSION: Feature(range(2), 1),
     KRAFT_VERSION: Feature(range(2), 0),
 }

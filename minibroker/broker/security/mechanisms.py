@@ -33,6 +33,10 @@ MODULES: Final = {
     "OAUTHBEARER": f"{SECURITY}oauthbearer.OAuthBearerLoginModule",
 }
 HANDLER: Final = "sasl.server.callback.handler.class"
+NEEDED: Final = (
+    ("sasl.oauthbearer.expected.audience", "sasl.oauthbearer.allow.unverified.audience"),
+    ("sasl.oauthbearer.expected.issuer", "sasl.oauthbearer.allow.unverified.issuer"),
+)
 URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
 UNSECURED: Final = f"{SECURITY}oauthbearer.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
 SIGNED: Final = (
@@ -132,6 +136,9 @@ def _signed(settings: Settings, listener: str, url: str | None) -> Callable[[Sur
     def value(name: str) -> Any:
         return listener_setting(settings, name, listener, "OAUTHBEARER")
 
+    for needed, waiver in NEEDED:
+        if not value(needed) and not value(waiver):
+            raise SettingsError(f"listener {listener}: set {needed}, or {waiver}=true to accept tokens with any")
     expected = Expected(
         value("sasl.oauthbearer.expected.audience"),
         value("sasl.oauthbearer.expected.issuer"),

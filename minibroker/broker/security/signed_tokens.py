@@ -29,7 +29,7 @@ ONLY_THE_SIGNATURE: Final[Any] = {
 
 
 class Expected(NamedTuple):
-    """What a token must have."""
+    """What a token must have. Without an audience or an issuer it may have any, or none."""
 
     audience: Collection[str]
     issuer: str | None
@@ -101,11 +101,13 @@ class SignedTokens:
     def _check_issuer(self, claims: dict[str, Any]) -> None:
         if self._expected.issuer is not None and claims.get("iss") != self._expected.issuer:
             raise TokenRefused("it is of another issuer")
+        if not self._expected.audience:
+            return
         audience = claims.get("aud", [])
         given = [audience] if isinstance(audience, str) else audience
         if not isinstance(given, list):
             raise TokenRefused("its audience is none")
-        if (given or self._expected.audience) and not any(each in self._expected.audience for each in given):
+        if not any(each in self._expected.audience for each in given):
             raise TokenRefused("it is for another audience")
 
 

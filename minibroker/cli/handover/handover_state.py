@@ -148,7 +148,7 @@ def _changed(kind: int, where: str, entries: list[Any], left_out: list[str]) -> 
         if entry.is_sensitive or entry.value is None:
             left_out.append(f"the secret {entry.name} of {where}")
         elif row is not None and not row.in_kafka:
-            left_out.append(f"{entry.name}={entry.value} of {where}, which Apache Kafka 4.3 does not have")
+            left_out.append(f"{entry.name}={entry.value} of {where}, which Apache Kafka 4.4 does not have")
         elif kind != BROKER_RESOURCE or row is None or entry.value != format_value(row.default):
             # New clusters set the default of min.insync.replicas for all brokers. It is none of another cluster's.
             kept[entry.name] = entry.value

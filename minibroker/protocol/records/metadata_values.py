@@ -27,7 +27,7 @@ WRITTEN_VERSIONS: dict[type[Message], tuple[tuple[int, int], ...]] = {
 
 
 class UnknownMetadata(ValueError):
-    """A record of a kind or version that is unknown to Kafka 4.3."""
+    """A record of a kind or version that is unknown to Kafka 4.4."""
 
 
 class Frame(NamedTuple):

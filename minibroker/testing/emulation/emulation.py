@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from minibroker.broker.metadata.features import ELIGIBLE_LEADER_REPLICAS, INITIAL
+from minibroker.broker.metadata.features import ELIGIBLE_LEADER_REPLICAS, INITIAL, METADATA_VERSION, SHARE_VERSION
 from minibroker.broker.requests.answers import answer_start, encoded
 from minibroker.broker.requests.interceptors import Call, Interceptor
 from minibroker.broker.requests.routes import Unanswerable
@@ -35,6 +35,7 @@ FIRST_TO_NAME_API_VERSIONS: Final = "2.4"  # KIP-511
 FIRST_WITHOUT_OLD_PRODUCE: Final = "4.0"
 FIRST_PRODUCE_THEN: Final = 3
 FIRST_WITH_ELIGIBLE_LEADERS: Final = "4.1"  # by default; in 4.0 the feature must be enabled (KIP-966)
+FIRST_LEVELS_BEFORE_4_4: Final = {METADATA_VERSION: 30, SHARE_VERSION: 1}  # Kafka 4.3 starts on such directories
 # Each feature's highest level, from a release on (KIP-584). Clusters with ZooKeeper, before 3.3, had no features.
 FEATURES: Final[dict[str, tuple[tuple[str, int], ...]]] = {
     "metadata.version": (
@@ -72,8 +73,9 @@ def levels_of(release: str) -> dict[str, int]:
 
 def first_levels_of(release: str) -> dict[str, int]:
     """Return the levels of features in a new cluster of a release, as far as clients notice them."""
+    levels = INITIAL if is_since(release, "4.4") else {**INITIAL, **FIRST_LEVELS_BEFORE_4_4}
     eligible = is_since(release, FIRST_WITH_ELIGIBLE_LEADERS)
-    return {name: level for name, level in INITIAL.items() if name != ELIGIBLE_LEADER_REPLICAS or eligible}
+    return {name: level for name, level in levels.items() if name != ELIGIBLE_LEADER_REPLICAS or eligible}
 
 
 class Emulation(Interceptor):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from minibroker.broker.configs.settings import ELIDE
+from minibroker.broker.configs.settings import ELIDE, ConfigSource
 from minibroker.broker.configs.settings_table import TOPIC_SETTINGS
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from minibroker.broker.requests.interceptors import Call
@@ -29,12 +29,32 @@ FIRST_WITH_SEVERAL_KEYS: Final = 4
 FIRST_WITH_ZSTD: Final = 10
 KEY_TYPE_OF_TRANSACTIONS: Final = 1
 DEFAULT: Final = -1
+UNSET: Final = ConfigSource.DEFAULT
 TopicAnswer = ProduceResponse.TopicProduceResponse
 PartitionAnswer = TopicAnswer.PartitionProduceResponse
 
 
 # The settings of topics that only Kafka 4.4 has, or none.
-NOT_YET: Final = {ELIDE, "max.decompressed.message.bytes", "errors.deadletterqueue.group.enable"}
+# Listed since 4.4, of brokers, topics and groups.
+SINCE_4_4: Final = {
+    "errors.deadletterqueue.auto.create.topics.enable",
+    "errors.deadletterqueue.copy.record.enable",
+    "errors.deadletterqueue.group.enable",
+    "errors.deadletterqueue.topic.name",
+    "errors.deadletterqueue.topic.name.prefix",
+    "group.streams.assignors",
+    "group.streams.rack.aware.assignment.tags",
+    "group.streams.topology.description.plugin.class",
+    "log.remote.copy.lag.bytes",
+    "log.remote.copy.lag.ms",
+    "max.decompressed.message.bytes",
+    "remote.copy.lag.bytes",
+    "remote.copy.lag.ms",
+    "sasl.oauthbearer.allow.unverified.audience",
+    "sasl.oauthbearer.allow.unverified.issuer",
+    "streams.assignor.name",
+    "streams.rack.aware.assignment.tags",
+}
 
 
 class Change:
@@ -102,8 +122,17 @@ class OlderTopicSettings(Change):
     def before(self, request: Any) -> Message | None:
         for resource in request.resources:
             if resource.resource_type == TOPIC_RESOURCE and not resource.configuration_keys:
-                resource.configuration_keys = [name for name in TOPIC_SETTINGS if name not in NOT_YET]
+                resource.configuration_keys = [name for name in TOPIC_SETTINGS if name != ELIDE]
         return None
+
+
+class NoNewerSettings(Change):
+    """The settings that came with 4.4 are listed only where they are set."""
+
+    def answer(self, response: Any) -> None:
+        for each in response.results if self.call.api_key == ApiKey.DESCRIBE_CONFIGS else response.topics:
+            if each.configs is not None:
+                each.configs = [one for one in each.configs if one.name not in SINCE_4_4 or one.config_source != UNSET]
 
 
 class NoOffsetsInZooKeeper(Change):
@@ -197,6 +226,8 @@ QUIRKS: Final = (
     Quirk("0.10.1", "2.4", (ApiKey.CREATE_TOPICS,), NoDefaultsOfTopics),
     # KIP-724: 4.0 removed the message formats before 2, and their settings.
     Quirk("0.11", "4.0", (ApiKey.DESCRIBE_CONFIGS,), OlderTopicSettings),
+    # The definitions of settings in both releases.
+    Quirk("0.11", "4.4", (ApiKey.DESCRIBE_CONFIGS, ApiKey.CREATE_TOPICS), NoNewerSettings),
     # KafkaApis of 3.x: requireZkOrThrow; 4.0 removed the version (KIP-896).
     Quirk("3.3", "4.0", (ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH), NoOffsetsInZooKeeper),
     # OffsetManager of 0.8.2; group coordinators came with 0.9.

@@ -66,11 +66,11 @@ def test_features_are_those_of_the_metadata(harness: Harness, version: int) -> N
     from_0 = {} if version < WITH_LEVEL_0 else from_0
     assert supported == {"metadata.version": (7, 33), **from_0}
     assert [(one.name, one.min_version_level, one.max_version_level) for one in before.finalized_features] == [
-        ("metadata.version", 30, 30),
+        ("metadata.version", 33, 33),
         ("transaction.version", 2, 2),
         ("eligible.leader.replicas.version", 1, 1),
         ("group.version", 1, 1),
-        ("share.version", 1, 1),
+        ("share.version", 2, 2),
         ("streams.version", 1, 1),
     ]
     harness.create_topic("t")

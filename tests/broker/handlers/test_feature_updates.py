@@ -69,7 +69,8 @@ def without_eligible_leaders(harness: Harness) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_level_goes_up_is_recorded_and_kept(harness: Harness, version: int) -> None:
     at_level(harness, 17)
-    answer = update(harness, (METADATA_VERSION, 30, UPGRADE), (ELIGIBLE_LEADER_REPLICAS, 1, UPGRADE), version=version)
+    wanted = (METADATA_VERSION, 33, UPGRADE), (ELIGIBLE_LEADER_REPLICAS, 1, UPGRADE)
+    answer = update(harness, *wanted, version=version)
     assert (answer.error_code, answer.error_message) == (ErrorCode.NONE, None)
     told = [(one.feature, one.error_code, one.error_message) for one in answer.results]
     expected = [(METADATA_VERSION, 0, "NONE"), (ELIGIBLE_LEADER_REPLICAS, 0, "NONE")]
@@ -101,6 +102,9 @@ def test_an_update_that_is_only_to_be_checked_changes_nothing(harness: Harness, 
     [
         (29, 25, SAFE_DOWNGRADE, True),  # from 23 on to 29 the records have one form
         (29, 23, UNSAFE_DOWNGRADE, True),
+        (33, 32, SAFE_DOWNGRADE, False),
+        (32, 31, UNSAFE_DOWNGRADE, False),
+        (31, 30, SAFE_DOWNGRADE, True),
         (30, 29, SAFE_DOWNGRADE, False),
         (29, 22, SAFE_DOWNGRADE, False),
         (10, 8, SAFE_DOWNGRADE, True),
@@ -155,8 +159,8 @@ def test_impossible_feature_levels_are_refused_with_the_reason(
 
 def test_levels_are_recorded_and_kept(harness: Harness) -> None:
     """Another Kafka may start on the directory."""
-    wanted = {"share.version": 1, "streams.version": 1}
-    updates = [(name, level, UPGRADE) for name, level in wanted.items()]
+    wanted = {"share.version": 1, "transaction.version": 1}
+    updates = [(name, level, SAFE_DOWNGRADE) for name, level in wanted.items()]
     assert update(harness, *updates, (KRAFT_VERSION, 0, UPGRADE)).error_code == ErrorCode.NONE
     harness.restart()
     assert harness.cluster.image.features == {**INITIAL, **wanted}

@@ -76,7 +76,7 @@ def test_all_settings_of_a_group_are_set_at_once(harness: Harness) -> None:
             "g",
             (SESSION, SET, "1"),
             INVALID_CONFIG,
-            f"{SESSION} must be greater than or equal to group.consumer.min.session.timeout.ms",
+            f"{SESSION} must be in the range 45000 to 60000 inclusive.",
         ),
         ("g", (SESSION, APPEND, "1"), INVALID_CONFIG, f"Can't APPEND to key {SESSION} because its type is not LIST."),
     ],

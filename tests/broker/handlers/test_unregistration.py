@@ -110,7 +110,8 @@ def test_no_controller_is_registered(harness: Harness) -> None:
         answer = harness.request(UnregisterControllerRequest(controller_id=1))
         return answer.error_code, answer.error_message
 
+    message = "Controller ID 1 is not currently registered."
+    assert told() == (ErrorCode.CONTROLLER_ID_NOT_REGISTERED, message)
+    harness.cluster.commit([records.FeatureLevelRecord(name="metadata.version", feature_level=31)])
     old = "The current MetadataVersion is too old to support controller unregistration."
     assert told() == (ErrorCode.UNSUPPORTED_VERSION, old)
-    harness.cluster.commit([records.FeatureLevelRecord(name="metadata.version", feature_level=32)])
-    assert told() == (ErrorCode.CONTROLLER_ID_NOT_REGISTERED, "Controller ID 1 is not currently registered.")

@@ -30,6 +30,8 @@ SIGNED = {
     f"{LISTENER}oauthbearer.sasl.server.callback.handler.class": (
         "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
     ),
+    "sasl.oauthbearer.allow.unverified.audience": "true",
+    "sasl.oauthbearer.allow.unverified.issuer": "true",
 }
 
 

@@ -15,6 +15,9 @@ MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule re
 TOKENS = {"sasl.enabled.mechanisms": "OAUTHBEARER", f"{OAUTH}sasl.jaas.config": MODULE}
 HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
 SIGNED = {**TOKENS, f"{OAUTH}sasl.server.callback.handler.class": HANDLER}
+KEYS = {f"{OAUTH}sasl.oauthbearer.jwks.endpoint.url": "file:///x"}
+AUDIENCE = {f"{OAUTH}sasl.oauthbearer.expected.audience": "kafka"}
+ISSUER = {f"{OAUTH}sasl.oauthbearer.expected.issuer": "https://issuer.test"}
 
 
 def test_a_listener_enables_the_mechanisms_of_its_settings() -> None:
@@ -44,11 +47,15 @@ def test_a_listener_may_enable_other_mechanisms_than_the_rest() -> None:
         (
             {
                 **SIGNED,
-                f"{OAUTH}sasl.oauthbearer.jwks.endpoint.url": "file:///x",
+                **KEYS,
+                **AUDIENCE,
+                **ISSUER,
                 f"{OAUTH}sasl.oauthbearer.clock.skew.seconds": "x",
             },
             "Not a number of type INT",
         ),
+        ({**SIGNED, **KEYS, **AUDIENCE}, "set sasl.oauthbearer.expected.issuer, or"),
+        ({**SIGNED, **KEYS, **ISSUER}, "set sasl.oauthbearer.expected.audience, or"),
         ({f"{LISTENER}plain.sasl.server.callback.handler.class": "x.Y"}, "is not there for PLAIN"),
         ({JAAS: "x"}, f"{JAAS}: Login module control flag not specified"),
         ({JAAS: "x required;"}, f"{JAAS}: the login module of PLAIN is org.apache.kafka"),
@@ -83,6 +90,8 @@ def test_settings_of_tokens_may_be_of_a_mechanism_a_listener_or_all(prefix: str)
     more = {
         f"{prefix}sasl.oauthbearer.jwks.endpoint.url": "file:///keys.json",
         f"{prefix}sasl.oauthbearer.clock.skew.seconds": "7",
+        f"{prefix}sasl.oauthbearer.allow.unverified.audience": "true",
+        f"{prefix}sasl.oauthbearer.allow.unverified.issuer": "true",
     }
     given = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0", **SIGNED, **more}
     settings, warnings = load_settings(None, {}, [f"{name}={value}" for name, value in given.items()])

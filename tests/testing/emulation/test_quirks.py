@@ -8,6 +8,7 @@ from kafka import KafkaProducer
 
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.cluster import ApiVersionsRequest
 from minibroker.protocol.messages.configs import DescribeConfigsRequest
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.messages.groups import FindCoordinatorRequest
@@ -94,6 +95,33 @@ def test_settings_that_kafka_4_has_no_more_are_listed_by_older_releases(release:
         assert names & older == (older if listed else set())
         newer = {"record.attributes.elide", "max.decompressed.message.bytes", "errors.deadletterqueue.group.enable"}
         assert "retention.ms" in names and not names & newer
+
+
+@pytest.mark.parametrize(("release", "listed"), [("2.4", False), ("4.3", False), ("4.4", True)])
+def test_settings_that_came_with_4_4_are_listed_by_older_releases_only_where_they_are_set(
+    release: str, listed: bool
+) -> None:
+    asking = DescribeConfigsRequest.DescribeConfigsResource
+    wanted = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+    wanted.configs = [CreateTopicsRequest.CreatableTopic.CreatableTopicConfig(name="remote.copy.lag.ms", value="7")]
+    with Broker(emulate=release) as broker:
+        (made,) = asked(broker, CreateTopicsRequest(topics=[wanted]), 5).topics
+        resources = [asking(resource_type=2, resource_name="t"), asking(resource_type=4, resource_name="1")]
+        topic, node = asked(broker, DescribeConfigsRequest(resources=resources), 2).results
+        for configs in (made.configs, topic.configs):
+            names = {each.name for each in configs}
+            assert {"retention.ms", "remote.copy.lag.ms"} <= names
+            assert ("remote.copy.lag.bytes" in names) == listed
+        names = {each.name for each in node.configs}
+        assert "num.partitions" in names and ("log.remote.copy.lag.ms" in names) == listed
+
+
+@pytest.mark.parametrize(("release", "metadata", "share"), [("4.3", 30, 1), ("4.4", 33, 2)])
+def test_a_new_cluster_begins_with_the_levels_of_its_release(release: str, metadata: int, share: int) -> None:
+    with Broker(emulate=release) as broker:
+        request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
+        levels = {each.name: each.max_version_level for each in asked(broker, request, 4).finalized_features}
+        assert (levels["metadata.version"], levels["share.version"]) == (metadata, share)
 
 
 # --- coordinators ---------------------------------------------------------------------------------
