@@ -132,7 +132,7 @@ def test_the_quorum_and_features_are_described(admin: KafkaAdminClient) -> None:
     assert (quorum["leader_id"], [one["replica_id"] for one in quorum["current_voters"]]) == (1, [1])
     assert sorted(one["replica_id"] for one in quorum["observers"]) == [2, 3]
     version = admin.describe_features()["metadata.version"]
-    assert (version["supported"], version["finalized"]) == ((7, 33), (30, 30))
+    assert (version["supported"], version["finalized"]) == ((7, 33), (33, 33))
 
 
 def test_features_are_updated(admin: KafkaAdminClient) -> None:

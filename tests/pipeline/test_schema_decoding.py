@@ -97,7 +97,7 @@ def test_a_registry_that_is_away_is_an_error() -> None:
 
 def test_a_missing_library_is_an_error_and_no_bad_record(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schema_formats, "import_module", lambda name: __import__("no_such_library"))
-    with pytest.raises(CannotDecode, match="PROTOBUF needs no_such_library: python3 -m pip install"):
+    with pytest.raises(CannotDecode, match="PROTOBUF needs the extra registry: python3 -m pip install"):
         decoded(root, b"\0\0\0\0\3\0\x08\x07")
 
 
