@@ -32,7 +32,7 @@ The label `api` is the API's name as in Kafka's documentation, and `code` the na
 histograms end at {buckets} seconds.
 
 With more than {partitions} partitions, those of the oldest topics have their own series, and one more series, with
-`(other)` for topic and partition, has the sum of all others. The lags of groups are told likewise, up to {lags}; those
+`(other)` for topic and partition, has the sum of all others. The lags of groups are limited likewise, to {lags}; those
 of groups whose ids have more than {characters} characters are among the others. They are computed at each scrape.
 
 Generated from `minibroker/broker/monitoring/metrics.py`, by `python3 -m minibroker.cli.metrics_help > docs/metrics.md`.

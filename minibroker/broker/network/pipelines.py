@@ -53,13 +53,18 @@ class Pipelines:
 
     def _begin_turn(self) -> None:
         self._is_due = False
+        try:
+            self._run_line()
+        finally:
+            self._stop_at = 0.0  # sockets that are ready share the next slice
+            if self._line:
+                self._come_soon()
+
+    def _run_line(self) -> None:
         if self._line:
             stop_at = self._stop_at = time.monotonic() + TURN_SECONDS
             for connection in list(self._line):
                 del self._line[connection]
                 connection.resume()
                 if time.monotonic() > stop_at:
-                    break
-        self._stop_at = 0.0  # sockets that are ready have a slice of their own
-        if self._line:
-            self._come_soon()
+                    return
