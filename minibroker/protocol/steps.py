@@ -7,6 +7,7 @@ run.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeVar
@@ -80,7 +81,7 @@ class Counts(Mapping[Key, int]):
 
     def __init__(self) -> None:
         self._order: list[Key] = []
-        self._parts: list[dict[Key, int]] = [{} for _ in range(COUNTS)]
+        self._parts: defaultdict[int, dict[Key, int]] = defaultdict(dict)  # most requests need one or two
 
     def add(self, keys: Iterable[Key]) -> None:
         """Count each of the keys once more."""
@@ -98,12 +99,13 @@ class Counts(Mapping[Key, int]):
         return len(self._order)
 
     def __getitem__(self, key: Key) -> int:
-        return self._parts[hash(key) % COUNTS].get(key, 0)
+        part = self._parts.get(hash(key) % COUNTS)
+        return 0 if part is None else part.get(key, 0)
 
     def release(self) -> Steps[None]:
         """Forget all keys in steps, as `released` does."""
         while self._parts:
-            self._parts.pop()
+            self._parts.popitem()
             yield
         yield from released([self._order])
 

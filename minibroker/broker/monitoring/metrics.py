@@ -37,7 +37,7 @@ KNOWN_CODES = frozenset(ErrorCode)
 # Clients create topics, and each adds five lines to a scrape. `OTHERS` is no valid name of a topic.
 PARTITIONS_TOLD = 10_000
 LAGS_TOLD = 10_000
-GROUP_CHARACTERS = 249  # of a group that is told, as a topic's name has at most: Kafka lets an id have 32,767
+GROUP_CHARACTERS = 249  # the longest id that gets a series, as of a topic's name; Kafka allows 32,767
 OTHER = "(other)"
 
 Kind = type[CounterMetricFamily] | type[GaugeMetricFamily] | type[HistogramMetricFamily]

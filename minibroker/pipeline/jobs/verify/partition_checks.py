@@ -280,7 +280,7 @@ class _Fold:
     def _hangs(self, producer_id: int, opened: Opened) -> tuple[bool, str]:
         """Return whether nothing will end an open transaction, and how that is known.
 
-        Its coordinator knows. Without it, markers count: they have the time of the broker, and records have any.
+        Its coordinator knows. Without one, the times of markers count: the broker wrote them.
         """
         plan = self._plan
         if plan.in_use:

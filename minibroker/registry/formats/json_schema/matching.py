@@ -10,7 +10,7 @@ def most_pairs(edges: Iterable[tuple[int, int]], lefts: int, spend: Callable[[in
     """Return a largest set of edges that share no end, by their left ends, which are below `lefts`.
 
     Each left end looks for a free right end; where there is none, for one whose partner can have another one (a
-    breadth-first search of an augmenting path). `spend` is told of the steps.
+    breadth-first search of an augmenting path). `spend` counts the steps.
     """
     rights_of: dict[int, list[int]] = defaultdict(list)
     for left, right in edges:

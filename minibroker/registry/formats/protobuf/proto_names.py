@@ -52,7 +52,7 @@ class Names:
     """The types and extensions of a file and those that it needs, by their full names."""
 
     def __init__(self, file: File, others: Collected) -> None:
-        """`others` may have the file itself, too."""
+        """Take the names of a file and of `others`, among which the file itself may be."""
         own = _collected(file, local=True)
         self.types: Mapping[str, Found] = ChainMap(own.types, others.types)
         self.extensions: Mapping[str, Field] = ChainMap(own.extensions, others.extensions)
