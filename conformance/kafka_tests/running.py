@@ -7,7 +7,7 @@ is one process of `minibroker serve` (`Cluster`). What no client can see aborts 
 (`Internals`).
 
 `classes.txt` has the classes in sections, each of which is one JVM. `expected.txt` names every test that is not
-expected to pass.
+expected to pass, whether it fails or is skipped. What Kafka itself has disabled is no test.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Section(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How a test ended: `passed`, `failed` or `skipped`, and the first line of why."""
+    """How a test ended: `passed`, `failed`, `skipped` by the harness or `disabled` by Kafka, and the first line of why."""
 
     state: str
     why: str
@@ -70,7 +70,10 @@ def sections() -> list[Section]:
 
 
 def expected() -> dict[str, Expected]:
-    """Return the tests of `expected.txt`, by class and name. Raises ValueError for a line that is not understood."""
+    """Return the rows of `expected.txt`, by class and name. Raises ValueError for a line that is not understood.
+
+    One that ends with `*` is for every test that begins so.
+    """
     found = {}
     for line in _lines("expected.txt"):
         kind, test, reason = re.split(r"\s{2,}", line, maxsplit=2)
@@ -101,7 +104,8 @@ def run(folder: Path, selectors: Sequence[str], against: str) -> dict[str, Outco
         raise RuntimeError(f"JUnit wrote no report:\n{(folder / 'output.txt').read_text(errors='replace')[-4000:]}")
     shutil.rmtree(work, ignore_errors=True)
     cases = ElementTree.parse(report).getroot().iter("testcase")
-    return {f"{case.get('classname')}#{case.get('name')}": _outcome(case) for case in cases}
+    outcomes = {f"{case.get('classname')}#{case.get('name')}": _outcome(case) for case in cases}
+    return {test: outcome for test, outcome in outcomes.items() if outcome.state != "disabled"}
 
 
 def of_classes(classes: Iterable[str]) -> list[str]:
@@ -131,7 +135,7 @@ def _outcome(case: ElementTree.Element) -> Outcome:
                 wanted = WANTED.search(whole) if "TestAbortedException" in whole or state == "skipped" else None
                 if wanted is not None:
                     return Outcome("skipped", f"needs {wanted['what']}", seconds)
-                return Outcome(state, text.strip().partition("\n")[0][:300], seconds)
+                return Outcome("disabled" if state == "skipped" else state, text.strip().partition("\n")[0][:300], seconds)
     return Outcome("passed", "", seconds)
 
 
@@ -173,12 +177,22 @@ def _command(folder: Path, against: str) -> list[str]:
 
 
 def unexpected(outcomes: Mapping[str, Outcome], known: Mapping[str, Expected]) -> dict[str, str]:
-    """Return what ended otherwise than expected, with the reason in a line."""
+    """Return what ended otherwise than expected, and rows of these classes that no test is of; with the reason each."""
+    rows = {test: _row(test, known) for test in outcomes}
     wrong = {}
     for test, outcome in outcomes.items():
-        if (outcome.state == "passed") == (test in known):
-            wrong[test] = f"passes, but is expected to be '{known[test].kind}'" if test in known else outcome.why
-    return wrong
+        row = rows[test]
+        if (outcome.state == "passed") == (row is not None):
+            wrong[test] = f"passes, but is expected to be '{known[row].kind}'" if row else outcome.why
+    ran = set(map(_class, outcomes))
+    return wrong | {row: "is not a test" for row in known.keys() - set(rows.values()) if _class(row) in ran}
+
+
+def _row(test: str, known: Mapping[str, Expected]) -> str | None:
+    """Return the row that a test belongs to, and its own rather than one for several."""
+    if test in known:
+        return test
+    return next((row for row in known if row.endswith("*") and test.startswith(row[:-1])), None)
 
 
 def table(outcomes: Mapping[str, Outcome]) -> str:

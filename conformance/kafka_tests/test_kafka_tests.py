@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from conformance.kafka_tests import running
-from conformance.kafka_tests.running import Section, of_classes, of_methods
+from conformance.kafka_tests.running import Expected, Outcome, Section, of_classes, of_methods, unexpected
 
 REPORTS = running.HERE / "target" / "reports"
 
@@ -23,9 +23,29 @@ REPORTS = running.HERE / "target" / "reports"
 def test_apache_kafkas_own_tests_end_as_expected(section: Section, against: str, tmp_path: Path) -> None:
     outcomes = running.run(tmp_path / "run", of_classes(section.classes), against)
     known = running.expected() if against == "minibroker" else {}
-    failed = [test for test in running.unexpected(outcomes, known) if outcomes[test].state == "failed"]
+    failed = [test for test in unexpected(outcomes, known) if outcomes[test].state == "failed"]
     if failed:  # once more, alone: other programs share the machine, and tests have timers of their own
         outcomes |= running.run(tmp_path / "again", of_methods(failed), against)
     REPORTS.mkdir(parents=True, exist_ok=True)
     (REPORTS / f"{section.name}-{against}.txt").write_text(running.table(outcomes) + "\n")
-    assert running.unexpected(outcomes, known) == {}
+    assert unexpected(outcomes, known) == {}
+
+
+PASSED, FAILED, SKIPPED = Outcome("passed", "", 0), Outcome("failed", "5 is not 6", 0), Outcome("skipped", "needs x", 0)
+INSIDE = Expected("inside", "a meter")
+
+
+@pytest.mark.parametrize("outcome", [FAILED, SKIPPED])
+def test_what_does_not_pass_has_a_row(outcome: Outcome) -> None:
+    assert unexpected({"a.B#c()": outcome}, {}) == {"a.B#c()": outcome.why}
+    assert unexpected({"a.B#c()": outcome}, {"a.B#c()": INSIDE}) == {}
+
+
+def test_a_row_with_a_star_is_for_all_tests_that_begin_so() -> None:
+    assert unexpected({"a.B#c()[1]": FAILED, "a.B#c()[2]": SKIPPED}, {"a.B#c()*": INSIDE}) == {}
+    assert unexpected({"a.B#c()[1]": FAILED, "a.B#d()": PASSED}, {"a.B#*": INSIDE}).keys() == {"a.B#d()"}
+
+
+def test_a_row_for_a_test_that_passes_or_does_not_exist_is_noticed() -> None:
+    assert unexpected({"a.B#c()": PASSED}, {"a.B#c()": INSIDE}).keys() == {"a.B#c()"}
+    assert unexpected({"a.B#c()": PASSED}, {"a.B#d()*": INSIDE, "a.C#c()": INSIDE}).keys() == {"a.B#d()*"}
