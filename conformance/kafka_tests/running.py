@@ -43,7 +43,7 @@ class Section(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How a test ended: `passed`, `failed`, `skipped` by the harness or `disabled` by Kafka, and the first line of why."""
+    """How a test ended: passed, failed, skipped by the harness or disabled by Kafka; and the first line of why."""
 
     state: str
     why: str
@@ -135,7 +135,8 @@ def _outcome(case: ElementTree.Element) -> Outcome:
                 wanted = WANTED.search(whole) if "TestAbortedException" in whole or state == "skipped" else None
                 if wanted is not None:
                     return Outcome("skipped", f"needs {wanted['what']}", seconds)
-                return Outcome("disabled" if state == "skipped" else state, text.strip().partition("\n")[0][:300], seconds)
+                ended = "disabled" if state == "skipped" else state
+                return Outcome(ended, text.strip().partition("\n")[0][:300], seconds)
     return Outcome("passed", "", seconds)
 
 
