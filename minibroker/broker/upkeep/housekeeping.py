@@ -25,16 +25,11 @@ from minibroker.storage.log_settings import COMPACT
 log = logging.getLogger("minibroker.housekeeping")
 
 SHORTEST_INTERVAL_MS = 10  # Kafka allows some intervals to be 0, and would then do nothing else
+DELAY = "log.initial.task.delay.ms"
 # How often to check for due flushes, unless log.flush.scheduler.interval.ms is set or a topic's flush.ms is shorter.
 # Kafka never checks then: a topic's flush.ms has no effect there without the broker's setting.
 FLUSH_LOOK_MS = 1000
 UNSET = (1 << 63) - 1
-TOKEN_CHECK = "delegation.token.expiry.check.interval.ms"  # Kafka's controller also waits that long before the first
-CHECKPOINTS = {
-    "log.flush.offset.checkpoint.interval.ms": RECOVERY_POINT_CHECKPOINT,
-    "log.flush.start.offset.checkpoint.interval.ms": LOG_START_OFFSET_CHECKPOINT,
-    "replica.high.watermark.checkpoint.interval.ms": REPLICATION_OFFSET_CHECKPOINT,
-}
 
 
 def delete_old_segments(partition: Partition) -> None:
@@ -55,17 +50,19 @@ class Housekeeping:
         self._cluster = cluster
 
     def start(self) -> None:
-        """Run each chore after `log.initial.task.delay.ms`, or its interval for tokens, and then at its interval."""
-        self._each_partition("log.retention.check.interval.ms", self.delete_old_segments)
-        self._each_partition("producer.id.expiration.check.interval.ms", self.forget_producers)
+        """Run each chore at its interval; those on files begin after `log.initial.task.delay.ms` instead."""
+        self._repeat("log.retention.check.interval.ms", self._on_each(self.delete_old_segments), first=DELAY)
+        self._repeat("log.flush.offset.checkpoint.interval.ms", self._writing(RECOVERY_POINT_CHECKPOINT), first=DELAY)
+        begins = self._writing(LOG_START_OFFSET_CHECKPOINT)
+        self._repeat("log.flush.start.offset.checkpoint.interval.ms", begins, first=DELAY)
+        self._call_later(self._cluster.settings[DELAY], self._flush_and_go_on)
+        self._repeat("replica.high.watermark.checkpoint.interval.ms", self._writing(REPLICATION_OFFSET_CHECKPOINT))
+        self._repeat("producer.id.expiration.check.interval.ms", self._on_each(self.forget_producers))
         self._repeat("offsets.retention.check.interval.ms", self._expire_offsets)
         self._repeat("share.coordinator.state.topic.prune.interval.ms", self._prune_share_states)
         self._repeat("leader.imbalance.check.interval.seconds", self._balance_leaders, unit_ms=1000)
-        for setting, checkpoint in CHECKPOINTS.items():
-            self._repeat(setting, self._writing(checkpoint))
         if self._cluster.image.tokens.are_enabled:
-            self._begin_after(self._cluster.settings[TOKEN_CHECK], TOKEN_CHECK, self._remove_expired_tokens)
-        self._call_later(self._cluster.settings["log.initial.task.delay.ms"], self._flush_and_go_on)
+            self._repeat("delegation.token.expiry.check.interval.ms", self._remove_expired_tokens)
 
     # --- chores ---------------------------------------------------------------------------------
 
@@ -144,18 +141,25 @@ class Housekeeping:
 
     # --- when -----------------------------------------------------------------------------------
 
-    def _each_partition(self, setting: str, chore: Callable[[Partition], None]) -> None:
-        self._repeat(setting, lambda then: each_partition(self._cluster, chore, then))
+    def _on_each(self, chore: Callable[[Partition], None]) -> Callable[[Then], None]:
+        return lambda then: each_partition(self._cluster, chore, then)
 
-    def _repeat(self, setting: str, work: Callable[[Then], None], unit_ms: int = 1) -> None:
-        """Call `work(then)` at the interval that `setting` names; it calls `then` when it is done."""
-        self._begin_after(self._cluster.settings["log.initial.task.delay.ms"], setting, work, unit_ms)
+    def _repeat(self, setting: str, work: Callable[[Then], None], *, first: str | None = None, unit_ms: int = 1) -> None:
+        """Call `work(then)` at the interval that `setting` names; it calls `then` when it is done.
 
-    def _begin_after(self, delay_ms: int, setting: str, work: Callable[[Then], None], unit_ms: int = 1) -> None:
+        `first` is the setting with the time until the first call, if that is another.
+        """
+
         def again() -> None:
-            work(lambda: self._call_later(self._cluster.settings[setting] * unit_ms, again))
+            work(later)
 
-        self._call_later(delay_ms, again)
+        def later() -> None:
+            self._call_later(self._cluster.settings[setting] * unit_ms, again)
+
+        if first is None:
+            later()
+        else:
+            self._call_later(self._cluster.settings[first], again)
 
     def _flush_and_go_on(self) -> None:
         def again() -> None:

@@ -232,9 +232,9 @@ def test_an_offline_log_is_left_alone(kept: Harness, disk: FailingDisk) -> None:
 def test_a_checkpoint_is_brought_up_to_date_at_its_interval(
     tmp_path: Path, setting: str, checkpoint: str, line: str
 ) -> None:
-    with Harness(tmp_path, settings={setting: "90000", "log.initial.task.delay.ms": "50"}) as harness:
+    with Harness(tmp_path, settings={setting: "90000", "log.initial.task.delay.ms": "90000"}) as harness:
         Housekeeping(harness.cluster).start()
-        harness.clock.advance(50)
+        harness.clock.advance(90_000)
         harness.create_topic("t")
         harness.produce("t", "a", "b", "c")
         log = harness.partition("t").log
@@ -264,6 +264,24 @@ def test_silent_producers_are_forgotten(kept: Harness) -> None:
     alter(kept, BROKER, "", producer_id_expiration_ms="1000")
     kept.clock.advance(600_000)
     assert len(producers) == 0
+
+
+@pytest.mark.parametrize("delay_ms", ["0", "900000"])
+def test_silent_producers_are_looked_for_from_the_first_interval_on(tmp_path: Path, delay_ms: str) -> None:
+    settings = {
+        "log.initial.task.delay.ms": delay_ms,
+        "producer.id.expiration.ms": "100",
+        "producer.id.expiration.check.interval.ms": "50000",
+    }
+    with Harness(tmp_path, settings=settings) as harness:
+        Housekeeping(harness.cluster).start()
+        harness.create_topic("t")
+        now_ms = harness.clock.wall_ms()
+        harness.produce("t", "v", timestamp=now_ms, producer_id=7, producer_epoch=0, base_sequence=0)
+        harness.clock.advance(49_999)
+        assert len(harness.partition("t").log.producers) == 1
+        harness.clock.advance(1)
+        assert len(harness.partition("t").log.producers) == 0
 
 
 # --- delegation tokens ----------------------------------------------------------------------------
