@@ -187,7 +187,7 @@ def _suggestion(name: str, others: Iterable[str]) -> str:
 
 
 def _warning(name: str) -> str:
-    return f"{name} is accepted by Kafka but has no effect here yet"
+    return f"{name} is accepted by Kafka but has no effect here: {broker_setting(name).inert}"
 
 
 def _listener_warnings(given: Iterable[str], settings: Settings) -> Iterator[str]:

@@ -39,9 +39,9 @@ says whether IncrementalAlterConfigs can change it while the broker runs. With `
 rack, ports and dynamic settings. A log uses the settings of its leader's node; what exists once per process, such as
 the cleaner, uses those of the first node.
 
-The broker does not start with a name that Kafka does not know. It accepts Kafka's settings that have no effect here
-yet, and logs a warning. While it runs, it accepts any name, as Kafka does. DescribeConfigs lists all settings, and
-says "No effect yet" where that is so. Of the settings without effect, this table has only those of topics.
+The broker does not start with a name that Kafka does not know. It accepts Kafka's settings that have no effect here,
+and logs a warning that says why. While it runs, it accepts any name, as Kafka does. DescribeConfigs lists all settings,
+and says "No effect" and why where that is so. Of the settings without effect, this table has only those of topics.
 
 Generated from `minibroker/broker/configs/settings_table.py` by
 `python3 -m minibroker.cli.settings_help > docs/settings.md`.
@@ -59,7 +59,7 @@ def rows() -> Iterator[list[str]]:
                 _default(row),
                 _values(row),
                 "yes" if row.dynamic or row.scope is Scope.TOPIC else "",
-                row.documentation if row.acts else f"{row.documentation} No effect yet.",
+                row.described,
             ]
 
 

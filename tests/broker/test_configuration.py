@@ -55,7 +55,7 @@ def test_the_later_of_two_lines_or_assignments_wins(tmp_path: Path) -> None:
 def test_the_file_that_kafka_ships_is_served(tmp_path: Path) -> None:
     settings, warnings = load_settings(properties(tmp_path, SHIPPED_WITH_KAFKA), {}, [])
     assert (settings["node.id"], settings["num.partitions"]) == (4, 2)
-    assert "num.network.threads is accepted by Kafka but has no effect here yet" in warnings
+    assert "num.network.threads is accepted by Kafka but has no effect here: one event loop serves all" in warnings
     assert not any("log.retention.hours" in warning for warning in warnings)
     assert any(warning.startswith("listener CONTROLLER is not opened") for warning in warnings)
     assert not any("num.partitions" in warning for warning in warnings)
@@ -114,7 +114,7 @@ def test_unknown_variables_of_kafkas_image_are_warned_of() -> None:
     assert load_settings(None, environment, [], kafka_variables=True).warnings == (
         "environment variable KAFKA_OPTS has no effect: there is no JVM",
         "environment variable KAFKA_ZOOKEEPER_CONNECT has no effect: unknown setting zookeeper.connect",
-        "num.io.threads is accepted by Kafka but has no effect here yet",
+        "num.io.threads is accepted by Kafka but has no effect here: one event loop serves all",
     )
 
 

@@ -79,4 +79,4 @@ def _warn_of_inert(resource_type: int, resource: str, configs: Mapping[str, str 
     for name in sorted(name for name, value in configs.items() if value is not None):
         row = _row(resource_type, name)
         if row is not None and not row.acts:
-            log.warning("%s %s: %s is kept, but has no effect here yet", kind, resource or "(all)", name)
+            log.warning("%s %s: %s is kept, but has no effect: %s", kind, resource or "(all)", name, row.inert)

@@ -84,9 +84,7 @@ class ConfigEntry(NamedTuple):
     @property
     def documentation(self) -> str:
         """Return the setting's documentation, which says if the setting has no effect."""
-        return (
-            self.setting.documentation if self.setting.acts else f"{self.setting.documentation} No effect yet.".strip()
-        )
+        return self.setting.described
 
     @property
     def listed(self) -> bool:

@@ -63,7 +63,7 @@ class Setting(NamedTuple):
 
     `name` is the broker's name, or the topic's if the scope is TOPIC; `topic` is the topic's name, or None if the scope
     is BROKER. `fallbacks` are broker settings to use, in order, while this one is unset: (name, factor to this one's
-    unit). If `acts` is False, the setting is validated, stored and described, but has no effect yet; setting it logs a
+    unit). A setting that is validated, stored and described, but has no effect, says in `inert` why; setting it logs a
     warning. `kafka_default` is Kafka's default where ours differs, or "required" if Kafka requires a value. `in_kafka`
     is False if Apache Kafka 4.4 does not have the setting.
     """
@@ -77,10 +77,20 @@ class Setting(NamedTuple):
     topic: str | None = None
     fallbacks: tuple[tuple[str, int], ...] = ()
     update: UpdateMode = UpdateMode.READ_ONLY
-    acts: bool = True
+    inert: str = ""
     internal: bool = False
     kafka_default: Value = None
     in_kafka: bool = True
+
+    @property
+    def described(self) -> str:
+        """The documentation, with the reason why the setting has no effect."""
+        return f"{self.documentation} No effect: {self.inert}.".strip() if self.inert else self.documentation
+
+    @property
+    def acts(self) -> bool:
+        """Whether the setting has an effect."""
+        return not self.inert
 
     @property
     def sensitive(self) -> bool:
@@ -98,6 +108,8 @@ SHORT, DOUBLE, LIST = ConfigType.SHORT, ConfigType.DOUBLE, ConfigType.LIST
 PASSWORD, CLASS = ConfigType.PASSWORD, ConfigType.CLASS
 CLUSTER_WIDE, PER_BROKER = UpdateMode.CLUSTER_WIDE, UpdateMode.PER_BROKER
 
+NOT_TIERED: Final = "tiered storage is missing"
+ONE_LOG: Final = "the replicas of a partition share one log"
 FROM_ZERO: Final = Range(0)
 FROM_ONE: Final = Range(1)
 NON_EMPTY: Final = NonEmpty()
@@ -368,15 +380,15 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("auto.leader.rebalance.enable", BOOLEAN, True, "Whether leadership returns to the preferred replicas automatically."),
     Setting("leader.imbalance.check.interval.seconds", LONG, 300, "How often the broker looks for partitions that could be led by their preferred replica and are not.", FROM_ONE),
     _both("unclean.leader.election.enable", "unclean.leader.election.enable", BOOLEAN, False, "Whether an out-of-sync replica may become leader if no replica is in sync."),
-    _both("local.retention.ms", "log.local.retention.ms", LONG, -2, "How long a tiered topic keeps records on the local disk.", Range(-2), acts=False),
-    _both("local.retention.bytes", "log.local.retention.bytes", LONG, -2, "How many bytes a tiered topic keeps on the local disk.", Range(-2), acts=False),
-    _both("remote.copy.lag.ms", "log.remote.copy.lag.ms", LONG, 0, "How old a segment of a tiered topic is before it is copied to the second tier; -1 for the time for which it stays on the local disk.", Range(-1), acts=False),
-    _both("remote.copy.lag.bytes", "log.remote.copy.lag.bytes", LONG, -1, "How many bytes follow a segment of a tiered topic before it is copied to the second tier; -1 for as many as stay on the local disk.", Range(-1), acts=False),
+    _both("local.retention.ms", "log.local.retention.ms", LONG, -2, "How long a tiered topic keeps records on the local disk.", Range(-2), inert=NOT_TIERED),
+    _both("local.retention.bytes", "log.local.retention.bytes", LONG, -2, "How many bytes a tiered topic keeps on the local disk.", Range(-2), inert=NOT_TIERED),
+    _both("remote.copy.lag.ms", "log.remote.copy.lag.ms", LONG, 0, "How old a segment of a tiered topic is before it is copied to the second tier; -1 for the time for which it stays on the local disk.", Range(-1), inert=NOT_TIERED),
+    _both("remote.copy.lag.bytes", "log.remote.copy.lag.bytes", LONG, -1, "How many bytes follow a segment of a tiered topic before it is copied to the second tier; -1 for as many as stay on the local disk.", Range(-1), inert=NOT_TIERED),
     _topic("remote.storage.enable", BOOLEAN, False, "Whether a topic is tiered; true is rejected, as by a Kafka broker without tiered storage."),
-    _topic("remote.log.copy.disable", BOOLEAN, False, "Whether a tiered topic stops copying to the second tier.", acts=False),
-    _topic("remote.log.delete.on.disable", BOOLEAN, False, "Whether disabling tiering deletes the topic's data in the second tier.", acts=False),
-    _topic("leader.replication.throttled.replicas", LIST, (), "The replicas whose leaders are throttled.", ReplicaList(), acts=False),
-    _topic("follower.replication.throttled.replicas", LIST, (), "The replicas whose followers are throttled.", ReplicaList(), acts=False),
+    _topic("remote.log.copy.disable", BOOLEAN, False, "Whether a tiered topic stops copying to the second tier.", inert=NOT_TIERED),
+    _topic("remote.log.delete.on.disable", BOOLEAN, False, "Whether disabling tiering deletes the topic's data in the second tier.", inert=NOT_TIERED),
+    _topic("leader.replication.throttled.replicas", LIST, (), "The replicas whose leaders are throttled.", ReplicaList(), inert=ONE_LOG),
+    _topic("follower.replication.throttled.replicas", LIST, (), "The replicas whose followers are throttled.", ReplicaList(), inert=ONE_LOG),
     _topic("internal.segment.bytes", INT, None, "segment.bytes without its lower bound, for tests.", internal=True),
 )
 # fmt: on

@@ -144,7 +144,7 @@ class Housekeeping:
     def _on_each(self, chore: Callable[[Partition], None]) -> Callable[[Then], None]:
         return lambda then: each_partition(self._cluster, chore, then)
 
-    def _repeat(self, setting: str, work: Callable[[Then], None], *, first: str | None = None, unit_ms: int = 1) -> None:
+    def _repeat(self, setting: str, work: Callable[[Then], None], first: str = "", unit_ms: int = 1) -> None:
         """Call `work(then)` at the interval that `setting` names; it calls `then` when it is done.
 
         `first` is the setting with the time until the first call, if that is another.
@@ -156,10 +156,10 @@ class Housekeeping:
         def later() -> None:
             self._call_later(self._cluster.settings[setting] * unit_ms, again)
 
-        if first is None:
-            later()
-        else:
+        if first:
             self._call_later(self._cluster.settings[first], again)
+        else:
+            later()
 
     def _flush_and_go_on(self) -> None:
         def again() -> None:

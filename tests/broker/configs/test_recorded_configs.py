@@ -40,7 +40,7 @@ def test_unknown_and_wrong_configs_are_passed_over_and_the_others_stay(caplog: p
         "Invalid value x for configuration segment.ms: Not a number of type LONG",
         "the metadata sets log.retention.ms of broker (all): ignored, "
         "Invalid value x for configuration log.retention.ms: Not a number of type LONG",
-        "broker (all): num.io.threads is kept, but has no effect here yet",
-        "broker (all): of.the.future is kept, but has no effect here yet",
+        "broker (all): num.io.threads is kept, but has no effect: one event loop serves all",
+        "broker (all): of.the.future is kept, but has no effect: it is not known here",
         "the metadata sets of.the.future of group g: ignored, as this broker does not know it",
     ]

@@ -243,8 +243,8 @@ def test_an_internal_config_is_described_only_where_it_is_set() -> None:
 
 def test_the_documentation_says_when_a_setting_has_no_effect() -> None:
     described = Settings().describe_topic({})
-    assert entry(described, "local.retention.ms").documentation.endswith("No effect yet.")
-    assert not entry(described, "segment.ms").documentation.endswith("No effect yet.")
+    assert entry(described, "local.retention.ms").documentation.endswith("No effect: tiered storage is missing.")
+    assert "No effect" not in entry(described, "segment.ms").documentation
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,21 @@ def test_not_every_setting_of_one_listener_acts(name: str, acts: bool) -> None:
     assert row_of(name).acts is acts
 
 
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("controlled.shutdown.enable", "the controller is a part of this process"),
+        ("replica.socket.timeout.ms", "the replicas of a partition share one log"),
+        ("listener.name.x.num.network.threads", "one event loop serves all"),
+        ("listener.name.x.max.connections", "it is the same for all listeners"),
+        ("no.such", "it is not known here"),
+        ("max.connections", ""),
+    ],
+)
+def test_a_setting_without_effect_says_why(name: str, why: str) -> None:
+    assert row_of(name).inert == why
+
+
 @pytest.mark.parametrize("name", ["no.such", "listener.name.x.no.such", "listener.name.x", "ssl.x"])
 def test_an_unknown_setting_may_be_a_secret(name: str) -> None:
     row = row_of(name)

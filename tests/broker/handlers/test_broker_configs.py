@@ -139,7 +139,7 @@ def test_unknown_broker_configs_and_those_without_effect_are_kept_and_described(
     lines = [(rate, SET, "1000"), (unknown, SET, "5"), (ours, SET, "7")]
     with caplog.at_level(logging.WARNING):
         assert alter(harness, BROKER, "1", *lines) == (ErrorCode.NONE, None)
-    assert f"broker 1: {rate} is kept, but has no effect here yet" in caplog.text
+    assert f"broker 1: {rate} is kept, but has no effect: the replicas of a partition share one log" in caplog.text
     harness.restart(crash=True)
     found = entry(harness, BROKER, "1", rate, include_documentation=True)
     assert (found.value, found.config_source, found.config_type, found.read_only) == (
@@ -148,7 +148,7 @@ def test_unknown_broker_configs_and_those_without_effect_are_kept_and_described(
         LONG,
         False,
     )
-    assert found.documentation == "No effect yet."
+    assert found.documentation == "No effect: the replicas of a partition share one log."
     found = entry(harness, BROKER, "1", unknown)
     assert (found.value, found.config_source, found.config_type) == (None, DYNAMIC_BROKER, 0)
     assert found.is_sensitive and found.read_only

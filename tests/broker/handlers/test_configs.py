@@ -382,7 +382,7 @@ def test_configs_without_effect_are_logged_by_name(topic: Harness, caplog: pytes
         alter(topic, TOPIC, "t", ("local.retention.ms", DELETE, None))
         topic.create_topic("u", local_retention_bytes="7")
     assert [record.getMessage() for record in caplog.records] == [
-        "topic t: local.retention.ms is kept, but has no effect here yet",
-        "broker (all): log.local.retention.ms is kept, but has no effect here yet",
-        "topic u: local.retention.bytes is kept, but has no effect here yet",
+        "topic t: local.retention.ms is kept, but has no effect: tiered storage is missing",
+        "broker (all): log.local.retention.ms is kept, but has no effect: tiered storage is missing",
+        "topic u: local.retention.bytes is kept, but has no effect: tiered storage is missing",
     ]

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from minibroker.broker.configs.settings_table import SETTINGS, ConfigType
-from minibroker.broker.configs.settings_without_effect import _ROWS
+from minibroker.broker.configs.settings_without_effect import WITHOUT_EFFECT
 from minibroker.protocol.declare import Message
 from minibroker.protocol.explaining.explained_page import page
 from minibroker.protocol.explaining.explained_text import document, lines
@@ -112,6 +112,6 @@ def test_other_configs_are_shown() -> None:
 
 
 def test_all_settings_that_are_passwords_are_known_by_their_names() -> None:
-    passwords = [each.name for each in [*SETTINGS, *_ROWS] if each.type is ConfigType.PASSWORD]
+    passwords = [each.name for each in [*SETTINGS, *WITHOUT_EFFECT.values()] if each.type is ConfigType.PASSWORD]
     assert len(passwords) > 10
     assert [name for name in passwords if not is_password(name)] == []
