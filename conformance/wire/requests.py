@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from conformance.wire.batches import Read, read_batches
 from conformance.wire.connection import Connection
+from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.protocol.messages.log_offsets import ListOffsetsRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
@@ -19,6 +20,7 @@ from minibroker.protocol.messages.topics import CreateTopicsRequest, DeleteTopic
 
 TIMEOUT_MS = 10_000
 PATIENCE_S = 20
+GROUP_RESOURCE, SET = 32, 0
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 MAX_FETCH_BYTES = 1 << 24
 
@@ -200,6 +202,20 @@ def remove(connection: Connection, name: str) -> None:
     assert answer.responses[0].error_code == 0
     repeated(lambda: exists(connection, name), lambda there: not there)
     assert not exists(connection, name)
+
+
+def configure_group(connection: Connection, group: str, **configs: str) -> None:
+    """Set configs of a group, by Kafka's names with underscores for dots."""
+    kind = IncrementalAlterConfigsRequest.AlterConfigsResource
+    changes = [
+        kind.AlterableConfig(name=name.replace("_", "."), config_operation=SET, value=value)
+        for name, value in configs.items()
+    ]
+    request = IncrementalAlterConfigsRequest(
+        resources=[kind(resource_type=GROUP_RESOURCE, resource_name=group, configs=changes)]
+    )
+    (answer,) = connection.ask(request, 1).responses
+    assert answer.error_code == 0, answer
 
 
 def broker_id(connection: Connection) -> int:

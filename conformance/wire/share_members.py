@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from conformance.wire.connection import Connection
-from conformance.wire.requests import repeated
-from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
+from conformance.wire.requests import configure_group, repeated
 from minibroker.protocol.messages.share_groups import (
     DescribeShareGroupOffsetsRequest,
     ShareGroupDescribeRequest,
@@ -21,21 +20,11 @@ from minibroker.protocol.primitives import uuid_text
 from tests.clients.share_requests import Range, Said, acknowledge_request, acquired, fetch_request
 
 HEARTBEAT, DESCRIBE, FETCH, OFFSETS = 1, 1, 2, 1  # the newest versions
-GROUP_RESOURCE, SET = 32, 0
 
 
 def configure(connection: Connection, group: str, **configs: str) -> None:
-    """Set configs of a group, by Kafka's names with underscores for dots."""
-    kind = IncrementalAlterConfigsRequest.AlterConfigsResource
-    changes = [
-        kind.AlterableConfig(name=f"share.{name.replace('_', '.')}", config_operation=SET, value=value)
-        for name, value in configs.items()
-    ]
-    request = IncrementalAlterConfigsRequest(
-        resources=[kind(resource_type=GROUP_RESOURCE, resource_name=group, configs=changes)]
-    )
-    (answer,) = connection.ask(request, 1).responses
-    assert answer.error_code == 0, answer
+    """Set configs of a group, by Kafka's names without `share.`, with underscores for dots."""
+    configure_group(connection, group, **{f"share_{name}": value for name, value in configs.items()})
 
 
 class Member:

@@ -9,12 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from conformance.wire.connection import Connection
-from conformance.wire.requests import repeated
-from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
+from conformance.wire.requests import configure_group, repeated
 from minibroker.protocol.messages.streams_groups import StreamsGroupDescribeRequest, StreamsGroupHeartbeatRequest
 
 VERSION = 0  # members of version 1 get warm-ups from minibroker, but not from Kafka 4.4.0
-GROUP_RESOURCE, SET = 32, 0
 REBALANCE_MS = 60_000
 (
     STALE_TOPOLOGY,
@@ -36,17 +34,8 @@ Tasks = Mapping[str, set[int]]
 
 
 def configure(connection: Connection, group: str, **configs: str) -> None:
-    """Set configs of a group, by Kafka's names with underscores for dots."""
-    kind = IncrementalAlterConfigsRequest.AlterConfigsResource
-    changes = [
-        kind.AlterableConfig(name=f"streams.{name.replace('_', '.')}", config_operation=SET, value=value)
-        for name, value in configs.items()
-    ]
-    request = IncrementalAlterConfigsRequest(
-        resources=[kind(resource_type=GROUP_RESOURCE, resource_name=group, configs=changes)]
-    )
-    (answer,) = connection.ask(request, 1).responses
-    assert answer.error_code == 0, answer
+    """Set configs of a group, by Kafka's names without `streams.`, with underscores for dots."""
+    configure_group(connection, group, **{f"streams_{name}": value for name, value in configs.items()})
 
 
 def internal(name: str, partitions: int = 0, **configs: str) -> TopicInfo:

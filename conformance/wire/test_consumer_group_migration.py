@@ -15,7 +15,7 @@ from conformance.wire.conftest import NewTopic
 from conformance.wire.connection import Connection
 from conformance.wire.consumer_members import Member, describe, told
 from conformance.wire.members import Member as ClassicMember
-from conformance.wire.requests import repeated
+from conformance.wire.requests import configure_group, repeated
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from minibroker.protocol.messages.groups import DescribeGroupsRequest
@@ -93,6 +93,54 @@ def test_a_classic_member_joins_a_group_of_the_new_generation(
         left = old.leave()
         assert left.error_code == 0
         assert describe(connection, group).group_state != "Dead"
+
+
+def test_a_classic_member_waits_for_no_target_that_is_not_made_yet(
+    connection: Connection, connect: Callable[[], Connection], new_topic: NewTopic, group: str
+) -> None:
+    name = new_topic(2)
+    configure_group(connection, group, consumer_assignment_interval_ms="15000")
+    Member(connection, group, "m-1", name).join()
+    with connect() as own:
+        old = ClassicMember(own, group, protocols=(("range", subscription(name)),))
+        assert (old.join().error_code, old.generation) == (0, 2)
+        described = describe(connection, group)
+        assert (described.group_state, described.group_epoch, described.assignment_epoch) == ("Assigning", 3, 2)
+        synced = old.sync()
+        assert (synced.error_code, partitions_in(synced.assignment)) == (0, {})
+        assert old.heartbeat() == 0
+
+
+@pytest.mark.parametrize(
+    ("more_topics", "generation", "state", "heartbeat"),
+    [(0, 2, "Stable", 0), (1, 0, "PreparingRebalance", ErrorCode.ILLEGAL_GENERATION)],
+)
+def test_a_static_member_that_is_back_with_the_classic_protocol_takes_the_group_with_it_at_once(
+    connection: Connection,
+    connect: Callable[[], Connection],
+    new_topic: NewTopic,
+    group: str,
+    more_topics: int,
+    generation: int,
+    state: str,
+    heartbeat: int,
+) -> None:
+    name = new_topic(2)
+    configure_group(connection, group, consumer_assignment_interval_ms="15000")
+    Member(connection, group, "m-1", name, instance_id="i").join()
+    topics = [name, *(new_topic() for _ in range(more_topics))]
+    with connect() as own:
+        old = ClassicMember(own, group, instance="i", protocols=(("range", subscription(*topics)),))
+        joined = old.join()
+        assert (joined.error_code, joined.generation_id, joined.leader) == (0, generation, "")
+        assert (joined.protocol_type, joined.protocol_name, joined.members) == ("consumer", "range", [])
+        (classic,) = connection.ask(DescribeGroupsRequest(groups=[group]), 6).groups
+        assert (classic.error_code, classic.group_state) == (0, state)
+        (member,) = classic.members
+        assert (member.member_id, member.group_instance_id) == (old.member_id, "i")
+        assert old.heartbeat() == heartbeat
+        if state == "Stable":
+            assert partitions_in(old.sync().assignment) == {name: [0, 1]}
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from minibroker.broker.configs.group_settings import group_value
 from minibroker.broker.groups.consumer import classic_metadata, migration
+from minibroker.broker.groups.consumer.assignors.specification import Partitions
 from minibroker.broker.groups.consumer.member import (
     ClassicMember,
     ClassicProtocol,
@@ -59,29 +60,26 @@ class ConsumerGroup(ConsumerGroupState):
         is_new = request.member_id == UNKNOWN_MEMBER
         member_id = str(self.new_uuid()) if is_new else request.member_id
         update = Update(self)
-        update.check_room(member_id)
+        update.check_room(member_id, request.group_instance_id)
         self._check_protocols(member_id, request)
         if is_new and request.group_instance_id is None and caller.version >= FIRST_WITH_MEMBER_ID_REQUIRED:
             respond(JoinGroupResponse(member_id=member_id, error_code=ErrorCode.MEMBER_ID_REQUIRED))
             return
         said = _subscription(request)
         static = self.static_member(request.group_instance_id)
-        if static is not None and is_new and migration.downgrades_without(self, {static.member_id}):
-            # The last member with the new protocol is back with the classic one.
-            members = {**self.members, static.member_id: _as_it_says(static, caller, request, said)}
-            reason = f"{request.group_instance_id} speaks the classic protocol now"
-            migration.downgrade(self, members.values(), reason).join(caller, request, respond)
-            return
         before = self._present(update, member_id, request, is_new=is_new)
         after = _as_it_says(before, caller, request, said)
         subscription_changed = update.set_member(before, after)
         update.look_at_topics(changed=subscription_changed)
-        update.assign()
         owned = classic_metadata.owned(said, self.context.cluster.image)
-        after = update.reconcile(after, owned, subscription_changed=subscription_changed)
-        update.commit()
-        self.begin_session(member_id)
-        self._await_sync(after)
+        if static is not None and migration.downgrades_without(self, {static.member_id}):
+            after = self._go_back(update, after, owned, subscription_changed=subscription_changed)
+        else:
+            update.assign()
+            after = update.reconcile(after, owned, subscription_changed=subscription_changed)
+            update.commit()
+            self.begin_session(member_id)
+            self._await_sync(after)
         respond(
             JoinGroupResponse(
                 generation_id=after.epoch,
@@ -90,6 +88,20 @@ class ConsumerGroup(ConsumerGroupState):
                 member_id=member_id,
             )
         )
+
+    def _go_back(
+        self, update: Update, member: ConsumerMember, owned: Partitions, *, subscription_changed: bool
+    ) -> ConsumerMember:
+        """Become a classic group: the last member with the new protocol speaks the classic one now. Return the member.
+
+        If the group's epoch has no target, the member stays in its own epoch, and the group rebalances.
+        """
+        rebalances = update.assignment_epoch < update.epoch
+        if not rebalances:
+            member = update.reconcile(member, owned, subscription_changed=subscription_changed)
+        reason = f"{member.instance_id} speaks the classic protocol now"
+        migration.downgrade(self, update.members.values(), update.target, reason, rebalances=rebalances)
+        return member
 
     def _check_protocols(self, member_id: str, request: JoinGroupRequest) -> None:
         """Check that all members with the classic protocol support one of the protocols."""
@@ -124,7 +136,7 @@ class ConsumerGroup(ConsumerGroupState):
         first = classic.protocols[0]
         if request.protocol_type not in (None, CONSUMER_PROTOCOL) or request.protocol_name not in (None, first.name):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        if self.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+        if self._has_target_after(member) and member.state is not MemberState.UNREVOKED_PARTITIONS:
             self._await_join(member)
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         self.timers.cancel(member.member_id, Purpose.SYNC)
@@ -143,12 +155,23 @@ class ConsumerGroup(ConsumerGroupState):
         member, _ = self._classic_member(request)
         self.begin_session(member.member_id)
         if (
-            member.epoch < self.epoch
+            self._has_target_after(member)
             or member.state is MemberState.UNREVOKED_PARTITIONS
             or (member.state is MemberState.UNRELEASED_PARTITIONS and not self._waits_for_others(member))
         ):
             self._await_join(member)
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+
+    def _has_target_after(self, member: ConsumerMember) -> bool:
+        """Return whether there is a target for a later epoch than the member's, or its JoinGroup would make one.
+
+        Heartbeats of the new protocol make targets. In a group that may not go back, and where nobody sends them, Kafka
+        makes none until anybody joins, and the partitions of those who left stay unread.
+        """
+        if member.epoch < self.assignment_epoch:
+            return True
+        is_left_to_classic = all(each.classic is not None for each in self.members.values())
+        return is_left_to_classic and Update(self).may_assign
 
     def _waits_for_others(self, member: ConsumerMember) -> bool:
         """Return whether another member still has a partition of this member's target."""
@@ -208,7 +231,8 @@ class ConsumerGroup(ConsumerGroupState):
         gone = {member.member_id for member in members}
         staying = [member for member_id, member in self.members.items() if member_id not in gone]
         if staying and migration.downgrades_without(self, gone):
-            migration.downgrade(self, staying, f"{few(gone)} left, who spoke the new protocol")
+            reason = f"{few(gone)} left, who spoke the new protocol"
+            migration.downgrade(self, staying, self.target, reason, rebalances=True)
             return
         update = Update(self)
         update.remove(members)

@@ -45,7 +45,7 @@ def heartbeat(
         _leave(coordinator.consumer_group(request.group_id), request)
         return ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
     group, update = _update(coordinator, request)
-    update.check_room(request.member_id)
+    update.check_room(request.member_id, request.instance_id)
     member_id = request.member_id or uuid_text(coordinator.cluster.new_uuid())
     owned = _owned(request.topic_partitions)
     before = _present(update, request, member_id, owned)

@@ -7,7 +7,7 @@ the last such member has left. `group.consumer.migration.policy` says which of t
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from minibroker.broker.groups.classic.classic_group import ClassicGroup
@@ -143,8 +143,15 @@ def downgrades_without(group: ConsumerGroupState, gone: Collection[str]) -> bool
     return len(staying) <= limit
 
 
-def downgrade(group: ConsumerGroupState, members: Collection[ConsumerMember], reason: str) -> ClassicGroup:
-    """Replace the group by a classic one with these members, who must join again unless the group is settled.
+def downgrade(
+    group: ConsumerGroupState,
+    members: Collection[ConsumerMember],
+    target: Mapping[str, Partitions],
+    reason: str,
+    *,
+    rebalances: bool,
+) -> None:
+    """Replace the group by a classic one with these members and their targets; they join again if it `rebalances`.
 
     Raises KafkaError, and nothing has changed.
     """
@@ -154,7 +161,7 @@ def downgrade(group: ConsumerGroupState, members: Collection[ConsumerMember], re
     classic.generation = group.epoch
     classic.state = State.STABLE
     for member in members:
-        classic.add(_downgraded(group, member))
+        classic.add(_downgraded(group, member, target.get(member.member_id, {})))
     classic.protocol = classic.select_protocol()
     classic.learn_topics()
     context.append(group.group_id, [*group.tombstones(), classic.entry()])
@@ -163,20 +170,13 @@ def downgrade(group: ConsumerGroupState, members: Collection[ConsumerMember], re
     log.info("group %s is a classic one now: %s", group.group_id, reason)
     for each in classic.members.values():
         classic.keep_alive(each)
-    if len(members) < len(group.members) or not _is_settled(group):
+    if rebalances:
         classic.begin_rebalance(reason)
-    return classic
 
 
-def _is_settled(group: ConsumerGroupState) -> bool:
-    settled = all(member.is_reconciled_to(group.epoch) for member in group.members.values())
-    return settled and group.assignment_epoch == group.epoch
-
-
-def _downgraded(group: ConsumerGroupState, member: ConsumerMember) -> Member:
+def _downgraded(group: ConsumerGroupState, member: ConsumerMember, target: Partitions) -> Member:
     assert member.classic is not None
     protocols = member.classic.protocols
-    partitions: Partitions = without_epochs(member.assigned)
     image = group.context.cluster.image
     return Member(
         member.member_id,
@@ -186,5 +186,5 @@ def _downgraded(group: ConsumerGroupState, member: ConsumerMember) -> Member:
         member.rebalance_timeout_ms,
         member.classic.session_timeout_ms,
         [Protocol(each.name, each.metadata) for each in protocols],
-        classic_metadata.encoded_assignment(partitions, image, protocols[0].metadata),
+        classic_metadata.encoded_assignment(target, image, protocols[0].metadata),
     )

@@ -59,10 +59,11 @@ class Update:
 
     # --- members --------------------------------------------------------------------------------
 
-    def check_room(self, member_id: str) -> None:
+    def check_room(self, member_id: str, instance_id: str | None) -> None:
         """Check that the group may have this member. Raises KafkaError(GROUP_MAX_SIZE_REACHED)."""
         limit = self._cluster.settings["group.consumer.max.size"]
-        if len(self.members) >= limit and member_id not in self.members:
+        known = member_id in self.members or instance_id in self.group.static
+        if len(self.members) >= limit and not known:
             message = f"The consumer group has reached its maximum capacity of {limit} members."
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
@@ -158,12 +159,16 @@ class Update:
 
     # --- the target -------------------------------------------------------------------------------
 
+    @property
+    def may_assign(self) -> bool:
+        """Whether the group's epoch has no target, and the assignment interval is over."""
+        return self.epoch > self.assignment_epoch and self._cluster.clock.wall_ms() >= self._next_assignment_ms()
+
     def assign(self) -> None:
         """Make a target assignment for the group's epoch, if there is none and the assignment interval is over."""
-        now_ms = self._cluster.clock.wall_ms()
-        if self.epoch <= self.assignment_epoch or now_ms < self._next_assignment_ms():
+        if not self.may_assign:
             return
-        group_id = self.group.group_id
+        group_id, now_ms = self.group.group_id, self._cluster.clock.wall_ms()
         counts = {topic_id: len(topic.partitions) for topic_id, topic in self._image.topics_by_id.items()}
         target = ASSIGNORS[self._assignor()](self._specifications(), counts)
         for member_id, partitions in target.items():

@@ -287,6 +287,33 @@ def test_a_group_that_may_not_go_back_stays_a_consumer_group(harness: Harness, t
     assert owners([first, second]).keys() == everything()  # type: ignore[list-item]
 
 
+def test_classic_members_alone_make_a_target_after_the_assignment_interval(harness: Harness, topic: str) -> None:
+    policy = {"group.consumer.migration.policy": "upgrade", "group.consumer.assignment.interval.ms": "1000"}
+    harness.restart(settings=policy)
+    first, second = classic_pair(harness)
+    third = Player(harness, "new", topic)
+    third.join()
+    quiet(first, second, third)
+    third.leave()
+    assert (first.beat(), second.beat()) == (ErrorCode.NONE, ErrorCode.NONE)
+    harness.clock.advance(1000)
+    assert first.beat() == ErrorCode.REBALANCE_IN_PROGRESS
+    quiet(first, second)
+    assert owners([first, second]).keys() == everything()  # type: ignore[list-item]
+
+
+def test_a_static_member_that_comes_back_to_a_stale_target_makes_the_group_rebalance(
+    harness: Harness, topic: str
+) -> None:
+    harness.restart(settings={"group.consumer.assignment.interval.ms": "1000"})
+    static = Player(harness, "new", topic, instance="i")
+    static.join()
+    joined = ClassicPlayer(harness, topic, "another", instance="i").ask_join()
+    assert (joined.error_code, joined.generation_id) == (ErrorCode.NONE, 0)
+    group = harness.cluster.groups.classic_group(GROUP)
+    assert (group.state_name, list(group.members)) == ("PreparingRebalance", [joined.member_id])
+
+
 def test_a_static_member_that_comes_back_with_the_classic_protocol_takes_the_group_with_it(
     harness: Harness, topic: str
 ) -> None:
@@ -294,11 +321,10 @@ def test_a_static_member_that_comes_back_with_the_classic_protocol_takes_the_gro
     static.join()
     static.leave(-2)
     classic = ClassicPlayer(harness, instance="i")
-    waiting = classic.ask_join()
-    harness.clock.advance(0)
-    assert answered(waiting).error_code == ErrorCode.NONE
-    assert harness.cluster.groups.groups[GROUP].type is GroupType.CLASSIC
-    assert harness.cluster.groups.classic_group(GROUP).static == {"i": answered(waiting).member_id}
+    assert classic.join() == ErrorCode.NONE
+    group = harness.cluster.groups.classic_group(GROUP)
+    assert (group.state_name, group.static) == ("Stable", {"i": classic.member_id})
+    assert classic.owned == everything()
 
 
 def test_a_static_classic_member_comes_back_with_the_new_protocol(harness: Harness, topic: str) -> None:

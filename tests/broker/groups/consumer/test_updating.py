@@ -22,6 +22,14 @@ def test_a_group_takes_no_more_members_than_it_may_have(harness: Harness, topic:
     assert first.beat().error_code == ErrorCode.NONE
 
 
+def test_a_static_member_is_back_in_a_full_group(harness: Harness, topic: str) -> None:
+    harness.restart(settings={"group.consumer.max.size": "1"})
+    first = Player(harness, "m1", topic, instance="i")
+    first.join()
+    first.leave(-2)
+    assert Player(harness, "m2", topic, instance="i").join().error_code == ErrorCode.NONE
+
+
 @pytest.mark.parametrize("assignor", ["uniform", "range"])
 def test_the_assignor_that_most_ask_for_is_used(harness: Harness, assignor: str) -> None:
     harness.create_topic("t", 3)
