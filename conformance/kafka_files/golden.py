@@ -1,7 +1,7 @@
-"""Makes `tests/broker/data/kafka-4.3.zip`, a small data directory that Apache Kafka 4.3 wrote, and what is in it.
+"""Makes `tests/broker/data/kafka-4.4.zip`, a small data directory that Apache Kafka 4.4 wrote, and what is in it.
 
-Run as `python3 -m conformance.kafka_files.golden`; it takes two minutes, in which Kafka cleans its metadata log. The
-tests that use the files are in `tests/broker/test_kafka_directory.py`.
+Run as `python3 -m conformance.kafka_files.golden`, or with `KAFKA_VERSION=4.3.1` for that of 4.3; it takes two minutes,
+in which Kafka cleans its metadata log. The tests that use the files are in `tests/broker/test_kafka_directory.py`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
+from conformance.builds import APACHE_KAFKA
 from conformance.kafka_files.conftest import KAFKA_PROPERTIES, METADATA, START_OFFSETS
 from conformance.kafka_files.contents import Topic, client, contents
 from conformance.kafka_files.scenario import admin_of, done, shorten, transactions, wait_until, write_security
@@ -22,6 +23,7 @@ from conformance.spec import CODECS
 from tests.broker.test_kafka_directory import digest
 
 TARGET = Path(__file__).parents[2] / "tests" / "broker" / "data"
+NAME = f"kafka-{APACHE_KAFKA.rpartition('.')[0]}"
 NODE_ID = "1"  # that of the tests' broker
 PROPERTIES = {
     **KAFKA_PROPERTIES,
@@ -42,12 +44,12 @@ def main() -> None:
             contents(kafka.bootstrap_servers)  # which brings the topic of the groups
             found = contents(kafka.bootstrap_servers)
             kafka.stop()
-        with zipfile.ZipFile(TARGET / "kafka-4.3.zip", "w", zipfile.ZIP_LZMA) as archive:
+        with zipfile.ZipFile(TARGET / f"{NAME}.zip", "w", zipfile.ZIP_LZMA) as archive:
             for path in sorted(logs.rglob("*")):
                 if not path.name.endswith(".checkpoint.deleted"):  # there are dozens
                     archive.write(path, Path("data") / path.relative_to(logs))
     described = {name: _described(topic) for name, topic in found.items()}
-    (TARGET / "kafka-4.3.json").write_text(json.dumps(described, indent=1) + "\n")
+    (TARGET / f"{NAME}.json").write_text(json.dumps(described, indent=1) + "\n")
 
 
 def _write(bootstrap_servers: str) -> None:

@@ -43,7 +43,7 @@ def own_broker(tmp_path: Path, against: str) -> Iterator[Broker]:
 
 
 @pytest.fixture
-def tortured(own_broker: Broker, against: str) -> Torture:
+def tortured(own_broker: Broker) -> Torture:
     with Connection(own_broker.bootstrap_servers) as connection:
         repeated(
             lambda: connection.ask(create_request(topic(TOPIC, PARTITIONS)), 7).topics[0].error_code,
@@ -60,8 +60,7 @@ def tortured(own_broker: Broker, against: str) -> Torture:
             delivery_count_limit=str(LIMIT),
             session_timeout_ms="2000",
         )
-        if against == "minibroker":  # Kafka has them since 4.4
-            collect(connection, GROUP, QUEUE, PARTITIONS)
+        collect(connection, GROUP, QUEUE, PARTITIONS)
     return Torture(own_broker.bootstrap_servers, GROUP, TOPIC, found.topic_id, History(LOCK_MS / 1000, LIMIT))
 
 
@@ -98,9 +97,8 @@ def test_no_record_is_lost_or_counted_wrong_whatever_is_killed(
     found = [written(own_broker.bootstrap_servers, TOPIC, partition, end) for partition, end in enumerate(ends)]
     assert all(each.due for each in found)
     faults = list(tortured.history.faults(found))
-    if against == "minibroker":
-        dead = letters(own_broker.bootstrap_servers, QUEUE, PARTITIONS)
-        faults += tortured.history.faults_of_letters(dead, tortured.values)
+    dead = letters(own_broker.bootstrap_servers, QUEUE, PARTITIONS)
+    faults += tortured.history.faults_of_letters(dead, tortured.values)
     assert faults == [], f"seed {seed}: {len(faults)} faults: " + "\n".join(faults[:20])
     assert_nothing_comes_again(own_broker, tortured)
 

@@ -1,7 +1,7 @@
-"""A data directory that Apache Kafka 4.3 wrote (`data/kafka-4.3.zip`) is served as Kafka itself served it.
+"""A data directory that Apache Kafka 4.3 or 4.4 wrote (`data/kafka-4.4.zip`) is served as Kafka itself served it.
 
 Kafka stopped in order: topics of all codecs and a deleted one, transactions, deleted records, credentials and ACLs. Its
-metadata log begins behind a snapshot. What clients saw is in `data/kafka-4.3.json`; `conformance/kafka_files/golden.py`
+metadata log begins behind a snapshot. What clients saw is in `data/kafka-4.4.json`; `conformance/kafka_files/golden.py`
 makes both.
 """
 
@@ -27,7 +27,7 @@ from tests.broker.harness import Harness
 
 READ_COMMITTED = 1
 DATA = Path(__file__).parent / "data"
-EXPECTED: dict[str, Any] = json.loads((DATA / "kafka-4.3.json").read_text())
+METADATA_VERSIONS = {"4.3": 30, "4.4": 33}  # each release's own, by its level
 
 
 def digest(records: Iterable[tuple[Any, ...]]) -> str:
@@ -38,10 +38,24 @@ def digest(records: Iterable[tuple[Any, ...]]) -> str:
     return sha.hexdigest()
 
 
+@pytest.fixture(params=METADATA_VERSIONS)
+def release(request: pytest.FixtureRequest) -> str:
+    """The release of Kafka that wrote the directory."""
+    written_by: str = request.param
+    return written_by
+
+
 @pytest.fixture
-def kafka(tmp_path: Path) -> Iterator[Harness]:
+def expected(release: str) -> dict[str, Any]:
+    """What clients saw of its topics."""
+    topics: dict[str, Any] = json.loads((DATA / f"kafka-{release}.json").read_text())
+    return topics
+
+
+@pytest.fixture
+def kafka(tmp_path: Path, release: str) -> Iterator[Harness]:
     """The broker on a copy of the directory."""
-    with zipfile.ZipFile(DATA / "kafka-4.3.zip") as archive:
+    with zipfile.ZipFile(DATA / f"kafka-{release}.zip") as archive:
         archive.extractall(tmp_path)
     with Harness(tmp_path) as harness:
         yield harness
@@ -90,8 +104,10 @@ def fetched(harness: Harness, topic_id: bytes, isolation_level: int) -> Any:
     return harness.request(request).responses[0].partitions[0]
 
 
-def test_all_topics_are_there_with_ids_configs_offsets_and_records(kafka: Harness) -> None:
-    assert described(kafka) == EXPECTED
+def test_all_topics_are_there_with_ids_configs_offsets_and_records(
+    kafka: Harness, expected: dict[str, Any]
+) -> None:
+    assert described(kafka) == expected
 
 
 def test_epochs_go_on_where_those_of_kafka_ended(kafka: Harness) -> None:
@@ -103,11 +119,11 @@ def test_epochs_go_on_where_those_of_kafka_ended(kafka: Harness) -> None:
             assert (partition.eligible_leader_replicas, partition.last_known_elr) == ([], [])
 
 
-def test_records_that_are_only_in_the_snapshot_are_known(kafka: Harness) -> None:
+def test_records_that_are_only_in_the_snapshot_are_known(kafka: Harness, release: str) -> None:
     log = kafka.cluster.metadata_log.storage
     assert log.log_start_offset > 0
     image = kafka.cluster.image
-    assert image.features["metadata.version"] == 30
+    assert image.features["metadata.version"] == METADATA_VERSIONS[release]
     assert image.features["transaction.version"] == 2
     assert image.config(4, "") == {"min.insync.replicas": "1"}
     assert image.next_producer_id >= 1000
@@ -138,15 +154,17 @@ def test_topics_that_kafka_deleted_are_gone(kafka: Harness) -> None:
 
 
 @pytest.mark.parametrize("crash", [False, True])
-def test_appended_records_follow_those_of_kafka_also_after_a_restart(kafka: Harness, crash: bool) -> None:
-    end_offset = EXPECTED["plain"]["partitions"][0]["end_offset"]
+def test_appended_records_follow_those_of_kafka_also_after_a_restart(
+    kafka: Harness, expected: dict[str, Any], crash: bool
+) -> None:
+    end_offset = expected["plain"]["partitions"][0]["end_offset"]
     assert kafka.produce("plain", "a", "b") == end_offset
     kafka.create_topic("new")
     kafka.restart(crash=crash)
     assert kafka.produce("plain", "c") == end_offset + 2
     assert kafka.produce("new", "d") == 0
     *old, a, b, c = records_in(kafka.partition("plain").log)
-    assert digest(old) == EXPECTED["plain"]["partitions"][0]["digest"]
+    assert digest(old) == expected["plain"]["partitions"][0]["digest"]
     assert [value for *_, value, _ in (a, b, c)] == [b"a", b"b", b"c"]
     assert [epoch for _, epoch, *_ in (a, b, c)] == ([2, 2, 3] if crash else [2, 2, 2])
 
