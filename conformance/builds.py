@@ -188,10 +188,18 @@ def spark_connector() -> list[Path]:
 
 @functools.cache
 def kafka_connect() -> Path:
-    """The folder with the jars of Kafka Connect and its sink to a file, which only a benchmark runs."""
-    folder = HERE.parent / "benchmarks" / "connect"
-    _build(folder, [*MAVEN, f"-Dkafka.version={APACHE_KAFKA}", "dependency:copy-dependencies"], APACHE_KAFKA)
-    return folder / "target" / APACHE_KAFKA
+    """The folder with the jars of Kafka Connect, its connectors to files, and MirrorMaker."""
+    folder = HERE / "connect"
+    _build(folder, [*MAVEN, "dependency:copy-dependencies"], "connect")
+    return folder / "target" / "jars"
+
+
+@functools.cache
+def debezium() -> Path:
+    """The folder with the jars of Debezium's connector of PostgreSQL."""
+    folder = HERE / "connect" / "debezium"
+    _build(folder, [*MAVEN, "dependency:copy-dependencies"], "debezium")
+    return folder / "target" / "jars"
 
 
 @functools.cache
