@@ -104,9 +104,7 @@ def fetched(harness: Harness, topic_id: bytes, isolation_level: int) -> Any:
     return harness.request(request).responses[0].partitions[0]
 
 
-def test_all_topics_are_there_with_ids_configs_offsets_and_records(
-    kafka: Harness, expected: dict[str, Any]
-) -> None:
+def test_all_topics_are_there_with_ids_configs_offsets_and_records(kafka: Harness, expected: dict[str, Any]) -> None:
     assert described(kafka) == expected
 
 
