@@ -285,6 +285,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("transaction.remove.expired.transaction.cleanup.interval.ms", INT, 3_600_000, "How often the broker looks for expired transactional ids.", FROM_ONE),
     Setting("transaction.partition.verification.enable", BOOLEAN, True, "Whether clients that add partitions themselves must have added a partition to the transaction before they produce to it.", update=CLUSTER_WIDE),
     Setting("transaction.two.phase.commit.enable", BOOLEAN, False, "Whether producers may take part in two-phase commits, so that their transactions never time out (KIP-939)."),
+    Setting("unstable.feature.versions.enable", BOOLEAN, False, "Whether a broker that emulates Kafka 4.3 offers level 31 of metadata.version, which that release has not released.", internal=True),
     Setting("unstable.api.versions.enable", BOOLEAN, False, "Whether versions of APIs are served that Kafka has not released yet: version 6 of InitProducerId, which two-phase commits need.", internal=True),
     Setting("transaction.state.log.num.partitions", INT, 50, "The number of partitions of __transaction_state when it is created.", FROM_ONE),
     Setting("transaction.state.log.replication.factor", SHORT, 3, "The number of replicas of __transaction_state when it is created; at most the number of nodes.", FROM_ONE),

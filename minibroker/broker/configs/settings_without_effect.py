@@ -246,9 +246,6 @@ _ROWS: Final[dict[str, tuple[Setting, ...]]] = {  # by the reason why they have 
     "only listeners have login modules": (
         _kept("sasl.jaas.config", PASSWORD, None, update=PER_BROKER),
     ),
-    "no feature has an unstable version": (
-        _kept("unstable.feature.versions.enable", BOOLEAN, False, internal=True),
-    ),
 }
 # fmt: on
 

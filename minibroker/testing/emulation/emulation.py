@@ -60,6 +60,10 @@ FEATURES: Final[dict[str, tuple[tuple[str, int], ...]]] = {
     "streams.version": (("4.2", 1),),
 }
 
+# What a release offers with `unstable.feature.versions.enable`. Older ones begin with level 30 here, so that theirs
+# would seem to be finalized; and those of Kafka 4.4 are not known here.
+UNSTABLE_LEVELS: Final[dict[str, dict[str, int]]] = {"4.3": {METADATA_VERSION: 31}}
+
 
 def levels_of(release: str) -> dict[str, int]:
     """Return the features of a release, with their highest levels."""
@@ -129,15 +133,21 @@ class Emulation(Interceptor):
 
     def answer(self, call: Call, response: Message) -> Message:
         if call.api_key == ApiKey.API_VERSIONS and call not in self._unsupported:
-            self._announce(response, self._unstable if _enables_unstable(call) else {})
+            self._announce(response, self._unstable if _enables_unstable(call) else {}, self._levels_for(call))
         for change in self._changes.get(call, ()):
             change.answer(response)
         for place in places_in(response, lambda topic_id: None):
             place.set(code_in(self.release, getattr(place.struct, place.field)))
         return response
 
-    def _announce(self, response: Any, unstable: Mapping[ApiKey, int]) -> None:
-        """Announce what the release, with its `unstable` versions, and this broker both have."""
+    def _levels_for(self, call: Call) -> dict[str, int]:
+        """Return the levels of features to announce."""
+        if call.context.cluster.settings["unstable.feature.versions.enable"]:
+            return self._levels | UNSTABLE_LEVELS.get(self.release, {})
+        return self._levels
+
+    def _announce(self, response: Any, unstable: Mapping[ApiKey, int], levels: Mapping[str, int]) -> None:
+        """Announce what the release, with its `unstable` versions and these levels, and this broker both have."""
         announced = []
         for api in response.api_keys:
             versions = self._announced.get(api.api_key)
@@ -146,14 +156,14 @@ class Emulation(Interceptor):
                 api.max_version = min(api.max_version, unstable.get(api.api_key, versions[-1]))
                 announced.append(api)
         response.api_keys = [api for api in announced if api.min_version <= api.max_version]
-        response.supported_features = [each for each in response.supported_features if each.name in self._levels]
+        response.supported_features = [each for each in response.supported_features if each.name in levels]
         for feature in response.supported_features:
-            feature.max_version = min(feature.max_version, self._levels[feature.name])
-        response.finalized_features = [each for each in response.finalized_features if each.name in self._levels]
+            feature.max_version = min(feature.max_version, levels[feature.name])
+        response.finalized_features = [each for each in response.finalized_features if each.name in levels]
         for feature in response.finalized_features:
-            level = min(feature.max_version_level, self._levels[feature.name])
+            level = min(feature.max_version_level, levels[feature.name])
             feature.max_version_level = feature.min_version_level = level
-        if not self._levels:
+        if not levels:
             response.finalized_features_epoch = -1
 
     def encoded(self, call: Call, items: list[Any]) -> list[Any]:

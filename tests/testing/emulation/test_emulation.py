@@ -7,7 +7,7 @@ from confluent_kafka import Consumer, Producer
 from kafka import KafkaConsumer, KafkaProducer
 
 from minibroker.protocol.apis import ApiKey, request_class
-from minibroker.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
+from minibroker.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse, UpdateFeaturesRequest
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.produce import ProduceRequest
@@ -64,6 +64,21 @@ def test_versions_that_a_release_has_not_released_are_served_where_they_are_enab
         assert asked(broker, request, newest).error_code == 0
         if newest == 5:
             assert asked(broker, request, 6) is None
+
+
+@pytest.mark.parametrize(
+    ("release", "enabled", "level"), [("4.3", "true", 31), ("4.3", "false", 30), ("4.4", "true", 33)]
+)
+def test_a_level_that_a_release_has_not_released_is_offered_where_it_is_enabled(
+    release: str, enabled: str, level: int
+) -> None:
+    with Broker(emulate=release, settings={"unstable.feature.versions.enable": enabled}) as broker:
+        update = UpdateFeaturesRequest.FeatureUpdateKey(feature="metadata.version", max_version_level=level)
+        assert asked(broker, UpdateFeaturesRequest(feature_updates=[update]), 1).error_code == 0
+        answer = asked(broker, ApiVersionsRequest(client_software_name="a", client_software_version="1"), 4)
+        supported = {each.name: each.max_version for each in answer.supported_features}
+        finalized = {each.name: each.max_version_level for each in answer.finalized_features}
+        assert (supported["metadata.version"], finalized["metadata.version"]) == (level, level)
 
 
 @pytest.mark.parametrize("release", SINCE_API_VERSIONS)
