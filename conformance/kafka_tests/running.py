@@ -150,7 +150,6 @@ def _command(folder: Path, against: str) -> list[str]:
         agents, jars = [f"-javaagent:{harness}", *agents], [harness, *jars]
     properties = {
         "log4j2.configurationFile": f"file:{HERE / 'resources' / 'harness-log4j2.properties'}",
-        "minibroker.command": str(Path(sys.executable).with_name("minibroker")),
         "minibroker.python": sys.executable,
         "minibroker.launcher": str(HERE / "launcher.py"),
         "minibroker.logs": str(folder / "brokers"),
@@ -162,6 +161,7 @@ def _command(folder: Path, against: str) -> list[str]:
         "java",
         "-Xmx1500m",
         "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",  # each method runs a few times only
         *agents,
         *(f"-D{name}={value}" for name, value in properties.items()),
         *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENED),
