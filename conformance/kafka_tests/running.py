@@ -35,11 +35,11 @@ KINDS = ("inside", "design", "java plugin", "fault")
 
 
 class Section(NamedTuple):
-    """Classes that run in one JVM. `is_for_ci` is whether they always run, and not only with `--thorough`."""
+    """What runs in one JVM: classes, or some of their methods. `is_for_ci` is whether it does without `--thorough`."""
 
     name: str
     is_for_ci: bool
-    classes: tuple[str, ...]
+    tests: tuple[str, ...]
 
 
 class Outcome(NamedTuple):
@@ -63,7 +63,7 @@ def sections() -> list[Section]:
     for line in _lines("classes.txt"):
         head = SECTION.fullmatch(line)
         if head is None:
-            found[-1] = found[-1]._replace(classes=(*found[-1].classes, line))
+            found[-1] = found[-1]._replace(tests=(*found[-1].tests, line))
         else:
             found.append(Section(head["name"], head["ci"] is not None, ()))
     return found
@@ -108,16 +108,18 @@ def run(folder: Path, selectors: Sequence[str], against: str) -> dict[str, Outco
     return {test: outcome for test, outcome in outcomes.items() if outcome.state != "disabled"}
 
 
-def of_classes(classes: Iterable[str]) -> list[str]:
-    """Return the selectors of all tests of classes."""
-    return [option for name in classes for option in ("--select-class", name)]
+def selectors(tests: Iterable[str]) -> list[str]:
+    """Return the launcher's options that select classes, and methods as `class#method`, which may end with `*`.
 
-
-def of_methods(tests: Iterable[str]) -> list[str]:
-    """Return the selectors of single tests, by class and name; one with parameters runs with all of them."""
-    methods = dict.fromkeys(re.sub(r"\(.*", "", test) for test in tests)
-    names = "|".join(re.escape(method) for method in methods)
-    return [f"--include-methodname=^({names})$", *of_classes(dict.fromkeys(map(_class, methods)))]
+    What a report adds to a method, its parameters, is ignored: it runs with all of them.
+    """
+    wanted = dict.fromkeys(re.sub(r"\(.*", "", test) for test in tests)
+    classes = [f"--select-class={name}" for name in dict.fromkeys(map(_class, wanted))]
+    if not any("#" in each for each in wanted):
+        return classes
+    methods = (each if "#" in each else f"{each}#*" for each in wanted)
+    names = "|".join(re.escape(method).replace(r"\*", ".*") for method in methods)
+    return [f"--include-methodname=^({names})$", *classes]
 
 
 def _class(test: str) -> str:

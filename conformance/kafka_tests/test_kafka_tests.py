@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from conformance.kafka_tests import running
-from conformance.kafka_tests.running import Expected, Outcome, Section, of_classes, of_methods, unexpected
+from conformance.kafka_tests.running import Expected, Outcome, Section, selectors, unexpected
 
 REPORTS = running.HERE / "target" / "reports"
 
@@ -21,11 +21,11 @@ REPORTS = running.HERE / "target" / "reports"
     ],
 )
 def test_apache_kafkas_own_tests_end_as_expected(section: Section, against: str, tmp_path: Path) -> None:
-    outcomes = running.run(tmp_path / "run", of_classes(section.classes), against)
+    outcomes = running.run(tmp_path / "run", selectors(section.tests), against)
     known = running.expected() if against == "minibroker" else {}
     failed = [test for test in unexpected(outcomes, known) if outcomes[test].state == "failed"]
     if failed:  # once more, alone: other programs share the machine, and tests have timers of their own
-        outcomes |= running.run(tmp_path / "again", of_methods(failed), against)
+        outcomes |= running.run(tmp_path / "again", selectors(failed), against)
     REPORTS.mkdir(parents=True, exist_ok=True)
     (REPORTS / f"{section.name}-{against}.txt").write_text(running.table(outcomes) + "\n")
     assert unexpected(outcomes, known) == {}
@@ -49,3 +49,10 @@ def test_a_row_with_a_star_is_for_all_tests_that_begin_so() -> None:
 def test_a_row_for_a_test_that_passes_or_does_not_exist_is_noticed() -> None:
     assert unexpected({"a.B#c()": PASSED}, {"a.B#c()": INSIDE}).keys() == {"a.B#c()"}
     assert unexpected({"a.B#c()": PASSED}, {"a.B#d()*": INSIDE, "a.C#c()": INSIDE}).keys() == {"a.B#d()*"}
+
+
+def test_tests_are_selected_by_class_or_by_the_beginning_of_a_method() -> None:
+    classes = ["--select-class=a.B", "--select-class=a.C"]
+    assert selectors(["a.B", "a.C"]) == classes
+    assert selectors(["a.B", "a.C#d*"]) == [r"--include-methodname=^(a\.B\#.*|a\.C\#d.*)$", *classes]
+    assert selectors(["a.C#d()[2]", "a.C#d()[1]"]) == [r"--include-methodname=^(a\.C\#d)$", classes[1]]
