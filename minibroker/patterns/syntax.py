@@ -22,10 +22,18 @@ MAXIMUM_DEPTH = 100
 ESCAPES = {"a": 7, "f": 12, "t": 9, "n": 10, "r": 13, "v": 11}
 OPERATORS: dict[str, tuple[int, int | None]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 CODE_POINTS = 0x110000
+TRAILING = "trailing backslash at end of expression"
 
 
 class InvalidPattern(ValueError):
-    """A pattern that RE2 refuses, or that is not supported here; the message says why."""
+    """A pattern that RE2 refuses, or that is not supported here.
+
+    `description` says why, and the message also names the part of the pattern.
+    """
+
+    def __init__(self, description: str, part: str = "") -> None:
+        super().__init__(f"{description}: `{part}`" if part else description)
+        self.description = description
 
 
 class Assertion(Enum):
@@ -135,7 +143,7 @@ class Reader:
         if character == "\\":
             return self._escape()
         if character == "{" and self._is_operator():
-            raise InvalidPattern("invalid nested repetition operator: `{`")
+            raise InvalidPattern("invalid nested repetition operator", "{")
         return self._literal(ord(character))
 
     def _is_operator(self) -> bool:
@@ -149,7 +157,7 @@ class Reader:
         start = self._position
         if self._counts() is not None:
             operator = self._text[start : self._position]
-            raise InvalidPattern(f"missing argument to repetition operator: `{operator}`")
+            raise InvalidPattern("missing argument to repetition operator", operator)
 
     def _repeated(self, part: Node) -> Node:
         """Read the operator after `part`, if there is one. RE2 refuses two in a row."""
@@ -159,11 +167,11 @@ class Reader:
             return part
         self._takes("?")  # not greedy: the same names match
         if self._counts() is not None:
-            raise InvalidPattern(f"invalid nested repetition operator: `{self._text[start : self._position]}`")
+            raise InvalidPattern("invalid nested repetition operator", self._text[start : self._position])
         least, most = counts
         largest = _largest(part) * max(least, most or 0, 1)
         if largest > MAXIMUM_REPEATS and (most or least) > 1:
-            raise InvalidPattern(f"invalid repeat count: `{self._text[start : self._position]}`")
+            raise InvalidPattern("invalid repeat count", self._text[start : self._position])
         return Repeat(part, least, most, largest)
 
     def _counts(self) -> tuple[int, int | None] | None:
@@ -178,7 +186,7 @@ class Reader:
         text = self._text[self._position : end + 1]
         low, high = int(least), int(most) if most else None if comma else int(least)
         if max(low, high or 0) > MAXIMUM_REPEATS or (high is not None and high < low):
-            raise InvalidPattern(f"invalid repeat count: `{text}`")
+            raise InvalidPattern("invalid repeat count", text)
         self._position = end + 1
         return low, high
 
@@ -201,7 +209,7 @@ class Reader:
         if end < 0 or not name or not all(each.isascii() and (each.isalnum() or each == "_") for each in name):
             raise InvalidPattern("invalid named capture")
         if name in self._names:
-            raise InvalidPattern(f"duplicate capture group name: `{name}`")
+            raise InvalidPattern("duplicate capture group name", name)
         self._names.add(name)
         self._position = end + 1
 
@@ -217,7 +225,7 @@ class Reader:
                 value, seen = False, False
                 continue
             if letter not in "imsU":
-                raise InvalidPattern(f"invalid or unsupported Perl syntax: `(?{self._text[start : self._position]}`")
+                raise InvalidPattern("invalid or unsupported Perl syntax", f"(?{self._text[start : self._position]}")
             seen = True
             if letter == "i":
                 self._ignores_case = value
@@ -231,7 +239,7 @@ class Reader:
         return Characters(both_cases(bits) if self._ignores_case else bits)
 
     def _escape(self) -> Node:
-        letter = self._next("trailing \\")
+        letter = self._next(TRAILING)
         if letter in PLACES:
             return Place(PLACES[letter])
         bits = self._class_escape(letter)
@@ -257,12 +265,12 @@ class Reader:
         if name == "{":
             end = self._text.find("}", self._position)
             if end < 0:
-                raise InvalidPattern("invalid character class range: `\\p{`")
+                raise InvalidPattern("invalid character class range", "\\p{")
             name, self._position = self._text[self._position : end], end + 1
         negated = (letter == "P") != name.startswith("^")
         known = unicode_class(name.removeprefix("^"))
         if known is None:
-            raise InvalidPattern(f"invalid character class range: `\\{letter}{{{name}}}`")
+            raise InvalidPattern("invalid character class range", f"\\{letter}{{{name}}}")
         if self._ignores_case:
             known = both_cases(known)
         return ALL & ~known if negated else known
@@ -277,7 +285,7 @@ class Reader:
             return self._octal(letter)
         if not (letter.isascii() and letter.isalnum()):
             return ord(letter)
-        raise InvalidPattern(f"invalid escape sequence: `\\{letter}`")
+        raise InvalidPattern("invalid escape sequence", f"\\{letter}")
 
     def _hexadecimal(self) -> int:
         if self._takes("{"):
@@ -288,9 +296,9 @@ class Reader:
             self._position += 2
             digits = digits if len(digits) == 2 else ""
         if not digits or any(digit not in "0123456789abcdefABCDEF" for digit in digits):
-            raise InvalidPattern("invalid escape sequence: `\\x`")
+            raise InvalidPattern("invalid escape sequence", "\\x")
         if int(digits, 16) >= CODE_POINTS:
-            raise InvalidPattern("invalid escape sequence: `\\x`")
+            raise InvalidPattern("invalid escape sequence", "\\x")
         return int(digits, 16)
 
     def _octal(self, first: str) -> int:
@@ -299,7 +307,7 @@ class Reader:
         while len(digits) < 3 and self._peek() in tuple("01234567"):
             digits += self._next()
         if first != "0" and len(digits) == 1:
-            raise InvalidPattern(f"invalid escape sequence: `\\{first}`")
+            raise InvalidPattern("invalid escape sequence", f"\\{first}")
         return int(digits, 8)
 
     # --- sets -----------------------------------------------------------------------------------
@@ -310,7 +318,7 @@ class Reader:
         bits, first = 0, True
         while first or self._peek() != "]":
             if self._position >= len(self._text):
-                raise InvalidPattern(f"missing closing ]: `{self._text[start:]}`")
+                raise InvalidPattern("missing closing ]", self._text[start:])
             bits |= self._member()
             first = False
         self._position += 1
@@ -323,13 +331,13 @@ class Reader:
         if self._text.startswith("[:", self._position) and (end := self._text.find(":]", self._position)) >= 0:
             name = self._text[self._position + 2 : end]
             if name.removeprefix("^") not in POSIX_CLASSES:
-                raise InvalidPattern(f"invalid character class range: `[:{name}:]`")
+                raise InvalidPattern("invalid character class range", f"[:{name}:]")
             self._position = end + 2
             bits = POSIX_CLASSES[name.removeprefix("^")]
             return ALL & ~bits if name.startswith("^") else bits
         character = self._next()
         if character == "\\":
-            letter = self._next("trailing \\")
+            letter = self._next(TRAILING)
             known = self._class_escape(letter)
             if known is not None:
                 return known
@@ -344,9 +352,9 @@ class Reader:
         if self._peek() == "-" and self._text[self._position + 1 : self._position + 2] not in ("]", ""):
             self._position += 1
             character = self._next()
-            high = self._code(self._next("trailing \\")) if character == "\\" else ord(character)
+            high = self._code(self._next(TRAILING)) if character == "\\" else ord(character)
             if high < low:
-                raise InvalidPattern(f"invalid character class range: `{chr(low)}-{chr(high)}`")
+                raise InvalidPattern("invalid character class range", f"{chr(low)}-{chr(high)}")
         return ALL & ((1 << high + 1) - (1 << low)) if low < 128 else 0
 
     # --- text -----------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ def compiled(pattern: str) -> Pattern:
     try:
         return Pattern(pattern)
     except InvalidPattern as error:
-        message = f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {error}."
+        message = f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {error.description}."
         raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, message) from None
 
 
